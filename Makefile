@@ -1,0 +1,123 @@
+# make demo    runs the examples on the OpenCL device and on the CPU, side by side
+# make test    runs the tests
+# Both set up everything they need, in .venv; running them again only rebuilds what changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+# The CPU build: PyPI's own torch would bring several GB of CUDA along.
+TORCH ?= torch==2.13.0+cpu
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Which OpenCL driver to use: auto (the machine's own; if it has none, Intel's CPU driver from pip on
+# x86-64, PoCL from the distribution elsewhere), intel (from pip, whatever else there is), system.
+OPENCL ?= auto
+# Jobs of the compiler, and of pytest.
+MAX_JOBS ?= $(shell nproc)
+TEST_JOBS ?= 2
+# More arguments for the demo, pytest, and the benchmarks: make test ARGS='tests/ops -k softmax'
+ARGS ?=
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+# Another choice is another stamp, so that changing it takes effect.
+TORCH_STAMP := $(STAMPS)/$(subst =,-,$(TORCH))
+OPENCL_STAMP := $(STAMPS)/opencl-$(OPENCL)
+export MAX_JOBS
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP := $(BIN)/python -m pip install -q
+
+.PHONY: help setup build demo test bench docs wheel lint format clean distclean
+
+help:
+	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
+	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
+	@echo "make bench   run the benchmarks"
+	@echo "make docs    regenerate the tables in README.md and docs/"
+	@echo "make build   build, and install into $(VENV) for use from this folder"
+	@echo "make wheel   build a wheel in dist/"
+	@echo "make lint    check the formatting and lint; make format applies it"
+	@echo "make clean   remove builds; make distclean removes $(VENV) too"
+
+# ---- Set-up: one stamp per step ---------------------------------------------------------------------
+
+$(STAMPS)/venv:
+	@command -v $(firstword $(or $(CXX),g++)) >/dev/null || { echo "A C++ compiler is missing: apt-get install g++"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@mkdir -p $(STAMPS) && touch $@
+
+# Where pip is set up to find the CPU build already, its own configuration is enough; elsewhere the
+# build is on PyTorch's index.
+$(TORCH_STAMP): $(STAMPS)/venv
+	@echo "Installing $(TORCH)"
+	@$(PIP) '$(TORCH)' 2>/dev/null || $(PIP) '$(TORCH)' --extra-index-url $(TORCH_INDEX)
+	@touch $@
+
+$(STAMPS)/tools: requirements-build.txt $(TORCH_STAMP)
+	@echo "Installing build tools"
+	@$(PIP) -r requirements-build.txt
+	@tools/fetch_headers.sh $(VENV)
+	@touch $@
+
+# Writes the extra that brings a driver, if one is needed.
+$(OPENCL_STAMP): $(STAMPS)/tools
+	@extra=; arch=$$(uname -m); \
+	if [ '$(OPENCL)' = intel ]; then extra=,cpu; \
+	elif $(BIN)/python tools/find_opencl.py; then echo "Using this machine's OpenCL driver"; \
+	elif [ '$(OPENCL)' = system ]; then echo "This machine has no OpenCL driver"; exit 1; \
+	elif [ $$arch = x86_64 ]; then echo "No OpenCL driver found: using Intel's for CPUs, from pip"; extra=,cpu; \
+	elif [ $$(id -u) = 0 ] && command -v apt-get >/dev/null; then apt-get install -y pocl-opencl-icd ocl-icd-libopencl1; \
+	else echo "No OpenCL driver found: apt-get install pocl-opencl-icd ocl-icd-libopencl1"; exit 1; fi; \
+	echo "$$extra" > $@
+
+# Installs the package for use from this folder, and what the tests and the demo need.
+$(STAMPS)/package: setup.py pyproject.toml $(OPENCL_STAMP)
+	@echo "Building torch_ocl with $(MAX_JOBS) jobs: several minutes the first time"
+	@$(BIN)/python setup.py -q build_ext --inplace  # pip would do it too, but in silence
+	@$(PIP) --no-build-isolation -e ".[test,demo$$(cat $(OPENCL_STAMP))]"
+	@touch $@
+
+$(STAMPS)/lint: requirements-lint.txt $(STAMPS)/venv
+	@$(PIP) -r requirements-lint.txt
+	@touch $@
+
+setup: $(STAMPS)/package
+
+# Rebuilds what changed since; CMake knows.
+build: $(STAMPS)/package
+	@$(BIN)/cmake --build build -j $(MAX_JOBS)
+	@$(BIN)/cmake --install build --prefix $(CURDIR) >/dev/null
+
+# ---- What it is for ---------------------------------------------------------------------------------
+
+demo: build
+	$(BIN)/python examples/demo.py $(ARGS)
+
+test: build
+	$(BIN)/python -m pytest -n $(TEST_JOBS) $(ARGS)
+
+bench: build
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: build
+	$(BIN)/python docs/generate.py
+
+wheel: $(STAMPS)/tools
+	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w dist .
+
+lint: $(STAMPS)/lint
+	$(BIN)/clang-format --dry-run -Werror $$(find csrc -name '*.h' -o -name '*.cpp')
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMPS)/lint
+	$(BIN)/clang-format -i $$(find csrc -name '*.h' -o -name '*.cpp')
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build dist *.egg-info torch_ocl/*.so torch_ocl/ops_manifest.json $(STAMPS)/package
+
+distclean: clean
+	rm -rf $(VENV)

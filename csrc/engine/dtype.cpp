@@ -1,0 +1,139 @@
+#include "engine/dtype.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+#include <c10/util/complex.h>
+
+#include <cstring>
+
+namespace ocl {
+
+using c10::ScalarType;
+
+const char* tag(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float: return "f32";
+    case ScalarType::Double: return "f64";
+    case ScalarType::Half: return "f16";
+    case ScalarType::BFloat16: return "bf16";
+    case ScalarType::Char: return "i8";
+    case ScalarType::Short: return "i16";
+    case ScalarType::Int: return "i32";
+    case ScalarType::Long: return "i64";
+    case ScalarType::Byte: return "u8";
+    case ScalarType::UInt16: return "u16";
+    case ScalarType::UInt32: return "u32";
+    case ScalarType::UInt64: return "u64";
+    case ScalarType::Bool: return "b8";
+    case ScalarType::ComplexHalf: return "c32";
+    case ScalarType::ComplexFloat: return "c64";
+    case ScalarType::ComplexDouble: return "c128";
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
+  }
+}
+
+const char* bits_tag(size_t element_size) {
+  switch (element_size) {
+    case 1: return "u8";
+    case 2: return "u16";
+    case 4: return "u32";
+    case 8: return "u64";
+    case 16: return "c128";
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: elements of ", element_size, " bytes");
+  }
+}
+
+ScalarType compute_dtype(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Half:
+    case ScalarType::BFloat16: return ScalarType::Float;
+    case ScalarType::ComplexHalf: return ScalarType::ComplexFloat;
+    default: return dtype;
+  }
+}
+
+void check_dtype(const Device& device, ScalarType dtype) {
+  if (dtype != ScalarType::Double && dtype != ScalarType::ComplexDouble) return;
+  TORCH_CHECK_TYPE(device.properties().has_fp64, "ocl:", device.index(), " (", device.description(),
+                   ") has no double precision (cl_khr_fp64), so it can't hold ", dtype,
+                   " tensors; use float32");
+}
+
+namespace {
+
+template <class T>
+ScalarArgument pack(T value) {
+  ScalarArgument argument{};
+  std::memcpy(argument.bytes, &value, sizeof value);
+  argument.size = sizeof value;
+  return argument;
+}
+
+// `convert` turns the source into the C++ type it is asked for.
+template <class Convert>
+ScalarArgument pack_as(ScalarType dtype, const Convert& convert) {
+  switch (dtype) {
+    case ScalarType::Float: return pack(convert.template operator()<float>());
+    case ScalarType::Double: return pack(convert.template operator()<double>());
+    case ScalarType::Char: return pack(convert.template operator()<int8_t>());
+    case ScalarType::Short: return pack(convert.template operator()<int16_t>());
+    case ScalarType::Int: return pack(convert.template operator()<int32_t>());
+    case ScalarType::Long: return pack(convert.template operator()<int64_t>());
+    case ScalarType::Byte: return pack(convert.template operator()<uint8_t>());
+    case ScalarType::UInt16: return pack(convert.template operator()<uint16_t>());
+    case ScalarType::UInt32: return pack(convert.template operator()<uint32_t>());
+    case ScalarType::UInt64: return pack(convert.template operator()<uint64_t>());
+    case ScalarType::Bool: return pack<uint8_t>(convert.template operator()<bool>());
+    case ScalarType::ComplexFloat: return pack(convert.template operator()<c10::complex<float>>());
+    case ScalarType::ComplexDouble: return pack(convert.template operator()<c10::complex<double>>());
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel computes in dtype ", dtype);
+  }
+}
+
+template <class From>
+ScalarArgument convert_from(ScalarType dtype, const void* data) {
+  From value;
+  std::memcpy(&value, data, sizeof value);
+  return pack_as(dtype, [&]<class To>() { return c10::convert<To>(value); });
+}
+
+}  // namespace
+
+ScalarArgument scalar_argument(ScalarType dtype, const c10::Scalar& value) {
+  return pack_as(dtype, [&]<class To>() { return value.to<To>(); });
+}
+
+ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const void* data) {
+  switch (data_dtype) {
+#define OCL_CASE(cpp_type, name) \
+  case ScalarType::name: return convert_from<cpp_type>(dtype, data);
+    OCL_CASE(float, Float)
+    OCL_CASE(double, Double)
+    OCL_CASE(int64_t, Long)
+    OCL_CASE(int32_t, Int)
+    OCL_CASE(int16_t, Short)
+    OCL_CASE(int8_t, Char)
+    OCL_CASE(uint8_t, Byte)
+    OCL_CASE(uint16_t, UInt16)
+    OCL_CASE(uint32_t, UInt32)
+    OCL_CASE(uint64_t, UInt64)
+    OCL_CASE(bool, Bool)
+    OCL_CASE(c10::Half, Half)
+    OCL_CASE(c10::BFloat16, BFloat16)
+    OCL_CASE(c10::complex<c10::Half>, ComplexHalf)
+    OCL_CASE(c10::complex<float>, ComplexFloat)
+    OCL_CASE(c10::complex<double>, ComplexDouble)
+#undef OCL_CASE
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", data_dtype);
+  }
+}
+
+ScalarArgument storage_argument(ScalarType data_dtype, const void* data) {
+  ScalarArgument argument{};
+  argument.size = static_cast<uint32_t>(c10::elementSize(data_dtype));
+  std::memcpy(argument.bytes, data, argument.size);
+  return argument;
+}
+
+}  // namespace ocl

@@ -1,0 +1,47 @@
+// dtypes as the kernels name them, and scalars as the kernels take them.
+//
+// Offers: tag(), compute_dtype(), check_dtype(), ScalarArgument.
+#pragma once
+
+#include <c10/core/Scalar.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "opencl/device.h"
+
+namespace ocl {
+
+/// The storage tag of a dtype in kernels/include/dtype.clh ("f32", "bf16", "b8", ...): a literal, so
+/// that its address is a key. Throws NotImplementedError for a dtype no kernel knows.
+const char* tag(c10::ScalarType dtype);
+
+/// The unsigned tag of elements of that many bytes (1, 2, 4, 8; 16 gives "c128"), for kernels that
+/// only move bits.
+const char* bits_tag(size_t element_size);
+
+/// The dtype arithmetic is done in: float for half and bfloat16, complex64 for complex32, else the
+/// dtype itself.
+c10::ScalarType compute_dtype(c10::ScalarType dtype);
+
+/// Throws TypeError naming the device if it can't hold the dtype (float64, complex128 without fp64).
+void check_dtype(const Device& device, c10::ScalarType dtype);
+
+/// A scalar in the layout of a kernel argument of type TYPE(tag(dtype)).
+struct ScalarArgument {
+  alignas(16) unsigned char bytes[16];
+  uint32_t size;
+};
+
+/// Converts with at::Scalar's own checks (a value that overflows the dtype raises RuntimeError).
+/// `dtype` must be a compute dtype.
+ScalarArgument scalar_argument(c10::ScalarType dtype, const c10::Scalar& value);
+
+/// Converts the 0-dim host value at `data` as c10::convert does: wraps and truncates, no checks.
+ScalarArgument scalar_argument(c10::ScalarType dtype, c10::ScalarType data_dtype, const void* data);
+
+/// The stored bits of the 0-dim host value at `data`, for kernels that only move bits.
+ScalarArgument storage_argument(c10::ScalarType data_dtype, const void* data);
+
+}  // namespace ocl

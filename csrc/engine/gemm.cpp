@@ -1,0 +1,322 @@
+#include "engine/gemm.h"
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "engine/gemm_plan.h"
+#include "opencl/log.h"
+#include "runtime/allocator.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+using c10::ScalarType;
+
+namespace {
+
+// In order of preference. The last one takes everything.
+constexpr const GemmImplementation* kOnCpu[] = {&gemm_skinny, &gemm_packed, &gemm_tiled,
+                                                &gemm_direct};
+constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tiled, &gemm_packed,
+                                                &gemm_direct};
+
+/// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
+/// sum of products don't depend on the signs of its terms.
+const char* compute_tag_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float:
+    case ScalarType::Half:
+    case ScalarType::BFloat16:
+      return "f32";
+    case ScalarType::Double:
+      return "f64";
+    case ScalarType::Byte:
+    case ScalarType::Char:
+    case ScalarType::Short:
+    case ScalarType::Int:
+      return "u32";
+    case ScalarType::Long:
+      return "u64";
+    case ScalarType::ComplexFloat:
+      return "c64";
+    case ScalarType::ComplexDouble:
+      return "c128";
+    default:
+      return nullptr;
+  }
+}
+
+size_t compute_size_of(ScalarType dtype) { return std::max<size_t>(4, c10::elementSize(dtype)); }
+
+template <class To, class From>
+ScalarArgument widen(const ScalarArgument& argument) {
+  From narrow;
+  std::memcpy(&narrow, argument.bytes, sizeof narrow);
+  const To wide = static_cast<To>(narrow);
+  ScalarArgument result{};
+  std::memcpy(result.bytes, &wide, sizeof wide);
+  result.size = sizeof wide;
+  return result;
+}
+
+/// alpha or beta: checked and truncated in out's dtype, then in the type computed with.
+ScalarArgument gemm_scalar(ScalarType dtype, const c10::Scalar& value) {
+  const ScalarArgument argument = scalar_argument(compute_dtype(dtype), value);
+  switch (dtype) {
+    case ScalarType::Byte:
+      return widen<uint32_t, uint8_t>(argument);
+    case ScalarType::Char:
+      return widen<uint32_t, int8_t>(argument);
+    case ScalarType::Short:
+      return widen<uint32_t, int16_t>(argument);
+    default:
+      return argument;
+  }
+}
+
+/// True for 0 and -0 in the type computed with.
+bool is_zero(ScalarType dtype, const ScalarArgument& argument) {
+  const auto all_zero = [&]<class Element>() {
+    std::array<Element, sizeof argument.bytes / sizeof(Element)> elements;
+    std::memcpy(elements.data(), argument.bytes, sizeof argument.bytes);
+    const auto end = elements.begin() + argument.size / sizeof(Element);
+    return std::all_of(elements.begin(), end, [](Element x) { return x == 0; });
+  };
+  switch (compute_dtype(dtype)) {
+    case ScalarType::Float:
+    case ScalarType::ComplexFloat:
+      return all_zero.template operator()<float>();
+    case ScalarType::Double:
+    case ScalarType::ComplexDouble:
+      return all_zero.template operator()<double>();
+    default:
+      return all_zero.template operator()<unsigned char>();
+  }
+}
+
+/// Strides as a kernel takes them. A dimension of size 1 gets the stride that opens the fast paths.
+GemmProblem::Strides strides_of(const GemmOperand& operand, int64_t rows, int64_t columns,
+                                int64_t batch) {
+  GemmProblem::Strides s{static_cast<uint64_t>(operand.row_stride),
+                         static_cast<uint64_t>(operand.column_stride),
+                         batch == 1 ? 0 : static_cast<uint64_t>(operand.batch_stride)};
+  if (columns <= 1) s.column = 1;
+  if (rows <= 1) s.row = s.column == 1 ? static_cast<uint64_t>(columns) : 1;
+  return s;
+}
+
+uint32_t checked_size(int64_t size) {
+  TORCH_CHECK(size >= 0 && size <= std::numeric_limits<int32_t>::max(),
+              "ocl: a matrix product with a dimension of ", size, " elements");
+  return static_cast<uint32_t>(size);
+}
+
+GemmPlan make_plan(const GemmDescription& d) {
+  const ScalarType dtype = d.out.dtype;
+  const char* compute = compute_tag_of(dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(compute != nullptr, "\"gemm\" not implemented for '",
+                              c10::toString(dtype), "'");
+  Queue& queue = current_queue(current_device());
+  GemmPlan plan(queue);
+  plan.complex = c10::isComplexType(dtype);
+  plan.compute_tag = compute;
+  plan.compute_size = compute_size_of(dtype);
+  plan.a_tag = tag(d.a.dtype);
+  plan.b_tag = tag(d.b.dtype);
+  plan.out_tag = tag(dtype);
+  plan.a_size = c10::elementSize(d.a.dtype);
+  plan.b_size = c10::elementSize(d.b.dtype);
+  plan.out_size = c10::elementSize(dtype);
+  plan.activation = static_cast<int>(d.activation);
+  plan.alpha = gemm_scalar(dtype, d.alpha);
+  plan.beta = gemm_scalar(dtype, d.beta);
+  plan.parameters = gemm_parameters(plan.device, plan.compute_size, plan.complex);
+
+  GemmProblem& p = plan.problem;
+  p.m = checked_size(d.m);
+  p.n = checked_size(d.n);
+  p.k = is_zero(dtype, plan.alpha) ? 0 : checked_size(d.k);
+  // An empty sum is 0 even if alpha is infinite.
+  if (p.k == 0) std::memset(plan.alpha.bytes, 0, plan.alpha.size);
+  p.batch = checked_size(d.batch);
+  p.splits = 1;
+  p.split_k = p.k;
+  p.a = strides_of(d.a, d.m, d.k, d.batch);
+  p.b = strides_of(d.b, d.k, d.n, d.batch);
+  p.out = strides_of(d.out, d.m, d.n, d.batch);
+  const bool addend = !is_zero(dtype, plan.beta);
+  if (addend) p.c = strides_of(d.c, d.m, d.n, d.batch);
+  p.flags = (addend ? gemm_flag::addend : 0) | (d.a.conjugate ? gemm_flag::conjugate_a : 0) |
+            (d.b.conjugate ? gemm_flag::conjugate_b : 0) |
+            (d.c.conjugate ? gemm_flag::conjugate_c : 0) |
+            (d.out.conjugate ? gemm_flag::conjugate_out : 0);
+  plan.out = static_cast<char*>(const_cast<void*>(d.out.data));
+  // A kernel that reads nothing of an operand still gets a buffer that exists.
+  plan.a = p.k == 0 ? plan.out : static_cast<const char*>(d.a.data);
+  plan.b = p.k == 0 ? plan.out : static_cast<const char*>(d.b.data);
+  plan.c = addend ? static_cast<const char*>(d.c.data) : plan.out;
+  return plan;
+}
+
+/// The implementation TORCH_OCL_GEMM names; null without one.
+const GemmImplementation* forced_implementation() {
+  static const GemmImplementation* const forced = []() -> const GemmImplementation* {
+    const char* name = std::getenv("TORCH_OCL_GEMM");
+    if (name == nullptr || *name == '\0') return nullptr;
+    std::string known;
+    for (const GemmImplementation* implementation : kOnCpu) {
+      if (std::string_view(name) == implementation->name) return implementation;
+      known += std::string(" ") + implementation->name;
+    }
+    warn(std::string("TORCH_OCL_GEMM=") + name + " names none of:" + known);
+    return nullptr;
+  }();
+  return forced;
+}
+
+std::string describe(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
+         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
+}
+
+bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
+  const char* reason = implementation.refuse(plan);
+  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
+    trace(describe(plan) + ": " + implementation.name + (reason ? " refuses: " : " runs") +
+          (reason ? reason : ""));
+  }
+  return reason == nullptr;
+}
+
+void run_first(const GemmPlan& plan) {
+  const GemmImplementation* forced = forced_implementation();
+  if (forced != nullptr && accepts(*forced, plan)) {
+    forced->run(plan);
+    return;
+  }
+  for (const GemmImplementation* implementation : plan.device.is_cpu() ? kOnCpu : kOnGpu) {
+    if (implementation == &gemm_tiled && plan.device.is_cpu()) continue;
+    if (accepts(*implementation, plan)) {
+      implementation->run(plan);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
+
+GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex) {
+  const DeviceProperties& properties = device.properties();
+  GemmParameters parameters{};
+  if (device.is_cpu()) {
+    // One register holds `bytes`; with 32 registers 12 x 2 sums fit beside the operands, with 16
+    // registers 6 x 2 do.
+    const int bytes = std::clamp<int>(static_cast<int>(properties.vector_width_float) * 4, 16, 64);
+    const int width = complex ? 1 : std::max<int>(1, bytes / static_cast<int>(compute_size));
+    parameters.packed = {width, bytes == 64 ? 12 : 6, 2, 512, 256 << 10};
+    parameters.skinny = {width, 4, 16, 8};
+    parameters.tiled = {8, 8, 4, 4, 16};
+    parameters.max_workspace = int64_t{512} << 20;
+  } else {
+    const int width = complex ? 1 : static_cast<int>(16 / std::min<size_t>(16, compute_size));
+    parameters.packed = {width, 4, 2, 512, 64 << 10};
+    parameters.skinny = {width, 1, 128, 8};
+    const int sums = compute_size <= 4 ? 4 : compute_size <= 8 ? 4 : 2;
+    parameters.tiled = {16, 16, sums, sums, 16};
+    parameters.max_workspace = int64_t{512} << 20;
+  }
+  return parameters;
+}
+
+GemmPlan GemmPlan::transposed() const {
+  GemmPlan t = *this;
+  std::swap(t.a, t.b);
+  std::swap(t.a_tag, t.b_tag);
+  std::swap(t.a_size, t.b_size);
+  GemmProblem& p = t.problem;
+  std::swap(p.m, p.n);
+  std::swap(p.a, p.b);
+  for (GemmProblem::Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
+  const uint32_t conjugates = problem.flags & (gemm_flag::conjugate_a | gemm_flag::conjugate_b);
+  p.flags &= ~(gemm_flag::conjugate_a | gemm_flag::conjugate_b);
+  if (conjugates & gemm_flag::conjugate_a) p.flags |= gemm_flag::conjugate_b;
+  if (conjugates & gemm_flag::conjugate_b) p.flags |= gemm_flag::conjugate_a;
+  return t;
+}
+
+Workspace::Workspace(size_t bytes)
+    : memory_(bytes == 0 ? c10::DataPtr() : allocator()->allocate(bytes)) {}
+
+Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
+                    std::span<const Define> parameters) {
+  constexpr size_t kMost = 12;
+  alignas(Define) std::array<unsigned char, kMost * sizeof(Define)> storage;
+  Define* const defines = reinterpret_cast<Define*>(storage.data());
+  size_t count = 0;
+  const auto add = [&](const Define& define) { new (&defines[count++]) Define(define); };
+  add({"C", plan.compute_tag});
+  add({"IN0", plan.a_tag});
+  add({"IN1", plan.b_tag});
+  add({"OUT", plan.out_tag});
+  add({"ACTIVATION", plan.activation});
+  TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
+  for (const Define& define : parameters) add(define);
+  return family.get(plan.device, std::span<const Define>(defines, count));
+}
+
+void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, const void* workspace,
+                 std::span<const unsigned char> extra) {
+  cl_uint index = 0;
+  detail::set_argument(kernel, index, Pointer{plan.a});
+  detail::set_argument(kernel, index, Pointer{plan.b});
+  detail::set_argument(kernel, index, Pointer{plan.c});
+  detail::set_argument(kernel, index, Pointer{plan.out});
+  detail::set_argument(kernel, index, Pointer{workspace != nullptr ? workspace : plan.out});
+  kernel.set_value(index++, plan.problem);
+  kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
+  kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
+  if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
+  kernel.enqueue(plan.queue, range);
+}
+
+void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
+  const int64_t k = problem.k;
+  int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
+  if (splits <= 1) return;
+  const int64_t part = NDRange::round_up((k + splits - 1) / splits, multiple);
+  splits = (k + part - 1) / part;
+  problem.splits = static_cast<uint32_t>(splits);
+  problem.split_k = static_cast<uint32_t>(part);
+}
+
+size_t split_bytes(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (p.splits <= 1) return 0;
+  return static_cast<size_t>(p.splits) * p.batch * p.m * p.n * plan.compute_size;
+}
+
+void finish_split(const GemmPlan& plan, const void* sums) {
+  static const KernelFamily family{"gemm/finish.cl", "gemm_finish"};
+  const GemmProblem& p = plan.problem;
+  if (p.splits <= 1) return;
+  const size_t elements = static_cast<size_t>(p.m) * p.n;
+  launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, 16, 1), sums);
+}
+
+void gemm(const GemmDescription& description) {
+  if (description.m == 0 || description.n == 0 || description.batch == 0) return;
+  run_first(make_plan(description));
+}
+
+}  // namespace ocl

@@ -1,0 +1,77 @@
+// The matrix product engine: out = act(alpha * a @ b + beta * c), batched, any dtype, any strides.
+//
+// Offers: GemmOperand, GemmDescription, gemm(); GemmParameters, gemm_parameters() for a tuner.
+#pragma once
+
+#include <c10/core/Scalar.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "opencl/device.h"
+
+namespace ocl {
+
+/// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
+struct GemmOperand {
+  const void* data = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
+  bool conjugate = false;  // what is stored is the conjugate of what is meant
+};
+
+enum class GemmActivation : uint8_t { none, relu, gelu };
+
+/// out[z, i, j] = activation(alpha * sum_k a[z, i, k] * b[z, k, j] + beta * c[z, i, j]).
+///
+/// a: [batch, m, k], b: [batch, k, n], c and out: [batch, m, n] of one dtype. beta == 0 never reads
+/// c, alpha == 0 never reads a and b. c may be out itself, element for element; a and b must not
+/// overlap out. Half and bfloat16 are summed in float, integers wrap. An activation needs a
+/// floating-point out.
+struct GemmDescription {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  GemmOperand a, b, c, out;
+  c10::Scalar alpha = 1, beta = 0;
+  GemmActivation activation = GemmActivation::none;
+};
+
+/// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
+/// NotImplementedError for a dtype without a product (bool), Error for a device failure.
+///
+/// Of the implementations in gemm.cpp the first that does not refuse runs;
+/// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
+/// refuses, the order holds).
+void gemm(const GemmDescription& description);
+
+/// True if the engine has products of that dtype.
+bool gemm_takes(c10::ScalarType dtype);
+
+/// The packed kernel: rows x (vectors * width) sums in registers, added up every kc of k; a
+/// work-item covers about block_bytes of row panels.
+struct PackedParameters {
+  int width, rows, vectors, kc;
+  int64_t block_bytes;
+};
+/// The tiled kernel: work-groups of lm x ln, tm x tn sums per work-item, tiles tk deep.
+struct TiledParameters {
+  int lm, ln, tm, tn, tk;
+};
+/// The skinny kernels: rows per work-item (vectors of rows for the axpy one) of `width` elements;
+/// `local` work-items per row where a work-group shares it.
+struct SkinnyParameters {
+  int width, rows, local, max_columns;
+};
+
+/// What a tuner may vary, for one device and one type computed with.
+struct GemmParameters {
+  PackedParameters packed;
+  TiledParameters tiled;
+  SkinnyParameters skinny;
+  int64_t max_workspace;  // bytes; larger problems are packed in blocks
+};
+
+/// The defaults of the device's class for values of `compute_size` bytes.
+GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex);
+
+}  // namespace ocl

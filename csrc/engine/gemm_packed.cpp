@@ -1,0 +1,143 @@
+// Products on CPUs: both operands packed into panels, then register tiles (kernels/gemm/packed.cl).
+#include <algorithm>
+#include <array>
+
+#include "engine/gemm_plan.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
+
+/// The layout of Panels in packed.cl.
+struct Panels {
+  uint64_t b_panels, sums;
+  uint32_t a_batches, b_batches, block, unused;
+};
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
+
+/// Packs and multiplies a problem whose panels fit the workspace.
+void run_block(const GemmPlan& source) {
+  static const KernelFamily pack_family{"gemm/packed.cl", "gemm_pack"};
+  static const KernelFamily multiply_family{"gemm/packed.cl", "gemm_packed"};
+  GemmPlan plan = source;
+  const PackedParameters& parameters = plan.parameters.packed;
+  GemmProblem& p = plan.problem;
+  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
+  const int64_t row_panels = blocks(p.m, parameters.rows), column_panels = blocks(p.n, columns);
+  const int64_t cores = plan.device.properties().compute_units;
+
+  // As many row panels per work-item as the cache holds beside a column panel, but enough
+  // work-items for every core to get its share.
+  const int64_t tiles = row_panels * column_panels * p.batch;
+  const int64_t panel_bytes = std::max<int64_t>(
+      1, int64_t{p.k} * parameters.rows * static_cast<int64_t>(plan.compute_size));
+  int64_t block = std::clamp<int64_t>(parameters.block_bytes / panel_bytes, 1, 16);
+  block = std::clamp<int64_t>(tiles / (cores * 8), 1, block);
+  const int64_t items = blocks(row_panels, block) * column_panels * p.batch;
+  split_k(p, items, cores * 2, 2048, parameters.kc);
+
+  Panels panels{};
+  panels.a_batches = p.a.batch == 0 ? 1 : p.batch;
+  panels.b_batches = p.b.batch == 0 ? 1 : p.batch;
+  panels.block = static_cast<uint32_t>(block);
+  const int64_t a_panels = panels.a_batches * row_panels;
+  const int64_t b_panels = panels.b_batches * column_panels;
+  const uint64_t depth = uint64_t{p.k} * plan.compute_size;
+  panels.b_panels = aligned(a_panels * parameters.rows * depth);
+  panels.sums = panels.b_panels + aligned(b_panels * columns * depth);
+  const Workspace workspace(panels.sums + split_bytes(plan));
+
+  const std::array<Define, 4> defines{{{"WIDTH", parameters.width},
+                                       {"MR", parameters.rows},
+                                       {"NV", parameters.vectors},
+                                       {"KC", parameters.kc}}};
+  const std::span<const unsigned char> extra(reinterpret_cast<const unsigned char*>(&panels),
+                                             sizeof panels);
+  launch_gemm(gemm_kernel(pack_family, plan, defines), plan,
+              NDRange::grid(blocks(p.k, kPackDepth), a_panels + b_panels, 1, 1), workspace.data(),
+              extra);
+  launch_gemm(gemm_kernel(multiply_family, plan, defines), plan,
+              NDRange::volume({static_cast<size_t>(column_panels * p.splits),
+                               static_cast<size_t>(blocks(row_panels, block)), p.batch},
+                              {1, 1, 1}),
+              workspace.data(), extra);
+  finish_split(plan, workspace.data() + panels.sums);
+}
+
+/// The rows [row0, row0 + m), columns [column0, column0 + n) and batches [z0, z0 + batch) of a
+/// plan.
+GemmPlan part_of(const GemmPlan& plan, int64_t row0, int64_t m, int64_t column0, int64_t n,
+                 int64_t z0, int64_t batch) {
+  GemmPlan part = plan;
+  GemmProblem& p = part.problem;
+  p.m = static_cast<uint32_t>(m);
+  p.n = static_cast<uint32_t>(n);
+  p.batch = static_cast<uint32_t>(batch);
+  part.a += (row0 * p.a.row + z0 * p.a.batch) * plan.a_size;
+  part.b += (column0 * p.b.column + z0 * p.b.batch) * plan.b_size;
+  if (p.flags & gemm_flag::addend) {
+    part.c += (row0 * p.c.row + column0 * p.c.column + z0 * p.c.batch) * plan.out_size;
+  }
+  part.out += (row0 * p.out.row + column0 * p.out.column + z0 * p.out.batch) * plan.out_size;
+  return part;
+}
+
+const char* refuse(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  const PackedParameters& parameters = plan.parameters.packed;
+  if (plan.complex) return "complex";
+  if (p.k == 0) return "k is 0";
+  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
+  const int64_t depth = int64_t{p.k} * static_cast<int64_t>(plan.compute_size);
+  if ((parameters.rows + columns) * depth > plan.parameters.max_workspace) {
+    return "one panel of each operand exceeds the workspace";
+  }
+  // Two launches and padding to a tile cost more than they save.
+  if (int64_t{p.m} * p.n * p.k <= 4096) return "tiny";
+  return nullptr;
+}
+
+void run(const GemmPlan& plan) {
+  // The epilogue stores rows of vectors.
+  if (plan.problem.out.column != 1 && plan.problem.out.row == 1) return run(plan.transposed());
+  const GemmProblem& p = plan.problem;
+  const int64_t depth = int64_t{p.k} * static_cast<int64_t>(plan.compute_size);
+  const PackedParameters& parameters = plan.parameters.packed;
+  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
+  const int64_t limit = plan.parameters.max_workspace;
+  const int64_t rows_bytes = blocks(p.m, parameters.rows) * parameters.rows * depth;
+  const int64_t columns_bytes = blocks(p.n, columns) * columns * depth;
+  const int64_t matrix_bytes = rows_bytes + columns_bytes;
+  if (matrix_bytes <= limit) {
+    const int64_t batches = std::max<int64_t>(1, limit / matrix_bytes);
+    for (int64_t z = 0; z < p.batch; z += batches) {
+      run_block(part_of(plan, 0, p.m, 0, p.n, z, std::min<int64_t>(batches, p.batch - z)));
+    }
+    return;
+  }
+  // Half of the workspace for each operand, or what one of them leaves to the other.
+  const int64_t panel = parameters.rows * depth, column_panel = columns * depth;
+  const int64_t columns_limit = std::max({limit / 2, limit - rows_bytes, column_panel});
+  const int64_t n_step =
+      std::min<int64_t>(p.n, std::min(columns_limit, limit - panel) / column_panel * columns);
+  const int64_t m_step = std::min<int64_t>(
+      p.m, (limit - blocks(n_step, columns) * column_panel) / panel * parameters.rows);
+  for (int64_t z = 0; z < p.batch; ++z) {
+    for (int64_t column = 0; column < p.n; column += n_step) {
+      for (int64_t row = 0; row < p.m; row += m_step) {
+        run_block(part_of(plan, row, std::min<int64_t>(m_step, p.m - row), column,
+                          std::min<int64_t>(n_step, p.n - column), z, 1));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const GemmImplementation gemm_packed{"packed", refuse, run};
+
+}  // namespace ocl

@@ -1,0 +1,88 @@
+// A product on its way to a kernel: what gemm.cpp and the implementations share.
+//
+// Offers: GemmPlan, GemmImplementation and the list of them, launch_gemm(), Workspace.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engine/dtype.h"
+#include "engine/gemm.h"
+#include "opencl/kernel.h"
+
+namespace ocl {
+
+/// The layout of Problem in kernels/gemm/gemm.clh.
+struct GemmProblem {
+  struct Strides {
+    uint64_t row, column, batch;
+  } a, b, c, out;
+  uint32_t m, n, k, batch, flags, splits, split_k, unused;
+};
+static_assert(sizeof(GemmProblem) == 128);
+
+namespace gemm_flag {
+inline constexpr uint32_t addend = 1, conjugate_a = 2, conjugate_b = 4, conjugate_c = 8,
+                          conjugate_out = 16;
+}
+
+/// A checked description with what every implementation asks for.
+struct GemmPlan {
+  explicit GemmPlan(Queue& queue) : device(queue.device()), queue(queue) {}
+
+  Device& device;
+  Queue& queue;
+  GemmProblem problem{};
+  // Addresses in the device's address space.
+  const char *a = nullptr, *b = nullptr, *c = nullptr;
+  char* out = nullptr;
+  const char *a_tag = nullptr, *b_tag = nullptr, *out_tag = nullptr, *compute_tag = nullptr;
+  size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
+  bool complex = false;  // the kernels have no vectors of complex numbers
+  int activation = 0;
+  ScalarArgument alpha{}, beta{};
+  GemmParameters parameters{};
+
+  /// The same product transposed: out^T = b^T a^T.
+  GemmPlan transposed() const;
+};
+
+struct GemmImplementation {
+  const char* name;
+  /// Why it does not take the plan; null if it does.
+  const char* (*refuse)(const GemmPlan& plan);
+  void (*run)(const GemmPlan& plan);
+};
+
+extern const GemmImplementation gemm_packed, gemm_skinny, gemm_tiled, gemm_direct;
+
+/// Device memory (none for 0 bytes) until the end of the scope; the allocator keeps stream order.
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes);
+  char* data() const { return static_cast<char*>(memory_.get()); }
+
+ private:
+  c10::DataPtr memory_;
+};
+
+/// A kernel of kernels/gemm with the plan's types and the implementation's `parameters`.
+Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
+                    std::span<const Define> parameters = {});
+
+/// Enqueues with the operands of gemm.clh and `extra` (a trailing struct, may be empty).
+void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range,
+                 const void* workspace = nullptr, std::span<const unsigned char> extra = {});
+
+/// Sets splits and split_k so that about `target` work-items run where `items` would, with no part
+/// of k shorter than `least` and parts a multiple of `multiple`.
+void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least, int64_t multiple);
+/// Bytes of the sums that a split product leaves; 0 if it is not split.
+size_t split_bytes(const GemmPlan& plan);
+/// Adds up the sums and applies the epilogue. No work if k is not split.
+void finish_split(const GemmPlan& plan, const void* sums);
+
+}  // namespace ocl

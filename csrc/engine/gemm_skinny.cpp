@@ -1,0 +1,131 @@
+// Products with few rows or columns: bound by one read of the large matrix
+// (kernels/gemm/skinny.cl).
+#include <algorithm>
+#include <array>
+
+#include "engine/gemm_plan.h"
+
+namespace ocl {
+
+namespace {
+
+/// The plan with the large matrix as a: as few columns as there are.
+GemmPlan oriented(const GemmPlan& plan) {
+  return plan.problem.m < plan.problem.n ? plan.transposed() : plan;
+}
+
+int rounded_columns(uint32_t n) { return n <= 1 ? 1 : n <= 2 ? 2 : n <= 4 ? 4 : 8; }
+
+/// The dot kernel reads rows of a and columns of b; where they aren't contiguous they are copied.
+bool copies_rows(const GemmPlan& plan) { return plan.problem.a.column != 1; }
+bool copies_columns(const GemmPlan& plan) { return plan.problem.b.row != 1; }
+/// Without rows of one element, which are contiguous in both directions.
+bool by_columns(const GemmPlan& plan) {
+  return plan.problem.a.row == 1 && plan.problem.a.column != 1 && plan.problem.m > 1;
+}
+
+int64_t copied_bytes(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (by_columns(plan) || !copies_rows(plan)) return 0;
+  return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.compute_size);
+}
+
+const char* refuse(const GemmPlan& source) {
+  const GemmPlan plan = oriented(source);
+  const GemmProblem& p = plan.problem;
+  if (p.k == 0) return "k is 0";
+  if (p.n > static_cast<uint32_t>(std::min(8, plan.parameters.skinny.max_columns))) {
+    return "too many rows and columns";
+  }
+  if (plan.device.is_cpu() && copied_bytes(plan) > plan.parameters.max_workspace) {
+    return "the large matrix is contiguous in no direction and its copy exceeds the workspace";
+  }
+  return nullptr;
+}
+
+void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
+  static const KernelFamily family{"gemm/skinny.cl", "gemm_skinny_axpy"};
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  GemmProblem& p = plan.problem;
+  const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
+  const size_t items = (p.m + step - 1) / step;
+  const bool cpu = plan.device.is_cpu();
+  const int64_t cores = plan.device.properties().compute_units;
+  split_k(p, items * p.batch, cores * (cpu ? 4 : 256), cpu ? 512 : 64, 8);
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(gemm_kernel(family, plan, defines), plan,
+              NDRange::volume({items, p.splits, p.batch}, {cpu ? 1u : 64u, 1, 1}), sums.data());
+  finish_split(plan, sums.data());
+}
+
+void run_dot(GemmPlan& plan, std::span<const Define> defines) {
+  static const KernelFamily rows_family{"gemm/skinny.cl", "gemm_gather_rows"};
+  static const KernelFamily columns_family{"gemm/skinny.cl", "gemm_gather_columns"};
+  static const KernelFamily family{"gemm/skinny.cl", "gemm_skinny_dot"};
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  GemmProblem& p = plan.problem;
+  const size_t items = (p.m + parameters.rows - 1) / parameters.rows;
+  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
+  const bool rows = copies_rows(plan), columns = copies_columns(plan);
+  const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
+  const size_t column_bytes = size_t{p.batch} * p.n * p.k * plan.compute_size;
+  const size_t rows_at = sums_bytes + (columns ? NDRange::round_up(column_bytes, 512) : 0);
+  const Workspace workspace(rows_at + (rows ? copied_bytes(plan) : 0));
+  GemmPlan copied = plan;
+  if (columns) {
+    char* const copy = workspace.data() + sums_bytes;
+    launch_gemm(gemm_kernel(columns_family, plan, defines), plan,
+                NDRange::volume({p.k, p.n, p.batch}, {16, 1, 1}), copy);
+    copied.b = copy;
+    copied.b_tag = plan.compute_tag;
+    copied.problem.b = {1, p.k, uint64_t{p.n} * p.k};
+    copied.problem.flags &= ~gemm_flag::conjugate_b;
+  }
+  if (rows) {
+    char* const copy = workspace.data() + rows_at;
+    launch_gemm(gemm_kernel(rows_family, plan, defines), plan,
+                NDRange::volume({p.k, p.m, p.batch}, {16, 1, 1}), copy);
+    copied.a = copy;
+    copied.a_tag = plan.compute_tag;
+    copied.problem.a = {p.k, 1, uint64_t{p.m} * p.k};
+    copied.problem.flags &= ~gemm_flag::conjugate_a;
+  }
+  launch_gemm(gemm_kernel(family, copied, defines), copied,
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
+  finish_split(plan, workspace.data());
+}
+
+void run_group_dot(GemmPlan& plan, std::span<const Define> defines) {
+  static const KernelFamily family{"gemm/skinny.cl", "gemm_group_dot"};
+  GemmProblem& p = plan.problem;
+  const size_t local = plan.parameters.skinny.local;
+  split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096, local);
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(gemm_kernel(family, plan, defines), plan,
+              NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
+  finish_split(plan, sums.data());
+}
+
+void run(const GemmPlan& source) {
+  GemmPlan plan = oriented(source);
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  const int columns = rounded_columns(plan.problem.n);
+  // rows x columns sums stay in registers.
+  const int rows = std::max(1, std::min(parameters.rows, 16 / columns));
+  plan.parameters.skinny.rows = rows;
+  const std::array<Define, 4> defines{
+      {{"WIDTH", parameters.width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
+  if (by_columns(plan)) {
+    run_axpy(plan, defines);
+  } else if (plan.device.is_cpu()) {
+    run_dot(plan, defines);
+  } else {
+    run_group_dot(plan, defines);
+  }
+}
+
+}  // namespace
+
+const GemmImplementation gemm_skinny{"skinny", refuse, run};
+
+}  // namespace ocl

@@ -1,0 +1,224 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/index.h"
+
+#include <ATen/Context.h>
+
+#include "engine/dtype.h"
+#include "engine/index_problem.h"
+#include "runtime/stream.h"
+
+namespace ocl::index {
+
+namespace {
+
+constexpr int kMaxDims = 12;  // what one launch decodes; more are looped over on the host
+constexpr size_t kLocalSize = 64;
+constexpr size_t kVectorBytes = 64;
+// Shorter rows are copied element by element.
+constexpr int64_t kMinRow = 4;
+
+const KernelFamily elements_family{"index/gather.cl", "gather_elements"};
+const KernelFamily rows_family{"index/gather.cl", "gather_rows"};
+const KernelFamily scatter_family{"index/scatter.cl", "scatter_elements"};
+
+// Elements are moved as bits; 16 bytes as two 64-bit words.
+const char* element_tag(c10::ScalarType dtype) {
+  const size_t size = c10::elementSize(dtype);
+  return size == 16 ? "u128" : bits_tag(size);
+}
+
+void put_dimensions(ArgumentBytes& arguments, const Problem& problem) {
+  arguments.put32(static_cast<uint32_t>(problem.numel()));
+  arguments.put32(static_cast<uint32_t>(problem.dims));
+  for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < problem.dims ? problem.size[d] : 1);
+  for (int k = 0; k < problem.operands(); ++k) {
+    for (int d = 0; d < kMaxDims; ++d) {
+      arguments.put32(d < problem.dims ? problem.stride[k][d] : 0);
+    }
+  }
+  arguments.finish();
+}
+
+bool has_rows(const Problem& problem) {
+  const int64_t element = c10::elementSize(problem.dtype);
+  if (problem.dims == 0 || problem.size[0] < kMinRow || element == 16) return false;
+  for (int k = 0; k < problem.operands(); ++k) {
+    if (problem.stride[k][0] != (k < 2 ? element : 0)) return false;
+  }
+  return true;
+}
+
+void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
+  const bool rows = has_rows(problem);
+  const size_t element = c10::elementSize(problem.dtype);
+  const size_t width = rows ? std::min<size_t>(16, kVectorBytes / element) : 1;
+  Kernel& kernel = (rows ? rows_family : elements_family)
+                       .get(queue.device(), {{"NIDX", problem.indices},
+                                             {"INDEX", tag(problem.index_dtype)},
+                                             {"WRAP", indexing.wrap},
+                                             {"E", element_tag(problem.dtype)},
+                                             {"WIDTH", width}});
+  ArgumentBytes arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, queue.device(), problem, indexing);
+  put_dimensions(arguments, problem);
+  set_arguments(kernel, problem, indexing, mems, arguments);
+  const size_t n = problem.numel();
+  if (!rows) {
+    kernel.enqueue(queue, NDRange::linear(n, kLocalSize));
+    return;
+  }
+  const size_t chunks = (problem.size[0] + width - 1) / width;
+  size_t local_x = 1;
+  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
+  kernel.enqueue(queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x));
+}
+
+void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
+                    const ScalarArgument* value) {
+  Kernel& kernel = scatter_family.get(queue.device(), {{"NIDX", problem.indices},
+                                                       {"INDEX", tag(problem.index_dtype)},
+                                                       {"WRAP", indexing.wrap},
+                                                       {"E", element_tag(problem.dtype)},
+                                                       {"FILL", value != nullptr}});
+  ArgumentBytes arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, queue.device(), problem, indexing);
+  put_dimensions(arguments, problem);
+  const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
+  static constexpr unsigned char kUnused[16] = {};
+  kernel.set_bytes(next, value ? value->bytes : kUnused, c10::elementSize(problem.dtype));
+  kernel.enqueue(queue, NDRange::linear(problem.numel(), kLocalSize));
+}
+
+/// Launches the first kMaxDims dimensions and loops over the rest: tensors whose index tensors leave
+/// more than 12 dimensions apart are rare and small.
+template <class Launch>
+void for_slices(Problem& problem, const Launch& launch) {
+  if (problem.dims <= kMaxDims) {
+    launch(problem);
+    return;
+  }
+  const int last = --problem.dims;
+  const auto data = problem.data;
+  for (int64_t i = 0; i < problem.size[last]; ++i) {
+    for_slices(problem, launch);
+    for (int k = 0; k < problem.operands(); ++k) {
+      if (problem.data[k]) problem.data[k] += problem.stride[k][last];
+    }
+  }
+  problem.data = data;
+  ++problem.dims;
+}
+
+/// Splits to 32-bit indexing, then calls launch(queue, problem).
+template <class Launch>
+void run(at::TensorIteratorBase& iter, const Indexing& indexing, Problem::Roles roles,
+         const Launch& launch) {
+  if (iter.numel() == 0) return;
+  if (!iter.can_use_32bit_indexing()) {
+    for (auto& part : iter.with_32bit_indexing()) run(part, indexing, roles, launch);
+    return;
+  }
+  Problem problem(iter, indexing, roles);
+  Queue& queue = current_queue(iter.device(0).index());
+  for_slices(problem, [&](const Problem& slice) { launch(queue, slice); });
+}
+
+/// The value as the element's stored bits.
+ScalarArgument stored(c10::ScalarType dtype, const c10::Scalar& value) {
+  if (dtype == c10::ScalarType::Half) {
+    const c10::Half half = value.to<c10::Half>();
+    return storage_argument(dtype, &half);
+  }
+  if (dtype == c10::ScalarType::BFloat16) {
+    const c10::BFloat16 brain = value.to<c10::BFloat16>();
+    return storage_argument(dtype, &brain);
+  }
+  if (dtype == c10::ScalarType::ComplexHalf) {
+    const auto complex = value.to<c10::complex<c10::Half>>();
+    return storage_argument(dtype, &complex);
+  }
+  return scalar_argument(dtype, value);
+}
+
+bool deterministic() { return at::globalContext().deterministicAlgorithms(); }
+
+}  // namespace
+
+Problem::Problem(at::TensorIteratorBase& iter, const Indexing& indexing, Roles roles)
+    : indices(static_cast<int>(indexing.sizes.size())), dims(iter.ndim()) {
+  TORCH_CHECK_NOT_IMPLEMENTED(indices <= kMaxIndices, "ocl: at most ", kMaxIndices,
+                              " index tensors at a time, got ", indices);
+  std::array<int, kMaxOperands> source;  // the iterator's operand, -1: none
+  int next = 0;
+  source[0] = source[1] = -1;
+  if (roles == indexed_second) {
+    source[1] = next++;
+    if (!indexing.base) source[0] = next++;
+  } else {
+    if (!indexing.base) source[0] = next++;
+    if (roles == indexed_first) source[1] = next++;
+  }
+  for (int k = 0; k < indices; ++k) source[2 + k] = next++;
+  for (int d = 0; d < dims; ++d) size[d] = iter.shape()[d];
+  for (int k = 0; k < operands(); ++k) {
+    if (source[k] >= 0) {
+      data[k] = static_cast<char*>(iter.data_ptr(source[k]));
+      const auto strides = iter.strides(source[k]);
+      for (int d = 0; d < dims; ++d) stride[k][d] = strides[d];
+    } else {
+      stride[k].fill(0);
+    }
+  }
+  if (indexing.base) data[0] = static_cast<char*>(indexing.base);
+  dtype = iter.dtype(source[0] >= 0 ? source[0] : source[1]);
+  index_dtype = iter.dtype(source[2]);
+}
+
+void put_operands(ArgumentBytes& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
+                  const Problem& problem, const Indexing& indexing) {
+  for (int k = 0; k < problem.operands(); ++k) {
+    const Location location = device.addresses().find(problem.data[k]);
+    mems[k] = location.mem;
+    arguments.put64(location.offset);
+  }
+  for (const int64_t size : indexing.sizes) arguments.put64(size);
+  for (const int64_t stride : indexing.strides) arguments.put64(stride);
+}
+
+cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
+                      const std::array<cl_mem, kMaxOperands>& mems,
+                      const ArgumentBytes& arguments) {
+  cl_uint index = 0;
+  for (int k = 0; k < problem.operands(); ++k) kernel.set_buffer(index++, mems[k]);
+  kernel.set_bytes(index++, arguments.data(), arguments.size());
+  kernel.set_buffer(index++, kernel.device().asserts().mem());
+  kernel.set_value(index++, indexing.site.id());
+  return index;
+}
+
+void gather(at::TensorIteratorBase& iter, const Indexing& indexing) {
+  run(iter, indexing, Problem::indexed_second, [&](Queue& queue, const Problem& problem) {
+    launch_gather(queue, problem, indexing);
+  });
+}
+
+void scatter(at::TensorIteratorBase& iter, const Indexing& indexing) {
+  if (deterministic()) {
+    reduce(iter, indexing, Reduction::assign);
+    return;
+  }
+  run(iter, indexing, Problem::indexed_first, [&](Queue& queue, const Problem& problem) {
+    launch_scatter(queue, problem, indexing, nullptr);
+  });
+}
+
+void fill(at::TensorIteratorBase& iter, const Indexing& indexing, const c10::Scalar& value) {
+  const ScalarArgument argument = stored(iter.dtype(0), value);
+  run(iter, indexing, Problem::no_other, [&](Queue& queue, const Problem& problem) {
+    launch_scatter(queue, problem, indexing, &argument);
+  });
+}
+
+}  // namespace ocl::index

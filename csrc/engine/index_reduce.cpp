@@ -1,0 +1,168 @@
+// Launches kernels/index/reduce.cl: which dimensions are columns, and how the work is shared out.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <algorithm>
+
+#include "engine/dtype.h"
+#include "engine/index.h"
+#include "engine/index_problem.h"
+#include "runtime/stream.h"
+
+namespace ocl::index {
+
+namespace {
+
+constexpr int kMaxDims = 6;  // columns and indexed dimensions alike; more are looped over on the host
+constexpr int64_t kMinRow = 8;
+constexpr size_t kVectorBytes = 32;
+
+const KernelFamily reduce_family{"index/reduce.cl", "index_reduce"};
+
+struct Job {
+  const Indexing& indexing;
+  Reduction reduction;
+  int64_t skipped;
+  const ScalarArgument* value;  // null: operand 1
+};
+
+const char* name_of(Reduction reduction) {
+  static constexpr const char* kNames[] = {"add", "mul", "amax", "amin", "assign"};
+  return kNames[static_cast<int>(reduction)];
+}
+
+/// Dimensions of a Problem, by number.
+struct Dimensions {
+  int count = 0;
+  std::array<int, 64> of;
+  void add(int dimension) { of[count++] = dimension; }
+};
+
+/// Enough work-items to fill the device: each scans all indices, so not many more.
+size_t work_items(const Device& device) {
+  const size_t units = device.properties().compute_units;
+  return device.is_cpu() ? units * 4 : units * 512;
+}
+
+void put_dimensions(ArgumentBytes& arguments, const Problem& problem, const Dimensions& dimensions) {
+  const auto used = [&](int i) { return i < dimensions.count; };
+  for (int i = 0; i < kMaxDims; ++i) {
+    arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
+  }
+  for (int k = 0; k < problem.operands(); ++k) {
+    for (int i = 0; i < kMaxDims; ++i) {
+      arguments.put32(used(i) ? problem.stride[k][dimensions.of[i]] : 0);
+    }
+  }
+}
+
+/// The column dimension in which neighbours are contiguous and share their indices, or -1.
+int find_row(const Problem& problem, const Job& job, const Dimensions& columns) {
+  const int64_t element = c10::elementSize(problem.dtype);
+  for (int i = 0; i < columns.count; ++i) {
+    const int d = columns.of[i];
+    bool row = problem.size[d] >= kMinRow && problem.stride[0][d] == element &&
+               (job.value || problem.stride[1][d] == element);
+    for (int k = 2; row && k < problem.operands(); ++k) row = problem.stride[k][d] == 0;
+    if (row) return i;
+  }
+  return -1;
+}
+
+void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions columns,
+                   const Dimensions& steps) {
+  const Device& device = queue.device();
+  const c10::ScalarType compute = compute_dtype(problem.dtype);
+  size_t width = 1;
+  uint32_t row_size = 1;
+  const int row = c10::isComplexType(compute) || !device.is_cpu()
+                      ? -1
+                      : find_row(problem, job, columns);
+  if (row >= 0) {
+    // The row is decoded first, in chunks.
+    std::swap(columns.of[0], columns.of[row]);
+    const int d = columns.of[0];
+    width = std::min<size_t>(16, kVectorBytes / c10::elementSize(compute));
+    row_size = static_cast<uint32_t>(problem.size[d]);
+    problem.size[d] = (problem.size[d] + width - 1) / width;
+    problem.stride[0][d] *= width;
+    problem.stride[1][d] *= width;
+  }
+  size_t column_count = 1, step_count = 1;
+  for (int i = 0; i < columns.count; ++i) column_count *= problem.size[columns.of[i]];
+  for (int i = 0; i < steps.count; ++i) step_count *= problem.size[steps.of[i]];
+  const size_t parts = std::clamp<size_t>(work_items(device) / column_count, 1, step_count);
+
+  Kernel& kernel = reduce_family.get(queue.device(), {{"NIDX", problem.indices},
+                                                      {"INDEX", tag(problem.index_dtype)},
+                                                      {"WRAP", job.indexing.wrap},
+                                                      {"E", tag(problem.dtype)},
+                                                      {"C", tag(compute)},
+                                                      {"REDUCE", name_of(job.reduction)},
+                                                      {"FILL", job.value != nullptr},
+                                                      {"WIDTH", width}});
+  ArgumentBytes arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, queue.device(), problem, job.indexing);
+  arguments.put64(job.skipped);
+  arguments.put32(static_cast<uint32_t>(column_count));
+  arguments.put32(static_cast<uint32_t>(step_count));
+  arguments.put32(static_cast<uint32_t>(parts));
+  arguments.put32(row_size);
+  arguments.put32(static_cast<uint32_t>(columns.count));
+  arguments.put32(static_cast<uint32_t>(steps.count));
+  put_dimensions(arguments, problem, columns);
+  put_dimensions(arguments, problem, steps);
+  arguments.finish();
+  const cl_uint next = set_arguments(kernel, problem, job.indexing, mems, arguments);
+  static constexpr unsigned char kUnused[16] = {};
+  kernel.set_bytes(next, job.value ? job.value->bytes : kUnused, c10::elementSize(compute));
+  // With few columns a larger work-group would leave compute units idle.
+  const size_t local = column_count >= 16 * work_items(device) ? 16 : 1;
+  kernel.enqueue(queue, NDRange::grid(column_count, parts, local, 1));
+}
+
+/// Loops over the dimensions past kMaxDims of either kind, then launches.
+void for_slices(Queue& queue, Problem& problem, const Job& job, Dimensions& columns,
+                Dimensions& steps) {
+  Dimensions& longer = steps.count > kMaxDims ? steps : columns;
+  if (longer.count <= kMaxDims) {
+    launch_reduce(queue, problem, job, columns, steps);
+    return;
+  }
+  const int d = longer.of[--longer.count];
+  const auto data = problem.data;
+  for (int64_t i = 0; i < problem.size[d]; ++i) {
+    for_slices(queue, problem, job, columns, steps);
+    for (int k = 0; k < problem.operands(); ++k) {
+      if (problem.data[k]) problem.data[k] += problem.stride[k][d];
+    }
+  }
+  problem.data = data;
+  ++longer.count;
+}
+
+void run(at::TensorIteratorBase& iter, const Job& job) {
+  if (iter.numel() == 0) return;
+  if (!iter.can_use_32bit_indexing()) {
+    for (auto& part : iter.with_32bit_indexing()) run(part, job);
+    return;
+  }
+  Problem problem(iter, job.indexing, job.value ? Problem::no_other : Problem::indexed_first);
+  Dimensions columns, steps;
+  for (int d = 0; d < problem.dims; ++d) (problem.stride[0][d] != 0 ? columns : steps).add(d);
+  for_slices(current_queue(iter.device(0).index()), problem, job, columns, steps);
+}
+
+}  // namespace
+
+void reduce(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
+            int64_t skipped) {
+  run(iter, {indexing, reduction, skipped, nullptr});
+}
+
+void reduce_fill(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
+                 const c10::Scalar& value) {
+  const ScalarArgument argument = scalar_argument(compute_dtype(iter.dtype(0)), value);
+  run(iter, {indexing, reduction, kSkipNothing, &argument});
+}
+
+}  // namespace ocl::index

@@ -1,0 +1,336 @@
+#include "engine/pointwise.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl::pointwise {
+
+namespace {
+
+constexpr int kMaxOperands = 7;
+constexpr int kMaxScalars = 4;
+constexpr int kMaxDims = 16;       // what one launch decodes; more are looped over on the host
+constexpr int kMaxTensorDims = 64;  // what ATen allows
+constexpr size_t kLocalSize = 128;
+// Below this many elements in the innermost dimension a work-item per element beats one per vector.
+constexpr int64_t kMinRow = 16;
+
+const char* intern(const std::string& text) {
+  // Leaked on purpose: compile parameters are compared by address for the life of the process.
+  return (new std::string(text))->c_str();
+}
+
+const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
+const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};
+const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
+
+/// The operands of one launch; outputs first. Inputs that are host scalars hold no address.
+struct Operands {
+  int count = 0;
+  int outputs = 0;
+  int inputs = 0;           // scalar inputs included
+  uint32_t scalar_mask = 0;  // bit i: input i is a kernel argument
+  std::array<const char*, kMaxOperands> tags;
+  std::array<char*, kMaxOperands> data;
+  std::array<int, kMaxOperands> input_number;  // of the functor's inputs; unused for outputs
+  const char* compute_tag = nullptr;
+  size_t compute_size = 0;
+  bool complex = false;
+  std::array<ScalarArgument, kMaxScalars + kMaxOperands> scalars;
+  int op_scalars = 0;
+  int total_scalars = 0;
+};
+
+/// Shape and byte strides, innermost dimension first.
+struct Geometry {
+  int dims = 0;
+  std::array<int64_t, kMaxTensorDims> size;
+  std::array<std::array<int64_t, kMaxTensorDims>, kMaxOperands> stride;
+};
+
+/// Builds the by-value struct of a kernel: the layout is that of the structs in kernels/pointwise.
+class ArgumentStruct {
+ public:
+  void put64(uint64_t value) { put(&value, sizeof value); }
+  void put32(uint32_t value) { put(&value, sizeof value); }
+  /// Structs hold ulongs, so their size is a multiple of 8.
+  void finish() {
+    if (size_ % 8 != 0) put32(0);
+  }
+  const void* data() const { return bytes_.data(); }
+  size_t size() const { return size_; }
+
+ private:
+  void put(const void* value, size_t bytes) {
+    std::memcpy(bytes_.data() + size_, value, bytes);
+    size_ += bytes;
+  }
+  alignas(8) std::array<unsigned char, 1024> bytes_;
+  size_t size_ = 0;
+};
+
+class DefineList {
+ public:
+  void add(const Define& define) { new (&storage_[count_++]) Define(define); }
+  std::span<const Define> view() const {
+    return {reinterpret_cast<const Define*>(storage_.data()), count_};
+  }
+
+ private:
+  struct alignas(Define) Slot {
+    unsigned char bytes[sizeof(Define)];
+  };
+  std::array<Slot, 24> storage_;
+  size_t count_ = 0;
+};
+
+int vector_width(const Operands& operands) {
+  if (operands.complex) return 1;
+  const size_t bytes = 32;
+  return static_cast<int>(std::min<size_t>(16, bytes / operands.compute_size));
+}
+
+void common_defines(DefineList& defines, const Operands& operands, const Op& op, int width) {
+  static constexpr const char* kOut[] = {"OUT0", "OUT1"};
+  static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
+  defines.add({"OP", operands.complex ? op.complex_macro : op.real_macro});
+  defines.add({"C", operands.compute_tag});
+  defines.add({"WIDTH", width});
+  defines.add({"NOUT", operands.outputs});
+  defines.add({"NIN", operands.inputs});
+  defines.add({"NSCALARS", operands.op_scalars});
+  defines.add({"SCALAR_INPUTS", operands.scalar_mask});
+  for (int i = 0; i < operands.outputs; ++i) defines.add({kOut[i], operands.tags[i]});
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    defines.add({kIn[operands.input_number[i]], operands.tags[i]});
+  }
+  if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
+  if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+}
+
+void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
+             const std::array<Location, kMaxOperands>& locations, const ArgumentStruct& arguments) {
+  cl_uint index = 0;
+  for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
+  kernel.set_bytes(index++, arguments.data(), arguments.size());
+  for (int i = 0; i < operands.total_scalars; ++i) {
+    kernel.set_bytes(index++, operands.scalars[i].bytes, operands.scalars[i].size);
+  }
+  kernel.enqueue(queue, range);
+}
+
+void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& locations,
+                 Device& device, const Operands& operands) {
+  for (int i = 0; i < operands.count; ++i) {
+    locations[i] = device.addresses().find(operands.data[i]);
+    arguments.put64(locations[i].offset);
+  }
+}
+
+void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n) {
+  const int width = vector_width(operands);
+  DefineList defines;
+  common_defines(defines, operands, op, width);
+  Kernel& kernel = contiguous_family.get(queue.device(), defines.view());
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.finish();
+  enqueue(kernel, queue, NDRange::linear((n + width - 1) / width, kLocalSize), operands, locations,
+          arguments);
+}
+
+void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                 const std::array<int64_t, kMaxOperands>& element_size) {
+  static constexpr const char* kStepOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
+  static constexpr const char* kStepIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
+                                            "STEP_IN_4"};
+  const int width = vector_width(operands);
+  DefineList defines;
+  common_defines(defines, operands, op, width);
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
+    defines.add({name, step == 0 ? 0 : step == element_size[i] ? 1 : 2});
+  }
+  Kernel& kernel = rows_family.get(queue.device(), defines.view());
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  int64_t ny = 1;
+  for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
+  const int outer = geometry.dims - 1;
+  arguments.put32(static_cast<uint32_t>(geometry.size[0]));
+  arguments.put32(static_cast<uint32_t>(ny));
+  arguments.put32(static_cast<uint32_t>(outer));
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
+  for (int d = 0; d < kMaxDims - 1; ++d) arguments.put32(d < outer ? geometry.size[d + 1] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims - 1; ++d) {
+      arguments.put32(d < outer ? geometry.stride[i][d + 1] : 0);
+    }
+  }
+  arguments.finish();
+  const size_t chunks = (geometry.size[0] + width - 1) / width;
+  // Rows shorter than a work-group share it, so that no lane idles.
+  size_t local_x = 1;
+  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
+  enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands,
+          locations, arguments);
+}
+
+void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                    int64_t n) {
+  DefineList defines;
+  common_defines(defines, operands, op, 1);
+  Kernel& kernel = strided_family.get(queue.device(), defines.view());
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.put32(static_cast<uint32_t>(geometry.dims));
+  for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < geometry.dims ? geometry.size[d] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims; ++d) {
+      arguments.put32(d < geometry.dims ? geometry.stride[i][d] : 0);
+    }
+  }
+  arguments.finish();
+  enqueue(kernel, queue, NDRange::linear(n, kLocalSize), operands, locations, arguments);
+}
+
+/// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16
+/// dimensions that don't coalesce are rare and small.
+void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry,
+                     const std::array<int64_t, kMaxOperands>& element_size) {
+  if (geometry.dims > kMaxDims) {
+    const int last = --geometry.dims;
+    for (int64_t i = 0; i < geometry.size[last]; ++i) {
+      launch_geometry(queue, operands, op, geometry, element_size);
+      for (int k = 0; k < operands.count; ++k) operands.data[k] += geometry.stride[k][last];
+    }
+    ++geometry.dims;
+    return;
+  }
+  if (geometry.size[0] >= kMinRow) {
+    launch_rows(queue, operands, op, geometry, element_size);
+  } else {
+    int64_t n = 1;
+    for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
+    launch_strided(queue, operands, op, geometry, n);
+  }
+}
+
+c10::ScalarType choose_compute_dtype(at::TensorIteratorBase& iter, const Op& op) {
+  if (op.flags & (flag::compute_in_output | flag::bits)) return iter.dtype(0);
+  if (iter.ninputs() == 0) return iter.dtype(0);
+  const auto common = iter.maybe_common_dtype();
+  return common ? *common : iter.dtype(iter.ntensors() - 1);
+}
+
+void gather_operands(at::TensorIteratorBase& iter, const Op& op,
+                     std::span<const c10::Scalar> scalars, Operands& operands,
+                     std::array<int, kMaxOperands>& iterator_index) {
+  const c10::ScalarType dtype = choose_compute_dtype(iter, op);
+  c10::ScalarType compute = compute_dtype(dtype);
+  operands.outputs = iter.noutputs();
+  operands.inputs = iter.ninputs();
+  TORCH_INTERNAL_ASSERT(iter.ntensors() <= kMaxOperands && scalars.size() <= kMaxScalars);
+  const bool bits = op.flags & flag::bits;
+  if (bits) {
+    operands.compute_tag = bits_tag(c10::elementSize(dtype));
+    operands.compute_size = c10::elementSize(dtype);
+    operands.complex = operands.compute_size == 16;
+    if (!operands.complex) {
+      static constexpr c10::ScalarType kUnsigned[] = {
+          c10::ScalarType::Byte, c10::ScalarType::UInt16, c10::ScalarType::UInt32,
+          c10::ScalarType::UInt64};
+      compute = kUnsigned[operands.compute_size == 1   ? 0
+                          : operands.compute_size == 2 ? 1
+                          : operands.compute_size == 4 ? 2
+                                                       : 3];
+    }
+  } else {
+    operands.compute_tag = tag(compute);
+    operands.compute_size = c10::elementSize(compute);
+    operands.complex = c10::isComplexType(compute);
+  }
+  operands.op_scalars = static_cast<int>(scalars.size());
+  int scalar = 0;
+  for (const c10::Scalar& value : scalars) {
+    operands.scalars[scalar++] = scalar_argument(compute, value);
+  }
+  for (int i = 0; i < iter.ntensors(); ++i) {
+    if (i >= operands.outputs && iter.is_cpu_scalar(i)) {
+      operands.scalar_mask |= 1u << (i - operands.outputs);
+      const bool value_bits = bits && iter.dtype(i) == dtype;
+      operands.scalars[scalar++] =
+          value_bits ? storage_argument(dtype, iter.data_ptr(i))
+                     : scalar_argument(compute, iter.dtype(i), iter.data_ptr(i));
+      continue;
+    }
+    const bool moves_bits = bits && iter.dtype(i) == dtype;
+    operands.tags[operands.count] = moves_bits ? operands.compute_tag : tag(iter.dtype(i));
+    operands.data[operands.count] = static_cast<char*>(iter.data_ptr(i));
+    operands.input_number[operands.count] = i - operands.outputs;
+    iterator_index[operands.count++] = i;
+  }
+  operands.total_scalars = scalar;
+}
+
+}  // namespace
+
+Op::Op(const char* functor, int scalars, uint32_t flags)
+    : name(functor),
+      real_macro(intern(std::string(flags & flag::two_outputs ? "op2_" : "op_") + functor)),
+      complex_macro(intern(std::string(flags & flag::two_outputs ? "cop2_" : "cop_") + functor)),
+      scalars(scalars),
+      flags(flags) {}
+
+void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
+  const int64_t n = iter.numel();
+  if (n == 0) return;
+  if (!iter.can_use_32bit_indexing()) {
+    for (auto& part : iter.with_32bit_indexing()) run(part, op, scalars);
+    return;
+  }
+  Operands operands;
+  std::array<int, kMaxOperands> iterator_index;
+  gather_operands(iter, op, scalars, operands, iterator_index);
+  Queue& queue = current_queue(iter.device(0).index());
+
+  // A folded host scalar has stride 0, so is_contiguous() is asked of the operands left.
+  const bool contiguous =
+      iter.is_contiguous() ||
+      (operands.scalar_mask != 0 && iter.ndim() == 1 && [&] {
+        for (int i = 0; i < operands.count; ++i) {
+          const int index = iterator_index[i];
+          if (iter.strides(index)[0] != iter.element_size(index)) return false;
+        }
+        return true;
+      }());
+  if (contiguous || n == 1) {
+    launch_contiguous(queue, operands, op, n);
+    return;
+  }
+  Geometry geometry;
+  std::array<int64_t, kMaxOperands> element_size;
+  geometry.dims = iter.ndim();
+  TORCH_INTERNAL_ASSERT(geometry.dims <= kMaxTensorDims);
+  for (int d = 0; d < geometry.dims; ++d) geometry.size[d] = iter.shape()[d];
+  for (int i = 0; i < operands.count; ++i) {
+    const auto strides = iter.strides(iterator_index[i]);
+    for (int d = 0; d < geometry.dims; ++d) geometry.stride[i][d] = strides[d];
+    element_size[i] = iter.element_size(iterator_index[i]);
+  }
+  launch_geometry(queue, operands, op, geometry, element_size);
+}
+
+}  // namespace ocl::pointwise

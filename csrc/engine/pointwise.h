@@ -1,0 +1,70 @@
+// The pointwise engine: runs a functor of kernels/pointwise/ops over a TensorIterator.
+//
+// Offers: Op, run(), Stub (binds a functor to an ATen DispatchStub).
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
+#include <span>
+
+#include "engine/dtype.h"
+
+namespace ocl::pointwise {
+
+namespace flag {
+/// The functor moves bits: one program serves every dtype of a size (inputs and output of one dtype).
+inline constexpr uint32_t bits = 1u << 0;
+/// The functor stands in ops/special.clh, which is compiled only where it is needed.
+inline constexpr uint32_t special = 1u << 1;
+/// Compute in the output's dtype, not in the inputs' (a cast to complex, say).
+inline constexpr uint32_t compute_in_output = 1u << 2;
+/// The functor has two results.
+inline constexpr uint32_t two_outputs = 1u << 3;
+}  // namespace flag
+
+/// A functor: `op_<name>` in kernels/pointwise/ops, `cop_<name>` for complex, `op2_<name>` with two
+/// results. Objects are static.
+struct Op {
+  explicit Op(const char* functor, int scalars = -1, uint32_t flags = 0);
+
+  const char* name;
+  const char* real_macro;     // interned: compared by address on the warm path
+  const char* complex_macro;
+  int scalars;                // -1: as many as the caller passes
+  uint32_t flags;
+};
+
+/// Enqueues the functor over `iter`, whose operands may have any mix of dtypes and strides; scalars
+/// come after the inputs in the functor's arguments. 0-dim CPU inputs become kernel arguments.
+/// Computes in iter's common dtype (float for half and bfloat16) or, without one, in the dtype of the
+/// last input. Iterators past 32-bit indexing are split. Throws NotImplementedError for a dtype no
+/// kernel knows, Error for a device failure.
+void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars = {});
+
+namespace detail {
+inline c10::Scalar to_scalar(const c10::Scalar& value) { return value; }
+inline c10::Scalar to_scalar(double value) { return value; }
+inline c10::Scalar to_scalar(bool value) { return value; }
+inline c10::Scalar to_scalar(int64_t value) { return value; }
+}  // namespace detail
+
+/// Stub<op, FnPtr>::call has the type of the stub's function pointer; its numeric arguments become
+/// the functor's scalars.
+template <const Op& op, class FnPtr>
+struct Stub;
+
+template <const Op& op, class Iterator, class... Arguments>
+struct Stub<op, void (*)(Iterator&, Arguments...)> {
+  static void call(Iterator& iter, Arguments... arguments) {
+    if constexpr (sizeof...(Arguments) == 0) {
+      run(iter, op);
+    } else {
+      const c10::Scalar scalars[] = {detail::to_scalar(arguments)...};
+      run(iter, op, scalars);
+    }
+  }
+};
+
+}  // namespace ocl::pointwise

@@ -1,0 +1,144 @@
+#include "engine/softmax.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+namespace {
+
+using c10::ScalarType;
+
+constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
+constexpr size_t kGpuGroup = 256;
+constexpr size_t kGpuLocal = 128;
+
+const KernelFamily rows{"reduce/softmax_rows.cl", "softmax_rows"};
+const KernelFamily rows_backward{"reduce/softmax_rows.cl", "softmax_rows_backward"};
+const KernelFamily columns{"reduce/softmax_columns.cl", "softmax_columns"};
+const KernelFamily columns_backward{"reduce/softmax_columns.cl", "softmax_columns_backward"};
+
+/// SoftmaxArgs of kernels/reduce/softmax.clh.
+struct Arguments {
+  uint64_t offset[3];
+  uint32_t outer, length, inner, first_column, columns, outer_per_item;
+};
+
+struct Plan {
+  Device& device;
+  Queue& queue;
+  Arguments arguments{};
+  std::array<cl_mem, 3> buffers{};
+  int buffer_count = 0;
+  const char *in = nullptr, *out = nullptr, *grad = nullptr, *acc = nullptr;
+  int width = 1;
+  bool log = false, stash = false;
+
+  void add(const at::Tensor& tensor) {
+    const Location location = device.addresses().find(tensor.const_data_ptr());
+    arguments.offset[buffer_count] = location.offset;
+    buffers[buffer_count++] = location.mem;
+  }
+
+  void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range) {
+    Kernel& kernel = family.get(device, {{"IN", in},
+                                         {"OUT", out},
+                                         {"GRAD", grad},
+                                         {"ACC", acc},
+                                         {"LOG", log},
+                                         {"STASH", stash},
+                                         {"WIDTH", lanes},
+                                         {"GROUP", group}});
+    cl_uint index = 0;
+    for (int i = 0; i < buffer_count; ++i) kernel.set_buffer(index++, buffers[i]);
+    kernel.set_value(index, arguments);
+    kernel.enqueue(queue, range);
+  }
+
+  void launch_rows(const KernelFamily& family) {
+    const bool cpu = device.is_cpu();
+    const size_t group = !cpu && arguments.length >= kGpuGroup ? kGpuGroup : 1;
+    arguments.outer_per_item =
+        cpu ? static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / arguments.length)) : 1;
+    const size_t groups =
+        (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
+    const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
+    enqueue(family, width, group, NDRange::linear(groups * group, local));
+  }
+
+  /// Whole vectors of columns, then the columns left over one by one: tiles must not overlap, for
+  /// the output is read again.
+  void launch_columns(const KernelFamily& family) {
+    const size_t local = device.is_cpu() ? 1 : kGpuLocal;
+    const uint32_t vectors = arguments.inner / static_cast<uint32_t>(width);
+    arguments.columns = vectors * static_cast<uint32_t>(width);
+    if (vectors > 0) {
+      enqueue(family, width, 1, NDRange::linear(size_t{vectors} * arguments.outer, local));
+    }
+    arguments.first_column = arguments.columns;
+    arguments.columns = arguments.inner - arguments.first_column;
+    if (arguments.columns > 0) {
+      enqueue(family, 1, 1, NDRange::linear(size_t{arguments.columns} * arguments.outer, local));
+    }
+  }
+};
+
+Plan make_plan(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& out, int64_t dim,
+               bool log) {
+  Device& device = ocl::device(in.device().index());
+  Plan plan{device, current_queue(in.device().index())};
+  int64_t outer = 1, inner = 1;
+  for (int64_t d = 0; d < dim; ++d) outer *= in.size(d);
+  for (int64_t d = dim + 1; d < in.dim(); ++d) inner *= in.size(d);
+  const int64_t length = in.dim() == 0 ? 1 : in.size(dim);
+  TORCH_CHECK_NOT_IMPLEMENTED(outer <= UINT32_MAX && inner <= UINT32_MAX && length <= UINT32_MAX,
+                              "ocl: softmax of a dimension past 2^32 elements");
+  plan.arguments.outer = static_cast<uint32_t>(outer);
+  plan.arguments.length = static_cast<uint32_t>(length);
+  plan.arguments.inner = static_cast<uint32_t>(inner);
+  const ScalarType acc = compute_dtype(in.scalar_type());
+  plan.in = tag(in.scalar_type());
+  plan.grad = tag(grad.scalar_type());
+  plan.out = tag(out.scalar_type());
+  plan.acc = tag(acc);
+  plan.width = static_cast<int>((device.is_cpu() ? 64 : 16) / c10::elementSize(acc));
+  plan.log = log;
+  plan.stash = out.scalar_type() == acc;
+  return plan;
+}
+
+}  // namespace
+
+void softmax(const at::Tensor& input, int64_t dim, bool log, const at::Tensor& out) {
+  if (input.numel() == 0) return;
+  Plan plan = make_plan(input, input, out, dim, log);
+  plan.add(input);
+  plan.add(out);
+  if (plan.arguments.inner == 1) {
+    plan.launch_rows(rows);
+  } else {
+    plan.launch_columns(columns);
+  }
+}
+
+void softmax_backward(const at::Tensor& grad, const at::Tensor& result, int64_t dim, bool log,
+                      const at::Tensor& grad_input) {
+  if (result.numel() == 0) return;
+  Plan plan = make_plan(result, grad, grad_input, dim, log);
+  plan.add(grad);
+  plan.add(result);
+  plan.add(grad_input);
+  if (plan.arguments.inner == 1) {
+    plan.launch_rows(rows_backward);
+  } else {
+    plan.launch_columns(columns_backward);
+  }
+}
+
+}  // namespace ocl

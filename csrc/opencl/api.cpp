@@ -1,0 +1,133 @@
+#include "opencl/api.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace ocl {
+namespace {
+
+struct Configuration {
+  std::vector<std::string> loaders;
+  std::vector<std::string> icd_files;
+};
+
+// Never destroyed: api() may be called while the process exits.
+Configuration& configuration() {
+  static auto* instance = new Configuration;
+  return *instance;
+}
+
+bool contains_entry(std::string_view list, std::string_view entry) {
+  for (size_t start = 0; start <= list.size();) {
+    const size_t end = std::min(list.find(':', start), list.size());
+    if (list.substr(start, end - start) == entry) return true;
+    start = end + 1;
+  }
+  return false;
+}
+
+// Loaders read OCL_ICD_FILENAMES when they enumerate, so it must be set before the first call.
+void add_icd_files(const std::vector<std::string>& files) {
+  const char* current = std::getenv("OCL_ICD_FILENAMES");
+  std::string list = current == nullptr ? "" : current;
+  bool changed = false;
+  for (const std::string& file : files) {
+    if (access(file.c_str(), R_OK) != 0 || contains_entry(list, file)) continue;
+    if (!list.empty()) list += ':';
+    list += file;
+    changed = true;
+  }
+  if (changed) setenv("OCL_ICD_FILENAMES", list.c_str(), 1);
+}
+
+// The loader in Intel's wheel is linked against Intel's compiler runtime, which lies beside it, but
+// has no run path: dlopen of the loader alone fails with "libimf.so: cannot open shared object".
+void open_neighbours(const std::string& loader) {
+  const size_t slash = loader.rfind('/');
+  if (slash == std::string::npos) return;
+  const std::string folder = loader.substr(0, slash + 1);
+  for (const char* name : {"libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so"}) {
+    const std::string path = folder + name;
+    if (access(path.c_str(), R_OK) == 0) dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+}
+
+template <class Function>
+bool resolve(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+/// Fills in the table from one loader; the reason if that fails, empty otherwise.
+std::string open_loader(const std::string& path, Api& api) {
+  api = Api{};
+  open_neighbours(path);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return reason == nullptr ? path + ": dlopen failed" : reason;
+  }
+#define OCL_RESOLVE(name) \
+  if (!resolve(library, #name, api.name)) return path + ": has no " #name " (OpenCL 1.2)";
+  OCL_REQUIRED_FUNCTIONS(OCL_RESOLVE)
+#undef OCL_RESOLVE
+#define OCL_RESOLVE(name) resolve(library, #name, api.name);
+  OCL_OPTIONAL_FUNCTIONS(OCL_RESOLVE)
+#undef OCL_RESOLVE
+  api.loader_path = path;
+  return {};
+}
+
+void open_api(Api& api) {
+  std::vector<std::string> candidates;
+  const char* forced = std::getenv("TORCH_OCL_LOADER");
+  if (forced != nullptr && *forced != '\0') {
+    candidates = {forced};
+  } else {
+    candidates = configuration().loaders;
+    candidates.insert(candidates.end(), {"libOpenCL.so.1", "libOpenCL.so"});
+  }
+  add_icd_files(configuration().icd_files);
+  std::string reasons;
+  for (const std::string& path : candidates) {
+    // A configured file that does not exist is no news: the package names all places it knows.
+    if (forced == nullptr && path.find('/') != std::string::npos && access(path.c_str(), F_OK) != 0)
+      continue;
+    const std::string reason = open_loader(path, api);
+    if (reason.empty()) return;
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  }
+  api = Api{};
+  api.unavailable = "OpenCL is not available: no ICD loader (libOpenCL.so.1) could be opened (" +
+                    reasons + "). " + install_advice();
+}
+
+}  // namespace
+
+void configure_loader(std::vector<std::string> loaders, std::vector<std::string> icd_files) {
+  configuration() = {std::move(loaders), std::move(icd_files)};
+}
+
+const char* install_advice() {
+  return "Install your GPU vendor's OpenCL driver, or a CPU runtime: `pip install intel-opencl-rt "
+         "nvidia-cuda-opencl` (no root needed) or `apt install pocl-opencl-icd`.";
+}
+
+const Api& api() {
+  static const Api* const table = [] {
+    auto* opened = new Api;  // never destroyed, see configuration()
+    try {
+      open_api(*opened);
+    } catch (...) {
+      opened->unavailable = "OpenCL is not available: out of memory while opening the ICD loader.";
+    }
+    return opened;
+  }();
+  return *table;
+}
+
+}  // namespace ocl

@@ -1,0 +1,186 @@
+#include "opencl/device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "opencl/device_assert.h"
+#include "opencl/program.h"
+
+namespace ocl {
+namespace {
+
+// Queries of vendor extensions that CL/cl_ext.h of some headers lacks.
+constexpr cl_device_info kSubGroupSizesIntel = 0x4108;
+constexpr cl_device_info kWarpSizeNv = 0x4003;
+constexpr cl_device_info kWavefrontWidthAmd = 0x4043;
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\0' || text.back() == ' ')) text.pop_back();
+  text.erase(0, text.find_first_not_of(' '));
+  return text;
+}
+
+/// The bytes of an answer; empty if the driver does not know the question.
+std::vector<char> query(cl_device_id id, cl_device_info what) {
+  size_t size = 0;
+  if (api().clGetDeviceInfo(id, what, 0, nullptr, &size) != CL_SUCCESS) return {};
+  std::vector<char> bytes(size);
+  if (api().clGetDeviceInfo(id, what, size, bytes.data(), nullptr) != CL_SUCCESS) return {};
+  return bytes;
+}
+
+std::string text(cl_device_id id, cl_device_info what) {
+  const std::vector<char> bytes = query(id, what);
+  return trimmed(std::string(bytes.begin(), bytes.end()));
+}
+
+template <class T>
+T number(cl_device_id id, cl_device_info what, T otherwise) {
+  T value = otherwise;
+  return api().clGetDeviceInfo(id, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value
+                                                                                      : otherwise;
+}
+
+template <class T>
+std::vector<T> numbers(cl_device_id id, cl_device_info what) {
+  const std::vector<char> bytes = query(id, what);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::copy_n(bytes.begin(), values.size() * sizeof(T), reinterpret_cast<char*>(values.data()));
+  return values;
+}
+
+bool has_word(std::string_view list, std::string_view word) {
+  for (size_t at = list.find(word); at != std::string_view::npos; at = list.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || list[at - 1] == ' ') && (end == list.size() || list[end] == ' ')) return true;
+  }
+  return false;
+}
+
+bool has_feature(const std::vector<cl_name_version>& features, std::string_view name) {
+  return std::any_of(features.begin(), features.end(),
+                     [&](const cl_name_version& feature) { return name == feature.name; });
+}
+
+// CL_DEVICE_OPENCL_C_VERSION is all that 1.x and 2.x devices have; 3.0 devices may say 1.2 there
+// and list more in CL_DEVICE_OPENCL_C_ALL_VERSIONS.
+void probe_language(cl_device_id id, DeviceProperties& p) {
+  int major = 1, minor = 2;
+  std::sscanf(text(id, CL_DEVICE_OPENCL_C_VERSION).c_str(), "OpenCL C %d.%d", &major, &minor);
+  for (const auto& version : numbers<cl_name_version>(id, CL_DEVICE_OPENCL_C_ALL_VERSIONS)) {
+    const int other_major = static_cast<int>(CL_VERSION_MAJOR(version.version));
+    const int other_minor = static_cast<int>(CL_VERSION_MINOR(version.version));
+    if (std::pair(other_major, other_minor) > std::pair(major, minor)) {
+      major = other_major;
+      minor = other_minor;
+    }
+  }
+  p.opencl_c_major = major;
+  p.opencl_c_minor = minor;
+}
+
+void probe_features(cl_device_id id, DeviceProperties& p) {
+  const std::string_view extensions = p.extensions;
+  p.has_fp64 = number<cl_device_fp_config>(id, CL_DEVICE_DOUBLE_FP_CONFIG, 0) != 0 &&
+               (has_word(extensions, "cl_khr_fp64") || p.opencl_c_major >= 3);
+  p.has_fp16 = has_word(extensions, "cl_khr_fp16");
+  p.has_int64_atomics = has_word(extensions, "cl_khr_int64_base_atomics");
+  const bool c2 = p.opencl_c_major == 2;
+  const auto features = numbers<cl_name_version>(id, CL_DEVICE_OPENCL_C_FEATURES);
+  p.has_work_group_reduce =
+      c2 || has_feature(features, "__opencl_c_work_group_collective_functions");
+  p.has_generic_address_space = c2 || has_feature(features, "__opencl_c_generic_address_space");
+  p.has_subgroups = (c2 && has_word(extensions, "cl_khr_subgroups")) ||
+                    has_feature(features, "__opencl_c_subgroups");
+  if (p.has_subgroups) {
+    p.max_sub_group_size = 1;
+    for (const size_t size : numbers<size_t>(id, kSubGroupSizesIntel)) {
+      p.max_sub_group_size = std::max(p.max_sub_group_size, static_cast<uint32_t>(size));
+    }
+    if (p.max_sub_group_size == 1) p.max_sub_group_size = number<cl_uint>(id, kWarpSizeNv, 1);
+    if (p.max_sub_group_size == 1)
+      p.max_sub_group_size = number<cl_uint>(id, kWavefrontWidthAmd, 1);
+  }
+}
+
+}  // namespace
+
+DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
+  DeviceProperties p;
+  cl_device_type type = 0;
+  OCL_CALL(nullptr, clGetDeviceInfo, id, CL_DEVICE_TYPE, sizeof type, &type, nullptr);
+  p.device_class = (type & CL_DEVICE_TYPE_GPU)   ? DeviceClass::gpu
+                   : (type & CL_DEVICE_TYPE_CPU) ? DeviceClass::cpu
+                                                 : DeviceClass::accelerator;
+  size_t size = 0;
+  OCL_CALL(nullptr, clGetPlatformInfo, platform, CL_PLATFORM_NAME, 0, nullptr, &size);
+  p.platform.resize(size);
+  OCL_CALL(nullptr, clGetPlatformInfo, platform, CL_PLATFORM_NAME, size, p.platform.data(),
+           nullptr);
+  p.platform = trimmed(p.platform);
+  p.name = text(id, CL_DEVICE_NAME);
+  p.vendor = text(id, CL_DEVICE_VENDOR);
+  p.driver_version = text(id, CL_DRIVER_VERSION);
+  p.version = text(id, CL_DEVICE_VERSION);
+  p.extensions = text(id, CL_DEVICE_EXTENSIONS);
+  p.compute_units = number<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+  p.max_clock_mhz = number<cl_uint>(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0);
+  p.max_work_group_size = number<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
+  p.global_memory = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+  p.max_allocation = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
+  p.local_memory = number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0);
+  p.global_cache = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0);
+  p.cache_line = number<cl_uint>(id, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 64);
+  p.max_parameter_size = number<size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE, 1024);
+  p.base_address_align = number<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8;
+  p.vector_width_float = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
+  p.vector_width_double = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, 0);
+  p.vector_width_half = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF, 0);
+  p.host_unified_memory = number<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) != CL_FALSE;
+  p.little_endian = number<cl_bool>(id, CL_DEVICE_ENDIAN_LITTLE, CL_TRUE) != CL_FALSE;
+  p.has_compiler = number<cl_bool>(id, CL_DEVICE_AVAILABLE, CL_TRUE) != CL_FALSE &&
+                   number<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE, CL_TRUE) != CL_FALSE &&
+                   number<cl_bool>(id, CL_DEVICE_LINKER_AVAILABLE, CL_TRUE) != CL_FALSE;
+  p.correctly_rounded_divide_sqrt =
+      (number<cl_device_fp_config>(id, CL_DEVICE_SINGLE_FP_CONFIG, 0) &
+       CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+  probe_language(id, p);
+  probe_features(id, p);
+  correct_properties(p);
+  return p;
+}
+
+Device::Device(int index, cl_platform_id platform, cl_device_id id, DeviceProperties properties)
+    : index_(index),
+      platform_(platform),
+      id_(id),
+      properties_(std::move(properties)),
+      quirks_(quirks_of(properties_)) {
+  const cl_context_properties request[] = {CL_CONTEXT_PLATFORM,
+                                           reinterpret_cast<cl_context_properties>(platform_), 0};
+  cl_int code = CL_SUCCESS;
+  context_ = api().clCreateContext(request, 1, &id_, nullptr, nullptr, &code);
+  check(code, "clCreateContext", this);
+  try {
+    programs_ = std::make_unique<ProgramCache>(*this);
+    asserts_ = std::make_unique<AssertBuffer>(*this);
+  } catch (...) {
+    programs_.reset();
+    api().clReleaseContext(context_);
+    throw;
+  }
+}
+
+Device::~Device() {
+  asserts_.reset();
+  programs_.reset();
+  if (!process_was_forked()) api().clReleaseContext(context_);
+}
+
+std::string Device::description() const {
+  return properties_.name + " (" + properties_.platform + ")";
+}
+
+}  // namespace ocl

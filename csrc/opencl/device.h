@@ -1,0 +1,126 @@
+// The devices of this machine: enumeration, probed properties, and what a device owns (context,
+// address space, programs).
+//
+// Offers: DeviceProperties, Quirks, Device, device_count(), device(), process_was_forked().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "opencl/address_space.h"
+#include "opencl/api.h"
+#include "opencl/error.h"
+
+namespace ocl {
+
+enum class DeviceClass : uint8_t { gpu, accelerator, cpu };
+
+/// What was probed on the device, never guessed from its vendor. Sizes in bytes.
+struct DeviceProperties {
+  std::string name, vendor, driver_version, platform, version, extensions;
+  DeviceClass device_class = DeviceClass::gpu;
+  int opencl_c_major = 1, opencl_c_minor = 2;
+  uint32_t compute_units = 1;
+  uint32_t max_clock_mhz = 0;
+  size_t max_work_group_size = 1;
+  uint64_t global_memory = 0, max_allocation = 0, local_memory = 0, global_cache = 0;
+  uint32_t cache_line = 64;
+  size_t max_parameter_size = 1024;
+  uint32_t base_address_align = 128;
+  uint32_t vector_width_float = 1, vector_width_double = 0, vector_width_half = 0;
+  uint32_t max_sub_group_size = 0;  // 0: no subgroups
+  bool host_unified_memory = false;
+  bool has_fp64 = false;
+  bool has_fp16 = false;
+  bool has_subgroups = false;
+  bool has_int64_atomics = false;
+  bool has_work_group_reduce =
+      false;  // work_group_reduce_add and friends (OpenCL C 2.0 or feature)
+  bool has_generic_address_space = false;
+  bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
+  bool little_endian = true;
+  bool has_compiler = true;  // compiles and links OpenCL C at run time
+};
+
+/// Driver quirks that change what the backend does; filled in by quirks.cpp alone.
+struct Quirks {
+  bool slow_vload_half = false;  // vload_half is scalar and slow: use native half or bit arithmetic
+  bool build_option_std = true;  // -cl-std=CLx.y is understood
+  bool explicit_vectors = true;  // explicit vector types beat the driver's own vectoriser
+  bool compiles_at_launch = false;  // a program's binary is complete only after its first launch
+};
+
+class ProgramCache;
+class AssertBuffer;
+
+class Device {
+ public:
+  Device(int index, cl_platform_id platform, cl_device_id id, DeviceProperties properties);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int index() const { return index_; }
+  cl_device_id id() const { return id_; }
+  cl_platform_id platform() const { return platform_; }
+  cl_context context() const { return context_; }
+  const DeviceProperties& properties() const { return properties_; }
+  const Quirks& quirks() const { return quirks_; }
+  AddressSpace& addresses() { return addresses_; }
+  ProgramCache& programs() { return *programs_; }
+  /// Where kernels report out-of-range indices; see device_assert.h.
+  AssertBuffer& asserts() { return *asserts_; }
+
+  bool is_cpu() const { return properties_.device_class == DeviceClass::cpu; }
+  /// "name (platform)", for messages.
+  std::string description() const;
+
+ private:
+  int index_;
+  cl_platform_id platform_;
+  cl_device_id id_;
+  cl_context context_ = nullptr;
+  DeviceProperties properties_;
+  Quirks quirks_;
+  AddressSpace addresses_;
+  std::unique_ptr<ProgramCache> programs_;
+  std::unique_ptr<AssertBuffer> asserts_;
+};
+
+/// Asks the driver for everything in DeviceProperties. Throws Error if the device does not answer
+/// the questions that every device must.
+DeviceProperties probe_device(cl_platform_id platform, cl_device_id id);
+/// Takes back what a driver claims and does not deliver; in quirks.cpp too.
+void correct_properties(DeviceProperties& properties);
+
+/// Fills in the quirks of a device from its properties; all of them live in quirks.cpp.
+Quirks quirks_of(const DeviceProperties& properties);
+/// False for devices that must not be used at all (Intel's FPGA emulator, devices without a
+/// compiler, ...); also in quirks.cpp.
+bool is_usable(const DeviceProperties& properties);
+
+/// Number of usable devices, in the order GPUs, accelerators, CPUs, or as TORCH_OCL_DEVICES says
+/// (comma-separated selectors, each an index into the default order, a type
+/// `gpu`/`cpu`/`accelerator`, or a part of the vendor's, platform's or device's name,
+/// case-insensitive; order is kept, duplicates dropped; empty means unset). Enumerates on the first
+/// call. Never throws: 0 if OpenCL is not available, and then unavailable_reason() says why. In a
+/// forked child of an initialised process: 0.
+int device_count() noexcept;
+/// Why device_count() is 0, with what to install; empty otherwise.
+std::string unavailable_reason();
+
+/// The device with that index. Throws std::runtime_error: with unavailable_reason() if there is
+/// none, with the index and the list of devices if it is out of range, with advice on
+/// multiprocessing's spawn start method in a forked child of a process that had used OpenCL.
+Device& device(int index);
+
+/// True once a device has been enumerated in this process.
+bool is_initialized() noexcept;
+/// True in a child forked from a process that had initialised OpenCL: nothing works there (driver
+/// threads are gone), and a clear error beats a hang.
+bool process_was_forked() noexcept;
+/// Throws std::runtime_error, with advice on the spawn start method, in such a child.
+void check_not_forked();
+
+}  // namespace ocl

@@ -1,0 +1,142 @@
+#include "opencl/disk_cache.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "opencl/log.h"
+
+namespace ocl {
+namespace {
+
+constexpr char kMagic[8] = {'O', 'C', 'L', 'P', 'R', 'O', 'G', '1'};
+
+// The file: this header, the key's text, the payload. The key is stored in full so that a file of
+// another device or version that happens to bear the name is told apart.
+struct Header {
+  char magic[8];
+  uint64_t key_bytes;
+  uint64_t payload_bytes;
+  Digest checksum;  // of key and payload
+};
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+uint64_t hash(std::string_view text, uint64_t seed) {
+  constexpr uint64_t kOdd1 = 0x9e3779b97f4a7c15, kOdd2 = 0xd6e8feb86659fd93;
+  uint64_t state = seed ^ mix(text.size() + 1, kOdd1);
+  for (; text.size() >= 8; text.remove_prefix(8)) {
+    uint64_t word;
+    std::memcpy(&word, text.data(), 8);
+    // Added, not xored in: a word that equals the state must not wipe out what came before.
+    state = mix(state + word, kOdd1) + word * kOdd2;
+  }
+  uint64_t last = 0;
+  std::memcpy(&last, text.data(), text.size());
+  return mix(mix(state + last, kOdd1) ^ last, kOdd2 ^ state);
+}
+
+std::string folder_from_environment() {
+  const char* enabled = std::getenv("TORCH_OCL_CACHE");
+  if (enabled != nullptr && std::strcmp(enabled, "0") == 0) return {};
+  if (const char* folder = std::getenv("TORCH_OCL_CACHE_DIR"); folder && *folder) return folder;
+  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base)
+    return std::string(base) + "/torch_ocl";
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') {
+    const passwd* user = getpwuid(getuid());
+    home = user == nullptr ? nullptr : user->pw_dir;
+  }
+  return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/torch_ocl";
+}
+
+void warn_once(const std::string& text) {
+  static std::atomic<bool> warned{false};
+  if (!warned.exchange(true)) {
+    warn(text +
+         "; kernels are built again in every process (TORCH_OCL_CACHE_DIR names another "
+         "folder, TORCH_OCL_CACHE=0 turns the cache off)");
+  }
+}
+
+}  // namespace
+
+std::string Digest::hex() const {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(high),
+                static_cast<unsigned long long>(low));
+  return text;
+}
+
+Digest digest(std::string_view text) {
+  return {hash(text, 0x243f6a8885a308d3), hash(text, 0x13198a2e03707344)};
+}
+
+DiskCache::DiskCache() : folder_(folder_from_environment()) {}
+
+std::string DiskCache::path_of(const std::string& key) const {
+  return folder_ + "/" + digest(key).hex() + ".bin";
+}
+
+std::optional<std::string> DiskCache::load(const std::string& key) const {
+  if (!enabled()) return std::nullopt;
+  std::ifstream file(path_of(key), std::ios::binary);
+  if (!file) return std::nullopt;
+  std::ostringstream stream;
+  stream << file.rdbuf();
+  const std::string text = std::move(stream).str();
+  Header header;
+  if (text.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, text.data(), sizeof header);
+  const std::string_view rest = std::string_view(text).substr(sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
+      header.payload_bytes != rest.size() - std::min(rest.size(), key.size()) ||
+      !rest.starts_with(key) || header.checksum != digest(rest)) {
+    return std::nullopt;
+  }
+  return std::string(rest.substr(key.size()));
+}
+
+void DiskCache::store(const std::string& key, std::string_view payload) const {
+  if (!enabled()) return;
+  std::error_code failure;
+  if (!std::filesystem::is_directory(folder_, failure)) {
+    std::filesystem::create_directories(folder_, failure);
+    // Binaries are run as they are, so nobody else may put any there.
+    chmod(folder_.c_str(), 0700);
+  }
+  std::string content = key;
+  content.append(payload);
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.key_bytes = key.size();
+  header.payload_bytes = payload.size();
+  header.checksum = digest(content);
+
+  static std::atomic<unsigned> counter{0};
+  const std::string path = path_of(key);
+  const std::string temporary =
+      path + "." + std::to_string(getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    warn_once("the program cache in " + folder_ + " can't be written (" + reason + ")");
+  }
+}
+
+}  // namespace ocl

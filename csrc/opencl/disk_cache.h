@@ -1,0 +1,38 @@
+// Program binaries on disk: one file per key, safe against torn, corrupt and foreign files.
+//
+// Offers: DiskCache, Digest, digest().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ocl {
+
+/// 128 bits of a text; names files and finds damage, no protection against attack.
+struct Digest {
+  uint64_t high, low;
+  std::string hex() const;
+  friend bool operator==(const Digest&, const Digest&) = default;
+};
+Digest digest(std::string_view text);
+
+/// The folder is TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl.
+/// Thread-safe, and safe among processes. No member throws for what it finds on disk.
+class DiskCache {
+ public:
+  DiskCache();
+  /// False with TORCH_OCL_CACHE=0 or where no folder can be named.
+  bool enabled() const { return !folder_.empty(); }
+  /// What was stored under this key; nothing if there is no intact file for it.
+  std::optional<std::string> load(const std::string& key) const;
+  /// Stores by atomic rename. The first failure of the process warns, once.
+  void store(const std::string& key, std::string_view payload) const;
+
+ private:
+  std::string path_of(const std::string& key) const;
+  std::string folder_;
+};
+
+}  // namespace ocl

@@ -1,0 +1,103 @@
+#include <chrono>
+#include <stdexcept>
+
+#include "opencl/queue.h"
+
+namespace ocl {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+cl_int status_of(cl_event event, const Device* device) {
+  cl_int status = CL_QUEUED;
+  OCL_CALL(device, clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+           nullptr);
+  if (status < 0) throw_error("an enqueued command", status, device);
+  return status;
+}
+
+}  // namespace
+
+// The time comes from the host's clock in the driver's callback: profiling would have to be
+// switched on for a whole queue, which slows every launch, and its clocks are not comparable across
+// queues.
+struct Event::Completion {
+  std::atomic<int64_t> ns{0};  // 0: not complete
+
+  static void CL_CALLBACK completed(cl_event, cl_int, void* data) {
+    const std::unique_ptr<std::shared_ptr<Completion>> self(
+        static_cast<std::shared_ptr<Completion>*>(data));
+    (*self)->ns.store(now_ns());
+    (*self)->ns.notify_all();
+  }
+};
+
+Event::~Event() {
+  if (handle_ != nullptr && !process_was_forked()) api().clReleaseEvent(handle_);
+}
+
+void Event::record(Queue& queue, bool timing) {
+  check_not_forked();
+  Device* const device = &queue.device();
+  cl_event marker = nullptr;
+  OCL_CALL(device, clEnqueueMarkerWithWaitList, queue.handle(), 0, nullptr, &marker);
+  if (handle_ != nullptr) api().clReleaseEvent(handle_);
+  handle_ = marker;
+  device_ = device;
+  completion_.reset();
+  if (timing) {
+    completion_ = std::make_shared<Completion>();
+    auto* shared = new std::shared_ptr<Completion>(completion_);
+    const cl_int code =
+        api().clSetEventCallback(marker, CL_COMPLETE, &Completion::completed, shared);
+    if (code != CL_SUCCESS) {
+      delete shared;
+      completion_.reset();
+      throw_error("clSetEventCallback", code, device);
+    }
+  }
+  // Without a flush the marker may never be submitted, and a host that only polls never sees it.
+  queue.flush();
+}
+
+void Event::block(Queue& queue) const {
+  if (handle_ == nullptr) return;
+  check_not_forked();
+  if (queue.device().context() != device_->context()) return synchronize();
+  OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, queue.handle(), 1, &handle_, nullptr);
+}
+
+bool Event::query() const {
+  if (handle_ == nullptr) return true;
+  check_not_forked();
+  if (status_of(handle_, device_) != CL_COMPLETE) return false;
+  // A timed event is complete once its time is known: elapsed_ms may follow at once.
+  return completion_ == nullptr || completion_->ns.load() != 0;
+}
+
+void Event::synchronize() const {
+  if (handle_ == nullptr) return;
+  check_not_forked();
+  const cl_int code = api().clWaitForEvents(1, &handle_);
+  if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) status_of(handle_, device_);
+  check(code, "clWaitForEvents", device_);
+  if (completion_ != nullptr) completion_->ns.wait(0);
+}
+
+double Event::elapsed_ms(const Event& start, const Event& end) {
+  if (start.completion_ == nullptr || end.completion_ == nullptr) {
+    throw std::runtime_error(
+        "both events must be recorded with timing enabled before their times are compared");
+  }
+  const int64_t from = start.completion_->ns.load();
+  const int64_t to = end.completion_->ns.load();
+  if (from == 0 || to == 0) {
+    throw std::runtime_error(
+        "both events must be complete before their times are compared: synchronise first");
+  }
+  return static_cast<double>(to - from) * 1e-6;
+}
+
+}  // namespace ocl

@@ -1,0 +1,98 @@
+#include "opencl/kernel.h"
+
+#include "opencl/device_assert.h"
+#include "opencl/log.h"
+#include "opencl/program.h"
+
+namespace ocl {
+namespace {
+
+std::string sizes(const std::array<size_t, 3>& values, cl_uint dims) {
+  std::string text;
+  for (cl_uint i = 0; i < dims; ++i) text += (i == 0 ? "" : "x") + std::to_string(values[i]);
+  return text;
+}
+
+}  // namespace
+
+Kernel::Kernel(Device& device, cl_program program, std::string name, std::string file)
+    : device_(device), program_(program), name_(std::move(name)), file_(std::move(file)) {
+  check_not_forked();
+  cl_int code = CL_SUCCESS;
+  handle_ = api().clCreateKernel(program, name_.c_str(), &code);
+  if (code != CL_SUCCESS) throw Error("clCreateKernel", code, &device, name_ + " of " + file_);
+  cl_ulong local = 0;
+  if (api().clGetKernelWorkGroupInfo(handle_, device.id(), CL_KERNEL_WORK_GROUP_SIZE,
+                                     sizeof max_work_group_size_, &max_work_group_size_,
+                                     nullptr) != CL_SUCCESS) {
+    max_work_group_size_ = device.properties().max_work_group_size;
+  }
+  if (api().clGetKernelWorkGroupInfo(handle_, device.id(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof local,
+                                     &local, nullptr) == CL_SUCCESS) {
+    local_memory_ = static_cast<size_t>(local);
+  }
+}
+
+Kernel::~Kernel() {
+  if (!process_was_forked()) api().clReleaseKernel(handle_);
+}
+
+std::string Kernel::describe(const NDRange& range) const {
+  return name_ + (file_.empty() ? "" : " of " + file_) + ", global size " +
+         sizes(range.global, range.dims) + ", local size " + sizes(range.local, range.dims);
+}
+
+void Kernel::set_uncached(cl_uint index, size_t size, const void* value) {
+  const cl_int code = api().clSetKernelArg(handle_, index, size, value);
+  if (__builtin_expect(code != CL_SUCCESS, 0)) {
+    throw Error("clSetKernelArg", code, &device_,
+                "argument " + std::to_string(index) + " (" + std::to_string(size) + " bytes) of " +
+                    name_ + (file_.empty() ? "" : " of " + file_));
+  }
+  if (size == sizeof(cl_mem) && !checks_) {
+    // A kernel that was given the assert buffer once keeps checking with it.
+    const cl_mem asserts = device_.asserts().mem();
+    checks_ = std::memcmp(value, &asserts, sizeof asserts) == 0;
+  }
+}
+
+void Kernel::set_local(cl_uint index, size_t bytes) {
+  // A size that no value has, so that neither is mistaken for the other.
+  constexpr uint32_t kLocal = uint32_t{1} << 31;
+  const bool remembered = index < kMemoArguments && bytes < kLocal;
+  const uint32_t size = kLocal | static_cast<uint32_t>(bytes);
+  if (remembered && memos_[index].size == size) return;
+  set_uncached_local(index, bytes);
+  if (remembered) memos_[index].size = size;
+}
+
+void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
+  const cl_int code = api().clSetKernelArg(handle_, index, bytes, nullptr);
+  if (__builtin_expect(code != CL_SUCCESS, 0)) {
+    throw Error("clSetKernelArg", code, &device_,
+                "argument " + std::to_string(index) + " (" + std::to_string(bytes) +
+                    " bytes of local memory) of " + name_ + (file_.empty() ? "" : " of " + file_));
+  }
+}
+
+void Kernel::enqueue(Queue& queue, const NDRange& range) {
+  if (range.global[0] == 0 || range.global[1] == 0 || range.global[2] == 0) return;
+  check_not_forked();
+  const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
+  const cl_int code = api().clEnqueueNDRangeKernel(queue.handle(), handle_, range.dims, nullptr,
+                                                   range.global.data(), local, 0, nullptr, nullptr);
+  if (__builtin_expect(code != CL_SUCCESS, 0)) {
+    throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
+  }
+  queue.mark_busy();
+  if (checks_) queue.mark_checks();
+  if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
+  if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
+}
+
+void Kernel::after_first_launch(Queue& queue) {
+  launched_ = true;
+  device_.programs().store_after_first_launch(program_, queue);
+}
+
+}  // namespace ocl

@@ -1,0 +1,190 @@
+// From a kernel file and compile parameters to an enqueued launch, cheap when warm.
+//
+// Offers: Define, KernelFamily, Kernel, NDRange, Pointer, launch().
+//
+//   static const KernelFamily rows{"reduce/rows.cl", "reduce_rows"};
+//   Kernel& kernel = rows.get(device, {{"T", "float"}, {"WIDTH", 8}});
+//   launch(kernel, queue, NDRange::linear(n, 128), Pointer{out}, Pointer{in}, uint32_t(n));
+//
+// A warm get() hashes the parameters and looks in a table of the calling thread: no lock, no
+// string, no allocation. clSetKernelArg is not thread-safe per cl_kernel, hence one Kernel per
+// thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "opencl/device.h"
+#include "opencl/queue.h"
+
+namespace ocl {
+
+/// A compile parameter, passed to the build as -DNAME=value. Text must be a string literal (or live
+/// for ever): it is compared by address on the warm path. No white space in it: drivers split
+/// options there.
+struct Define {
+  Define(const char* name, const char* text) : name(name), text(text) {}
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  Define(const char* name, Integer value) : name(name), number(static_cast<int64_t>(value)) {}
+  const char* name;
+  const char* text = nullptr;
+  int64_t number = 0;
+};
+
+/// A kernel of this thread, with a memo of its arguments: setting the same value again is free.
+class Kernel {
+ public:
+  /// `file` is for messages.
+  Kernel(Device& device, cl_program program, std::string name, std::string file = {});
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  cl_kernel handle() const { return handle_; }
+  Device& device() const { return device_; }
+  /// CL_KERNEL_WORK_GROUP_SIZE, and CL_KERNEL_LOCAL_MEM_SIZE; asked once.
+  size_t max_work_group_size() const { return max_work_group_size_; }
+  size_t local_memory() const { return local_memory_; }
+
+  void set_buffer(cl_uint index, cl_mem mem) {
+    // A released cl_mem's handle may name another buffer now, so remembered handles are dropped.
+    const uint32_t epoch = device_.addresses().epoch();
+    if (__builtin_expect(epoch != epoch_, 0)) {
+      memos_ = {};
+      epoch_ = epoch;
+    }
+    set(index, sizeof mem, &mem);
+  }
+  template <class T>
+  void set_value(cl_uint index, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>);
+    set(index, sizeof value, &value);
+  }
+  /// `size` bytes whose layout is the kernel's argument type (a struct filled at run time).
+  void set_bytes(cl_uint index, const void* value, size_t size) { set(index, size, value); }
+  void set_local(cl_uint index, size_t bytes);
+  /// Enqueues with the arguments set so far; nothing if a global size is 0. Throws Error.
+  void enqueue(Queue& queue, const struct NDRange& range);
+  const std::string& name() const { return name_; }
+
+ private:
+  static constexpr cl_uint kMemoArguments = 16;
+  static constexpr size_t kMemoBytes = 48;
+  struct Memo {
+    uint32_t size = 0;
+    std::array<unsigned char, kMemoBytes> bytes;
+  };
+
+  void set(cl_uint index, size_t size, const void* value) {
+    if (index < kMemoArguments && size <= kMemoBytes) {
+      Memo& memo = memos_[index];
+      if (memo.size == size && std::memcmp(memo.bytes.data(), value, size) == 0) return;
+      set_uncached(index, size, value);
+      memo.size = static_cast<uint32_t>(size);
+      std::memcpy(memo.bytes.data(), value, size);
+      return;
+    }
+    set_uncached(index, size, value);
+  }
+  void set_uncached(cl_uint index, size_t size, const void* value);
+  void set_uncached_local(cl_uint index, size_t bytes);
+  void after_first_launch(Queue& queue);
+  std::string describe(const struct NDRange& range) const;
+
+  Device& device_;
+  cl_program program_;
+  cl_kernel handle_ = nullptr;
+  std::string name_, file_;
+  size_t max_work_group_size_ = 1;
+  size_t local_memory_ = 0;
+  uint32_t epoch_ = 0;
+  bool launched_ = false;
+  bool checks_ = false;  // takes the device's AssertBuffer
+  std::array<Memo, kMemoArguments> memos_;
+};
+
+/// A launch geometry. The global size must be a multiple of the local size; kernels check bounds. A
+/// local[0] of 0 leaves the work-group size to the driver.
+struct NDRange {
+  cl_uint dims = 1;
+  std::array<size_t, 3> global{1, 1, 1};
+  std::array<size_t, 3> local{1, 1, 1};
+
+  static constexpr size_t round_up(size_t n, size_t multiple) {
+    return (n + multiple - 1) / multiple * multiple;
+  }
+  /// At least n work-items in work-groups of `local`.
+  static NDRange linear(size_t n, size_t local) {
+    return {1, {round_up(n, local), 1, 1}, {local, 1, 1}};
+  }
+  static NDRange grid(size_t nx, size_t ny, size_t local_x, size_t local_y) {
+    return {2, {round_up(nx, local_x), round_up(ny, local_y), 1}, {local_x, local_y, 1}};
+  }
+  static NDRange volume(std::array<size_t, 3> n, std::array<size_t, 3> local) {
+    return {
+        3, {round_up(n[0], local[0]), round_up(n[1], local[1]), round_up(n[2], local[2])}, local};
+  }
+};
+
+/// One kernel function of one file. Objects are static and live for ever.
+class KernelFamily {
+ public:
+  /// `file` below kernels/, `name` the kernel function; both literals.
+  KernelFamily(const char* file, const char* name);
+  /// The kernel with these compile parameters for this thread; builds or loads on first use.
+  /// Parameters must come in the same order in every call.
+  Kernel& get(Device& device, std::span<const Define> defines) const;
+  Kernel& get(Device& device, std::initializer_list<Define> defines) const {
+    return get(device, std::span<const Define>(defines.begin(), defines.size()));
+  }
+  const char* file() const { return file_; }
+  const char* name() const { return name_; }
+
+ private:
+  const char* file_;
+  const char* name_;
+  uint32_t id_;
+};
+
+/// A device address as kernel argument: takes two arguments, `global T* base, ulong byte_offset`.
+/// Null gives a null buffer and 0.
+struct Pointer {
+  const void* address;
+};
+/// A `local` argument of that many bytes.
+struct LocalMemory {
+  size_t bytes;
+};
+
+namespace detail {
+inline void set_argument(Kernel& kernel, cl_uint& index, Pointer pointer) {
+  const Location location = kernel.device().addresses().find(pointer.address);
+  kernel.set_buffer(index++, location.mem);
+  kernel.set_value(index++, location.offset);
+}
+inline void set_argument(Kernel& kernel, cl_uint& index, LocalMemory memory) {
+  kernel.set_local(index++, memory.bytes);
+}
+inline void set_argument(Kernel& kernel, cl_uint& index, cl_mem mem) {
+  kernel.set_buffer(index++, mem);
+}
+template <class T>
+void set_argument(Kernel& kernel, cl_uint& index, const T& value) {
+  kernel.set_value(index++, value);
+}
+}  // namespace detail
+
+/// Sets the arguments in order and enqueues. Throws Error.
+template <class... Arguments>
+void launch(Kernel& kernel, Queue& queue, const NDRange& range, const Arguments&... arguments) {
+  cl_uint index = 0;
+  (detail::set_argument(kernel, index, arguments), ...);
+  kernel.enqueue(queue, range);
+}
+
+}  // namespace ocl

@@ -1,0 +1,276 @@
+#include "opencl/program.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "opencl/disk_cache.h"
+#include "opencl/log.h"
+#include "opencl/queue.h"
+
+namespace ocl {
+namespace {
+
+uint64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
+  return static_cast<uint64_t>((std::chrono::steady_clock::now() - since) /
+                               std::chrono::nanoseconds(1));
+}
+
+// OpenCL C 1.2 is what every driver compiles best; a later language only where it brings something.
+std::string standard_option(const Device& device) {
+  const DeviceProperties& p = device.properties();
+  if (!device.quirks().build_option_std) return {};
+  if (!p.has_subgroups && !p.has_work_group_reduce) return "-cl-std=CL1.2";
+  return p.opencl_c_major >= 3 ? "-cl-std=CL3.0" : "-cl-std=CL2.0";
+}
+
+// Never -cl-fast-relaxed-math, -cl-finite-math-only or -cl-mad-enable: results must be those of CPU
+// torch, with its NaNs, infinities and roundings.
+std::string common_options(const Device& device) {
+  const DeviceProperties& p = device.properties();
+  std::string options = standard_option(device);
+  const auto define = [&](bool condition, const char* name) {
+    if (condition) options += std::string(" -D") + name + "=1";
+  };
+  if (p.correctly_rounded_divide_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+  define(p.device_class == DeviceClass::cpu, "OCL_DEVICE_CPU");
+  define(p.device_class == DeviceClass::gpu, "OCL_DEVICE_GPU");
+  define(p.has_fp64, "OCL_HAS_FP64");
+  define(p.has_fp16, "OCL_HAS_FP16");
+  define(p.has_int64_atomics, "OCL_HAS_INT64_ATOMICS");
+  define(p.has_subgroups, "OCL_HAS_SUBGROUPS");
+  define(p.has_work_group_reduce, "OCL_HAS_WORK_GROUP_REDUCE");
+  define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");
+  return options;
+}
+
+std::string build_log(cl_program program, const Device& device) {
+  size_t size = 0;
+  if (api().clGetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size) !=
+      CL_SUCCESS) {
+    return {};
+  }
+  std::string log(size, '\0');
+  api().clGetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, size, log.data(),
+                              nullptr);
+  log.resize(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+  return log;
+}
+
+std::string binary_of(cl_program program, const Device& device) {
+  size_t size = 0;
+  OCL_CALL(&device, clGetProgramInfo, program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size,
+           nullptr);
+  std::string binary(size, '\0');
+  unsigned char* pointers[] = {reinterpret_cast<unsigned char*>(binary.data())};
+  OCL_CALL(&device, clGetProgramInfo, program, CL_PROGRAM_BINARIES, sizeof pointers, pointers,
+           nullptr);
+  return binary;
+}
+
+void trace_build(const std::string& name, const std::string& options, const char* how, uint64_t ns,
+                 const std::string& log) {
+  if (!verbose(Verbose::build)) return;
+  char head[64];
+  std::snprintf(head, sizeof head, "build: %s in %.1f ms: ", how, static_cast<double>(ns) * 1e-6);
+  trace(head + name + " " + options + (log.empty() ? "" : "\n" + log));
+}
+
+struct Source {
+  std::string text;
+  Digest hash;
+};
+
+}  // namespace
+
+ProgramStats& program_stats() {
+  static ProgramStats stats;
+  return stats;
+}
+
+struct ProgramCache::Impl {
+  // Its mutex is held while the program is built: others wait for this program only.
+  struct Entry {
+    std::mutex mutex;
+    std::atomic<cl_program> program{nullptr};
+  };
+
+  explicit Impl(Device& device) : device(device), options(common_options(device)) {
+    const DeviceProperties& p = device.properties();
+    key_head = "torch_ocl program 1\ndevice: " + p.name + "\nvendor: " + p.vendor +
+               "\nplatform: " + p.platform + "\nversion: " + p.version +
+               "\ndriver: " + p.driver_version + "\n";
+  }
+
+  Entry& entry(const std::string& key) {
+    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_ptr<Entry>& place = entries[key];
+    if (!place) place = std::make_unique<Entry>();
+    return *place;
+  }
+
+  template <class MakeSource>
+  cl_program get(const std::string& key, const std::string& name, const std::string& extra,
+                 MakeSource&& make_source) {
+    check_not_forked();
+    Entry& place = entry(key);
+    if (cl_program program = place.program.load(std::memory_order_acquire)) return program;
+    std::lock_guard<std::mutex> lock(place.mutex);
+    if (cl_program program = place.program.load(std::memory_order_relaxed)) return program;
+    // A failed build leaves the entry empty: the next call tries again, with an edited file
+    // perhaps.
+    cl_program program =
+        make(name, *make_source(), extra.empty() ? options : options + " " + extra);
+    place.program.store(program, std::memory_order_release);
+    return program;
+  }
+
+  std::shared_ptr<const Source> file_source(const std::string& path);
+  cl_program make(const std::string& name, const Source& source, const std::string& all_options);
+  cl_program load(const std::string& key, const std::string& name, const std::string& all_options);
+  cl_program build(const std::string& name, const Source& source, const std::string& all_options);
+
+  Device& device;
+  const std::string options;
+  std::string key_head;  // what a binary depends on besides source and options
+  DiskCache disk;
+  std::mutex mutex;  // guards what follows
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
+  std::unordered_map<std::string, std::shared_ptr<const Source>> sources;
+  std::unordered_map<cl_program, std::string> unstored;  // program -> key on disk
+  std::atomic<size_t> unstored_count{0};
+};
+
+std::shared_ptr<const Source> ProgramCache::Impl::file_source(const std::string& path) {
+  // Files of a folder are read anew for every program: they may have been edited since.
+  const bool may_change = std::getenv("TORCH_OCL_KERNEL_DIR") != nullptr;
+  if (!may_change) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (const auto it = sources.find(path); it != sources.end()) return it->second;
+  }
+  auto source = std::make_shared<Source>();
+  // OpenCL C lets a compiler contract a * b + c by default; CPU torch rounds twice.
+  source->text = "#pragma OPENCL FP_CONTRACT OFF\n" + kernel_source(path);
+  source->hash = digest(source->text);
+  if (!may_change) {
+    std::lock_guard<std::mutex> lock(mutex);
+    sources[path] = source;
+  }
+  return source;
+}
+
+cl_program ProgramCache::Impl::make(const std::string& name, const Source& source,
+                                    const std::string& all_options) {
+  std::string key;
+  if (disk.enabled()) {
+    key = key_head + "file: " + name + "\noptions: " + all_options +
+          "\nsource: " + source.hash.hex() + "\n";
+    if (cl_program program = load(key, name, all_options)) return program;
+  }
+  cl_program program = build(name, source, all_options);
+  if (disk.enabled()) {
+    std::lock_guard<std::mutex> lock(mutex);
+    unstored[program] = std::move(key);
+    unstored_count.store(unstored.size());
+  }
+  return program;
+}
+
+/// Null if the disk has no binary that the driver takes.
+cl_program ProgramCache::Impl::load(const std::string& key, const std::string& name,
+                                    const std::string& all_options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<std::string> binary = disk.load(key);
+  if (!binary) return nullptr;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary->data());
+  const size_t size = binary->size();
+  const cl_device_id id = device.id();
+  cl_int status = CL_SUCCESS, code = CL_SUCCESS;
+  cl_program program =
+      api().clCreateProgramWithBinary(device.context(), 1, &id, &size, &bytes, &status, &code);
+  if (code != CL_SUCCESS || program == nullptr) return nullptr;
+  if (status != CL_SUCCESS ||
+      api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
+    api().clReleaseProgram(program);
+    return nullptr;
+  }
+  const uint64_t ns = elapsed_ns(start);
+  program_stats().loaded.fetch_add(1);
+  program_stats().load_ns.fetch_add(ns);
+  trace_build(name, all_options, "loaded from disk", ns, {});
+  return program;
+}
+
+cl_program ProgramCache::Impl::build(const std::string& name, const Source& source,
+                                     const std::string& all_options) {
+  const auto start = std::chrono::steady_clock::now();
+  const char* text = source.text.data();
+  const size_t size = source.text.size();
+  cl_int code = CL_SUCCESS;
+  cl_program program = api().clCreateProgramWithSource(device.context(), 1, &text, &size, &code);
+  check(code, "clCreateProgramWithSource", &device);
+  const cl_device_id id = device.id();
+  code = api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
+  const std::string log = build_log(program, device);
+  if (code != CL_SUCCESS) {
+    api().clReleaseProgram(program);
+    throw Error("clBuildProgram", code, &device,
+                name + " with options \"" + all_options + "\"\n" + log);
+  }
+  const uint64_t ns = elapsed_ns(start);
+  program_stats().built.fetch_add(1);
+  program_stats().build_ns.fetch_add(ns);
+  trace_build(name, all_options, "built", ns, log);
+  return program;
+}
+
+ProgramCache::ProgramCache(Device& device) : impl_(std::make_unique<Impl>(device)) {}
+
+ProgramCache::~ProgramCache() {
+  if (process_was_forked()) return;
+  for (const auto& [key, entry] : impl_->entries) {
+    if (cl_program program = entry->program.load()) api().clReleaseProgram(program);
+  }
+}
+
+cl_program ProgramCache::get(const std::string& path, const std::string& options) {
+  return impl_->get(path + "\n" + options, path, options, [&] { return impl_->file_source(path); });
+}
+
+cl_program ProgramCache::get_from_source(const std::string& name, const std::string& source,
+                                         const std::string& options) {
+  auto shared = std::make_shared<Source>();
+  // The first line is numbered 1 in build logs, under the caller's name.
+  shared->text = "#line 1 \"" + name + "\"\n" + source;
+  shared->hash = digest(shared->text);
+  // Two line ends: no key of get() has an empty path's remainder in front of them.
+  return impl_->get(name + "\n\n" + shared->hash.hex() + "\n" + options, name, options,
+                    [&] { return shared; });
+}
+
+void ProgramCache::store_after_first_launch(cl_program program, Queue& queue) {
+  if (impl_->unstored_count.load(std::memory_order_relaxed) == 0) return;
+  std::string key;
+  {
+    std::lock_guard<std::mutex> lock(impl_->mutex);
+    const auto it = impl_->unstored.find(program);
+    if (it == impl_->unstored.end()) return;
+    key = std::move(it->second);
+    impl_->unstored.erase(it);
+    impl_->unstored_count.store(impl_->unstored.size());
+  }
+  if (impl_->device.quirks().compiles_at_launch) queue.finish();
+  try {
+    impl_->disk.store(key, binary_of(program, impl_->device));
+  } catch (const std::exception& error) {
+    // The program itself is fine: a driver that won't hand out binaries costs time, not results.
+    warn(std::string("a program can't be stored: ") + error.what());
+  }
+}
+
+}  // namespace ocl

@@ -1,0 +1,104 @@
+#include "opencl/queue.h"
+
+namespace ocl {
+namespace {
+
+// cl_khr_priority_hints, which CL/cl_ext.h of some headers lacks.
+constexpr cl_queue_properties kQueuePriority = 0x1096;
+constexpr cl_queue_properties kPriorityHigh = 1 << 0;
+
+cl_command_queue create_queue(const Device& device, int priority, cl_int* code) {
+  if (priority < 0 && api().clCreateCommandQueueWithProperties != nullptr &&
+      device.properties().extensions.find("cl_khr_priority_hints") != std::string::npos) {
+    const cl_queue_properties request[] = {kQueuePriority, kPriorityHigh, 0};
+    cl_command_queue queue =
+        api().clCreateCommandQueueWithProperties(device.context(), device.id(), request, code);
+    if (*code == CL_SUCCESS) return queue;
+  }
+  return api().clCreateCommandQueue(device.context(), device.id(), 0, code);
+}
+
+}  // namespace
+
+Queue::Queue(Device& device, int priority) : device_(device) {
+  check_not_forked();
+  cl_int code = CL_SUCCESS;
+  handle_ = create_queue(device, priority, &code);
+  check(code, "clCreateCommandQueue", &device);
+}
+
+Queue::~Queue() {
+  if (process_was_forked()) return;  // the driver behind the handles is gone
+  if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
+  api().clReleaseCommandQueue(handle_);
+}
+
+void Queue::flush() {
+  check_not_forked();
+  OCL_CALL(&device_, clFlush, handle_);
+}
+
+void Queue::finish() {
+  check_not_forked();
+  OCL_CALL(&device_, clFinish, handle_);
+}
+
+// A marker that was just enqueued on an idle queue may itself still be under way, so one marker is
+// kept and asked again until work follows it: a loop that polls ends.
+bool Queue::idle() {
+  check_not_forked();
+  std::lock_guard<std::mutex> lock(idle_mutex_);
+  if (busy_.exchange(false)) {
+    if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
+    idle_marker_ = nullptr;
+    const cl_int code = api().clEnqueueMarkerWithWaitList(handle_, 0, nullptr, &idle_marker_);
+    if (code != CL_SUCCESS) busy_.store(true);
+    check(code, "clEnqueueMarkerWithWaitList", &device_);
+    OCL_CALL(&device_, clFlush, handle_);
+  }
+  if (idle_marker_ == nullptr) return true;
+  cl_int status = CL_QUEUED;
+  OCL_CALL(&device_, clGetEventInfo, idle_marker_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+           &status, nullptr);
+  if (status < 0) throw_error("an enqueued command", status, &device_);
+  return status == CL_COMPLETE;
+}
+
+void Queue::write(void* address, const void* source, size_t bytes, bool blocking) {
+  if (bytes == 0) return;
+  check_not_forked();
+  const Location to = device_.addresses().find(address);
+  OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, to.mem, blocking ? CL_TRUE : CL_FALSE,
+           to.offset, bytes, source, 0, nullptr, nullptr);
+  mark_busy();
+}
+
+void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {
+  if (bytes == 0) return;
+  check_not_forked();
+  const Location from = device_.addresses().find(address);
+  OCL_CALL(&device_, clEnqueueReadBuffer, handle_, from.mem, blocking ? CL_TRUE : CL_FALSE,
+           from.offset, bytes, destination, 0, nullptr, nullptr);
+  mark_busy();
+}
+
+void Queue::copy(void* destination, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  check_not_forked();
+  const Location to = device_.addresses().find(destination);
+  const Location from = device_.addresses().find(source);
+  OCL_CALL(&device_, clEnqueueCopyBuffer, handle_, from.mem, to.mem, from.offset, to.offset, bytes,
+           0, nullptr, nullptr);
+  mark_busy();
+}
+
+void Queue::fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes) {
+  if (bytes == 0) return;
+  check_not_forked();
+  const Location to = device_.addresses().find(address);
+  OCL_CALL(&device_, clEnqueueFillBuffer, handle_, to.mem, pattern, pattern_bytes, to.offset, bytes,
+           0, nullptr, nullptr);
+  mark_busy();
+}
+
+}  // namespace ocl

@@ -1,0 +1,56 @@
+// Every workaround for a driver: the symptom, the driver and version it was seen on, what is done.
+
+#include <string_view>
+
+#include "opencl/device.h"
+
+namespace ocl {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool is_pocl(const DeviceProperties& p) { return has(p.platform, "Portable Computing Language"); }
+
+}  // namespace
+
+bool is_usable(const DeviceProperties& p) {
+  // OpenCL C is compiled at run time; devices for offline binaries only can't take part.
+  if (!p.has_compiler) return false;
+  // Intel's FPGA emulator (platform "Intel(R) FPGA Emulation Platform for OpenCL(TM)") comes with
+  // oneAPI to debug FPGA kernels: it runs on the CPU, slower than the CPU runtime beside it, and
+  // would come before it in the order of devices.
+  if (has(p.platform, "FPGA Emulation") || has(p.name, "FPGA Emulation")) return false;
+  return true;
+}
+
+void correct_properties(DeviceProperties& p) {
+  // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
+  // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
+  // well-trodden path.
+  if (is_pocl(p) && !p.has_subgroups && !p.has_work_group_reduce) {
+    p.opencl_c_major = 1;
+    p.opencl_c_minor = 2;
+  }
+}
+
+Quirks quirks_of(const DeviceProperties& p) {
+  Quirks quirks;
+  if (is_pocl(p)) {
+    // PoCL 3.1 (x86): vload_half and vstore_half call a scalar conversion per element, which is
+    // slower than converting the bits with integer arithmetic in vectors.
+    quirks.slow_vload_half = true;
+    // PoCL 3.1 (LLVM 15): loops over work-items with scalar calls of libm aren't vectorised,
+    // explicit float8/float16 code calls SLEEF's vector functions.
+    quirks.explicit_vectors = true;
+    // PoCL 3.1 compiles a kernel for a local size when it first runs, in its worker thread: a
+    // binary taken before that has run lacks the machine code, and costs 100-300 ms at the first
+    // launch in every process. Reproduction: without the flag, empty POCL_CACHE_DIR
+    // between two processes and time the second one's first launch.
+    quirks.compiles_at_launch = true;
+  }
+  return quirks;
+}
+
+}  // namespace ocl

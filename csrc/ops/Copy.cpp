@@ -1,0 +1,215 @@
+// Copies between the host, a device and another device, with any mix of dtypes and strides.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "engine/dtype.h"
+#include "engine/pointwise.h"
+#include "ops/_copy_from.h"
+#include "ops/_copy_from_and_resize.h"
+#include "ops/_local_scalar_dense.h"
+#include "ops/copy.h"
+#include "ops/Factories.h"
+#include "runtime/host_allocator.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+const pointwise::Op copy_op{"copy", 0};
+const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
+const pointwise::Op conj_op{"conj_physical", 0};
+const pointwise::Op neg_op{"neg", 0};
+
+bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.strides() == b.strides() && a.is_non_overlapping_and_dense();
+}
+
+/// Copies move the stored values, so a lazy conjugate or negative bit that only one side has is
+/// settled here, in place.
+void settle_lazy_bits(at::Tensor& destination, bool conjugate, bool negate) {
+  if (destination.is_cpu()) {
+    if (conjugate) destination.conj_physical_();
+    if (negate) destination.neg_();
+    return;
+  }
+  const auto in_place = [&](const pointwise::Op& op) {
+    auto iter = at::TensorIteratorConfig()
+                    .set_check_mem_overlap(false)
+                    .add_output(destination)
+                    .add_const_input(destination)
+                    .build();
+    pointwise::run(iter, op);
+  };
+  if (conjugate) in_place(conj_op);
+  if (negate) in_place(neg_op);
+}
+
+void copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
+  auto iter = at::TensorIteratorConfig()
+                  .add_output(destination)
+                  .add_const_input(source)
+                  .resize_outputs(false)
+                  .check_all_same_dtype(false)
+                  .check_all_same_device(true)
+                  .build();
+  if (iter.numel() == 0) return;
+  if (iter.data_ptr(0) == iter.data_ptr(1) && iter.strides(0) == iter.strides(1) &&
+      iter.dtype(0) == iter.dtype(1)) {
+    return;
+  }
+  const c10::DeviceGuard guard(destination.device());
+  pointwise::run(iter, iter.dtype(0) == iter.dtype(1) ? copy_bits_op : copy_op);
+}
+
+/// Host memory with destination's layout, dtype of source; the same tensor where it fits already.
+at::Tensor dense_host_source(const at::Tensor& source, const at::Tensor& destination) {
+  if (same_dense_layout(source, destination)) return source;
+  at::Tensor dense = at::empty_strided(destination.sizes(), destination.strides(), source.options());
+  dense.copy_(source);
+  return dense;
+}
+
+void copy_from_host(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+  const c10::DeviceGuard guard(destination.device());
+  Device& target = device(destination.device().index());
+  if (source.scalar_type() != destination.scalar_type()) {
+    const bool on_device = target.properties().has_fp64 ||
+                           (source.scalar_type() != at::kDouble &&
+                            source.scalar_type() != at::kComplexDouble);
+    if (!on_device) {
+      // The device can't hold the source's dtype at all: the host is the only place left to narrow it.
+      copy_from_host(destination, source.to(destination.scalar_type()), non_blocking);
+      return;
+    }
+    const at::Tensor staged =
+        empty_with(source.sizes(), source.options().device(destination.device()).pinned_memory(false));
+    copy_from_host(staged, source, non_blocking);
+    copy_on_device(destination, staged);
+    return;
+  }
+  if (!destination.is_non_overlapping_and_dense()) {
+    const at::Tensor staged = empty_with(destination.sizes(), destination.options());
+    copy_from_host(staged, source, non_blocking);
+    copy_on_device(destination, staged);
+    return;
+  }
+  const at::Tensor dense = dense_host_source(source, destination);
+  Queue& queue = current_queue(destination.device().index());
+  // Only pinned memory may be read after the call returns: the host allocator keeps it until then.
+  const bool asynchronous = non_blocking && is_pinned(dense.const_data_ptr());
+  queue.write(destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes(), !asynchronous);
+  if (asynchronous) record_host_use(dense.const_data_ptr(), queue);
+}
+
+void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+  const c10::DeviceGuard guard(source.device());
+  const c10::ScalarType dtype = destination.scalar_type();
+  if (source.scalar_type() != dtype) {
+    const bool on_device = device(source.device().index()).properties().has_fp64 ||
+                           (dtype != at::kDouble && dtype != at::kComplexDouble);
+    if (on_device) {
+      const at::Tensor staged = empty_with(source.sizes(), source.options().dtype(dtype));
+      copy_on_device(staged, source);
+      copy_to_host(destination, staged, non_blocking);
+    } else {
+      const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
+      copy_to_host(staged, source, false);
+      destination.copy_(staged);
+    }
+    return;
+  }
+  if (!source.is_non_overlapping_and_dense()) {
+    const at::Tensor staged = empty_with(source.sizes(), source.options());
+    copy_on_device(staged, source);
+    copy_to_host(destination, staged, non_blocking);
+    return;
+  }
+  Queue& queue = current_queue(source.device().index());
+  if (destination.strides() == source.strides()) {
+    const bool asynchronous = non_blocking && is_pinned(destination.const_data_ptr());
+    queue.read(destination.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
+               !asynchronous);
+    if (asynchronous) {
+      record_host_use(destination.const_data_ptr(), queue);
+    } else {
+      raise_device_assertions(queue);
+    }
+    return;
+  }
+  at::Tensor staged = at::empty_strided(source.sizes(), source.strides(), destination.options());
+  queue.read(staged.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(), true);
+  raise_device_assertions(queue);
+  destination.copy_(staged);
+}
+
+/// OpenCL contexts share nothing, so devices meet in host memory.
+void copy_across_devices(const at::Tensor& destination, const at::Tensor& source) {
+  const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
+  copy_to_host(staged, source, false);
+  copy_from_host(destination, staged, false);
+}
+
+/// The same storage without its lazy bits.
+at::Tensor raw(const at::Tensor& tensor) {
+  if (!tensor.is_conj() && !tensor.is_neg()) return tensor;
+  at::Tensor alias = tensor.detach();
+  alias._set_conj(false);
+  alias._set_neg(false);
+  return alias;
+}
+
+}  // namespace
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+  if (self.is_same(src)) return self;
+  const at::Tensor expanded =
+      self.sizes() == src.sizes() ? src : *at::expand_inplace(self, src, "copy_");
+  if (self.numel() == 0) return self;
+  at::Tensor destination = raw(self);
+  const at::Tensor source = raw(expanded);
+  if (source.is_cpu()) {
+    copy_from_host(destination, source, non_blocking);
+  } else if (destination.is_cpu()) {
+    copy_to_host(destination, source, non_blocking);
+  } else if (source.device() == destination.device()) {
+    copy_on_device(destination, source);
+  } else {
+    TORCH_CHECK(source.is_privateuseone() && destination.is_privateuseone(), "ocl: can't copy from ",
+                source.device(), " to ", destination.device());
+    copy_across_devices(destination, source);
+  }
+  settle_lazy_bits(destination, self.is_conj() != expanded.is_conj(),
+                   self.is_neg() != expanded.is_neg());
+  return self;
+}
+
+at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor destination = dst;
+  copy_(destination, self, non_blocking);
+  return destination;
+}
+
+at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::Tensor destination = dst;
+  destination.resize_(self.sizes());
+  copy_(destination, self, false);
+  return destination;
+}
+
+at::Scalar _local_scalar_dense(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
+  const c10::DeviceGuard guard(self.device());
+  Queue& queue = current_queue(self.device().index());
+  const at::Tensor host = at::empty({}, self.options().device(at::kCPU));
+  queue.read(host.mutable_data_ptr(), self.const_data_ptr(), self.dtype().itemsize(), true);
+  raise_device_assertions(queue);
+  return host.item();
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,58 @@
+// What happens to an op without a kernel: an error by default, the CPU on request. Never silently.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+
+#include "runtime/counters.h"
+
+namespace ocl {
+
+namespace {
+
+bool fallback_allowed() {
+  // Read on every use: a slow path, and a user may set it after the first error.
+  const char* value = std::getenv("TORCH_OCL_FALLBACK");
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+}
+
+std::string dtypes_of(const torch::jit::Stack& stack, size_t count) {
+  std::ostringstream text;
+  const char* separator = "";
+  const auto add = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    text << separator << tensor.scalar_type();
+    separator = ", ";
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, count)) {
+    if (value.isTensor()) add(value.toTensor());
+    if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) add(tensor);
+    }
+  }
+  return text.str();
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::string name = c10::toString(op.schema().operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      fallback_allowed(), "The operator '", name, "' has no kernel for the ocl device (dtypes: ",
+      dtypes_of(*stack, op.schema().arguments().size()),
+      "). Set TORCH_OCL_FALLBACK=1 to run it on the CPU; torch.ocl.fallback_counts() then counts it.");
+  if (count_fallback(name) == 1) {
+    TORCH_WARN("The operator '", name,
+               "' has no kernel for the ocl device and runs on the CPU (TORCH_OCL_FALLBACK=1).");
+  }
+  at::native::cpu_fallback(op, stack);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace ocl

@@ -1,0 +1,277 @@
+// Gathers and scatters along a dimension, and advanced indexing.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/NonEmptyUtils.h>
+#include <ATen/native/ReductionType.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "engine/index.h"
+#include "ops/index_add.h"
+#include "ops/index_reduce.h"
+#include "ops/index_select.h"
+
+namespace ocl::native {
+
+using index::Indexing;
+using index::Reduction;
+
+namespace {
+
+const AssertSite gather_site{"gather"}, index_site{"index"}, take_site{"take"},
+    index_select_site{"index_select"};
+const AssertSite scatter_site{"scatter"}, scatter_add_site{"scatter_add"},
+    scatter_reduce_site{"scatter_reduce"}, index_put_site{"index_put_"}, put_site{"put_"},
+    index_add_site{"index_add"}, index_copy_site{"index_copy_"}, index_fill_site{"index_fill_"},
+    index_reduce_site{"index_reduce"};
+
+at::Tensor at_least_1d(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+}
+
+/// `tensor` seen with shape `sizes`, standing still along `dim`.
+at::Tensor stand_still(const at::Tensor& tensor, c10::IntArrayRef sizes, int64_t dim) {
+  c10::DimVector strides(tensor.strides().begin(), tensor.strides().end());
+  strides[dim] = 0;
+  return tensor.as_strided(sizes, strides);
+}
+
+/// A vector seen with shape `sizes`, moving along `dim` alone.
+at::Tensor move_along(const at::Tensor& vector, c10::IntArrayRef sizes, int64_t dim) {
+  c10::DimVector strides(sizes.size(), 0);
+  strides[dim] = vector.dim() == 0 ? 0 : vector.stride(0);
+  return vector.as_strided(sizes, strides);
+}
+
+/// Operands of any dtype, not resized; which overlap is allowed has been checked before.
+at::TensorIterator iterator(const at::Tensor& out, std::initializer_list<at::Tensor> inputs) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+  config.add_owned_output(out);
+  for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
+  return config.build();
+}
+
+/// One index tensor that stands for dimension `dim` of `tensor`.
+struct AlongDimension {
+  AlongDimension(const at::Tensor& tensor, int64_t dim, const AssertSite& site, bool wrap = false)
+      : size(tensor.size(dim)),
+        stride(tensor.stride(dim) * tensor.itemsize()),
+        indexing{size, stride, wrap, site} {}
+  AlongDimension(const AlongDimension&) = delete;
+  int64_t size, stride;
+  Indexing indexing;  // refers to size and stride
+};
+
+Reduction reduction_of(at::native::ReductionType type) {
+  switch (type) {
+    case at::native::ReductionType::PROD: return Reduction::mul;
+    case at::native::ReductionType::MAX: return Reduction::amax;
+    case at::native::ReductionType::MIN: return Reduction::amin;
+    default: return Reduction::add;  // a mean is a sum that upstream divides
+  }
+}
+
+/// scatter's operands: self along dim by index, and src or nothing.
+void scatter_along(const at::Tensor& self_, int64_t dim, const at::Tensor& index_,
+                   const at::Tensor& src_, const AssertSite& site,
+                   std::optional<Reduction> reduction) {
+  if (index_.numel() == 0) return;
+  const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_), src = at_least_1d(src_);
+  const AlongDimension along(self, dim, site);
+  auto iter = iterator(stand_still(self, index.sizes(), dim),
+                       {src.as_strided(index.sizes(), src.strides()), index});
+  if (reduction) {
+    index::reduce(iter, along.indexing, *reduction);
+  } else {
+    index::scatter(iter, along.indexing);
+  }
+}
+
+}  // namespace
+
+// ---- Reads ------------------------------------------------------------------------------------------
+
+void gather(const at::Tensor& result, const at::Tensor& self_, int64_t dim,
+            const at::Tensor& index_) {
+  const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_);
+  const AlongDimension along(self, dim, gather_site);
+  auto iter = iterator(at_least_1d(result), {stand_still(self, index.sizes(), dim), index});
+  index::gather(iter, along.indexing);
+}
+
+void index(at::TensorIteratorBase& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  index::gather(iter, {sizes, strides, /*wrap=*/true, index_site});
+}
+
+void take(at::TensorIterator& iter, const at::TensorBase& input) {
+  const at::Tensor dense = at::Tensor(input).contiguous();
+  const int64_t size = dense.numel(), stride = dense.itemsize();
+  index::gather(iter, {size, stride, /*wrap=*/true, take_site, dense.data_ptr()});
+}
+
+at::Tensor& index_select_out(const at::Tensor& self_, int64_t dim, const at::Tensor& index,
+                             at::Tensor& out) {
+  dim = at::maybe_wrap_dim(dim, self_.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, "Index is supposed to be a vector");
+  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
+              "index_select(): Expected dtype int32 or int64 for index");
+  TORCH_CHECK(self_.scalar_type() == out.scalar_type(),
+              "index_select(): self and result must have the same scalar type");
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self_);
+  at::assert_no_overlap(out, index);
+  const at::Tensor self = at_least_1d(self_);
+  c10::DimVector sizes(self.sizes().begin(), self.sizes().end());
+  sizes[dim] = index.numel();
+  TORCH_CHECK(self_.dim() > 0 || index.numel() == 1,
+              "index_select(): Index to scalar can have only 1 value, got ", index.numel(),
+              " value(s)");
+  at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
+  if (out.numel() == 0) return out;
+  const AlongDimension along(self, dim, index_select_site);
+  auto iter = iterator(at_least_1d(out),
+                       {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
+  index::gather(iter, along.indexing);
+  return out;
+}
+
+at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  at::Tensor out = at::empty({0}, self.options());
+  index_select_out(self, dim, index, out);
+  return out;
+}
+
+// ---- Writes -----------------------------------------------------------------------------------------
+
+void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
+  scatter_along(self, dim, index, src, scatter_site, std::nullopt);
+}
+
+void scatter_fill(const at::Tensor& self_, int64_t dim, const at::Tensor& index_,
+                  const c10::Scalar& value) {
+  if (index_.numel() == 0) return;
+  const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_);
+  const AlongDimension along(self, dim, scatter_site);
+  auto iter = iterator(stand_still(self, index.sizes(), dim), {index});
+  index::fill(iter, along.indexing, value);
+}
+
+void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                 const at::Tensor& src) {
+  scatter_along(self, dim, index, src, scatter_add_site, Reduction::add);
+}
+
+void scatter_reduce(const at::Tensor& self, const int64_t dim, const at::Tensor& index,
+                    const at::Tensor& src, const at::native::ReductionType& reduce) {
+  scatter_along(self, dim, index, src, scatter_reduce_site, reduction_of(reduce));
+}
+
+void scatter_reduce_two(const at::Tensor& self, const int64_t dim, const at::Tensor& index,
+                        const at::Tensor& src, const at::native::ReductionType& reduce) {
+  scatter_along(self, dim, index, src, scatter_reduce_site, reduction_of(reduce));
+}
+
+void scatter_scalar_reduce(const at::Tensor& self_, const int64_t dim, const at::Tensor& index_,
+                           const c10::Scalar& value, const at::native::ReductionType& reduce) {
+  if (index_.numel() == 0) return;
+  const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_);
+  const AlongDimension along(self, dim, scatter_reduce_site);
+  auto iter = iterator(stand_still(self, index.sizes(), dim), {index});
+  index::reduce_fill(iter, along.indexing, reduction_of(reduce), value);
+}
+
+void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+               bool accumulate) {
+  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  if (accumulate) {
+    index::reduce(iter, indexing, Reduction::add);
+  } else {
+    index::scatter(iter, indexing);
+  }
+}
+
+void index_fill(at::TensorIterator& iter, int64_t, int64_t self_dim_size, int64_t self_dim_stride,
+                const c10::Scalar& source) {
+  const int64_t stride = self_dim_stride * iter.element_size(0);
+  index::fill(iter, {self_dim_size, stride, /*wrap=*/true, index_fill_site}, source);
+}
+
+// Upstream's iterator holds self, index, source.
+void index_copy(at::TensorIterator& iter, int64_t, int64_t self_dim_size, int64_t self_dim_stride) {
+  const int64_t stride = self_dim_stride * iter.element_size(0);
+  auto reordered = iterator(iter.tensor(0), {iter.tensor(2), iter.tensor(1)});
+  index::scatter(reordered, {self_dim_size, stride, /*wrap=*/false, index_copy_site});
+}
+
+// Upstream's iterator holds source and index.
+void put(at::TensorIterator& iter, const at::TensorBase& self, const bool accumulate) {
+  const at::Tensor target(self);
+  const at::Tensor dense = target.contiguous();
+  const int64_t size = dense.numel(), stride = dense.itemsize();
+  const Indexing indexing{size, stride, /*wrap=*/true, put_site, dense.data_ptr()};
+  if (accumulate) {
+    index::reduce(iter, indexing, Reduction::add);
+  } else {
+    index::scatter(iter, indexing);
+  }
+  if (!dense.is_same(target)) target.copy_(dense);
+}
+
+namespace {
+
+/// out[.., index[i], ..] = reduction(itself, source[.., i, ..])
+void reduce_along(const at::Tensor& out_, int64_t dim, const at::Tensor& index,
+                  const at::Tensor& source_, const AssertSite& site, Reduction reduction) {
+  const at::Tensor out = at_least_1d(out_), source = at_least_1d(source_);
+  const AlongDimension along(out, dim, site);
+  auto iter = iterator(stand_still(out, source.sizes(), dim),
+                       {source, move_along(index, source.sizes(), dim)});
+  index::reduce(iter, along.indexing, reduction);
+}
+
+}  // namespace
+
+void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                                    const at::Tensor& source, const at::Scalar& alpha,
+                                    const at::Tensor& out) {
+  if (!out.is_same(self)) out.copy_(self);
+  if (index.numel() == 0 || source.numel() == 0) return;
+  const at::Tensor scaled = alpha.equal(1) ? source : source.mul(alpha);
+  reduce_along(out, dim, index, scaled, index_add_site, Reduction::add);
+}
+
+void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                                       const at::Tensor& source, c10::string_view reduce,
+                                       bool include_self, const at::Tensor& out) {
+  if (!out.is_same(self)) out.copy_(self);
+  if (index.numel() == 0 || source.numel() == 0) return;
+  const bool mean = reduce == "mean";
+  const Reduction reduction = reduce == "prod"   ? Reduction::mul
+                              : reduce == "amax" ? Reduction::amax
+                              : reduce == "amin" ? Reduction::amin
+                                                 : Reduction::add;
+  if (!include_self) {
+    // The places that are written forget what they hold.
+    const at::Tensor start = mean                          ? at::zeros_like(source)
+                             : reduction == Reduction::mul ? at::ones_like(source)
+                                                           : source;  // met twice, it stays the same
+    reduce_along(out, dim, index, start, index_reduce_site, Reduction::assign);
+  }
+  reduce_along(out, dim, index, source, index_reduce_site, reduction);
+  if (!mean) return;
+  at::Tensor counts = include_self ? at::ones_like(out) : at::zeros_like(out);
+  reduce_along(counts, dim, index, at::ones_like(source), index_reduce_site, Reduction::add);
+  counts.masked_fill_(counts.eq(0), 1);
+  if (out.is_floating_point() || out.is_complex()) {
+    out.div_(counts);
+  } else {
+    out.div_(counts, "floor");
+  }
+}
+
+}  // namespace ocl::native

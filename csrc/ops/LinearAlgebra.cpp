@@ -1,0 +1,191 @@
+// Products of matrices and of batches of matrices.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "ops/LinearAlgebra.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "ops/_addmm_activation.h"
+#include "ops/_int_mm.h"
+#include "ops/addmm.h"
+#include "ops/baddbmm.h"
+#include "ops/bmm.h"
+#include "ops/mm.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+using c10::Scalar;
+
+namespace {
+
+/// The bytes between a tensor's first and last element.
+struct Extent {
+  uintptr_t begin, end;
+};
+
+Extent extent_of(const Tensor& tensor) {
+  int64_t elements = 1;
+  for (int64_t d = 0; d < tensor.dim(); ++d) elements += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  return {begin, begin + elements * tensor.element_size()};
+}
+
+bool overlap(const Tensor& x, const Tensor& y) {
+  if (x.numel() == 0 || y.numel() == 0 || !x.is_alias_of(y)) return false;
+  const Extent a = extent_of(x), b = extent_of(y);
+  return a.begin < b.end && b.begin < a.end;
+}
+
+bool same_elements(const Tensor& x, const Tensor& y) {
+  return x.const_data_ptr() == y.const_data_ptr() && x.sizes() == y.sizes() &&
+         x.strides() == y.strides();
+}
+
+/// What a kernel may read while it writes out.
+Tensor readable(const Tensor& tensor, const Tensor& out) {
+  const Tensor resolved = tensor.is_neg() ? tensor.resolve_neg() : tensor;
+  return overlap(resolved, out) ? resolved.clone() : resolved;
+}
+
+void check_dtype(const char* name, const Tensor& out) {
+  TORCH_CHECK_NOT_IMPLEMENTED(gemm_takes(out.scalar_type()), '"', name, "\" not implemented for '",
+                              c10::toString(out.scalar_type()), "'");
+}
+
+/// Upstream's meta functions leave this to the CPU's and CUDA's kernels.
+void check_factors(const Tensor& mat1, const Tensor& mat2) {
+  TORCH_CHECK(mat1.dtype() == mat2.dtype(),
+              "expected m1 and m2 to have the same dtype, but got: ", mat1.dtype(),
+              " != ", mat2.dtype());
+}
+
+void check_batches(const Tensor& batch1, const Tensor& batch2) {
+  TORCH_CHECK(batch1.scalar_type() == batch2.scalar_type(), "expected scalar type ",
+              batch1.scalar_type(), " but found ", batch2.scalar_type());
+}
+
+void check_addend(const Tensor& self, const Tensor& mat2) {
+  TORCH_CHECK(self.dtype() == mat2.dtype(), "self and mat2 must have the same dtype, but got ",
+              self.dtype(), " and ", mat2.dtype());
+}
+
+void check_int_mm(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+  constexpr const char* kName = "int_mm_out_ocl";
+  TORCH_CHECK(self.dim() == 2, kName, ": Expected self to be of dimension 2 but got ", self.dim());
+  TORCH_CHECK(mat2.dim() == 2, kName, ": Expected mat2 to be of dimension 2 but got ", mat2.dim());
+  TORCH_CHECK(self.size(1) == mat2.size(0), kName,
+              ": self.size(1) needs to match mat2.size(0) but got ", self.size(1), " and ",
+              mat2.size(0));
+  TORCH_CHECK(self.scalar_type() == at::kChar || self.scalar_type() == at::kByte, kName,
+              ": Expected self dtype to be int8 or uint8 but got ", self.dtype());
+  TORCH_CHECK(mat2.scalar_type() == at::kChar, kName,
+              ": Expected mat2 dtype to be of type int8 but got ", mat2.dtype());
+  TORCH_CHECK(out.scalar_type() == at::kInt, kName,
+              ": Expected result dtype to be of type kInt but got ", out.dtype());
+  TORCH_CHECK(out.dim() == 2 && out.size(0) == self.size(0) && out.size(1) == mat2.size(1), kName,
+              ": Expected result to be of size ", self.size(0), " x ", mat2.size(1), " but got ",
+              out.sizes());
+}
+
+}  // namespace
+
+GemmOperand gemm_operand(const Tensor& matrix) {
+  const int64_t dims = matrix.dim();
+  GemmOperand operand;
+  operand.data = matrix.const_data_ptr();
+  operand.dtype = matrix.scalar_type();
+  operand.row_stride = matrix.stride(dims - 2);
+  operand.column_stride = matrix.stride(dims - 1);
+  operand.batch_stride = dims == 3 ? matrix.stride(0) : 0;
+  operand.conjugate = matrix.is_conj();
+  return operand;
+}
+
+void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& c,
+              const Tensor& out, const Scalar& alpha, const Scalar& beta,
+              GemmActivation activation) {
+  if (out.numel() == 0) return;
+  const int64_t dims = out.dim();
+  const bool addend = c.defined() && !beta.equal(0);
+  if (a.numel() == 0 && !addend) {
+    // Also for dtypes without a product, as on the CPU.
+    const_cast<Tensor&>(out).zero_();
+    return;
+  }
+  check_dtype(name, out);
+  const Tensor left = readable(a, out), right = readable(b, out);
+  GemmDescription description;
+  description.m = out.size(dims - 2);
+  description.n = out.size(dims - 1);
+  description.k = left.size(left.dim() - 1);
+  description.batch = dims == 3 ? out.size(0) : 1;
+  description.a = gemm_operand(left);
+  description.b = gemm_operand(right);
+  description.out = gemm_operand(out);
+  description.out.data = out.mutable_data_ptr();
+  description.alpha = alpha;
+  description.activation = activation;
+  Tensor expanded;
+  if (addend) {
+    expanded = c.expand(out.sizes());
+    if (!same_elements(expanded, out)) expanded = readable(expanded, out);
+    description.beta = beta;
+    description.c = gemm_operand(expanded);
+  }
+  gemm(description);
+}
+
+TORCH_IMPL_FUNC(mm_out)(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+  check_factors(self, mat2);
+  run_gemm("mm", self, mat2, Tensor(), out, 1, 0);
+}
+
+TORCH_IMPL_FUNC(addmm_out)(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+                           const Scalar& beta, const Scalar& alpha, const Tensor& out) {
+  check_factors(mat1, mat2);
+  check_addend(self, mat2);
+  run_gemm("addmm", mat1, mat2, self, out, alpha, beta);
+}
+
+TORCH_IMPL_FUNC(_addmm_activation_out)(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+                                       const Scalar& beta, const Scalar& alpha, bool use_gelu,
+                                       const Tensor& out) {
+  check_factors(mat1, mat2);
+  check_addend(self, mat2);
+  if (at::isFloatingType(out.scalar_type())) {
+    run_gemm("addmm", mat1, mat2, self, out, alpha, beta,
+             use_gelu ? GemmActivation::gelu : GemmActivation::relu);
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(!use_gelu, "\"gelu\" not implemented for '",
+                              c10::toString(out.scalar_type()), "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex(), "relu is not supported for complex types");
+  run_gemm("addmm", mat1, mat2, self, out, alpha, beta);
+  out.relu_();
+}
+
+TORCH_IMPL_FUNC(bmm_out)(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+  check_batches(self, mat2);
+  run_gemm("bmm", self, mat2, Tensor(), out, 1, 0);
+}
+
+TORCH_IMPL_FUNC(baddbmm_out)(const Tensor& self, const Tensor& batch1, const Tensor& batch2,
+                             const Scalar& beta, const Scalar& alpha, const Tensor& out) {
+  run_gemm("baddbmm", batch1, batch2, self, out, alpha, beta);
+}
+
+Tensor& _int_mm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
+  check_int_mm(self, mat2, out);
+  run_gemm("_int_mm", self, mat2, Tensor(), out, 1, 0);
+  return out;
+}
+
+Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
+  TORCH_CHECK(self.dim() == 2 && mat2.dim() == 2, "int_mm_out_ocl: Expected two matrices but got ",
+              self.dim(), " and ", mat2.dim(), " dimensions");
+  Tensor out = at::empty({self.size(0), mat2.size(1)}, self.options().dtype(at::kInt));
+  return _int_mm_out(self, mat2, out);
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,138 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/pow.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "ops/logspace.h"
+#include "ops/range.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+const KernelFamily sequence_family{"shape/sequence.cl", "sequence"};
+
+struct Sequence {
+  c10::Scalar start, end, step;
+  bool symmetric = false;  // the second half counts back from `end`
+  bool power = false;
+  c10::Scalar base = 0;
+};
+
+/// Fills `out` with `sequence`, computed in `compute`.
+void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarType compute) {
+  if (out.numel() == 0) return;
+  const at::Tensor dense = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
+  Queue& queue = current_queue(out.device().index());
+  Kernel& kernel = sequence_family.get(queue.device(), {{"OUT", tag(out.scalar_type())},
+                                                        {"C", tag(compute)},
+                                                        {"SYMMETRIC", sequence.symmetric},
+                                                        {"POWER", sequence.power}});
+  const Location to = queue.device().addresses().find(dense.data_ptr());
+  kernel.set_buffer(0, to.mem);
+  kernel.set_value(1, to.offset);
+  kernel.set_value(2, static_cast<uint64_t>(out.numel()));
+  cl_uint index = 3;
+  for (const c10::Scalar& value : {sequence.start, sequence.end, sequence.step, sequence.base}) {
+    const ScalarArgument argument = scalar_argument(compute, value);
+    kernel.set_bytes(index++, argument.bytes, argument.size);
+  }
+  kernel.enqueue(queue, NDRange::linear(out.numel(), 64));
+  if (!dense.is_same(out)) out.copy_(dense);
+}
+
+/// Real sequences are computed in double where the device has it, as CPU's are: the last elements of a
+/// long float sequence would be off otherwise.
+at::ScalarType real_compute(const at::Tensor& out) {
+  return device(out.device().index()).properties().has_fp64 ? at::kDouble : at::kFloat;
+}
+
+at::ScalarType compute_of(const at::Tensor& out) {
+  if (out.is_complex()) return compute_dtype(out.scalar_type());
+  return real_compute(out);
+}
+
+}  // namespace
+
+void arange(at::TensorIterator& iter, const c10::Scalar& start, const c10::Scalar&,
+            const c10::Scalar& step) {
+  const at::Tensor out = iter.tensor(0);
+  const bool integral = c10::isIntegralType(out.scalar_type(), true);
+  if (integral) {
+    fill_sequence(out, {start.to<int64_t>(), 0, step.to<int64_t>()}, at::kLong);
+  } else {
+    fill_sequence(out, {start, 0, step}, compute_of(out));
+  }
+}
+
+at::Tensor& range_out(const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step,
+                      at::Tensor& out) {
+  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+  TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ",
+              last);
+  TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
+              "upper bound and lower bound inconsistent with step sign");
+  const bool integral = c10::isIntegralType(out.scalar_type(), true);
+  const double count =
+      integral ? static_cast<double>((end.to<int64_t>() - start.to<int64_t>()) / step.to<int64_t>() + 1)
+               : std::floor((last - first) / by + 1);
+  TORCH_CHECK(count >= 0 && count <= static_cast<double>(std::numeric_limits<int64_t>::max()),
+              "invalid size, possible overflow?");
+  const auto size = static_cast<int64_t>(count);
+  if (out.numel() != size) out.resize_({size});
+  if (integral) {
+    fill_sequence(out, {start.to<int64_t>(), 0, step.to<int64_t>()}, at::kLong);
+  } else {
+    fill_sequence(out, {start, 0, step}, compute_of(out));
+  }
+  return out;
+}
+
+void linspace(at::TensorIterator& iter, const c10::Scalar& start, const c10::Scalar& end,
+              int64_t steps) {
+  const at::Tensor out = iter.tensor(0);
+  if (out.is_complex()) {
+    const auto first = start.to<c10::complex<double>>(), last = end.to<c10::complex<double>>();
+    const auto step = (last - first) / static_cast<double>(steps - 1);
+    fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
+    return;
+  }
+  double first = start.to<double>(), last = end.to<double>();
+  if (c10::isIntegralType(out.scalar_type(), true)) {
+    first = static_cast<double>(start.to<int64_t>());
+    last = static_cast<double>(end.to<int64_t>());
+  }
+  const double step = (last - first) / static_cast<double>(steps - 1);
+  fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
+}
+
+at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64_t steps, double base,
+                         at::Tensor& out) {
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  if (out.numel() != steps) out.resize_({steps});
+  if (steps == 0) return out;
+  if (out.is_complex()) {
+    const at::Tensor exponents = at::linspace(start, end, steps, out.options());
+    return out.copy_(at::pow(c10::Scalar(c10::complex<double>(base)), exponents));
+  }
+  const bool integral = c10::isIntegralType(out.scalar_type(), true);
+  const double first = integral ? static_cast<double>(start.to<int64_t>()) : start.to<double>();
+  const double last = integral ? static_cast<double>(end.to<int64_t>()) : end.to<double>();
+  const double step = steps == 1 ? 0 : (last - first) / static_cast<double>(steps - 1);
+  // One step stands at the start.
+  fill_sequence(out, {first, steps == 1 ? first : last, step, /*symmetric=*/true, /*power=*/true, base},
+                compute_of(out));
+  return out;
+}
+
+}  // namespace ocl::native

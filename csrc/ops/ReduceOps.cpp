@@ -1,0 +1,226 @@
+// Reductions that fold values or find positions: sum, prod, norms, any, max, argmax, ...
+//
+// Upstream's implementations cast the input to the result's dtype first; these read it as it is.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorMeta.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+
+#include <cmath>
+
+#include "engine/reduce.h"
+#include "ops/all.h"
+#include "ops/amax.h"
+#include "ops/amin.h"
+#include "ops/aminmax.h"
+#include "ops/any.h"
+#include "ops/argmax.h"
+#include "ops/argmin.h"
+#include "ops/count_nonzero.h"
+#include "ops/max.h"
+#include "ops/mean.h"
+#include "ops/min.h"
+#include "ops/nansum.h"
+#include "ops/prod.h"
+#include "ops/sum.h"
+
+namespace ocl::native {
+
+namespace {
+
+using reduce::Form;
+using reduce::Op;
+using reduce::Types;
+
+constexpr Op sum_op{"sum"};
+constexpr Op mean_op{"mean"};
+constexpr Op nansum_op{"nansum"};
+constexpr Op prod_op{"prod"};
+constexpr Op amax_op{"amax", Form::value, Types::input};
+constexpr Op amin_op{"amin", Form::value, Types::input};
+constexpr Op all_op{"all_true", Form::value, Types::boolean};
+constexpr Op any_op{"any_true", Form::value, Types::boolean};
+constexpr Op count_nonzero_op{"count_nonzero", Form::value, Types::count};
+constexpr Op norm_0_op{"norm_0", Form::value, Types::magnitude};
+constexpr Op norm_1_op{"norm_1", Form::value, Types::magnitude};
+constexpr Op norm_2_op{"norm_2", Form::value, Types::magnitude};
+constexpr Op norm_max_op{"norm_max", Form::value, Types::magnitude};
+constexpr Op norm_min_op{"norm_min", Form::value, Types::magnitude};
+constexpr Op norm_p_op{"norm_p", Form::value, Types::magnitude};
+constexpr Op powsum_op{"powsum", Form::value, Types::magnitude};
+constexpr Op argmax_op{"argmax", Form::arg, Types::input, /*index_only=*/true};
+constexpr Op argmin_op{"argmin", Form::arg, Types::input, /*index_only=*/true};
+constexpr Op max_dim_op{"argmax", Form::arg, Types::input};
+constexpr Op min_dim_op{"argmin", Form::arg, Types::input};
+
+std::bitset<64> mask_of(at::OptionalIntArrayRef dims, const at::Tensor& self,
+                        bool allow_empty = false) {
+  return at::native::make_dim_mask(dims, self.dim(), allow_empty);
+}
+
+std::bitset<64> mask_of(int64_t dim, const at::Tensor& self) {
+  return mask_of(at::OptionalIntArrayRef(dim), self);
+}
+
+std::bitset<64> all_dims() { return std::bitset<64>().set(); }
+
+/// Elements that each output stands for.
+double reduced_count(const at::Tensor& self, const at::Tensor& out) {
+  return out.numel() == 0 ? 0 : static_cast<double>(self.numel() / out.numel());
+}
+
+void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                   const at::Tensor& out) {
+  if (dim) {
+    reduce::run(op, self, mask_of(*dim, self), keepdim, out);
+  } else {
+    reduce::run(op, self.contiguous(), all_dims(), keepdim, out);
+  }
+}
+
+}  // namespace
+
+TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                     bool keepdim, std::optional<at::ScalarType>,
+                                     const at::Tensor& out) {
+  reduce::run(sum_op, self, mask_of(dim, self), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                              std::optional<at::ScalarType>, const at::Tensor& out) {
+  reduce::run(mean_op, self, mask_of(dim, self), keepdim, out, {}, {reduced_count(self, out)});
+}
+
+at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                       std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
+  if (c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
+    return at::sum_out(out, self, dim, keepdim, dtype);
+  }
+  const at::ScalarType result = dtype.value_or(out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == result, "nansum: provided dtype must match dtype of result. Got ",
+              out.scalar_type(), " and ", result, ".");
+  const auto mask = mask_of(dim, self);
+  at::native::resize_reduction_result(out, self, mask, keepdim, result);
+  reduce::run(nansum_op, self, mask, keepdim, out);
+  return out;
+}
+
+at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                  std::optional<at::ScalarType> dtype) {
+  const at::ScalarType result = at::native::get_dtype_from_self(self, dtype, true);
+  at::Tensor out = at::native::create_reduction_result(self, dim, keepdim, result);
+  return nansum_out(self, dim, keepdim, dtype, out);
+}
+
+TORCH_IMPL_FUNC(prod_dim_int_out)(const at::Tensor& self, int64_t dim, bool keepdim,
+                                  std::optional<at::ScalarType>, const at::Tensor& out) {
+  reduce::run(prod_op, self, mask_of(dim, self), keepdim, out);
+}
+
+at::Tensor prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  at::Tensor out =
+      at::empty({}, self.options().dtype(at::native::get_dtype_from_self(self, dtype, true)));
+  reduce::run(prod_op, self, all_dims(), false, out);
+  return out;
+}
+
+at::Tensor count_nonzero_dim_intlist(const at::Tensor& self, at::IntArrayRef dim) {
+  at::Tensor out = at::native::create_reduction_result(self, dim, false, at::kLong);
+  reduce::run(count_nonzero_op, self, mask_of(dim, self), false, out);
+  return out;
+}
+
+TORCH_IMPL_FUNC(amax_out)(const at::Tensor& self, at::IntArrayRef dim, bool keepdim,
+                          const at::Tensor& out) {
+  reduce::run(amax_op, self, mask_of(dim, self), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(amin_out)(const at::Tensor& self, at::IntArrayRef dim, bool keepdim,
+                          const at::Tensor& out) {
+  reduce::run(amin_op, self, mask_of(dim, self), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(all_out)(const at::Tensor& self, const at::Tensor& out) {
+  reduce::run(all_op, self, all_dims(), false, out);
+}
+
+TORCH_IMPL_FUNC(all_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
+                             const at::Tensor& out) {
+  reduce::run(all_op, self, mask_of(dim, self), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(all_dims_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                              const at::Tensor& out) {
+  reduce::run(all_op, self, mask_of(dim, self, /*allow_empty=*/true), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(any_out)(const at::Tensor& self, const at::Tensor& out) {
+  reduce::run(any_op, self, all_dims(), false, out);
+}
+
+TORCH_IMPL_FUNC(any_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
+                             const at::Tensor& out) {
+  reduce::run(any_op, self, mask_of(dim, self), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(any_dims_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                              const at::Tensor& out) {
+  reduce::run(any_op, self, mask_of(dim, self, /*allow_empty=*/true), keepdim, out);
+}
+
+TORCH_IMPL_FUNC(argmax_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                            const at::Tensor& out) {
+  find_position(argmax_op, self, dim, keepdim, out);
+}
+
+TORCH_IMPL_FUNC(argmin_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                            const at::Tensor& out) {
+  find_position(argmin_op, self, dim, keepdim, out);
+}
+
+TORCH_IMPL_FUNC(max_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
+                             const at::Tensor& values, const at::Tensor& indices) {
+  reduce::run(max_dim_op, self, mask_of(dim, self), keepdim, values, indices);
+}
+
+TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
+                             const at::Tensor& values, const at::Tensor& indices) {
+  reduce::run(min_dim_op, self, mask_of(dim, self), keepdim, values, indices);
+}
+
+TORCH_IMPL_FUNC(aminmax_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                             const at::Tensor& min, const at::Tensor& max) {
+  const auto mask = dim ? mask_of(*dim, self) : all_dims();
+  reduce::run(amin_op, self, mask, keepdim, min);
+  reduce::run(amax_op, self, mask, keepdim, max);
+}
+
+// Behind max_all_stub and its like: upstream's functions check, we compute.
+
+void max_all_kernel(at::Tensor& result, const at::Tensor& self) {
+  reduce::run(amax_op, self, all_dims(), false, result);
+}
+
+void min_all_kernel(at::Tensor& result, const at::Tensor& self) {
+  reduce::run(amin_op, self, all_dims(), false, result);
+}
+
+void norm_kernel(at::TensorIterator& iter, const c10::Scalar& order) {
+  const double p = order.toDouble();
+  const Op& op = p == 0           ? norm_0_op
+                 : p == 1         ? norm_1_op
+                 : p == 2         ? norm_2_op
+                 : p == INFINITY  ? norm_max_op
+                 : p == -INFINITY ? norm_min_op
+                                  : norm_p_op;
+  reduce::run(op, iter, {p});
+}
+
+void powsum_kernel(at::TensorIterator& iter, const c10::Scalar& order) {
+  reduce::run(powsum_op, iter, {order.toDouble()});
+}
+
+}  // namespace ocl::native

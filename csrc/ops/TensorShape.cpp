@@ -1,0 +1,192 @@
+// Ops that place elements elsewhere: cat, flip, ...
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorShape.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/searchsorted.h>
+
+#include <limits>
+
+#include "engine/dtype.h"
+#include "engine/index_layout.h"
+#include "engine/pointwise.h"
+#include "opencl/kernel.h"
+#include "ops/cat.h"
+#include "ops/equal.h"
+#include "ops/narrow_copy.h"
+#include "ops/repeat_interleave.h"
+#include "ops/trace.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+constexpr size_t kLocalSize = 64;
+
+const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
+const KernelFamily flip_family{"shape/flip.cl", "copy_signed"};
+const KernelFamily unfold_family{"shape/unfold_backward.cl", "unfold_backward"};
+
+const char* element_tag(at::ScalarType dtype) {
+  const size_t size = c10::elementSize(dtype);
+  return size == 16 ? "u128" : bits_tag(size);
+}
+
+// The layout structs of kernels/shape.
+struct FlipLayout {
+  uint64_t offset[2];
+  uint32_t n;
+  uint32_t dims;
+  uint32_t size[RowMajor::kMaxKernelDims];
+  uint32_t stride[2][RowMajor::kMaxKernelDims];
+};
+struct UnfoldLayout {
+  uint64_t offset[2];
+  uint32_t n;
+  StridedArgument<2> strided;
+  uint32_t windows, window_size, window_distance, window_step, inside_step;
+  uint32_t unused = 0;
+};
+
+void copy_into(const at::Tensor& out, const at::Tensor& in) {
+  if (out.scalar_type() != in.scalar_type() || out.is_complex()) {
+    // copy_ knows the conversions, and lazy conjugates.
+    out.copy_(in);
+    return;
+  }
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .resize_outputs(false)
+                  .add_output(out)
+                  .add_const_input(in)
+                  .build();
+  pointwise::run(iter, copy_bits_op);
+}
+
+}  // namespace
+
+void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, int64_t, bool, bool,
+                              bool, at::MemoryFormat, const at::Tensor& out) {
+  if (out.numel() == 0) return;
+  int64_t start = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (at::native::cat_should_skip_tensor(tensor)) continue;
+    const int64_t length = tensor.size(dim);
+    if (tensor.numel() != 0) copy_into(out.narrow(dim, start, length), tensor);
+    start += length;
+  }
+}
+
+// Upstream's iterator holds out (with negative strides in the dimensions to turn round), self and a
+// dummy that keeps those dimensions apart.
+void flip(at::TensorIterator& iter, const bool) {
+  if (iter.numel() == 0) return;
+  if (!iter.can_use_32bit_indexing()) {
+    for (auto& part : iter.with_32bit_indexing()) flip(part, false);
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(iter.ndim() <= RowMajor::kMaxKernelDims,
+                              "flip: tensors of more than 16 separate dimensions");
+  Queue& queue = current_queue(iter.device(0).index());
+  FlipLayout layout{};
+  Location operand[2];
+  for (int k = 0; k < 2; ++k) {
+    operand[k] = queue.device().addresses().find(iter.data_ptr(k));
+    layout.offset[k] = operand[k].offset;
+  }
+  layout.n = static_cast<uint32_t>(iter.numel());
+  layout.dims = iter.ndim();
+  for (int d = 0; d < iter.ndim(); ++d) {
+    layout.size[d] = static_cast<uint32_t>(iter.shape()[d]);
+    for (int k = 0; k < 2; ++k) layout.stride[k][d] = static_cast<uint32_t>(iter.strides(k)[d]);
+  }
+  launch(flip_family.get(queue.device(), {{"E", element_tag(iter.dtype(0))}}), queue,
+         NDRange::linear(layout.n, kLocalSize), operand[0].mem, operand[1].mem, layout);
+}
+
+void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size,
+                     int64_t step) {
+  // grad_in is written: upstream's names are those of the forward pass.
+  if (grad_in.numel() == 0) return;
+  const at::Tensor out = grad_in.dim() == 0 ? grad_in.unsqueeze(0) : grad_in;
+  dim = at::maybe_wrap_dim(dim, out.dim());
+  const at::Tensor windows = grad_in.dim() == 0 ? grad.unsqueeze(0) : grad;
+  const int64_t item = grad.itemsize();
+  // The unfolded dimension goes innermost, and stands still in the gradient of the windows.
+  const at::Tensor out_last = out.movedim(dim, -1);
+  const at::Tensor in_last = windows.select(-1, 0).movedim(dim, -1);
+  c10::DimVector strides(in_last.strides().begin(), in_last.strides().end());
+  strides.back() = 0;
+  const at::Tensor in_still = in_last.as_strided(out_last.sizes(), strides);
+  const RowMajor layout = row_major(out_last.sizes(), {out_last, in_still}, /*merge=*/false);
+  const int64_t extent = (windows.size(dim) - 1) * windows.stride(dim) * item +
+                         (size - 1) * windows.stride(-1) * item;
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.fits && extent < std::numeric_limits<int32_t>::max(),
+                              "unfold_backward: more than 16 dimensions or 2 GiB");
+  Queue& queue = current_queue(out.device().index());
+  const Location to = queue.device().addresses().find(out.data_ptr());
+  const Location from = queue.device().addresses().find(grad.data_ptr());
+  const UnfoldLayout argument{{to.offset, from.offset},
+                              static_cast<uint32_t>(layout.n),
+                              StridedArgument<2>(layout),
+                              static_cast<uint32_t>(windows.size(dim)),
+                              static_cast<uint32_t>(size),
+                              static_cast<uint32_t>(step),
+                              static_cast<uint32_t>(windows.stride(dim) * item),
+                              static_cast<uint32_t>(windows.stride(-1) * item)};
+  launch(unfold_family.get(queue.device(), {{"E", tag(grad.scalar_type())},
+                                            {"C", tag(compute_dtype(grad.scalar_type()))}}),
+         queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
+}
+
+at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length,
+                            at::Tensor& out) {
+  TORCH_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
+  TORCH_CHECK(length >= 0, "narrow(): length must be non-negative.");
+  const at::Tensor part = self.narrow(dim, start, length);
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(), "Expected tensor to have dtype ",
+              self.scalar_type(), " but got ", out.scalar_type());
+  at::native::resize_output(out, part.sizes());
+  return out.copy_(part);
+}
+
+at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int64_t> output_size) {
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
+              "repeats has to be Long or Int tensor");
+  if (repeats.numel() == 0) return at::empty_like(repeats);
+  TORCH_CHECK(repeats.ge(0).all().item<bool>(), "repeats can not be negative");
+  const at::Tensor ends = repeats.cumsum(0, at::kLong);
+  const int64_t total = output_size ? *output_size : ends[-1].item<int64_t>();
+  // Position i belongs to the first element whose end is past i.
+  return at::searchsorted(ends, at::arange(total, ends.options()), /*out_int32=*/false,
+                          /*right=*/true)
+      .to(repeats.scalar_type());
+}
+
+at::Tensor trace(const at::Tensor& self) {
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
+  return self.diagonal().sum();
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but "
+              "found at least two devices, ", self.device(), " and ", other.device(), "!");
+  TORCH_CHECK(self.dtype() == other.dtype(), "Expected object of data type ", self.dtype(),
+              " but got data type ", other.dtype(), " for argument 'other' in call to equal");
+  if (self.sizes() != other.sizes()) return false;
+  if (self.numel() == 0) return true;
+  if (self.is_alias_of(other) && self.storage_offset() == other.storage_offset() &&
+      self.strides() == other.strides() && self.is_neg() == other.is_neg() &&
+      self.is_conj() == other.is_conj() && !self.is_floating_point() && !self.is_complex()) {
+    return true;  // the same memory; only a NaN differs from itself
+  }
+  return at::eq(self, other).all().item<bool>();
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,113 @@
+// Devices: enumeration, the current device, properties, seeding.
+#include "opencl/device.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Generator.h>
+
+#include "opencl/api.h"
+#include "python/bindings.h"
+#include "runtime/generator.h"
+#include "runtime/generator_seed.h"
+#include "runtime/stream.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+const char* class_name(DeviceClass device_class) {
+  switch (device_class) {
+    case DeviceClass::gpu:
+      return "gpu";
+    case DeviceClass::accelerator:
+      return "accelerator";
+    case DeviceClass::cpu:
+      return "cpu";
+  }
+  return "unknown";
+}
+
+py::dict properties_dict(const DeviceProperties& p) {
+  py::dict d;
+  d["name"] = p.name;
+  d["vendor"] = p.vendor;
+  d["platform_name"] = p.platform;
+  d["driver_version"] = p.driver_version;
+  d["version"] = p.version;
+  d["type"] = class_name(p.device_class);
+  d["opencl_c_version"] = py::make_tuple(p.opencl_c_major, p.opencl_c_minor);
+  d["total_memory"] = p.global_memory;
+  d["max_allocation"] = p.max_allocation;
+  d["local_mem_size"] = p.local_memory;
+  d["global_cache_size"] = p.global_cache;
+  d["cache_line_size"] = p.cache_line;
+  d["max_compute_units"] = p.compute_units;
+  d["max_clock_mhz"] = p.max_clock_mhz;
+  d["max_work_group_size"] = p.max_work_group_size;
+  d["max_sub_group_size"] = p.max_sub_group_size;
+  d["host_unified_memory"] = p.host_unified_memory;
+  d["has_fp64"] = p.has_fp64;
+  d["has_fp16"] = p.has_fp16;
+  d["has_subgroups"] = p.has_subgroups;
+  d["has_int64_atomics"] = p.has_int64_atomics;
+  d["has_work_group_reduce"] = p.has_work_group_reduce;
+  d["extensions"] = p.extensions;
+  return d;
+}
+
+}  // namespace
+
+void bind_device(py::module_& module) {
+  module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("icd_files"));
+  module.def("device_count", &device_count, release_gil());
+  module.def("unavailable_reason", &unavailable_reason, release_gil());
+  module.def("is_initialized", &is_initialized);
+  module.def("is_in_bad_fork", &process_was_forked);
+  module.def("loader_path", [] { return api().loader_path; }, release_gil());
+
+  // device() raises for an index that does not exist, with the list of those that do.
+  module.def("check_device", [](int index) { device(index); }, release_gil());
+  module.def("current_device", [] { return int{current_device()}; });
+  module.def(
+      "set_device", [](int index) { set_device(static_cast<c10::DeviceIndex>(index)); },
+      release_gil());
+  module.def(
+      "exchange_device",
+      [](int index) {
+        const int previous = current_device();
+        set_device(static_cast<c10::DeviceIndex>(index));
+        return previous;
+      },
+      release_gil());
+  module.def("properties", [](int index) {
+    const Device* found = nullptr;
+    {
+      py::gil_scoped_release release;
+      found = &device(index);
+    }
+    return properties_dict(found->properties());
+  });
+
+  module.def("default_generator", [](int index) {
+    const at::Generator* generator = nullptr;
+    {
+      py::gil_scoped_release release;
+      generator = &default_generator(static_cast<c10::DeviceIndex>(index));
+    }
+    PyObject* wrapped = THPGenerator_Wrap(*generator);
+    if (!wrapped) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(wrapped);
+  });
+  module.def("seed_all", &seed_all_generators, release_gil());
+  module.def(
+      "reserve_philox",
+      [](int index, uint64_t increment) {
+        const PhiloxState state =
+            reserve_philox(std::nullopt, static_cast<c10::DeviceIndex>(index), increment);
+        return std::make_pair(state.seed, state.offset);
+      },
+      release_gil());
+}
+
+}  // namespace ocl::python

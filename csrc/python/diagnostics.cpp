@@ -1,0 +1,29 @@
+// Counters a user reads to learn what ran where and what was compiled.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "opencl/program.h"
+#include "python/bindings.h"
+#include "runtime/counters.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+void bind_diagnostics(py::module_& module) {
+  module.def("fallback_counts", &fallback_counts);
+  module.def("reset_fallback_counts", &reset_fallback_counts);
+  module.def("host_staged_counts", &host_staged_counts);
+  module.def("reset_host_staged_counts", &reset_host_staged_counts);
+  module.def("program_stats", [] {
+    const ProgramStats& stats = program_stats();
+    py::dict out;
+    out["built"] = stats.built.load();
+    out["loaded"] = stats.loaded.load();
+    out["build_seconds"] = static_cast<double>(stats.build_ns.load()) * 1e-9;
+    out["load_seconds"] = static_cast<double>(stats.load_ns.load()) * 1e-9;
+    return out;
+  });
+}
+
+}  // namespace ocl::python

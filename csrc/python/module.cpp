@@ -1,0 +1,18 @@
+// The pybind11 module torch_ocl._C: what the Python face needs beyond torch's own generic APIs.
+// Light headers only: torch's pybind casters would cost 20 seconds per file.
+#include <pybind11/pybind11.h>
+
+#include "python/bindings.h"
+#include "python/errors.h"
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "Native part of torch_ocl; use torch.ocl instead.";
+#ifdef TORCH_OCL_BUILD_TORCH_VERSION
+  module.attr("build_torch_version") = TORCH_OCL_BUILD_TORCH_VERSION;
+#endif
+  ocl::python::bind_errors(module);
+  ocl::python::bind_device(module);
+  ocl::python::bind_stream(module);
+  ocl::python::bind_memory(module);
+  ocl::python::bind_diagnostics(module);
+}

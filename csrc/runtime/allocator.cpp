@@ -1,0 +1,150 @@
+#include "runtime/allocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "runtime/device_cache.h"
+#include "runtime/stream.h"
+#include "runtime/stream_table.h"
+
+namespace ocl {
+namespace {
+
+// One cache per device, created by the first use of its memory and never destroyed: tensors held by
+// static objects are freed after everything else.
+std::array<std::atomic<DeviceCache*>, kMaxDevices> caches{};
+std::atomic<bool> exiting{false};
+
+double initial_fraction() {
+  const char* text = std::getenv("TORCH_OCL_MEMORY_FRACTION");
+  if (!text || !*text) return 1.0;
+  char* end = nullptr;
+  const double fraction = std::strtod(text, &end);
+  TORCH_CHECK_VALUE(*end == '\0' && fraction > 0.0 && fraction <= 1.0,
+                    "TORCH_OCL_MEMORY_FRACTION must be in (0, 1], got '", text, "'");
+  return fraction;
+}
+
+DeviceCache& create_cache(c10::DeviceIndex index) {
+  static std::mutex mutex;
+  Device& owner = device(index);  // raises if there is no such device, or in a forked child
+  std::lock_guard lock(mutex);
+  if (DeviceCache* cache = caches[index].load()) return *cache;
+  // After the driver's own handlers in registration order, hence before them at exit.
+  static const bool registered = std::atexit([] { exiting = true; }) == 0;
+  static_cast<void>(registered);
+  auto cache = std::make_unique<DeviceCache>(owner);
+  cache->set_memory_fraction(initial_fraction());
+  caches[index].store(cache.get(), std::memory_order_release);
+  return *cache.release();
+}
+
+DeviceCache& cache_of(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  if (C10_LIKELY(index < kMaxDevices && !process_was_forked())) {
+    if (DeviceCache* cache = caches[index].load(std::memory_order_acquire)) return *cache;
+  }
+  return create_cache(index);
+}
+
+DeviceCache* find_cache(const void* address) noexcept {
+  for (auto& slot : caches) {
+    DeviceCache* cache = slot.load(std::memory_order_acquire);
+    if (cache && cache->owns(address)) return cache;
+  }
+  return nullptr;
+}
+
+// The deleter of every DataPtr. Takes no GIL and raises nothing. In a forked child the memory is
+// the parent's and the lock may be held by a thread that no longer exists; at exit the driver may
+// be gone: in both cases the process's end frees the memory.
+void free_address(void* address) {
+  if (!address || process_was_forked() || exiting.load(std::memory_order_relaxed)) return;
+  DeviceCache* cache = find_cache(address);
+  if (!cache) return;
+  cache->free(address);
+}
+
+class OclAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t size) override {
+    const c10::DeviceIndex index = current_device();
+    DeviceCache& cache = cache_of(index);
+    const c10::Device where(kDeviceType, index);
+    if (size == 0) return {nullptr, nullptr, &free_address, where};
+    void* address = cache.allocate(size, current_stream(index).id());
+    return {address, address, &free_address, where};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &free_address; }
+
+  void copy_data(void* destination, const void* source, size_t bytes) const override {
+    if (bytes == 0) return;
+    const auto index = device_of_pointer(destination);
+    TORCH_CHECK(index && index == device_of_pointer(source),
+                "copy_data: both addresses must lie in the memory of one ocl device");
+    current_queue(*index).copy(destination, source, bytes);
+  }
+
+  bool initialized() override { return is_initialized() && !process_was_forked(); }
+
+  void emptyCache(c10::MempoolId_t) override {
+    if (process_was_forked()) return;
+    for (auto& slot : caches) {
+      if (DeviceCache* cache = slot.load(std::memory_order_acquire)) cache->release_cached();
+    }
+  }
+
+  void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
+    const void* address = pointer.get_context() ? pointer.get_context() : pointer.get();
+    if (!address) return;
+    TORCH_CHECK(stream.device_type() == kDeviceType,
+                "record_stream: expected a stream of an ocl device, got ", stream);
+    // A stream of another device can't use this memory; its host-side copies wait for themselves.
+    if (DeviceCache* cache = find_cache(address);
+        cache && device_of_pointer(address) == stream.device_index()) {
+      cache->record_stream(address, stream.id());
+    }
+  }
+
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    return cache_of(index).stats();
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    cache_of(index).reset_accumulated_stats();
+  }
+  void resetPeakStats(c10::DeviceIndex index) override { cache_of(index).reset_peak_stats(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    return cache_of(index).memory_info();
+  }
+};
+
+OclAllocator instance;
+REGISTER_ALLOCATOR(kDeviceType, &instance);
+
+}  // namespace
+
+c10::DeviceAllocator* allocator() { return &instance; }
+
+std::optional<c10::DeviceIndex> device_of_pointer(const void* pointer) noexcept {
+  for (c10::DeviceIndex index = 0; index < kMaxDevices; ++index) {
+    DeviceCache* cache = caches[index].load(std::memory_order_acquire);
+    if (cache && cache->owns(pointer)) return index;
+  }
+  return std::nullopt;
+}
+
+void set_memory_fraction(c10::DeviceIndex index, double fraction) {
+  TORCH_CHECK_VALUE(fraction > 0.0 && fraction <= 1.0,
+                    "the memory fraction must be in (0, 1], got ", fraction);
+  cache_of(index).set_memory_fraction(fraction);
+}
+
+double memory_fraction(c10::DeviceIndex index) { return cache_of(index).memory_fraction(); }
+
+}  // namespace ocl

@@ -1,0 +1,50 @@
+#include "runtime/counters.h"
+
+#include <mutex>
+
+namespace ocl {
+namespace {
+
+// Off the warm path (each count goes with a host copy), so a lock and a map do.
+class Counter {
+ public:
+  uint64_t add(std::string_view op) {
+    std::lock_guard lock(mutex_);
+    auto entry = counts_.find(op);
+    if (entry == counts_.end()) entry = counts_.emplace(std::string(op), 0).first;
+    return ++entry->second;
+  }
+  std::map<std::string, uint64_t> snapshot() {
+    std::lock_guard lock(mutex_);
+    return {counts_.begin(), counts_.end()};
+  }
+  void reset() {
+    std::lock_guard lock(mutex_);
+    counts_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, uint64_t, std::less<>> counts_;
+};
+
+// Leaked: ops may run while static objects are destroyed.
+Counter& fallbacks() {
+  static auto* counter = new Counter();
+  return *counter;
+}
+Counter& host_staged() {
+  static auto* counter = new Counter();
+  return *counter;
+}
+
+}  // namespace
+
+uint64_t count_fallback(std::string_view op) { return fallbacks().add(op); }
+uint64_t count_host_staged(std::string_view op) { return host_staged().add(op); }
+std::map<std::string, uint64_t> fallback_counts() { return fallbacks().snapshot(); }
+std::map<std::string, uint64_t> host_staged_counts() { return host_staged().snapshot(); }
+void reset_fallback_counts() { fallbacks().reset(); }
+void reset_host_staged_counts() { host_staged().reset(); }
+
+}  // namespace ocl

@@ -1,0 +1,342 @@
+#include "runtime/device_cache.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "runtime/host_memory.h"
+#include "runtime/stream.h"
+#include "runtime/stream_table.h"
+
+namespace ocl {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kSmallRequest = kMiB;  // up to here from small segments
+constexpr size_t kSmallSegment = 16 * kMiB;
+constexpr size_t kSharedRequest = 16 * kMiB;  // up to here several requests share a segment
+constexpr size_t kSharedSegment = 64 * kMiB;
+constexpr size_t kLargestRequest = size_t{1} << 40;  // the address space of a device
+
+constexpr size_t round_up(size_t size, size_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+c10::Stream stream_of(const Device& device, c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE,
+                     c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device.index())), id);
+}
+
+bool is_over(const Event& event) {
+  try {
+    return event.query();
+  } catch (...) {  // the work failed: it uses the memory no more
+    return true;
+  }
+}
+
+}  // namespace
+
+DeviceCache::DeviceCache(Device& device) : device_(device) {
+  // A warm allocation must not rehash.
+  live_.reserve(4096);
+}
+
+void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
+  std::unique_lock lock(mutex_);
+  if (C10_UNLIKELY(size > kLargestRequest)) throw_out_of_memory(size, std::move(lock));
+  if (C10_UNLIKELY(!pending_.empty())) process_events();
+  const size_t rounded = round_up(size, kBlockAlign);
+  const bool small = rounded <= kSmallRequest;
+  Block* block = take(rounded, small, stream);
+  if (C10_UNLIKELY(!block)) block = create_segment(rounded, small, stream);
+  if (C10_UNLIKELY(!block)) block = take_after_release(rounded, small, stream);
+  if (C10_UNLIKELY(!block)) throw_out_of_memory(size, std::move(lock));
+
+  // A block out of a split segment stops being inactive; what is cut off it starts to be.
+  const bool was_split = block->is_split();
+  const int64_t whole = static_cast<int64_t>(block->size);
+  const bool cut = block->size - rounded >= kBlockAlign;
+  if (cut) split(block, rounded);
+  stats_.on_inactive_split(
+      small, int64_t{cut} - int64_t{was_split},
+      (cut ? whole - static_cast<int64_t>(rounded) : 0) - (was_split ? whole : 0));
+  block->requested = size;
+  stats_.on_allocate(small, block->size, size);
+  live_.emplace(block->address, block);
+  report(block->address, static_cast<int64_t>(block->size));
+  return block->address;
+}
+
+void DeviceCache::free(void* address) noexcept {
+  std::lock_guard lock(mutex_);
+  const auto entry = live_.find(address);
+  if (entry == live_.end()) return;
+  Block* block = entry->second;
+  live_.erase(entry);
+  stats_.on_free(block->segment->small, block->size);
+  report(address, -static_cast<int64_t>(block->size));
+  if (C10_UNLIKELY(block->used_by != nullptr)) {
+    record_events(block);
+    if (block->pending_events > 0) return;
+  }
+  make_free(block);
+}
+
+void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
+  std::lock_guard lock(mutex_);
+  const auto entry = live_.find(address);
+  if (entry == live_.end()) return;
+  Block* block = entry->second;
+  // In-order queue: the segment's own stream is safe without an event.
+  if (stream == block->segment->stream) return;
+  if (!block->used_by) block->used_by = std::make_unique<std::vector<c10::StreamId>>();
+  auto& streams = *block->used_by;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+void DeviceCache::release_cached() {
+  // Waiting comes first and without the lock: other threads may allocate meanwhile.
+  finish_device(static_cast<c10::DeviceIndex>(device_.index()));
+  std::lock_guard lock(mutex_);
+  process_events();
+  release_unused_segments();
+}
+
+DeviceCache::Pools& DeviceCache::pools_of(c10::StreamId stream) {
+  const auto index = static_cast<size_t>(stream);
+  if (C10_UNLIKELY(index >= pools_.size())) pools_.resize(index + 1);
+  if (C10_UNLIKELY(!pools_[index])) pools_[index] = std::make_unique<Pools>();
+  return *pools_[index];
+}
+
+Block* DeviceCache::take(size_t size, bool small, c10::StreamId stream) {
+  return pools_of(stream).of(small).take(size);
+}
+
+Block* DeviceCache::take_after_release(size_t size, bool small, c10::StreamId stream) {
+  stats_.on_retry();
+  // The device may hold on to released memory until the work that uses it is done.
+  finish_events();
+  release_unused_segments();
+  if (Block* block = take(size, small, stream)) return block;
+  return create_segment(size, small, stream);
+}
+
+Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream) {
+  const size_t largest = device_.properties().max_allocation;
+  const size_t exact = round_up(size, AddressSpace::kGranule);
+  size_t bytes = small ? kSmallSegment : size <= kSharedRequest ? kSharedSegment : exact;
+  // Near the limit a request gets just what it needs.
+  if (bytes > largest || bytes > available()) bytes = exact;
+  if (bytes > largest) bytes = size;  // the granule's rounding must not be what fails
+  if (bytes > largest || bytes > available()) return nullptr;
+
+  cl_int code = CL_SUCCESS;
+  cl_mem mem = api().clCreateBuffer(device_.context(), CL_MEM_READ_WRITE, bytes, nullptr, &code);
+  if (code != CL_SUCCESS) {
+    const Error error("clCreateBuffer", code, &device_);
+    if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;
+    throw error;
+  }
+  void* base = nullptr;
+  try {
+    base = device_.addresses().map(mem, bytes);
+  } catch (const std::runtime_error&) {  // the address range is used up
+    api().clReleaseMemObject(mem);
+    return nullptr;
+  }
+  auto* segment = new Segment{mem, static_cast<char*>(base), bytes, stream, small};
+  Block* block = new_block();
+  block->segment = segment;
+  block->address = segment->base;
+  block->size = bytes;
+  stats_.on_segment_created(small, bytes);
+  return block;
+}
+
+void DeviceCache::release_segment(Block* block) {
+  Segment* segment = block->segment;
+  pools_of(segment->stream).of(segment->small).remove(block);
+  device_.addresses().unmap(segment->base);
+  api().clReleaseMemObject(segment->mem);
+  stats_.on_segment_released(segment->small, segment->size);
+  delete segment;
+  recycle(block);
+}
+
+void DeviceCache::release_unused_segments() {
+  for (auto& pools : pools_) {
+    if (!pools) continue;
+    for (BlockPool* pool : {&pools->small, &pools->large}) {
+      pool->for_each_whole_segment([this](Block* block) { release_segment(block); });
+    }
+  }
+}
+
+void DeviceCache::split(Block* block, size_t size) {
+  Block* rest = new_block();
+  rest->segment = block->segment;
+  rest->address = block->address + size;
+  rest->size = block->size - size;
+  rest->previous = block;
+  rest->next = block->next;
+  if (rest->next) rest->next->previous = rest;
+  block->next = rest;
+  block->size = size;
+  pools_of(block->segment->stream).of(block->segment->small).insert(rest);
+}
+
+bool DeviceCache::merge(Block* block, Block* neighbour) {
+  if (!neighbour || !neighbour->free) return false;
+  pools_of(block->segment->stream).of(block->segment->small).remove(neighbour);
+  if (neighbour == block->previous) {
+    block->address = neighbour->address;
+    block->previous = neighbour->previous;
+    if (block->previous) block->previous->next = block;
+  } else {
+    block->next = neighbour->next;
+    if (block->next) block->next->previous = block;
+  }
+  block->size += neighbour->size;
+  recycle(neighbour);
+  return true;
+}
+
+void DeviceCache::make_free(Block* block) {
+  const bool small = block->segment->small;
+  stats_.on_inactive(small, block->size, block->requested);
+  const auto before = static_cast<int64_t>(block->size);
+  int64_t merged = merge(block, block->previous);
+  merged += merge(block, block->next);
+  const int64_t absorbed = static_cast<int64_t>(block->size) - before;
+  const bool split = block->is_split();
+  stats_.on_inactive_split(small, int64_t{split} - merged,
+                           (split ? static_cast<int64_t>(block->size) : 0) - absorbed);
+  pools_of(block->segment->stream).of(small).insert(block);
+}
+
+void DeviceCache::record_events(Block* block) {
+  const auto streams = std::move(block->used_by);
+  for (const c10::StreamId stream : *streams) {
+    try {
+      Queue& queue = queue_of(stream_of(device_, stream));
+      auto event = std::make_unique<Event>();
+      event->record(queue);
+      pending_[stream].push_back({std::move(event), block});
+      ++block->pending_events;
+    } catch (...) {
+      // A broken queue runs nothing any more, so there is nothing to wait for; the failure shows in
+      // the next call that may raise.
+    }
+  }
+}
+
+void DeviceCache::process_events() {
+  for (auto entry = pending_.begin(); entry != pending_.end();) {
+    auto& frees = entry->second;
+    while (!frees.empty() && is_over(*frees.front().event)) {
+      Block* block = frees.front().block;
+      frees.pop_front();
+      if (--block->pending_events == 0) make_free(block);
+    }
+    entry = frees.empty() ? pending_.erase(entry) : std::next(entry);
+  }
+}
+
+void DeviceCache::finish_events() {
+  stats_.on_synchronize();
+  try {
+    finish_device(static_cast<c10::DeviceIndex>(device_.index()));
+  } catch (const Error&) {
+    // Reported by the call that waits for results; here it only means that nothing is running.
+  }
+  process_events();
+}
+
+size_t DeviceCache::limit() const {
+  size_t total = device_.properties().global_memory;
+  if (device_.is_cpu()) total = std::min(total, host_memory_limit());
+  return static_cast<size_t>(static_cast<double>(total) * fraction_);
+}
+
+size_t DeviceCache::available() const {
+  const size_t total = limit();
+  const size_t left = total - std::min(total, static_cast<size_t>(stats_.reserved()));
+  // CPU drivers reserve address space and fail, or worse, at the first touch.
+  return device_.is_cpu() ? std::min(left, available_host_memory()) : left;
+}
+
+void DeviceCache::report(void* address, int64_t change) {
+  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+  c10::reportMemoryUsageToProfiler(
+      address, change, stats_.allocated(), stats_.reserved(),
+      c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index())));
+}
+
+void DeviceCache::throw_out_of_memory(size_t requested, std::unique_lock<std::mutex> lock) {
+  using c10::CachingAllocator::format_size;
+  stats_.on_out_of_memory();
+  const size_t allocated = stats_.allocated();
+  const size_t reserved = stats_.reserved();
+  const size_t free = available();
+  const size_t total = limit();
+  const size_t largest = device_.properties().max_allocation;
+  lock.unlock();
+  const c10::Device where(kDeviceType, static_cast<c10::DeviceIndex>(device_.index()));
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(std::min(requested, kLargestRequest)),
+                                   allocated, reserved, where);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "OpenCL out of memory. Tried to allocate ", format_size(requested),
+      " on device ", device_.index(), ", ", device_.description(), ", which has a capacity of ",
+      format_size(total), fraction_ < 1.0 ? " (limited by set_per_process_memory_fraction)" : "",
+      " of which ", format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
+      "; reserved but unallocated: ", format_size(reserved - std::min(reserved, allocated)),
+      "; largest possible buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE): ", format_size(largest),
+      requested > largest ? ", which this request exceeds whatever is free." : ".");
+}
+
+MemoryStats::Stats DeviceCache::stats() {
+  std::lock_guard lock(mutex_);
+  return stats_.get();
+}
+
+void DeviceCache::reset_accumulated_stats() {
+  std::lock_guard lock(mutex_);
+  stats_.reset_accumulated();
+}
+
+void DeviceCache::reset_peak_stats() {
+  std::lock_guard lock(mutex_);
+  stats_.reset_peak();
+}
+
+std::pair<size_t, size_t> DeviceCache::memory_info() {
+  std::lock_guard lock(mutex_);
+  return {available(), limit()};
+}
+
+void DeviceCache::set_memory_fraction(double fraction) {
+  std::lock_guard lock(mutex_);
+  fraction_ = fraction;
+}
+
+double DeviceCache::memory_fraction() const {
+  std::lock_guard lock(mutex_);
+  return fraction_;
+}
+
+Block* DeviceCache::new_block() {
+  if (spare_.empty()) return new Block{};
+  Block* block = spare_.back();
+  spare_.pop_back();
+  return block;
+}
+
+void DeviceCache::recycle(Block* block) {
+  *block = Block{};
+  spare_.push_back(block);
+}
+
+}  // namespace ocl

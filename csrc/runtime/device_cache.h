@@ -1,0 +1,92 @@
+// The cached memory of one device: what allocator.cpp dispatches to.
+//
+// Requests up to 1 MiB come from 16 MiB segments, those up to 16 MiB from 64 MiB segments, larger
+// ones get a segment of their own (2 MiB multiples). Segments are larger than other backends'
+// because a kernel argument is a cl_mem: operands that share a segment share the argument, which
+// the launch path then need not set again, and creating a cl_mem costs more than an address range
+// does.
+#pragma once
+
+#include <c10/core/Stream.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "opencl/device.h"
+#include "opencl/queue.h"
+#include "runtime/block_pool.h"
+#include "runtime/memory_stats.h"
+
+namespace ocl {
+
+class DeviceCache {
+ public:
+  explicit DeviceCache(Device& device);
+
+  /// `size` > 0 bytes for use on `stream`. Throws c10::OutOfMemoryError.
+  void* allocate(size_t size, c10::StreamId stream);
+  /// Never throws and, when no other stream used the block, makes no driver call.
+  void free(void* address) noexcept;
+  /// The block is not reused before the work now on `stream` is done. Ignores foreign addresses.
+  void record_stream(const void* address, c10::StreamId stream);
+  /// Waits for the device and gives segments without live blocks back to the driver.
+  void release_cached();
+
+  bool owns(const void* address) const { return device_.addresses().contains(address); }
+  MemoryStats::Stats stats();
+  void reset_accumulated_stats();
+  void reset_peak_stats();
+  /// {free, total} bytes, both within the limit of set_memory_fraction.
+  std::pair<size_t, size_t> memory_info();
+  void set_memory_fraction(double fraction);
+  double memory_fraction() const;
+
+ private:
+  struct Pools {
+    BlockPool small, large;
+    BlockPool& of(bool is_small) { return is_small ? small : large; }
+  };
+  struct PendingFree {
+    std::unique_ptr<Event> event;
+    Block* block;
+  };
+
+  Pools& pools_of(c10::StreamId stream);
+  Block* take(size_t size, bool small, c10::StreamId stream);
+  Block* take_after_release(size_t size, bool small, c10::StreamId stream);
+  Block* create_segment(size_t size, bool small, c10::StreamId stream);
+  void release_segment(Block* block);
+  void release_unused_segments();
+  void split(Block* block, size_t size);
+  void make_free(Block* block);
+  bool merge(Block* block, Block* neighbour);
+  void process_events();
+  void finish_events();
+  void record_events(Block* block);
+  size_t limit() const;
+  size_t available() const;
+  void report(void* address, int64_t change);
+  [[noreturn]] void throw_out_of_memory(size_t requested, std::unique_lock<std::mutex> lock);
+
+  Block* new_block();
+  void recycle(Block* block);
+
+  Device& device_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Pools>> pools_;  // by stream id
+  ska::flat_hash_map<const void*, Block*> live_;
+  // By the stream the events were recorded on, which completes them in order.
+  std::map<c10::StreamId, std::deque<PendingFree>> pending_;
+  std::vector<Block*> spare_;  // Block objects to reuse
+  MemoryStats stats_;
+  double fraction_ = 1.0;
+};
+
+}  // namespace ocl

@@ -1,0 +1,77 @@
+// What the generic parts of torch ask an accelerator: devices, generators, pinned memory, storage
+// resizing.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "opencl/device.h"
+#include "runtime/allocator.h"
+#include "runtime/generator.h"
+#include "runtime/host_allocator.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+namespace {
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return ocl::device_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return is_initialized() && index < ocl::device_count();
+  }
+  /// Raises with what to install if there is no device.
+  void init() const override { ocl::device(0); }
+
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(ocl::device_count());
+  }
+  void setCurrentDevice(c10::DeviceIndex index) const override { set_device(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    const c10::DeviceIndex previous = current_device();
+    set_device(index);
+    return previous;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);  // negative indices are ignored
+  }
+
+  at::Device getDeviceFromPtr(void* pointer) const override {
+    const auto index = device_of_pointer(pointer);
+    TORCH_CHECK(index, "the pointer ", pointer, " is not in the memory of any ocl device");
+    return at::Device(kDeviceType, *index);
+  }
+  bool isPinnedPtr(const void* pointer) const override { return is_pinned(pointer); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return make_generator(index);
+  }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+    const c10::DeviceGuard guard(storage.device());
+    c10::DataPtr memory = allocator()->allocate(bytes);
+    const size_t kept = std::min(bytes, storage.nbytes());
+    if (kept > 0 && storage.data()) {
+      allocator()->copy_data(memory.get(), storage.data(), kept);
+      // The old memory is freed below, while the current stream may still copy from it.
+      allocator()->recordStream(storage.data_ptr(), current_stream(storage.device().index()));
+    }
+    storage.set_data_ptr_noswap(std::move(memory));
+    storage.set_nbytes(bytes);
+  }
+};
+
+const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new Hooks());  // torch keeps the pointer for ever
+  return true;
+}();
+
+}  // namespace
+}  // namespace ocl

@@ -1,0 +1,272 @@
+#include "runtime/host_allocator.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/stream.h"
+
+namespace ocl {
+namespace {
+
+using c10::CachingAllocator::Stat;
+
+constexpr size_t kSmallest = 4096;  // a page: pinning works on whole pages
+constexpr size_t kLargest = size_t{1} << 46;
+constexpr size_t kClasses = 47;
+
+// An allocation: a buffer the driver allocated on the host, mapped for as long as it lives.
+struct PinnedBlock {
+  cl_mem mem;
+  char* address;
+  size_t size;  // a power of two
+  Queue* owner;
+  bool live = true;
+  std::vector<Queue*> used_by;
+  std::vector<std::unique_ptr<Event>> events;  // recorded when the block was freed
+
+  bool contains(const void* pointer) const {
+    return pointer >= address && pointer < address + size;
+  }
+  bool idle() {
+    std::erase_if(events, [](const auto& event) {
+      try {
+        return event->query();
+      } catch (...) {  // the work failed: it is over all the same
+        return true;
+      }
+    });
+    return events.empty();
+  }
+};
+
+size_t class_of(size_t size) { return std::bit_width(std::max(size, kSmallest) - 1); }
+
+class PinnedCache {
+ public:
+  PinnedBlock* allocate(size_t size) {
+    TORCH_CHECK_WITH(OutOfMemoryError, size <= kLargest, "can't pin ", size, " bytes of memory");
+    Queue& queue = current_queue(current_device());
+    const size_t index = class_of(size);
+    std::lock_guard lock(mutex_);
+    PinnedBlock* block = reuse(index, queue.device());
+    if (!block) block = create(size_t{1} << index, queue);
+    if (!block) {
+      release_idle();
+      block = create(size_t{1} << index, queue);
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, block,
+                     "OpenCL out of pinned host memory: could not allocate ", size, " bytes on ",
+                     queue.device().description());
+    block->live = true;
+    live_.fetch_add(1, std::memory_order_relaxed);
+    active_requests_.increase(1);
+    active_bytes_.increase(block->size);
+    return block;
+  }
+
+  void free(PinnedBlock* block) noexcept {
+    std::lock_guard lock(mutex_);
+    for (Queue* queue : block->used_by) {
+      try {
+        auto event = std::make_unique<Event>();
+        event->record(*queue);
+        block->events.push_back(std::move(event));
+      } catch (...) {  // a broken queue runs nothing any more
+      }
+    }
+    block->used_by.clear();
+    block->live = false;
+    live_.fetch_sub(1, std::memory_order_relaxed);
+    active_requests_.decrease(1);
+    active_bytes_.decrease(block->size);
+    free_[class_of(block->size)].push_back(block);
+  }
+
+  bool owns(const void* pointer) {
+    if (live_.load(std::memory_order_relaxed) == 0) return false;
+    std::lock_guard lock(mutex_);
+    return find(pointer) != nullptr;
+  }
+
+  bool record(const void* pointer, Queue& queue) {
+    if (live_.load(std::memory_order_relaxed) == 0) return false;
+    std::lock_guard lock(mutex_);
+    PinnedBlock* block = find(pointer);
+    if (!block) return false;
+    auto& used_by = block->used_by;
+    if (std::find(used_by.begin(), used_by.end(), &queue) == used_by.end()) {
+      used_by.push_back(&queue);
+    }
+    return true;
+  }
+
+  void release() {
+    std::lock_guard lock(mutex_);
+    release_idle();
+  }
+
+  at::HostStats stats() {
+    std::lock_guard lock(mutex_);
+    at::HostStats stats;
+    stats.active_requests = active_requests_;
+    stats.active_bytes = active_bytes_;
+    stats.allocations = allocations_;
+    stats.allocated_bytes = allocated_bytes_;
+    stats.num_host_alloc = allocations_.allocated;
+    stats.num_host_free = allocations_.freed;
+    return stats;
+  }
+
+  template <class Visit>
+  void for_each_stat(Visit visit) {
+    std::lock_guard lock(mutex_);
+    for (Stat* stat : {&active_requests_, &active_bytes_, &allocations_, &allocated_bytes_}) {
+      visit(*stat);
+    }
+  }
+
+ private:
+  PinnedBlock* find(const void* pointer) {
+    auto entry = blocks_.upper_bound(static_cast<const char*>(pointer));
+    if (entry == blocks_.begin()) return nullptr;
+    PinnedBlock* block = std::prev(entry)->second.get();
+    return block->live && block->contains(pointer) ? block : nullptr;
+  }
+
+  PinnedBlock* reuse(size_t index, const Device& device) {
+    auto& candidates = free_[index];
+    for (auto entry = candidates.rbegin(); entry != candidates.rend(); ++entry) {
+      PinnedBlock* block = *entry;
+      // Only the driver that allocated the pages copies from them without staging.
+      if (&block->owner->device() != &device || !block->idle()) continue;
+      candidates.erase(std::next(entry).base());
+      return block;
+    }
+    return nullptr;
+  }
+
+  PinnedBlock* create(size_t size, Queue& queue) {
+    Device& device = queue.device();
+    cl_int code = CL_SUCCESS;
+    cl_mem mem = api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                      size, nullptr, &code);
+    if (code != CL_SUCCESS) return fail("clCreateBuffer", code, device);
+    void* address =
+        api().clEnqueueMapBuffer(queue.handle(), mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, size,
+                                 0, nullptr, nullptr, &code);
+    if (code != CL_SUCCESS) {
+      api().clReleaseMemObject(mem);
+      return fail("clEnqueueMapBuffer", code, device);
+    }
+    auto block = std::make_unique<PinnedBlock>();
+    block->mem = mem;
+    block->address = static_cast<char*>(address);
+    block->size = size;
+    block->owner = &queue;
+    allocations_.increase(1);
+    allocated_bytes_.increase(size);
+    return (blocks_[block->address] = std::move(block)).get();
+  }
+
+  /// Null for "out of memory", which the caller may cure; throws for everything else.
+  static PinnedBlock* fail(const char* call, cl_int code, const Device& device) {
+    const Error error(call, code, &device);
+    if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;
+    throw error;
+  }
+
+  void release_idle() {
+    for (auto& candidates : free_) {
+      std::erase_if(candidates, [this](PinnedBlock* block) {
+        if (!block->idle()) return false;
+        api().clEnqueueUnmapMemObject(block->owner->handle(), block->mem, block->address, 0,
+                                      nullptr, nullptr);
+        api().clReleaseMemObject(block->mem);
+        allocations_.decrease(1);
+        allocated_bytes_.decrease(block->size);
+        blocks_.erase(block->address);
+        return true;
+      });
+    }
+  }
+
+  std::mutex mutex_;
+  std::atomic<size_t> live_{0};  // lets owns() of ordinary memory skip the lock
+  std::map<const char*, std::unique_ptr<PinnedBlock>> blocks_;  // live and cached
+  std::array<std::vector<PinnedBlock*>, kClasses> free_;        // by class_of(size)
+  Stat active_requests_, active_bytes_, allocations_, allocated_bytes_;
+};
+
+// Leaked: pinned tensors may outlive every static object.
+PinnedCache& cache() {
+  static auto* instance = new PinnedCache();
+  return *instance;
+}
+
+std::atomic<bool> exiting{false};
+
+// See free_address in allocator.cpp: neither a forked child nor an exiting process calls the
+// driver.
+void free_pinned(void* context) {
+  if (!context || process_was_forked() || exiting.load(std::memory_order_relaxed)) return;
+  cache().free(static_cast<PinnedBlock*>(context));
+}
+
+class PinnedAllocator final : public at::HostAllocator {
+ public:
+  c10::DataPtr allocate(size_t size) override {
+    const c10::Device where(c10::DeviceType::CPU);
+    if (size == 0) return {nullptr, nullptr, &free_pinned, where};
+    PinnedBlock* block = cache().allocate(size);
+    // After the driver's own handlers in registration order, hence before them at exit.
+    static const bool registered = std::atexit([] { exiting = true; }) == 0;
+    static_cast<void>(registered);
+    return {block->address, block, &free_pinned, where};
+  }
+  void copy_data(void* destination, const void* source, size_t bytes) const override {
+    std::memcpy(destination, source, bytes);
+  }
+  bool record_event(void* pointer, void*, c10::Stream stream) override {
+    return cache().record(pointer, queue_of(stream));
+  }
+  void empty_cache() override { release_pinned_cache(); }
+  at::HostStats get_stats() override { return cache().stats(); }
+  void reset_accumulated_stats() override {
+    cache().for_each_stat([](Stat& stat) { stat.reset_accumulated(); });
+  }
+  void reset_peak_stats() override {
+    cache().for_each_stat([](Stat& stat) { stat.reset_peak(); });
+  }
+};
+
+PinnedAllocator instance;
+REGISTER_HOST_ALLOCATOR(kDeviceType, &instance);
+
+}  // namespace
+
+c10::Allocator* pinned_allocator() { return &instance; }
+
+bool is_pinned(const void* pointer) noexcept {
+  return !process_was_forked() && cache().owns(pointer);
+}
+
+void record_host_use(const void* pinned_pointer, Queue& queue) {
+  cache().record(pinned_pointer, queue);
+}
+
+void release_pinned_cache() {
+  if (!process_was_forked()) cache().release();
+}
+
+}  // namespace ocl

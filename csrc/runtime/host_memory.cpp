@@ -1,0 +1,66 @@
+#include "runtime/host_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace ocl {
+namespace {
+
+// The value in the file, or "unknown" if it is missing or says "max". cgroup v1 writes a number
+// near 2^63 for "no limit", which min() with anything else drops.
+size_t read_bytes(const char* path) {
+  std::ifstream file(path);
+  size_t value = 0;
+  return file >> value ? value : kUnknownHostMemory;
+}
+
+size_t mem_available() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (size_t kib = 0; file >> key >> kib; std::getline(file, unit)) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return kUnknownHostMemory;
+}
+
+// inactive_file pages are cache the kernel gives back on demand, so they count as available.
+size_t cgroup_reclaimable(const char* path) {
+  std::ifstream file(path);
+  std::string key;
+  for (size_t value = 0; file >> key >> value;) {
+    if (key == "inactive_file" || key == "total_inactive_file") return value;
+  }
+  return 0;
+}
+
+struct Cgroup {
+  const char *limit, *usage, *stat;
+};
+constexpr Cgroup kCgroups[] = {
+    {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"},
+    {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+     "/sys/fs/cgroup/memory/memory.stat"},
+};
+
+}  // namespace
+
+size_t host_memory_limit() {
+  size_t limit = kUnknownHostMemory;
+  for (const Cgroup& group : kCgroups) limit = std::min(limit, read_bytes(group.limit));
+  return limit;
+}
+
+size_t available_host_memory() {
+  size_t available = mem_available();
+  for (const Cgroup& group : kCgroups) {
+    const size_t limit = read_bytes(group.limit);
+    const size_t usage = read_bytes(group.usage);
+    if (limit == kUnknownHostMemory || usage == kUnknownHostMemory) continue;
+    const size_t used = usage - std::min(usage, cgroup_reclaimable(group.stat));
+    available = std::min(available, limit - std::min(limit, used));
+  }
+  return available;
+}
+
+}  // namespace ocl

@@ -1,0 +1,172 @@
+#include "runtime/stream.h"
+
+#include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "opencl/device_assert.h"
+#include "runtime/stream_table.h"
+
+namespace ocl {
+namespace {
+
+// Stream ids of a device: 0 is the default stream, then the normal and the high priority pool.
+constexpr c10::StreamId kPoolSize = 32;
+constexpr c10::StreamId kStreams = 1 + 2 * kPoolSize;
+constexpr c10::StreamId first_of_pool(int priority) { return priority < 0 ? 1 + kPoolSize : 1; }
+
+// The queues of one device. They live until the process ends: a tensor freed by a static
+// destructor may still want to record an event on one.
+struct DeviceStreams {
+  std::mutex mutex;  // creation only
+  std::array<std::atomic<Queue*>, kStreams> queues{};
+  std::array<std::atomic<uint32_t>, 2> next{};  // round robin position per pool
+};
+
+DeviceStreams& streams_of(c10::DeviceIndex index) {
+  static auto* table = new std::array<DeviceStreams, kMaxDevices>();
+  return (*table)[index];
+}
+
+// Constant-initialised and trivially destructible, so that reading it is a plain load: no guard, no
+// registration of a destructor. `queues` doubles as the cache of the current stream's queue.
+struct ThreadState {
+  c10::DeviceIndex device = 0;
+  std::array<c10::StreamId, kMaxDevices> streams{};
+  std::array<Queue*, kMaxDevices> queues{};
+};
+constinit thread_local ThreadState state;
+
+// In a forked child the queues belong to driver threads that no longer exist. Dropping the cached
+// ones sends the next op through device(), which raises; only the forking thread survives a fork.
+const bool fork_handler_installed =
+    pthread_atfork(nullptr, nullptr, [] { state.queues.fill(nullptr); }) == 0;
+
+c10::DeviceIndex resolve(c10::DeviceIndex index) { return index < 0 ? state.device : index; }
+
+/// Checks an index against the devices there are; the error is device()'s.
+c10::DeviceIndex checked(c10::DeviceIndex index) {
+  index = resolve(index);
+  if (index >= kMaxDevices || process_was_forked()) device(index);
+  return index;
+}
+
+c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDeviceType, index), id);
+}
+
+Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
+  Device& owner = device(index);
+  TORCH_CHECK(id >= 0 && id < kStreams, "ocl:", static_cast<int>(index), " has no stream ", id,
+              "; ids go from 0 to ", kStreams - 1);
+  DeviceStreams& streams = streams_of(index);
+  std::atomic<Queue*>& slot = streams.queues[id];
+  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
+  std::lock_guard lock(streams.mutex);
+  if (Queue* queue = slot.load(std::memory_order_relaxed)) return *queue;
+  const bool high = id >= first_of_pool(-1);
+  auto* queue = new Queue(owner, high ? -1 : 0);
+  slot.store(queue, std::memory_order_release);
+  return *queue;
+}
+
+}  // namespace
+
+c10::DeviceIndex current_device() noexcept { return state.device; }
+
+void set_device(c10::DeviceIndex index) {
+  if (index < 0 || index == state.device) return;  // c10: a negative index means "leave it"
+  device(index);
+  state.device = index;
+}
+
+void set_device_unchecked(c10::DeviceIndex index) noexcept {
+  if (index >= 0 && index < kMaxDevices) state.device = index;
+}
+
+c10::Stream default_stream(c10::DeviceIndex index) { return make_stream(checked(index), 0); }
+
+c10::Stream stream_from_pool(c10::DeviceIndex index, int priority) {
+  index = resolve(index);
+  device(index);
+  auto& next = streams_of(index).next[priority < 0];
+  const c10::StreamId slot = next.fetch_add(1, std::memory_order_relaxed) % kPoolSize;
+  return make_stream(index, first_of_pool(priority) + slot);
+}
+
+c10::Stream current_stream(c10::DeviceIndex index) {
+  index = checked(index);
+  return make_stream(index, state.streams[index]);
+}
+
+c10::Stream exchange_stream(c10::Stream stream) {
+  TORCH_CHECK(stream.device_type() == kDeviceType, "expected a stream of an ocl device, got ",
+              stream);
+  const c10::DeviceIndex index = checked(stream.device_index());
+  const c10::Stream previous = make_stream(index, state.streams[index]);
+  if (stream.id() != previous.id()) {
+    // The default stream is current before OpenCL is initialised; going back to it must not
+    // initialise either, so its queue is looked up at the next launch.
+    state.queues[index] = stream.id() == 0 ? nullptr : &queue_at(index, stream.id());
+    state.streams[index] = stream.id();
+  }
+  return previous;
+}
+
+Queue& queue_of(c10::Stream stream) {
+  TORCH_CHECK(stream.device_type() == kDeviceType, "expected a stream of an ocl device, got ",
+              stream);
+  return queue_at(stream.device_index(), stream.id());
+}
+
+Queue& current_queue(c10::DeviceIndex index) {
+  index = resolve(index);
+  if (C10_LIKELY(index < kMaxDevices)) {
+    if (Queue* queue = state.queues[index]; C10_LIKELY(queue != nullptr)) return *queue;
+    device(index);  // raises for an index past the last device
+    return *(state.queues[index] = &queue_at(index, state.streams[index]));
+  }
+  device(index);
+  C10_THROW_ERROR(Error, "unreachable: no such device");
+}
+
+void raise_device_assertions(Queue& queue) {
+  if (auto failure = queue.device().asserts().take(queue)) {
+    TORCH_CHECK_INDEX(false, failure->op, "(): index ", failure->index,
+                      " is out of range for a dimension of size ", failure->size);
+  }
+}
+
+void synchronize(c10::Stream stream) {
+  Queue& queue = queue_of(stream);
+  queue.finish();
+  raise_device_assertions(queue);
+}
+
+void finish_device(c10::DeviceIndex index) {
+  index = checked(index);
+  for (auto& slot : streams_of(index).queues) {
+    if (Queue* queue = slot.load(std::memory_order_acquire)) queue->finish();
+  }
+}
+
+void synchronize_device(c10::DeviceIndex index) {
+  index = resolve(index);
+  device(index);
+  finish_device(index);
+  // A device without a default queue has run nothing, or only pool streams: either way the current
+  // queue reads the buffer they share.
+  raise_device_assertions(current_queue(index));
+}
+
+bool stream_is_idle(c10::Stream stream) {
+  const c10::DeviceIndex index = checked(stream.device_index());
+  if (stream.id() < 0 || stream.id() >= kStreams) return queue_of(stream).idle();
+  Queue* queue = streams_of(index).queues[stream.id()].load(std::memory_order_acquire);
+  return queue == nullptr || queue->idle();  // no queue yet: nothing was ever enqueued
+}
+
+}  // namespace ocl

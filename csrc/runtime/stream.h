@@ -1,0 +1,39 @@
+// Streams: c10::Stream ids of an `ocl` device and the in-order queue behind each; the current
+// device and stream of the calling thread.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include "opencl/queue.h"
+
+namespace ocl {
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+
+/// The calling thread's current device index (0 at first). Does not initialise OpenCL.
+c10::DeviceIndex current_device() noexcept;
+/// Makes `index` current. Throws as ocl::device() does if there is no such device.
+void set_device(c10::DeviceIndex index);
+
+/// The default stream (id 0), or one of the device's pool; pools are created on first use and
+/// handed out round robin. priority < 0: high.
+c10::Stream default_stream(c10::DeviceIndex device);
+c10::Stream stream_from_pool(c10::DeviceIndex device, int priority = 0);
+c10::Stream current_stream(c10::DeviceIndex device);
+/// Returns the stream that was current for that device.
+c10::Stream exchange_stream(c10::Stream stream);
+
+/// The queue behind a stream.
+Queue& queue_of(c10::Stream stream);
+/// The queue of the calling thread's current stream on `device`: what every op launches on. Warm: a
+/// thread-local load, no lock.
+Queue& current_queue(c10::DeviceIndex device);
+
+/// Waits, then raises what kernels reported (an index out of range: c10::IndexError).
+void synchronize(c10::Stream stream);
+void synchronize_device(c10::DeviceIndex device);
+/// Raises what kernels reported before the last wait on `queue`; every blocking read calls it.
+void raise_device_assertions(Queue& queue);
+
+}  // namespace ocl

@@ -1,0 +1,147 @@
+"""Fills in the generated parts of the documentation: `make docs`, or with --check only compares.
+
+A generated part stands between two comments of a Markdown file:
+
+    <!-- generated: ops-summary -->
+    <!-- end generated -->
+
+Its name is a key of PARTS below, or `file <path>`: a file of the repository, such as an example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docker/README.md")
+MANIFEST = ROOT / "torch_ocl" / "ops_manifest.json"
+GAPS = ROOT / "tests" / "coverage" / "known_gaps.yaml"
+MARKED = re.compile(
+    r"(?P<begin><!-- generated: (?P<name>[^>]+?) -->\n).*?(?P<end><!-- end generated -->)",
+    re.DOTALL,
+)
+# What stands behind a registered function, by the op table's kind.
+KINDS = {
+    "pointwise": "pointwise functor",
+    "kernel": "kernel behind upstream's function",
+    "impl": "own implementation",
+    "native": "upstream's, over views and other ops",
+}
+
+
+def manifest() -> dict[str, dict]:
+    return json.loads(MANIFEST.read_text(encoding="utf-8"))
+
+
+def gaps() -> dict[str, dict[str, str]]:
+    return (yaml.safe_load(GAPS.read_text(encoding="utf-8")) or {}) if GAPS.exists() else {}
+
+
+def root_name(function: str) -> str:
+    """`add_.Tensor` -> `add`."""
+    base = function.split(".")[0]
+    return base if base.startswith("__") else base.rstrip("_")
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def ops_summary() -> str:
+    """Per section of the op table: how many ops and functions, and some names."""
+    sections: dict[str, set[str]] = defaultdict(set)
+    counts: dict[str, int] = defaultdict(int)
+    for function, entry in manifest().items():
+        sections[entry["section"]].add(root_name(function))
+        counts[entry["section"]] += 1
+    rows = []
+    for section, names in sorted(sections.items()):
+        public = sorted(name for name in names if not name.startswith("_"))
+        shown = ", ".join(f"`{name}`" for name in public[:8]) + (", ..." if len(public) > 8 else "")
+        rows.append([section, str(len(names)), str(counts[section]), shown])
+    total = sum(counts.values())
+    rows.append(["**all**", str(len(set().union(*sections.values()))), str(total), ""])
+    return table(["family", "ops", "ATen functions", "among them"], rows)
+
+
+def ops_all() -> str:
+    """Every op: its registered ATen functions and what runs behind them."""
+    by_section: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    functions = manifest()
+    for function, entry in functions.items():
+        by_section[entry["section"]][root_name(function)].append(function)
+    text = ""
+    for section, ops in sorted(by_section.items()):
+        rows = []
+        for op, names in sorted(ops.items()):
+            kinds = sorted({KINDS[functions[name]["kind"]] for name in names})
+            rows.append(
+                [f"`{op}`", " ".join(f"`{name}`" for name in sorted(names)), "; ".join(kinds)]
+            )
+        text += f"\n## {section}\n\n" + table(["op", "registered", "implementation"], rows)
+    return text
+
+
+def ops_gaps() -> str:
+    """The list the op matrix of the tests is held to."""
+    rows = [
+        [f"`{op}`", dtype, reason]
+        for op, reasons in sorted(gaps().items())
+        for dtype, reason in sorted(reasons.items())
+    ]
+    return table(["op", "dtype", "why"], rows) if rows else "None.\n"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "ops-summary": ops_summary,
+    "ops-all": ops_all,
+    "ops-gaps": ops_gaps,
+}
+
+
+def file_part(path: str) -> str:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    language = {".py": "python", ".clh": "c", ".cl": "c"}.get(Path(path).suffix, "")
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def part(name: str) -> str:
+    if name.startswith("file "):
+        return file_part(name.removeprefix("file "))
+    if name not in PARTS:
+        raise KeyError(f"no generated part is called {name!r}")
+    return PARTS[name]()
+
+
+def fill_in(text: str) -> str:
+    return MARKED.sub(lambda match: match["begin"] + part(match["name"]) + match["end"], text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if out of date")
+    check = parser.parse_args().check
+    stale = []
+    for path in sorted(path for pattern in DOCUMENTS for path in ROOT.glob(pattern)):
+        text = path.read_text(encoding="utf-8")
+        new = fill_in(text)
+        if new != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    if stale:
+        print(("out of date: " if check else "updated: ") + ", ".join(stale))
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

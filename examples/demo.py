@@ -1,0 +1,144 @@
+"""Runs every example on an OpenCL device and on the CPU, side by side.
+
+Both start from the same weights and see the same batches, so that their losses must agree; the demo
+fails if they don't, or if anything ran on the CPU that should have run on the device. Plots of the
+losses go to build/demo.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib
+import torch
+from tqdm import tqdm
+
+import diabetes
+import digits
+import mlp_regression
+from training import Record
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402  (needs the backend chosen first)
+
+EXAMPLES: dict[str, tuple[ModuleType, dict[str, float]]] = {
+    # the example's module, and the least its metrics must reach
+    "mlp_regression": (mlp_regression, {}),
+    "diabetes": (diabetes, {}),
+    "digits": (digits, {"test accuracy": 0.97}),
+}
+# At first the runs differ by rounding alone. Training amplifies that (a ReLU whose input is about 0
+# ends up on the other side), so only the first steps are held to a close tolerance.
+FIRST_STEPS = 50
+FIRST_TOLERANCE = 1e-4
+TOLERANCE = 0.1
+
+
+def device_name(device: torch.device) -> str:
+    module = torch.get_device_module(device)
+    if not hasattr(module, "get_device_properties"):
+        return str(device)
+    properties = module.get_device_properties(device)
+    platform = getattr(properties, "platform", "")  # OpenCL's: one CPU may be offered by several
+    return f"{properties.name} ({platform})" if platform else properties.name
+
+
+def fallback_counts(device: torch.device) -> dict[str, int]:
+    """The ops that ran on the CPU instead of the device, and how often."""
+    module = torch.get_device_module(device)
+    return dict(module.fallback_counts()) if hasattr(module, "fallback_counts") else {}
+
+
+def run_with_progress(run: Callable[..., Record], device: str, steps: int | None) -> Record:
+    # The bar counts steps; before the first run of an example their number isn't known.
+    with tqdm(total=steps, unit="step", desc=f"  {device:<6}", leave=True) as bar:
+        return run(device, on_step=bar.update)
+
+
+def differences(device: Record, cpu: Record) -> tuple[float, float]:
+    """The largest relative differences of the losses: in the first steps, and in all."""
+    ours, theirs = torch.tensor(device.losses), torch.tensor(cpu.losses)
+    relative = (ours - theirs).abs() / theirs.abs()
+    if not relative.isfinite().all():
+        return float("inf"), float("inf")
+    return relative[:FIRST_STEPS].max().item(), relative.max().item()
+
+
+def plot(name: str, device: Record, cpu: Record, label: str, path: Path) -> None:
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    axes.plot(cpu.losses, label="CPU", linewidth=3, alpha=0.4)
+    axes.plot(device.losses, label=label, linewidth=1)
+    axes.set(title=name, xlabel="step", ylabel="loss", yscale="log")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def report(device: Record, cpu: Record) -> None:
+    width = max([len("ms per step"), *map(len, cpu.metrics)])
+    print(f"  {'':{width}}  {'device':>10}  {'CPU':>10}")
+    rows = [("loss", device.losses[-1], cpu.losses[-1])]
+    rows += [(name, device.metrics[name], value) for name, value in cpu.metrics.items()]
+    rows += [("ms per step", 1e3 * device.seconds_per_step, 1e3 * cpu.seconds_per_step)]
+    for name, ours, theirs in rows:
+        print(f"  {name:{width}}  {ours:10.4f}  {theirs:10.4f}")
+
+
+def compare(name: str, device: torch.device, out: Path) -> list[str]:
+    """Runs one example on both; returns what is wrong."""
+    module, least = EXAMPLES[name]
+    print(f"\n{name}: {(module.__doc__ or '').strip()}")
+    cpu = run_with_progress(module.run, "cpu", None)
+    before = fallback_counts(device)
+    ours = run_with_progress(module.run, str(device), len(cpu.losses))
+    fallbacks = {
+        op: count for op, count in fallback_counts(device).items() if count != before.get(op, 0)
+    }
+
+    report(ours, cpu)
+    first, worst = differences(ours, cpu)
+    print(
+        f"  losses agree to {first:.1e} in the first {FIRST_STEPS} steps, "
+        f"to {worst:.1e} in all {len(cpu.losses)} (largest relative difference)"
+    )
+    path = out / f"{name}.png"
+    plot(name, ours, cpu, device_name(device), path)
+    print(f"  plot: {path}")
+
+    problems = []
+    if not (first <= FIRST_TOLERANCE and worst <= TOLERANCE):
+        problems.append(f"{name}: the losses disagree with the CPU's")
+    if fallbacks:
+        problems.append(f"{name}: ran on the CPU instead: {fallbacks}")
+    for metric, value in least.items():
+        if not ours.metrics[metric] >= value:
+            problems.append(f"{name}: {metric} {ours.metrics[metric]:.4f} is below {value}")
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--device", default="ocl", type=torch.device, help="(%(default)s)")
+    parser.add_argument("--only", choices=EXAMPLES, action="append", help="repeatable")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/demo"), help="folder of the plots (%(default)s)"
+    )
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+
+    print(f"device: {arguments.device}, {device_name(arguments.device)}")
+    problems = []
+    for name in arguments.only or EXAMPLES:
+        problems += compare(name, arguments.device, arguments.out)
+    print()
+    for problem in problems:
+        print(f"FAILED {problem}")
+    if not problems:
+        print("The device trains as the CPU does; nothing fell back to the CPU.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

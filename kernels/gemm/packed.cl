@@ -1,0 +1,198 @@
+// The matrix product for devices whose work-items run one after the other on wide SIMD units (CPUs):
+// operands are first packed into panels that the inner loop reads in order.
+//
+// Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
+// registers), KC (depth after which the registers are added to the tile's total: bounds the rounding
+// error).
+//
+// Workspace: row panels [z][m / MR][k][MR], then at b_panels column panels [z][n / NR][k][NR], both in
+// C's type, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
+#include "gemm/gemm.clh"
+
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+#ifndef MR
+#define MR 12
+#endif
+#ifndef NV
+#define NV 2
+#endif
+#ifndef KC
+#define KC 512
+#endif
+#define NR (NV * WIDTH)
+
+typedef TYPEV(C, WIDTH) V;
+
+// k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
+#define PACK_K 64
+
+/// Where the parts of the workspace start (bytes), and for how many batches each operand is packed
+/// (1 when every batch has the same). A work-item multiplies `block` row panels by one column panel,
+/// which stays in the nearest cache meanwhile.
+typedef struct {
+  ulong b_panels, sums;
+  uint a_batches, b_batches, block, unused;
+} Panels;
+
+/// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid` exist.
+#define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
+  do {                                                                                          \
+    if (valid == LANES && lane_stride == 1 && LANES % WIDTH == 0 && WIDTH > 1) {                \
+      for (ulong kk = start; kk < end; kk++) {                                                  \
+        _Pragma("unroll") for (uint v = 0; v < LANES / WIDTH; v++) {                            \
+          const V x = LOADV_AS(C, TAG, WIDTH, source + kk * k_stride * STORAGE_SIZE(TAG), v);   \
+          STOREV(C, WIDTH, (global char *)(panel + kk * LANES), v, x);                          \
+        }                                                                                       \
+      }                                                                                         \
+    } else if (k_stride == 1 && WIDTH > 1) {                                                    \
+      ulong kk = start;                                                                         \
+      for (; kk + WIDTH <= end; kk += WIDTH) {                                                  \
+        for (uint lane = 0; lane < LANES; lane++) {                                             \
+          union { V vector; T element[WIDTH]; } x;                                              \
+          x.vector = (V)(0);                                                                    \
+          if (lane < valid) {                                                                   \
+            const ulong at = lane * lane_stride + kk;                                           \
+            x.vector = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0);             \
+          }                                                                                     \
+          _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {                                  \
+            panel[(kk + e) * LANES + lane] = x.element[e];                                      \
+          }                                                                                     \
+        }                                                                                       \
+      }                                                                                         \
+      for (; kk < end; kk++) {                                                                  \
+        for (uint lane = 0; lane < LANES; lane++) {                                             \
+          panel[kk * LANES + lane] =                                                            \
+              lane < valid ? LOAD_AS(C, TAG, source, lane * lane_stride + kk) : (T)(0);         \
+        }                                                                                       \
+      }                                                                                         \
+    } else {                                                                                    \
+      for (ulong kk = start; kk < end; kk++) {                                                  \
+        for (uint lane = 0; lane < LANES; lane++) {                                             \
+          T x = (T)(0);                                                                         \
+          if (lane < valid) {                                                                   \
+            x = LOAD_AS(C, TAG, source, lane * lane_stride + kk * k_stride);                    \
+            x = CONJUGATE(x, conjugate);                                                        \
+          }                                                                                     \
+          panel[kk * LANES + lane] = x;                                                         \
+        }                                                                                       \
+      }                                                                                         \
+    }                                                                                           \
+  } while (0)
+
+/// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NR.
+kernel void gemm_pack(OPERANDS, const Panels panels) {
+  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NR - 1) / NR;
+  const ulong start = get_global_id(0) * PACK_K, end = min(start + PACK_K, (ulong)p.k);
+  ulong index = get_global_id(1);
+  workspace += workspace_offset;
+  if (index < row_panels * panels.a_batches) {
+    const ulong z = index / row_panels, lane0 = index % row_panels * MR;
+    const uint valid = min((ulong)MR, p.m - lane0);
+    global const char *source = a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
+    global T *panel = (global T *)workspace + index * p.k * MR;
+    PACK(IN0, MR, source, p.a_row, p.a_column, p.flags & FLAG_CONJUGATE_A);
+  } else {
+    index -= row_panels * panels.a_batches;
+    const ulong z = index / column_panels, lane0 = index % column_panels * NR;
+    const uint valid = min((ulong)NR, p.n - lane0);
+    global const char *source =
+        b + b_offset + (z * p.b_batch + lane0 * p.b_column) * STORAGE_SIZE(IN1);
+    global T *panel = (global T *)(workspace + panels.b_panels) + index * p.k * NR;
+    PACK(IN1, NR, source, p.b_column, p.b_row, p.flags & FLAG_CONJUGATE_B);
+  }
+}
+
+/// One tile's product of row panel x and column panel y over [start, end) of k into `tile`.
+static inline void multiply_tile(global const T *x, global const T *y, ulong start, ulong end,
+                                 private T *tile) {
+  for (ulong block = start; block < end; block += KC) {
+    const ulong block_end = min(block + KC, end);
+    V sum[MR][NV];
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
+    }
+    for (ulong kk = block; kk < block_end; kk++) {
+      V column[NV];
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+        column[v] = LOADV(C, WIDTH, (global const char *)(y + kk * NR), v);
+      }
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        const V row = (V)(x[kk * MR + i]);
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+          sum[i][v] = MAD(row, column[v], sum[i][v]);
+        }
+      }
+    }
+    private V *total = (private V *)tile;
+    if (block == start) {
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) total[i * NV + v] = sum[i][v];
+      }
+    } else {
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) total[i * NV + v] += sum[i][v];
+      }
+    }
+  }
+}
+
+/// Global size: n / NR * splits, m / (MR * block), batch.
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(OPERANDS,
+                                                                       const Panels panels) {
+  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NR - 1) / NR;
+  const ulong jn = get_global_id(0) % column_panels, split = get_global_id(0) / column_panels;
+  const ulong z = get_global_id(2);
+  const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
+  ADVANCE_OPERANDS(z);
+  const ulong za = panels.a_batches == 1 ? 0 : z, zb = panels.b_batches == 1 ? 0 : z;
+  global const T *y = (global const T *)(workspace + panels.b_panels) +
+                      (zb * column_panels + jn) * p.k * NR;
+  const ulong column0 = jn * NR;
+  const uint columns = min((ulong)NR, p.n - column0);
+  const ulong first = get_global_id(1) * panels.block;
+  const ulong last = min(first + panels.block, row_panels);
+  for (ulong im = first; im < last; im++) {
+    global const T *x = (global const T *)workspace + (za * row_panels + im) * p.k * MR;
+    V tile_storage[MR * NV];
+    private T *tile = (private T *)tile_storage;
+    multiply_tile(x, y, start, end, tile);
+    const ulong row0 = im * MR;
+    const uint rows = min((ulong)MR, p.m - row0);
+    if (p.splits == 1 && columns == NR && p.out_column == 1 && p.c_column <= 1) {
+      for (uint i = 0; i < rows; i++) {
+        const ulong row = row0 + i;
+        for (uint v = 0; v < NV; v++) {
+          V value = (V)(alpha) * tile_storage[i * NV + v];
+          if (p.flags & FLAG_ADDEND) {
+            const ulong at = row * p.c_row + (column0 + v * WIDTH) * p.c_column;
+            V addend;
+            if (p.c_column == 1) {
+              addend = LOADV_AS(C, OUT, WIDTH, c + at * STORAGE_SIZE(OUT), 0);
+            } else {
+              addend = (V)(LOAD_AS(C, OUT, c, at));
+            }
+            value = MAD((V)(beta), addend, value);
+          }
+#if ACTIVATION == 1
+          value = value < (V)(0) ? (V)(0) : value;
+#else
+          value = ACTIVATE(value);
+#endif
+          const ulong at = row * p.out_row + column0 + v * WIDTH;
+          STOREV_FROM(OUT, C, WIDTH, out + at * STORAGE_SIZE(OUT), 0, value);
+        }
+      }
+    } else {
+      workspace += panels.sums;
+      for (uint i = 0; i < rows; i++) {
+        for (uint j = 0; j < columns; j++) {
+          const T sum = tile[i * NR + j];
+          FINISH_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
+        }
+      }
+      workspace -= panels.sums;
+    }
+  }
+}

@@ -1,0 +1,114 @@
+// Combines through indices: index_add, scatter_add, scatter_reduce, index_put with accumulate, the
+// gradient of embedding. Deterministic, in the order of the indices, for every dtype and without
+// atomics: every place of the result belongs to one work-item.
+//
+// A work-item (x, y) owns chunk x of the columns (the dimensions in which the result is not indexed),
+// and of each column the places whose hash falls into part y. It walks through all indices and skips
+// the places of others.
+//
+// Compile parameters: those of index/operands.clh; C (the tag computed with), REDUCE (add, mul, amax,
+// amin, assign), FILL (1: every operand is `value`), WIDTH (columns per work-item; above 1 the innermost
+// column dimension is contiguous and not indexed).
+#include "index/operands.clh"
+
+#ifndef C
+#define C f32
+#endif
+#ifndef REDUCE
+#define REDUCE add
+#endif
+#ifndef FILL
+#define FILL 0
+#endif
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+
+typedef struct {
+  ulong offset[2 + NIDX];   // bytes: out (indexed), in, indices
+  long index_size[NIDX];
+  long index_stride[NIDX];  // bytes
+  long skipped;  // an index value that is passed over (of the first index tensor)
+  uint columns;  // chunks of WIDTH columns
+  uint steps;    // elements of the indexed dimensions
+  uint parts;
+  uint row;      // WIDTH > 1: columns in the innermost dimension, which column_size counts in chunks
+  uint column_dims;
+  uint step_dims;
+  uint column_size[6];  // innermost first
+  uint column_stride[2 + NIDX][6];
+  uint step_size[6];
+  uint step_stride[2 + NIDX][6];
+} ReduceLayout;
+
+#define COMPLEX_MUL_complex(a, b) \
+  ((TYPE(C))((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x))
+#define COMPLEX_MUL_real(a, b) ((a) * (b))
+#define COMPLEX_MUL_signed(a, b) ((a) * (b))
+#define COMPLEX_MUL_unsigned(a, b) ((a) * (b))
+#define COMPLEX_MUL_bool(a, b) ((a) * (b))
+
+// A NaN wins: as the new value by the first test, as the old one because nothing compares with it.
+#define REDUCE_add(a, b) ((a) + (b))
+#define REDUCE_mul(a, b) PASTE2(COMPLEX_MUL_, KIND(C))(a, b)
+#define REDUCE_amax(a, b) ((((b) != (b)) | ((a) < (b))) ? (b) : (a))
+#define REDUCE_amin(a, b) ((((b) != (b)) | ((b) < (a))) ? (b) : (a))
+#define REDUCE_assign(a, b) (b)
+#define COMBINE(a, b) PASTE2(REDUCE_, REDUCE)(a, b)
+
+/// Global size: columns by parts, or more.
+kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETERS,
+                         const ReduceLayout layout, global int *asserts, uint site,
+                         TYPE(C) value) {
+  const uint column = get_global_id(0);
+  const uint part = get_global_id(1);
+  if (column >= layout.columns || part >= layout.parts) return;
+  uint base[2 + NIDX] = {0};
+  DECODE_OFFSETS(base, 2 + NIDX, column, layout.column_dims, layout.column_size,
+                 layout.column_stride);
+#if WIDTH > 1
+  const uint chunks = layout.column_size[0];
+  const uint first = column % chunks * WIDTH;
+  const uint count = min(layout.row - first, (uint)WIDTH);
+#endif
+  for (uint step = 0; step < layout.steps; step++) {
+    uint at[2 + NIDX];
+    for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
+    DECODE_OFFSETS(at, 2 + NIDX, step, layout.step_dims, layout.step_size, layout.step_stride);
+    if (LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped) continue;
+    long moved = 0;
+    bool valid = true;
+    FOR_INDICES(ADD_INDEX)
+    if (!valid) continue;
+    const uint hash = (uint)((ulong)moved >> 1) * 0x9e3779b1u;
+    if (mul_hi(hash, layout.parts) != part) continue;
+    global char *to = out + (layout.offset[0] + at[0]) + moved;
+    global const char *from = in + layout.offset[1] + at[1];
+#if WIDTH > 1
+    if (count == WIDTH) {
+      const TYPEV(C, WIDTH) a = LOADV_AS(C, E, WIDTH, to, 0);
+#if FILL
+      const TYPEV(C, WIDTH) b = (TYPEV(C, WIDTH))(value);
+#else
+      const TYPEV(C, WIDTH) b = LOADV_AS(C, E, WIDTH, from, 0);
+#endif
+      const TYPEV(C, WIDTH) result = COMBINE(a, b);
+      STOREV_FROM(E, C, WIDTH, to, 0, result);
+      continue;
+    }
+    for (uint i = 0; i < count; i++) {
+#else
+    const uint i = 0;
+    {
+#endif
+      const TYPE(C) a = LOAD_AS(C, E, to, i);
+#if FILL
+      const TYPE(C) b = value;
+#else
+      const TYPE(C) b = LOAD_AS(C, E, from, i);
+#endif
+      const TYPE(C) result = COMBINE(a, b);
+      STORE_FROM(E, C, to, i, result);
+    }
+  }
+}

@@ -1,0 +1,72 @@
+// embedding_renorm_: rows named by indices whose norm is above a limit are scaled down to it.
+//
+// Compile parameters: E (tag of the weights), C (computed with), INDEX, NORM (1, 2: those norms; 0:
+// the maximum; -1: by pow).
+#ifndef E
+#define E f32
+#endif
+#ifndef C
+#define C f32
+#endif
+#ifndef INDEX
+#define INDEX i64
+#endif
+#ifndef NORM
+#define NORM 2
+#endif
+#include "include/dtype.clh"
+#include "include/assert.clh"
+
+typedef struct {
+  ulong weight_offset, index_offset, owner_offset;  // bytes
+  ulong row_step, column_step;                      // bytes
+  long rows;
+  uint columns;
+  uint n;  // indices
+} RenormLayout;
+
+/// owner[row] = one of the indices that name the row: an index named twice must scale once. Any of
+/// the concurrent writes may stay.
+kernel void renorm_claim(global const char *index, global char *owner, const RenormLayout layout,
+                         global int *asserts, uint site) {
+  const uint i = get_global_id(0);
+  if (i >= layout.n) return;
+  const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
+  if (!check_index(row, layout.rows, asserts, site)) return;
+  ((global uint *)(owner + layout.owner_offset))[row] = i;
+}
+
+kernel void renorm_scale(global char *weight, global const char *index, global const char *owner,
+                         const RenormLayout layout, TYPE(C) max_norm, TYPE(C) power) {
+  const uint i = get_global_id(0);
+  if (i >= layout.n) return;
+  const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
+  if ((ulong)row >= (ulong)layout.rows) return;
+  if (((global const uint *)(owner + layout.owner_offset))[row] != i) return;
+  global char *values = weight + layout.weight_offset + row * layout.row_step;
+  TYPE(C) norm = 0;
+  for (uint j = 0; j < layout.columns; j++) {
+    const TYPE(C) x = fabs(LOAD_AS(C, E, values + j * layout.column_step, 0));
+#if NORM == 2
+    norm = fma(x, x, norm);
+#elif NORM == 1
+    norm += x;
+#elif NORM == 0
+    norm = fmax(norm, x);
+#else
+    norm += pow(x, power);
+#endif
+  }
+#if NORM == 2
+  norm = sqrt(norm);
+#elif NORM == -1
+  norm = pow(norm, 1 / power);
+#endif
+  if (!(norm > max_norm)) return;
+  // The small number upstream adds against a division by zero.
+  const TYPE(C) scale = max_norm / (norm + (TYPE(C))1e-7f);
+  for (uint j = 0; j < layout.columns; j++) {
+    const TYPE(C) x = LOAD_AS(C, E, values + j * layout.column_step, 0);
+    STORE_FROM(E, C, values + j * layout.column_step, 0, x * scale);
+  }
+}

@@ -1,0 +1,41 @@
+// Pointwise over operands that all lie in memory in the order of iteration: WIDTH elements per
+// work-item, the last ones one at a time. Global size: ceil(n / WIDTH) or more.
+#include "pointwise/operands.clh"
+
+typedef struct {
+  ulong offset[NOPS];  // bytes
+  uint n;              // elements
+} ContiguousLayout;
+
+#define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
+#define LOAD_VECTOR(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
+#define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
+#define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
+
+kernel void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
+  const size_t chunk = get_global_id(0);
+  ADD_OFFSETS()
+#if VECTOR_PATH
+  if ((chunk + 1) * WIDTH <= layout.n) {
+#define T TYPEV(C, WIDTH)
+#define LANES SUFFIX(WIDTH)
+    const size_t i = chunk;
+    LOAD_INS(LOAD_VECTOR)
+    FOR_OUTS(DECLARE_RESULT)
+    APPLY();
+    FOR_OUTS(STORE_VECTOR)
+    return;
+#undef T
+#undef LANES
+  }
+#endif
+#define T TYPE(C)
+#define LANES
+  const size_t end = min((chunk + 1) * WIDTH, (size_t)layout.n);
+  for (size_t i = chunk * WIDTH; i < end; i++) {
+    LOAD_INS(LOAD_ONE)
+    FOR_OUTS(DECLARE_RESULT)
+    APPLY();
+    FOR_OUTS(STORE_ONE)
+  }
+}

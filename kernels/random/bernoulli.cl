@@ -1,0 +1,78 @@
+// Coin tosses: one probability for all elements, one per element, and dropout.
+//
+// Compile parameters, besides fill.clh's: IN (tag of the probabilities or of dropout's input). A
+// probability has 32 bits: heads if the random word is at most `limit`. Global size: ceil(n / 4) or
+// more.
+#include "random/fill.clh"
+
+#ifndef IN
+#define IN f32
+#endif
+#ifndef C
+#define C f32
+#endif
+
+kernel void bernoulli_scalar(global char *out, const FillLayout layout, ulong seed, ulong offset,
+                             uint limit) {
+  const ulong group = get_global_id(0);
+  if (group * 4 >= layout.n) return;
+  const uint4 bits = philox4x32(seed, group, offset);
+  const int4 heads = (bits <= (uint4)(limit)) & (int4)(1);
+  const TYPEV(V, 4) values = CONVERTV(V, i32, 4, heads);
+  STORE_FOUR(out, layout, group, values);
+}
+
+typedef struct {
+  ulong offset[3];  // bytes
+  ulong n;
+  uint dims;
+  uint size[16];
+  uint stride[3][16];
+} OperandLayout;
+
+#if CONTIGUOUS
+#define OFFSETS(operands)                               \
+  ulong at[3];                                          \
+  at[0] = i * STORAGE_SIZE(OUT);                        \
+  at[1] = i * STORAGE_SIZE(IN);                         \
+  at[2] = i;
+#else
+#define OFFSETS(operands)                               \
+  uint at[3] = {0};                                     \
+  DECODE_OFFSETS(at, operands, (uint)i, layout.dims, layout.size, layout.stride);
+#endif
+
+/// The four random words of the group, for use in a loop over its elements.
+#define DRAW_WORDS()                                    \
+  const ulong group = get_global_id(0);                 \
+  if (group * 4 >= layout.n) return;                    \
+  uint word[4];                                         \
+  vstore4(philox4x32(seed, group, offset), 0, word);    \
+  const ulong end = min(group * 4 + 4, layout.n);
+
+/// out = uniform < probability
+kernel void bernoulli_tensor(global char *out, global const char *probability,
+                             const OperandLayout layout, ulong seed, ulong offset) {
+  DRAW_WORDS()
+  for (ulong i = group * 4; i < end; i++) {
+    OFFSETS(2)
+    const float p = LOAD_AS(f32, IN, probability + layout.offset[1] + at[1], 0);
+    const int heads = (word[i & 3] >> 8) * 0x1p-24f < p;
+    STORE_FROM(OUT, i32, out + layout.offset[0] + at[0], 0, heads);
+  }
+}
+
+/// mask = heads, out = heads ? in * scale : 0
+kernel void dropout(global char *out, global const char *in, global char *mask,
+                    const OperandLayout layout, ulong seed, ulong offset, uint limit,
+                    TYPE(C) scale) {
+  DRAW_WORDS()
+  for (ulong i = group * 4; i < end; i++) {
+    OFFSETS(3)
+    const uchar heads = word[i & 3] <= limit;
+    const TYPE(C) x = LOAD_AS(C, IN, in + layout.offset[1] + at[1], 0);
+    // A product, so that what was NaN or infinite stays NaN.
+    STORE_FROM(OUT, C, out + layout.offset[0] + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
+    *(global uchar *)(mask + layout.offset[2] + at[2]) = heads;
+  }
+}

@@ -1,0 +1,57 @@
+// Reductions whose work-items walk along the reduced dimension: one output per work-item, or per
+// work-group of GROUP. Serves contiguous rows with vectors, everything else with scalars.
+#include "reduce/defaults.clh"
+
+kernel void reduce_rows(global const char* in_base, global char* out0_base, global char* out1_base,
+                        global char* partial, const ReduceArgs args, const TYPE(S) s0,
+                        const TYPE(S) s1) {
+#if GROUP > 1
+  local State shared[GROUP];
+  const uint item = get_local_id(0);
+#else
+  const uint item = 0;
+#endif
+  const uint group = get_global_id(0) / GROUP;
+  const uint split = group % args.splits;
+  const uint first_output = group / args.splits * args.outputs_per_item;
+  const uint end_output = min(first_output + args.outputs_per_item, args.outputs);
+  const uint first_chunk = (ulong)args.chunks * split / args.splits;
+  const uint end_chunk = (ulong)args.chunks * (split + 1) / args.splits;
+
+  for (uint output = first_output; output < end_output; output++) {
+    global const char* in = in_base + args.in_offset;
+    global char* out0 = out0_base + args.out_offset[0];
+    global char* out1 = out1_base + args.out_offset[1];
+    DECODE_OUTPUT(args, 0, output, in, out0, out1);
+
+    State state = identity();
+    for (uint c = first_chunk; c < end_chunk; c++) {
+      global const char* row = in;
+      ulong first = 0;
+      if (args.chunks > 1) {
+        const uint index = c / args.chunks_per_row;
+        first = (ulong)(c - index * args.chunks_per_row) * args.chunk;
+        DECODE_ROW(args, index, row);
+      }
+      const uint count = min((ulong)args.chunk, args.length - first);
+      state = combine(state, reduce_row(row + (long)first * args.step, args.step, count, first, item, s0));
+    }
+
+#if GROUP > 1
+    shared[item] = state;
+    for (uint half_group = GROUP / 2; half_group > 0; half_group /= 2) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (item < half_group) shared[item] = combine(shared[item], shared[item + half_group]);
+    }
+    state = shared[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (item == 0) {
+#if PARTIAL
+      store_partial(state, partial, PARTIAL_OFFSETS(args), (ulong)split * args.outputs + output);
+#else
+      store_result(state, out0, out1, s0, s1);
+#endif
+    }
+  }
+}

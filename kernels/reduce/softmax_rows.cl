@@ -1,0 +1,126 @@
+// Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
+#include "reduce/softmax.clh"
+
+// This work-item's vectors, BLOCK by BLOCK, and its elements past the last vector.
+#define FOR_BLOCKS(begin) for (uint begin = item; begin < vectors; begin += BLOCK * GROUP)
+#define FOR_VECTORS(v, begin) \
+  for (uint v = begin; v < min(begin + BLOCK * GROUP, vectors); v += GROUP)
+#define FOR_TAIL(i) for (uint i = vectors * WIDTH + item; i < args.length; i += GROUP)
+
+kernel void softmax_rows(global const char* in_base, global char* out_base, const SoftmaxArgs args) {
+  DECLARE_SHARED;
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
+  const uint group = get_global_id(0) / GROUP;
+  const uint vectors = args.length / WIDTH;
+  const uint end_row = min((group + 1) * args.outer_per_item, args.outer);
+  for (uint row = group * args.outer_per_item; row < end_row; row++) {
+    global const char* in = in_base + args.offset[0] + (ulong)row * args.length * STORAGE_SIZE(IN);
+    global char* out = out_base + args.offset[1] + (ulong)row * args.length * STORAGE_SIZE(OUT);
+
+    SCALAR largest = LOWEST(ACC);
+    if (vectors > 0) {
+      VECTOR m = (VECTOR)(LOWEST(ACC));
+      for (uint v = item; v < vectors; v += GROUP) {
+        const VECTOR x = LOADV_OF(IN, in, v);
+        m = LARGER(x, m);
+      }
+      largest = max_lanes(m);
+    }
+    FOR_TAIL(i) {
+      const SCALAR x = LOAD_OF(IN, in, i);
+      largest = LARGER(x, largest);
+    }
+    largest = group_max(largest, item, SHARED);
+
+    SCALAR sum = 0;
+    if (vectors > 0) {
+      VECTOR total = (VECTOR)(0);
+      FOR_BLOCKS(begin) {
+        VECTOR block = (VECTOR)(0);
+        FOR_VECTORS(v, begin) {
+          const VECTOR e = exp(LOADV_OF(IN, in, v) - largest);
+#if STASH && !LOG
+          STOREV_FROM(OUT, ACC, WIDTH, out, v, e);
+#endif
+          block += e;
+        }
+        total += block;
+      }
+      sum = sum_lanes(total);
+    }
+    FOR_TAIL(i) {
+      const SCALAR e = exp(LOAD_OF(IN, in, i) - largest);
+#if STASH && !LOG
+      STORE_FROM(OUT, ACC, out, i, e);
+#endif
+      sum += e;
+    }
+    sum = group_sum(sum, item, SHARED);
+
+#if LOG
+    const SCALAR log_sum = log(sum);
+#define RESULT(load) (((load) - largest) - log_sum)
+#else
+    const SCALAR scale = 1 / sum;
+#define RESULT(load) (exp((load) - largest) * scale)
+#endif
+    for (uint v = item; v < vectors; v += GROUP) {
+#if STASH && !LOG
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, LOADV_OF(OUT, out, v) * scale);
+#else
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(LOADV_OF(IN, in, v)));
+#endif
+    }
+    FOR_TAIL(i) {
+#if STASH && !LOG
+      STORE_FROM(OUT, ACC, out, i, LOAD_OF(OUT, out, i) * scale);
+#else
+      STORE_FROM(OUT, ACC, out, i, RESULT(LOAD_OF(IN, in, i)));
+#endif
+    }
+  }
+}
+
+// in: the gradient of the result; result: what softmax_rows gave.
+kernel void softmax_rows_backward(global const char* grad_base, global const char* result_base,
+                                  global char* out_base, const SoftmaxArgs args) {
+  DECLARE_SHARED;
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
+  const uint group = get_global_id(0) / GROUP;
+  const uint vectors = args.length / WIDTH;
+  const uint end_row = min((group + 1) * args.outer_per_item, args.outer);
+  for (uint row = group * args.outer_per_item; row < end_row; row++) {
+    const ulong first = (ulong)row * args.length;
+    global const char* grad = grad_base + args.offset[0] + first * STORAGE_SIZE(GRAD);
+    global const char* result = result_base + args.offset[1] + first * STORAGE_SIZE(IN);
+    global char* out = out_base + args.offset[2] + first * STORAGE_SIZE(OUT);
+
+#if LOG
+#define TERM(grad, result) (grad)
+#define GRAD_INPUT(grad, result) ((grad) - exp(result) * sum)
+#else
+#define TERM(grad, result) ((grad) * (result))
+#define GRAD_INPUT(grad, result) (((grad) - sum) * (result))
+#endif
+    SCALAR sum = 0;
+    if (vectors > 0) {
+      VECTOR total = (VECTOR)(0);
+      FOR_BLOCKS(begin) {
+        VECTOR block = (VECTOR)(0);
+        FOR_VECTORS(v, begin) block += TERM(LOADV_OF(GRAD, grad, v), LOADV_OF(IN, result, v));
+        total += block;
+      }
+      sum = sum_lanes(total);
+    }
+    FOR_TAIL(i) sum += TERM(LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i));
+    sum = group_sum(sum, item, SHARED);
+
+    for (uint v = item; v < vectors; v += GROUP) {
+      STOREV_FROM(OUT, ACC, WIDTH, out, v,
+                  GRAD_INPUT(LOADV_OF(GRAD, grad, v), LOADV_OF(IN, result, v)));
+    }
+    FOR_TAIL(i) {
+      STORE_FROM(OUT, ACC, out, i, GRAD_INPUT(LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i)));
+    }
+  }
+}

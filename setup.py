@@ -1,0 +1,76 @@
+"""Packaging of torch_ocl; CMakeLists.txt does the work, this file only drives it for pip.
+
+    pip install --no-build-isolation -e .          # or
+    pip wheel --no-build-isolation --no-deps .
+
+Build isolation would fetch another torch (several GB) and build against that one.
+MAX_JOBS limits the compiler's parallel jobs, CMAKE_ARGS adds arguments of your own.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+# What CMake installs beside _C; an editable install needs these in the source tree too.
+COMPANIONS = ("libtorch_ocl.so", "ops_manifest.json")
+
+
+def tool(name: str) -> str:
+    """cmake and ninja of this environment if it has them, whether or not it is activated."""
+    local = Path(sys.executable).parent / name
+    found = str(local) if local.exists() else shutil.which(name)
+    if found is None:
+        sys.exit(f"{name} is missing: pip install -r requirements-build.txt")
+    return found
+
+
+class BuildPy(build_py):
+    def run(self):
+        # setuptools packs whatever it finds there: leftovers of a renamed module, too.
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
+class BuildExtension(build_ext):
+    def run(self):
+        self.in_source = self.editable_mode or self.inplace  # run() resets inplace for a while
+        super().run()
+
+    def build_extension(self, ext):
+        package = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 2)
+        cmake = tool("cmake")
+        subprocess.check_call(
+            [cmake, "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja"]
+            + [f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", f"-DPython_EXECUTABLE={sys.executable}"]
+            + [f"-DTORCH_OCL_EDITABLE={'ON' if self.in_source else 'OFF'}"]
+            + [f"-DCMAKE_BUILD_TYPE={'Debug' if self.debug else 'Release'}"]
+            + shlex.split(os.environ.get("CMAKE_ARGS", ""))
+        )
+        subprocess.check_call([cmake, "--build", str(BUILD), "-j", jobs])
+        subprocess.check_call(
+            [cmake, "--install", str(BUILD), "--prefix", str(package.parent)],
+            stdout=subprocess.DEVNULL,
+        )
+
+    def copy_extensions_to_source(self):
+        super().copy_extensions_to_source()
+        for name in COMPANIONS:
+            self.copy_file(
+                str(Path(self.build_lib, "torch_ocl", name)), str(ROOT / "torch_ocl" / name)
+            )
+
+
+setup(
+    ext_modules=[Extension("torch_ocl._C", sources=[])],
+    cmdclass={"build_py": BuildPy, "build_ext": BuildExtension},
+)

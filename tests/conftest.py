@@ -1,0 +1,24 @@
+"""Shared fixtures: the device under test and a clean state around each test."""
+
+import pytest
+import torch
+
+
+def pytest_report_header(config):
+    if not torch.ocl.is_available():
+        return "ocl: not available"
+    names = [torch.ocl.get_device_name(i) for i in range(torch.ocl.device_count())]
+    return f"ocl devices: {names}"
+
+
+@pytest.fixture(autouse=True)
+def _pending_device_errors_belong_to_their_test():
+    """A device-side check that fails is raised at a later wait: that wait must be in this test."""
+    yield
+    if torch.ocl.is_available():
+        torch.ocl.synchronize()
+
+
+@pytest.fixture
+def device():
+    return torch.device("ocl")

@@ -1,0 +1,53 @@
+"""Which OpInfos the matrix runs: those whose ATen op is in the op table."""
+
+import functools
+import json
+import pathlib
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
+
+
+@functools.cache
+def registered_roots():
+    """Names of the registered ATen ops without overload and in-place underscore."""
+    import torch_ocl
+
+    path = pathlib.Path(torch_ocl.__file__).with_name("ops_manifest.json")
+    manifest = json.loads(path.read_text())
+    return {name.split(".")[0].rstrip("_") for name in manifest}
+
+
+def full_name(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def in_scope():
+    """The OpInfos of the op table, sorted by name."""
+    roots = registered_roots()
+    chosen = [
+        op
+        for op in op_db
+        if {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+    ]
+    return sorted(chosen, key=full_name)
+
+
+def supported_dtypes(op):
+    """dtypes CPU torch has for the op, of those this backend has."""
+    known = op.supported_dtypes("cpu")
+    return [dtype for dtype in DTYPES if dtype in known]

@@ -1,0 +1,167 @@
+"""The pointwise engine: access modes, mixed dtypes, host scalars, broadcasting, large and odd shapes."""
+
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+REAL = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+]
+DTYPES = [*REAL, torch.complex64]
+
+
+def make(shape, dtype, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) > 0.5
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, generator=generator)
+    if dtype.is_floating_point:
+        return (torch.randn(shape, generator=generator) * 4).to(dtype)
+    low = 0 if dtype == torch.uint8 else -100
+    return torch.randint(low, 100, shape, generator=generator).to(dtype)
+
+
+def check(function, *inputs):
+    expected = function(*inputs)
+    actual = function(*(i.to("ocl") if isinstance(i, torch.Tensor) else i for i in inputs))
+    assert actual.device.type == "ocl"
+    assert_close(actual.cpu(), expected, equal_nan=True)
+    return actual
+
+
+@pytest.mark.parametrize("a, b", list(itertools.product(DTYPES, DTYPES)), ids=str)
+def test_mixed_dtypes(a, b):
+    check(torch.add, make((5, 33), a, 1), make((5, 33), b, 2))
+    check(torch.mul, make((5, 33), a, 3), make((33,), b, 4))
+
+
+@pytest.mark.parametrize("source, target", list(itertools.product(DTYPES, DTYPES)), ids=str)
+def test_conversion(source, target):
+    x = make((7, 19), source)
+    if target == torch.uint8 and source != torch.bool:
+        x = x.abs()
+    if source.is_complex:
+        x = x.abs().to(source)
+    check(lambda t: t.to(target), x)
+    check(lambda t: t.t().to(target), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_conversion_of_special_values(dtype):
+    tiny = torch.finfo(dtype).tiny
+    values = [0.0, -0.0, 1.0, -1.5, tiny, tiny / 2, -tiny / 4, 65504.0, 65519.9, 65520.0, 1e-8, 3.0e38]
+    x = torch.tensor([*values, float("inf"), -float("inf"), float("nan")], dtype=torch.float64)
+    x = x.to(dtype)
+    for target in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool):
+        got = x.to("ocl").to(target).cpu()
+        assert_close(got, x.to(target), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_16_bit_value(dtype):
+    x = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    device = x.to("ocl")
+    assert_close(device.float().cpu(), x.float(), rtol=0, atol=0, equal_nan=True)
+    again = device.float().to(dtype).cpu()
+    kept = ~x.isnan()
+    assert torch.equal(again.view(torch.int16)[kept], x.view(torch.int16)[kept])
+
+
+def test_int64_beyond_float53():
+    x = torch.tensor([2**53 + 1, -(2**62) - 1, 2**63 - 1, -(2**63)])
+    check(lambda t: t + 1, x)
+    check(lambda t: t * 3, x)
+    check(lambda t: t > 2**53, x)
+    check(lambda t: t - 2**53, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_host_scalars(dtype):
+    x = make((4, 21), dtype)
+    check(lambda t: t + torch.tensor(2), x)
+    check(lambda t: torch.tensor(3, dtype=torch.int64) * t, x)
+    check(lambda t: torch.where(t == t, t, torch.tensor(1).to(dtype)), x)
+    check(lambda t: t[0, 0] + t, x)
+    if dtype != torch.bool:
+        check(lambda t: 5 - t, x)
+
+
+LAYOUTS = {
+    "contiguous": lambda t: t,
+    "transposed": lambda t: t.transpose(0, 2),
+    "sliced": lambda t: t[:, 1::2, ::3],
+    "offset": lambda t: t[1:, 2:, 5:],
+    "expanded": lambda t: t[:, :1, :].expand(-1, 9, -1),
+    "narrow": lambda t: t[..., :3],
+    "column": lambda t: t[..., 0],
+    "row broadcast": lambda t: t[:1],
+    "channels_last": lambda t: t.unsqueeze(0).contiguous(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.bool], ids=str)
+def test_layouts(layout, dtype):
+    x, y = make((6, 9, 70), dtype, 1), make((6, 9, 70), dtype, 2)
+    view = LAYOUTS[layout]
+    check(lambda a, b: view(a) + view(b), x, y)
+    check(lambda a, b: view(a) == view(b).contiguous(), x, y)
+    check(lambda a: view(a).clone(), x)
+
+    def into(a, b):
+        out = torch.zeros_like(a)
+        if layout != "expanded":
+            view(out).copy_(view(b))
+        return out
+
+    check(into, x, y)
+
+
+def test_many_dimensions():
+    x = torch.randn([2] * 16)
+    y = x.permute(*reversed(range(16)))
+    check(lambda a, b: a + b, x, y)
+    z = torch.randn([2] * 18).permute(*reversed(range(18)))
+    check(lambda a: a * 2 + a.permute(*reversed(range(18))), z)
+
+
+def test_broadcast_everything():
+    shapes = [(), (1,), (5,), (3, 1), (4, 1, 5), (2, 1, 3, 1), (2, 4, 3, 5)]
+    for a, b in itertools.product(shapes, shapes):
+        check(torch.sub, make(a, torch.float32, 1), make(b, torch.float32, 2))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 63, 64, 127, 128, 1023, 1025, 100_003])
+def test_sizes(n):
+    check(lambda a: a * 2 + 1, make((n,), torch.float32))
+    check(lambda a: a.half() + 1, make((n,), torch.float32))
+
+
+def test_overlap_is_refused():
+    x = torch.zeros(10, device="ocl")
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        x[1:].add_(x[:-1])
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x[:1].expand(10).add_(1)
+
+
+def test_past_32_bit_indexing():
+    n = 2**31 + 5
+    x = torch.zeros(n, dtype=torch.int8, device="ocl")
+    x[-1] = 7
+    y = x + 1
+    assert y[-1].item() == 8
+    assert y[2**31 - 1].item() == 1
+    assert y[0].item() == 1

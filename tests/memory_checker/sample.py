@@ -1,0 +1,52 @@
+"""A small sample of each kernel family, for a run under a memory and race checker:
+
+    oclgrind --data-races --uninitialized --log oclgrind.log python tests/memory_checker/sample.py
+
+`make check-memory` runs it and fails if the log is not empty. Shapes are odd so that tails are hit.
+"""
+
+import torch
+from torch import nn
+
+
+def main():
+    print("device:", torch.ocl.get_device_name(0))
+    torch.manual_seed(0)
+    x = torch.randn(7, 37).to("ocl")
+    y = torch.randn(37).to("ocl")
+    keep = []
+
+    # Pointwise: contiguous, row and strided access, mixed dtypes, host scalars, conversions.
+    keep += [x + x, x * y, x.t() + x.t(), x[:, ::3] * 2, x + x.half(), torch.where(x > 0, x, y)]
+    keep += [x.exp(), x.bfloat16() + 1, x.to(torch.int8), (x > 0) & (x < 1), x.clamp(-1, 1)]
+    # Reductions: rows, columns, everything, arguments, moments.
+    keep += [x.sum(), x.sum(0), x.sum(1), x.mean(), x.max(), x.argmax(1), x.var(0), x.norm()]
+    keep += [(x > 0).any(), x.prod(1), x.max(0)[1], torch.randn(5000).to("ocl").sum()]
+    keep += [x.softmax(1), x.log_softmax(0)]
+    # Matrix products.
+    a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
+    keep += [a @ b, b.t() @ a.t(), a @ b[:, 0], torch.randn(3, 5, 7).to("ocl") @ b[:7], a.half() @ b.half()]
+    # Index, shape and factories.
+    index = torch.tensor([0, 3, 6, 3]).to("ocl")
+    keep += [x.index_select(0, index), torch.cat([x, x], 1), x.tril(), torch.arange(10, device="ocl")]
+    keep += [torch.eye(5, device="ocl"), torch.linspace(0, 1, 11, device="ocl")]
+    weight = torch.randn(7, 9).to("ocl").requires_grad_()
+    nn.functional.embedding(index, weight).sum().backward()
+    keep.append(weight.grad)
+    # Random.
+    keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), nn.functional.dropout(x)]
+    keep += [torch.randint(0, 9, (17,), device="ocl"), torch.empty(9, device="ocl").exponential_()]
+    # A training step.
+    model = nn.Sequential(nn.Linear(37, 19), nn.ReLU(), nn.Linear(19, 5)).to("ocl")
+    optimiser = torch.optim.Adam(model.parameters())
+    target = torch.tensor([0, 1, 2, 3, 4, 0, 1]).to("ocl")
+    nn.functional.cross_entropy(model(x), target).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimiser.step()
+    total = sum(float(t.float().sum().cpu()) for t in keep if not t.is_complex())
+    torch.ocl.synchronize()
+    print("checksum:", total)
+
+
+if __name__ == "__main__":
+    main()

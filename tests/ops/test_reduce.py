@@ -1,0 +1,391 @@
+"""Reductions against CPU torch: dtypes, dimensions, layouts, empty and special inputs, errors."""
+
+import pytest
+import torch
+from torch.testing import assert_close, make_tensor
+
+FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+COMPLEX = [torch.complex64, torch.complex128]
+INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+BOOL = [torch.bool]
+ALL = FLOATING + COMPLEX + INTEGER + BOOL
+REAL = FLOATING + INTEGER + BOOL
+
+DIMS = [None, 0, 1, -1, (0, 2), (1,), (-1, 0), (0, 1, 2), ()]
+SHAPES = [(3, 5, 7), (2, 33, 70), (40, 3, 130)]
+
+
+def make(shape, dtype, low=-2, high=2):
+    if dtype in (torch.uint8, torch.bool):
+        low = 0
+    return make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
+
+
+def layouts(x):
+    """Views of one tensor that walk memory differently; all but the first are not contiguous."""
+    yield "contiguous", x
+    yield "transposed", x.transpose(0, -1)
+    yield "permuted", x.permute(1, 2, 0)
+    yield "sliced", torch.cat([x, x], -1)[..., ::2]
+    yield "offset", torch.cat([x, x], 0)[1:, 1:, 1:]
+    yield "expanded", x[:, :1].expand(-1, 6, -1)
+
+
+def on_device(x):
+    """The same view of a copy on the device: `to` alone would make it contiguous."""
+    storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset())
+
+
+def to_cpu(result):
+    return result.cpu() if isinstance(result, torch.Tensor) else tuple(r.cpu() for r in result)
+
+
+def check(op, x, **tolerances):
+    """`op` gives on the device what it gives on the CPU, dtype and shape included."""
+    expected = op(x)
+    actual = to_cpu(op(on_device(x)))
+    if not isinstance(expected, torch.Tensor):
+        expected = tuple(expected)
+    assert_close(actual, expected, equal_nan=True, **tolerances)
+
+
+def tolerance(dtype):
+    """Sums in another order differ by a few ulps of the largest partial sum."""
+    if dtype in (torch.float16, torch.bfloat16):
+        return {"rtol": 1e-2, "atol": 1e-2}
+    return {"rtol": 1e-5, "atol": 1e-4} if dtype in (torch.float32, torch.complex64) else {}
+
+
+def call(name, **arguments):
+    arguments = {k: v for k, v in arguments.items() if v != "absent"}
+    return lambda x: getattr(torch, name)(x, **arguments)
+
+
+FOLDS = {
+    "sum": ALL,
+    "nansum": FLOATING + INTEGER + BOOL,
+    "mean": FLOATING + COMPLEX,
+    "amax": REAL,
+    "amin": REAL,
+    "all": ALL,
+    "any": ALL,
+    "count_nonzero": ALL,
+}
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("name", FOLDS)
+def test_folds(name, dtype):
+    if dtype not in FOLDS[name]:
+        pytest.skip("not defined for this dtype")
+    x = make(SHAPES[1], dtype)
+    for dim in DIMS:
+        arguments = {"dim": dim} if dim is not None else {}
+        if name in ("amax", "amin") and dim is None:
+            arguments = {}
+        check(call(name, **arguments), x, **tolerance(dtype))
+        if name != "count_nonzero" and arguments:
+            check(call(name, keepdim=True, **arguments), x, **tolerance(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool], ids=str)
+@pytest.mark.parametrize("name", ["sum", "amax", "any", "count_nonzero"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_fold_layouts(name, dtype, shape):
+    for label, x in layouts(make(shape, dtype)):
+        for dim in DIMS[1:-1]:
+            check(call(name, dim=dim), x, **tolerance(dtype), msg=lambda m, a=(label, dim): f"{a}: {m}")
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_prod(dtype):
+    x = make((4, 5, 6), dtype, low=1, high=3)
+    for label, view in layouts(x):
+        for dim in (0, 1, -1):
+            check(call("prod", dim=dim), view, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3)
+    small = make((3, 4), dtype, low=1, high=3)
+    check(call("prod"), small, rtol=1e-2)
+    check(call("prod", dim=0, keepdim=True), small, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (torch.float32, torch.float64),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.int32, torch.float32),
+        (torch.int32, torch.int32),
+        (torch.int64, torch.int8),
+        (torch.bool, torch.float32),
+        (torch.bool, torch.bool),
+        (torch.float32, torch.complex64),
+    ],
+    ids=str,
+)
+def test_dtype_argument(source, target):
+    x = make((5, 70), source)
+    for name in ("sum", "prod") if target != torch.bool else ("sum",):
+        check(call(name, dim=1, dtype=target), x, **tolerance(target))
+        check(call(name, dtype=target), x[:, :3], **tolerance(target))
+    if target.is_floating_point or target.is_complex:
+        check(call("mean", dim=0, dtype=target), x, **tolerance(target))
+
+
+def test_sum_of_many_bools_as_bool():
+    check(call("sum", dtype=torch.bool), torch.ones(512, dtype=torch.bool))
+
+
+def test_int64_is_exact():
+    x = torch.tensor([[2**60 + 1, 3], [-(2**59), 5], [2**53 + 1, -1]])
+    for name in ("sum", "amax", "amin", "prod"):
+        for dim in (0, 1):
+            check(call(name, dim=dim), x)
+    check(torch.max, x)
+    check(torch.argmax, x)
+    check(call("sum"), torch.full((100000,), 2**50 + 1))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "nansum", "all", "any", "count_nonzero"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+def test_empty(name, dtype):
+    if name == "mean" and not dtype.is_floating_point:
+        pytest.skip("mean is of floating tensors")
+    for shape in [(0,), (0, 3), (3, 0), (2, 0, 4)]:
+        x = torch.empty(shape, dtype=dtype)
+        check(call(name), x)
+        for dim in range(x.dim()):
+            check(call(name, dim=dim), x)
+            if name != "count_nonzero":
+                check(call(name, dim=dim, keepdim=True), x)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin", "max", "min", "aminmax"])
+def test_empty_without_identity(name):
+    x = torch.empty(0, 3)
+    check(lambda t: getattr(torch, name)(t, dim=1), x)
+    for device in ("cpu", "ocl"):
+        with pytest.raises((IndexError, RuntimeError)):
+            getattr(torch, name)(x.to(device), dim=0)
+        with pytest.raises((IndexError, RuntimeError)):
+            getattr(torch, name)(x.to(device))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "amax", "amin", "all", "any", "nansum"])
+def test_scalar_tensor(name):
+    check(call(name), torch.tensor(1.5))
+    check(call(name, dim=0), torch.tensor(1.5))
+    check(call(name, dim=-1, keepdim=True), torch.tensor(1.5))
+
+
+def test_nan_and_infinity():
+    nan, inf = float("nan"), float("inf")
+    x = torch.randn(6, 40)
+    x[0, 3] = nan
+    x[1, 5] = inf
+    x[2, 7] = -inf
+    x[3, 8], x[3, 9] = inf, -inf
+    x[4, 0], x[4, 39] = nan, inf
+    for name in ("sum", "nansum", "prod", "mean", "amax", "amin", "all", "any", "count_nonzero"):
+        for dim in (0, 1):
+            check(call(name, dim=dim), x, **tolerance(torch.float32))
+        check(call(name), x[1:3] if name == "prod" else x, **tolerance(torch.float32))
+    for name in ("max", "min", "argmax", "argmin", "aminmax"):
+        for dim in (0, 1):
+            check(call(name, dim=dim), x)
+        check(call(name), x)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "aminmax"])
+def test_positions(name, dtype):
+    """Few distinct values: the first of equal elements must be found."""
+    for shape in SHAPES:
+        for label, x in layouts(make(shape, dtype, high=3)):
+            check(call(name), x)
+            for dim in (0, 1, -1):
+                check(call(name, dim=dim), x, msg=lambda m, a=(shape, label, dim): f"{a}: {m}")
+                check(call(name, dim=dim, keepdim=True), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.int64], ids=str)
+def test_positions_in_long_rows(dtype):
+    x = make((2, 100003), dtype, low=-100, high=100)
+    for name in ("argmax", "argmin"):
+        check(call(name), x)
+        for dim in (0, 1):
+            check(call(name, dim=dim), x)
+            check(call(name, dim=1 - dim), x.t())
+    constant = torch.full((70000,), -float("inf"))
+    check(torch.argmax, constant)
+    check(torch.argmin, -constant)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
+def test_moments(name, dtype):
+    for shape in SHAPES:
+        for label, x in layouts(make(shape, dtype)):
+            for dim in (None, 0, 1, -1, (0, 2)):
+                for correction in (0, 1):
+                    check(call(name, dim=dim, correction=correction), x, **tolerance(dtype))
+    check(call(name, dim=1, keepdim=True), x, **tolerance(dtype))
+    check(call(name, dim=1, correction=0.5), x, **tolerance(dtype))
+
+
+@pytest.mark.parametrize("mean", [0, 1000, 1e5])
+def test_moments_are_accurate(mean):
+    x = torch.randn(64, 30000) + mean
+    exact = x.double()
+    for view, reference in ((x, exact), (x.t(), exact.t())):
+        for dim in (0, 1, None):
+            for op in (torch.var, torch.std):
+                assert_close(op(on_device(view), dim=dim).cpu().double(), op(reference, dim=dim), rtol=1e-5, atol=0)
+    assert torch.var(torch.full((5000,), 3.7, device="ocl")).item() == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_moments_without_degrees_of_freedom():
+    for x in (torch.empty(0), torch.empty(3, 0), torch.ones(1), torch.ones(3, 1), torch.tensor(2.0)):
+        for name in ("var", "std", "var_mean", "std_mean"):
+            check(call(name), x)
+            check(call(name, dim=-1), x)
+            check(call(name, dim=-1, correction=0), x)
+
+
+def test_moments_errors():
+    for device in ("cpu", "ocl"):
+        with pytest.raises(RuntimeError, match="floating point and complex"):
+            torch.var(torch.ones(3, dtype=torch.int32, device=device))
+        with pytest.raises(IndexError):
+            torch.std(torch.ones(3, device=device), dim=4)
+
+
+ORDERS = [0, 0.5, 1, 2, 3, 4.5, -1, -2, float("inf"), -float("inf")]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
+def test_vector_norm(dtype, order):
+    for shape in SHAPES[:2]:
+        for label, x in layouts(make(shape, dtype)):
+            x = x + (x == 0) if order < 0 else x
+            for dim in (None, 0, -1, (0, 2)):
+                loose = {"rtol": 2e-2, "atol": 2e-2} if dtype in FLOATING[2:] else {"rtol": 2e-5, "atol": 1e-5}
+                check(lambda t, d=dim: torch.linalg.vector_norm(t, order, dim=d), x, **loose)
+    check(lambda t: torch.norm(t, order, dim=1, keepdim=True), x, **loose)
+
+
+def test_vector_norm_special():
+    for order in ORDERS:
+        if order not in (-1, -2) and abs(order) != float("inf"):
+            check(lambda t, o=order: torch.linalg.vector_norm(t, o), torch.empty(0))
+        x = torch.tensor([[1.0, float("nan"), 0.0], [0.0, -float("inf"), 2.0], [0.0, 0.0, 0.0]])
+        check(lambda t, o=order: torch.linalg.vector_norm(t, o, dim=1), x)
+    check(lambda t: torch.linalg.vector_norm(t, dtype=torch.float64), torch.randn(100))
+    check(lambda t: torch.norm(t), torch.randn(10, 20))
+    check(lambda t: torch.norm(t, 2, 0, dtype=torch.float64), torch.randn(10, 20))
+
+
+def test_logsumexp():
+    for label, x in layouts(torch.randn(4, 5, 6)):
+        for dim in (0, 1, -1, (0, 2)):
+            check(call("logsumexp", dim=dim), x)
+    check(call("logsumexp", dim=0), torch.full((3, 4), -float("inf")))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "amax", "amin", "any", "all"])
+def test_out(name):
+    x = torch.randn(4, 5, 6)
+    dtype = torch.bool if name in ("any", "all") else torch.float32
+    function = getattr(torch, name)
+    for keepdim in (False, True):
+        expected = function(x, dim=1, keepdim=keepdim)
+        out = torch.empty(0, dtype=dtype, device="ocl")
+        assert function(x.to("ocl"), dim=1, keepdim=keepdim, out=out) is out
+        assert_close(out.cpu(), expected)
+        strided = torch.zeros(6, 4, dtype=dtype, device="ocl").t()
+        strided = strided.unsqueeze(1) if keepdim else strided
+        function(x.to("ocl"), dim=1, keepdim=keepdim, out=strided)
+        assert_close(strided.cpu(), expected)
+
+
+def test_out_of_pairs():
+    x = torch.randint(0, 3, (4, 5, 6))
+    for name in ("max", "min"):
+        expected = getattr(torch, name)(x, dim=1)
+        values = torch.empty(6, 4, dtype=torch.int64, device="ocl").t()
+        indices = torch.empty(4, 6, dtype=torch.int64, device="ocl")
+        getattr(torch, name)(x.to("ocl"), dim=1, out=(values, indices))
+        assert_close(values.cpu(), expected.values)
+        assert_close(indices.cpu(), expected.indices)
+    low, high = torch.empty(0, dtype=torch.int64, device="ocl"), torch.empty(0, dtype=torch.int64, device="ocl")
+    torch.aminmax(x.to("ocl"), dim=0, out=(low, high))
+    assert_close((low.cpu(), high.cpu()), tuple(torch.aminmax(x, dim=0)))
+    out = torch.empty(3, dtype=torch.float32, device="ocl")
+    torch.argmax(x.to("ocl"), dim=0, out=(index := torch.empty(0, dtype=torch.int64, device="ocl")))
+    assert_close(index.cpu(), torch.argmax(x, dim=0))
+    torch.var(torch.arange(12.0, device="ocl").view(3, 4), dim=1, out=out)
+    assert_close(out.cpu(), torch.var(torch.arange(12.0).view(3, 4), dim=1))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1 << 20,), (1024, 1024), (3, 400000), (400000, 3), (17, 1000, 33), (5, 257, 300), (2000, 1, 300)],
+    ids=str,
+)
+def test_large(shape):
+    """Splits over work-items, whole and partial tiles of columns, a second stage."""
+    x = torch.randint(-4, 5, shape).float()  # sums are exact, so the order does not matter
+    y = torch.rand(shape)
+    for dim in [None, *range(len(shape))]:
+        arguments = {} if dim is None else {"dim": dim}
+        for name in ("sum", "amax", "count_nonzero", "argmax", "any"):
+            check(call(name, **arguments), x, rtol=0, atol=0)
+        for name in ("mean", "var_mean"):
+            check(call(name, **arguments), y, rtol=1e-5, atol=1e-6)
+
+
+def test_many_dimensions():
+    x = make((2,) * 16, torch.float32)
+    check(call("sum", dim=tuple(range(0, 16, 2))), x, **tolerance(torch.float32))
+    check(call("amax", dim=tuple(range(1, 16, 3))), x.permute(*range(15, -1, -1)))
+
+
+def test_gradients():
+    for op in (
+        lambda t: t.sum(1),
+        lambda t: t.mean(0),
+        lambda t: t.amax(1),
+        lambda t: t.max(1).values,
+        lambda t: t.var(0),
+        lambda t: torch.linalg.vector_norm(t, 3, dim=1),
+        lambda t: t.prod(1),
+        lambda t: t.logsumexp(1),
+    ):
+        x = torch.rand(4, 5) + 0.5
+        a = x.clone().requires_grad_()
+        b = x.to("ocl").requires_grad_()
+        op(a).square().sum().backward()
+        op(b).square().sum().backward()
+        assert_close(b.grad.cpu(), a.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_errors():
+    for device in ("cpu", "ocl"):
+        x = torch.ones(3, 4, device=device)
+        with pytest.raises(IndexError):
+            x.sum(2)
+        with pytest.raises(RuntimeError, match="appears multiple times"):
+            x.sum((0, 0))
+        with pytest.raises(RuntimeError):
+            torch.mean(x.int())
+        with pytest.raises(RuntimeError):
+            x.to(torch.complex64).max(0)
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            x.to(torch.complex64).amax(0)
+        with pytest.raises(RuntimeError):
+            torch.nansum(x.to(torch.complex64))
+        with pytest.raises(RuntimeError):
+            torch.max(torch.ones(0, device=device))

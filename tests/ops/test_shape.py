@@ -1,0 +1,202 @@
+"""Ops that place elements elsewhere, against CPU torch."""
+
+import pytest
+import torch
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16,
+    torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+]  # fmt: skip
+
+
+def sample(*shape, dtype=torch.float32):
+    torch.manual_seed(sum(shape))
+    return (torch.randn(shape) * 10).to(dtype) if dtype.is_floating_point else torch.randint(
+        0, 2 if dtype == torch.bool else 100, shape
+    ).to(dtype)
+
+
+def check(device, call, *tensors, **tolerance):
+    want = call(*tensors)
+    got = call(*(t.to(device) for t in tensors))
+    if isinstance(want, torch.Tensor):
+        assert got.device.type == "ocl" and got.dtype == want.dtype and got.shape == want.shape
+        torch.testing.assert_close(got.cpu(), want, equal_nan=True, **tolerance)
+    else:
+        assert got == want
+    return got
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_cat(device, dtype, dim):
+    shape = [3, 4, 5]
+    tensors = []
+    for size in (2, 1, 7, 0, 3):
+        shape[dim] = size
+        tensors.append(sample(*shape, dtype=dtype))
+    check(device, lambda *t: torch.cat(t, dim), *tensors)
+
+
+def test_cat_mixes(device):
+    a, b, c = sample(3, 4), sample(2, 4, dtype=torch.int64), sample(5, 4, dtype=torch.float64)
+    check(device, lambda *t: torch.cat(t), a, b, c)
+    check(device, lambda *t: torch.cat(t), b, sample(1, 4, dtype=torch.bool))
+    check(device, lambda *t: torch.cat(t), a, sample(1, 4, dtype=torch.complex64))
+    check(device, lambda *t: torch.cat(t), torch.empty(0), a, torch.empty(0))
+    check(device, lambda x: torch.cat([x.t(), x.t()[::2]]), a)
+    check(device, lambda x: torch.cat([x, x], out=torch.empty(6, 4, device=x.device)), a)
+    check(device, lambda x: torch.cat([x, x], out=torch.empty(6, 4, dtype=torch.float64, device=x.device)), a)
+    check(device, lambda x: torch.cat([x, x], out=torch.empty(4, 6, device=x.device).t()), a)
+    check(device, lambda *t: torch.cat(t, 1), *[sample(3, 1) for _ in range(200)])
+    check(device, lambda x: torch.cat([x.conj(), x]), sample(3, dtype=torch.complex64) * 1j)
+
+
+def test_cat_keeps_channels_last(device):
+    x = sample(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    got = check(device, lambda t: torch.cat([t, t], 1), x)
+    assert got.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.cat([torch.zeros(2, 3).to(d), torch.zeros(2, 4).to(d)]),
+        lambda d: torch.cat([torch.zeros(2, 3).to(d), torch.zeros(2).to(d)]),
+        lambda d: torch.cat([torch.zeros(()).to(d)]),
+        lambda d: torch.cat([torch.zeros(2).to(d)], 3),
+        lambda d: torch.stack([torch.zeros(2).to(d), torch.zeros(3).to(d)]),
+        lambda d: torch.zeros(2, 3).to(d).flip(5),
+        lambda d: torch.zeros(2).to(d).tril(),
+        lambda d: torch.zeros(2).to(d).trace(),
+        lambda d: torch.zeros(2, 3).to(d).roll((1, 2), 0),
+        lambda d: torch.repeat_interleave(torch.tensor([-1]).to(d)),
+        lambda d: torch.equal(torch.zeros(2).to(d), torch.zeros(2).double().to(d)),
+    ],
+)
+def test_bad_arguments(device, call):
+    try:
+        call("cpu")
+    except Exception as error:
+        with pytest.raises(type(error)):
+            call(device)
+    else:
+        call(device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_joins_and_repeats(device, dtype):
+    x = sample(3, 4, dtype=dtype)
+    for dim in (0, 1, 2):
+        check(device, lambda t, dim=dim: torch.stack([t, t, t], dim), x)
+    check(device, lambda t: t.repeat(2, 3, 2), x)
+    check(device, lambda t: t.expand(5, 3, 4).contiguous(), x)
+    check(device, lambda t: torch.hstack([t, t]), x)
+    check(device, lambda t: torch.tile(t, (2, 2)), x)
+    check(device, lambda t: t.repeat_interleave(3, 1), x)
+
+
+def test_repeat_interleave(device):
+    x, n = sample(4, 3), torch.tensor([2, 0, 3, 1])
+    check(device, lambda n: torch.repeat_interleave(n), n)
+    check(device, lambda t, n: t.repeat_interleave(n, 0), x, n)
+    check(device, lambda t, n: t.repeat_interleave(n, 0, output_size=6), x, n)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_flip_and_roll(device, dtype):
+    x = sample(3, 4, 5, dtype=dtype)
+    for dims in [(0,), (1,), (2,), (0, 2), (0, 1, 2), (-1,), ()]:
+        check(device, lambda t, dims=dims: t.flip(dims), x)
+        check(device, lambda t, dims=dims: t.transpose(0, 2)[1:, ::2].flip(dims), x)
+    for shifts, dims in [(1, 0), (-2, 1), (7, 2), ((1, 2), (0, 2)), (3, None)]:
+        check(device, lambda t, s=shifts, d=dims: t.roll(s, d) if d is not None else t.roll(s), x)
+    check(device, lambda t: t.rot90(1, (0, 1)), x)
+    check(device, lambda t: torch.fliplr(t), x)
+
+
+def test_flip_small(device):
+    check(device, lambda t: t.flip(0), torch.empty(0, 3))
+    check(device, lambda t: t.flip(()), torch.tensor(3.0))
+    check(device, lambda t: t.expand(4, 5).flip(0, 1), sample(5))
+    check(device, lambda t: t.flip(0), sample(100001))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("diagonal", [-7, -1, 0, 2, 9])
+def test_triangles(device, dtype, diagonal):
+    x = sample(2, 5, 6, dtype=dtype)
+    for call in (torch.tril, torch.triu):
+        check(device, lambda t, call=call: call(t, diagonal), x)
+        check(device, lambda t, call=call: call(t.transpose(1, 2), diagonal), x)
+        check(device, lambda t, call=call: call(t[:, ::2, 1:], diagonal), x)
+        check(device, lambda t, call=call: call(t, diagonal, out=torch.empty(6, 5, 2, dtype=dtype, device=t.device).permute(2, 1, 0)), x)
+    check(device, lambda t: t.tril_(diagonal), x.clone())
+    check(device, lambda t: t.transpose(0, 2).triu_(diagonal), x.clone())
+    check(device, lambda t: t.tril(), torch.empty(0, 3, dtype=dtype))
+
+
+def test_triangles_ignore_nan_outside(device):
+    check(device, lambda t: t.tril(), torch.full((4, 4), float("nan")))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+def test_diagonals(device, dtype):
+    x = sample(4, 6, dtype=dtype)
+    check(device, lambda t: torch.diag(t, 1), x)
+    check(device, lambda t: torch.diag(t[0]), x)
+    check(device, lambda t: torch.diag_embed(t, 1), x)
+    check(device, lambda t: torch.diagonal(t, -1), x)
+    check(device, lambda t: torch.trace(t), x)
+    check(device, lambda t: torch.diagflat(t), x)
+    check(device, lambda t: torch.block_diag(t, t), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pad(device, dtype):
+    x = sample(2, 3, 4, dtype=dtype)
+    for pad in [(1, 2), (0, 0, 1, 3), (-1, 2), (1, 1, 1, 1, 1, 1)]:
+        check(device, lambda t, pad=pad: torch.constant_pad_nd(t, pad, 1), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("dim,size,step", [(0, 2, 1), (1, 3, 2), (2, 2, 3), (-1, 5, 1), (1, 1, 1)])
+def test_unfold_backward(device, dtype, dim, size, step):
+    x = sample(5, 6, 7, dtype=dtype)
+
+    def grad(t):
+        t = t.clone().requires_grad_()
+        y = t.unfold(dim, size, step)
+        weights = torch.arange(y.numel(), device=t.device, dtype=torch.float32).view(y.shape).to(dtype) / 100
+        return torch.autograd.grad((y * weights).sum(), t)[0]
+
+    check(device, grad, x, **({"rtol": 1e-2, "atol": 1e-2} if dtype == torch.float16 else {}))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal(device, dtype):
+    x = sample(3, 4, dtype=dtype)
+    y = x.clone()
+    y[1, 2] = ~y[1, 2] if dtype == torch.bool else y[1, 2] + 1
+    check(device, torch.equal, x, x.clone())
+    check(device, torch.equal, x, y)
+    check(device, lambda a: torch.equal(a, a), x)
+    check(device, lambda a: torch.equal(a, a.t()), x)
+    check(device, lambda a: torch.equal(a[:0], a[:0]), x)
+    if dtype != torch.bool:
+        check(device, lambda a, b: torch.allclose(a, b), x, y)
+        check(device, torch.isclose, x, y)
+
+
+def test_equal_nan(device):
+    check(device, lambda a: torch.equal(a, a), torch.tensor([1.0, float("nan")]))
+    assert bool(torch.tensor(2.0).to(device)) and not bool(torch.tensor(0).to(device))
+
+
+def test_narrow_copy_and_shuffles(device):
+    x = sample(4, 6, 5)
+    check(device, lambda t: torch.narrow_copy(t, 1, 2, 3), x)
+    check(device, lambda t: torch.nn.functional.channel_shuffle(t.unsqueeze(-1), 3), x)
+    check(device, lambda t: torch.nn.functional.pixel_shuffle(t.reshape(1, 4, 6, 5), 2), x)
+    check(device, lambda t: torch.cartesian_prod(t[0, 0], t[0, 1]), x)
+    check(device, lambda t: torch.stack(torch.meshgrid(t[0, 0], t[0, 1], indexing="ij")), x)

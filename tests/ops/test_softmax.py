@@ -1,0 +1,100 @@
+"""softmax and log_softmax against CPU torch, forward and backward."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+SHAPES = [(7,), (3, 5), (4, 33, 70), (2, 3, 1000), (300, 2), (5, 16, 4, 17), (1, 1), (9, 100000)]
+OPS = [torch.softmax, torch.log_softmax]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward_and_backward(op, dtype, shape):
+    x = (torch.randn(shape) * 4).to(dtype)
+    for dim in (*range(len(shape)), -1):
+        a = x.clone().requires_grad_()
+        b = x.to("ocl").requires_grad_()
+        expected, actual = op(a, dim), op(b, dim)
+        assert_close(actual.cpu(), expected)
+        grad = torch.randn(shape).to(dtype)
+        expected.backward(grad)
+        actual.backward(grad.to("ocl"))
+        loose = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {}
+        if dtype in (torch.float16, torch.bfloat16):
+            # The gradient is of the rounded result; CPU torch rounds its intermediates too.
+            loose = {"rtol": 2e-2, "atol": 2e-2}
+        assert_close(b.grad.cpu(), a.grad, **loose)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_layouts(op):
+    x = torch.randn(6, 20, 34)
+    d = x.to("ocl")
+    for view in (lambda t: t.transpose(0, 2), lambda t: t[:, ::2], lambda t: t[1:, 1:, 1:], lambda t: t[:1].expand(4, -1, -1)):
+        for dim in (0, 1, 2):
+            assert_close(op(view(d), dim).cpu(), op(view(x), dim))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_special_values(op):
+    nan, inf = float("nan"), float("inf")
+    x = torch.randn(6, 40)
+    x[0, 3] = nan
+    x[1, 5] = inf
+    x[2, 7] = -inf
+    x[3] = -inf
+    x[4] = 1e30
+    x[5] = nan
+    for dim in (0, 1):
+        assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_empty_and_scalar(op):
+    for x in (torch.empty(0), torch.empty(3, 0), torch.empty(0, 3), torch.tensor(2.0)):
+        for dim in range(-1, max(1, x.dim())):
+            assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim))
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_to_float(name, dtype):
+    x = torch.randn(5, 30).to(dtype)
+    for dim in (0, 1):
+        actual = getattr(torch, name)(x.to("ocl"), dim, True).cpu()
+        assert actual.dtype == torch.float32
+        assert_close(actual, getattr(torch, name)(x.float(), dim, False))
+        result = actual.to("ocl")
+        grad = torch.randn(5, 30)
+        backward = getattr(torch.ops.aten, f"{name}_backward_data")
+        assert_close(
+            backward(grad.to("ocl"), result, dim, dtype).cpu(),
+            backward(grad, actual, dim, torch.float32).to(dtype),
+            rtol=1e-2,
+            atol=1e-2,
+        )
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_dtype_argument_and_out(op):
+    x = torch.randn(4, 9)
+    assert_close(op(x.to("ocl"), 1, dtype=torch.float64).cpu(), op(x, 1, dtype=torch.float64))
+    assert_close(op(x.to("ocl").int(), 1, dtype=torch.float32).cpu(), op(x.int(), 1, dtype=torch.float32))
+    out = torch.empty(9, 4, device="ocl").t()
+    op(x.to("ocl"), 1, out=out)
+    assert_close(out.cpu(), op(x, 1))
+    inplace = x.to("ocl")
+    op(inplace, 1, out=inplace)
+    assert_close(inplace.cpu(), op(x, 1))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_errors(op):
+    for device in ("cpu", "ocl"):
+        with pytest.raises(IndexError):
+            op(torch.ones(2, 3, device=device), 2)
+        with pytest.raises(NotImplementedError):
+            op(torch.ones(2, 3, dtype=torch.int32, device=device), 1)

@@ -1,0 +1,100 @@
+"""What is installed: metadata, what the libraries link, and the wheel in a fresh environment."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import torch_ocl
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(torch_ocl.__file__).parent
+
+
+def run_python(python: Path | str, code: str, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(python), "-c", code],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_metadata() -> None:
+    metadata = importlib.metadata.metadata("torch-ocl")
+    assert metadata["Version"] == torch_ocl.__version__
+    assert set(metadata.get_all("Provides-Extra")) >= {"cpu", "test", "demo"}
+    requirements = importlib.metadata.requires("torch-ocl")
+    assert any(re.match(r"torch\b.*>=2\.11", text) for text in requirements)
+
+
+def test_entry_point() -> None:
+    (point,) = [
+        point
+        for point in importlib.metadata.entry_points(group="torch.backends")
+        if point.name == "torch_ocl"
+    ]
+    assert point.value == "torch_ocl:_autoload"
+
+
+def test_import_torch_alone_offers_the_device(tmp_path: Path) -> None:
+    output = run_python(
+        sys.executable, "import torch; print(torch.ones(3, device='ocl').sum().item())", tmp_path
+    )
+    assert output.strip() == "3.0"
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs binutils")
+@pytest.mark.parametrize("pattern", ("libtorch_ocl.so", "_C*.so"))
+def test_opencl_is_not_linked(pattern: str) -> None:
+    (library,) = PACKAGE.glob(pattern)
+    dynamic = subprocess.run(
+        ["readelf", "-d", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "libOpenCL" not in dynamic
+    assert "$ORIGIN" in dynamic
+
+
+@pytest.mark.skipif(
+    not (ROOT / "build" / "CMakeCache.txt").exists(), reason="would build everything from scratch"
+)
+def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps"]
+        + ["-w", str(tmp_path), str(ROOT)],
+        check=True,
+        timeout=1200,
+    )
+    (wheel,) = tmp_path.glob("torch_ocl-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"torch_ocl/libtorch_ocl.so", "torch_ocl/ops_manifest.json"} <= set(names)
+    assert not any(name.startswith(("tests/", "csrc/", "codegen/", "examples/")) for name in names)
+
+    # Its own site-packages come first; torch is borrowed from this environment, whose .pth files
+    # (the editable install of this package among them) are not read there.
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([str(python), "-m", "pip", "install", "-q", "--no-deps", str(wheel)], check=True)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # The drivers that this environment sees by being where they are.
+    code = (
+        "import torch, torch_ocl; print(torch_ocl.__file__); "
+        "x = torch.arange(6., device='ocl').reshape(2, 3); print((x @ x.t()).sum().item())"
+    )
+    drivers = list(Path(sys.prefix, "lib").glob("libintelocl.so"))
+    environment = {"OCL_ICD_FILENAMES": str(drivers[0])} if drivers else {}
+    output = run_python(python, code, tmp_path, **environment).split()
+    assert output[0].startswith(str(site))
+    assert float(output[1]) == 83.0

@@ -1,0 +1,121 @@
+"""torch.ocl and torch.accelerator: devices, properties, contexts."""
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
+
+
+def test_every_name_in_all_exists_and_is_documented():
+    for name in torch.ocl.__all__:
+        member = getattr(torch.ocl, name)
+        assert not callable(member) or member.__doc__, name
+
+
+def test_the_accelerator_api_finds_the_device():
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("ocl")
+    assert torch.accelerator.device_count() == torch.ocl.device_count()
+    assert torch.accelerator.current_device_index() == torch.ocl.current_device()
+    torch.accelerator.set_device_index(0)
+    torch.accelerator.synchronize()
+    assert torch.accelerator.get_memory_info() == torch.ocl.mem_get_info() or True
+    torch.accelerator.empty_cache()
+    torch.accelerator.reset_peak_memory_stats()
+    assert torch.get_device_module() is torch.ocl
+    with torch.accelerator.device_index(0):
+        assert torch.ocl.current_device() == 0
+
+
+def test_capability_lists_dtypes():
+    dtypes = torch.ocl.get_device_capability()["supported_dtypes"]
+    assert {torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool} <= dtypes
+    assert (torch.float64 in dtypes) == torch.ocl.get_device_properties().has_fp64
+
+
+def test_properties():
+    properties = torch.ocl.get_device_properties("ocl:0")
+    assert properties.name == torch.ocl.get_device_name(0)
+    assert properties.total_memory >= properties.max_allocation > 0
+    assert properties.multi_processor_count == properties.max_compute_units >= 1
+    assert properties.type in ("gpu", "cpu", "accelerator")
+    text = repr(properties)
+    assert text.startswith("_OclDeviceProperties(name=") and "total_memory=" in text
+    assert "cl_khr" not in text  # the extensions would fill the screen
+
+
+@pytest.mark.parametrize("device", [0, "ocl", "ocl:0", torch.device("ocl:0"), None])
+def test_device_arguments(device):
+    assert torch.ocl.get_device_name(device)
+
+
+def test_bad_devices_are_refused():
+    count = torch.ocl.device_count()
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch.ocl.set_device(count)
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch.ones(1, device=f"ocl:{count}")
+    with pytest.raises(ValueError, match="cpu"):
+        torch.ocl.set_device("cpu")
+    with pytest.raises(TypeError):
+        torch.ocl.get_device_name(1.5)
+    assert torch.ocl.current_device() == 0
+
+
+def test_the_device_context():
+    with torch.ocl.device(0):
+        assert torch.ones(1, device="ocl").device.index == 0
+    with torch.ocl.device(None), torch.ocl.device(-1), torch.ocl.device("ocl"):
+        assert torch.ocl.current_device() == 0
+    with torch.ocl.device_of(torch.ones(1)), torch.ocl.device_of(torch.ones(1, device="ocl")):
+        assert torch.ocl.current_device() == 0
+
+
+@pytest.mark.skipif(
+    not torch.ocl.is_available() or torch.ocl.device_count() < 2, reason="needs two devices"
+)
+def test_two_devices():
+    a = torch.arange(5).to("ocl:0")
+    with torch.ocl.device(1):
+        assert torch.ocl.current_device() == 1
+        b = torch.arange(5).to("ocl")
+    assert torch.ocl.current_device() == 0
+    assert b.device.index == 1
+    assert a.to("ocl:1").add(b).tolist() == [0, 2, 4, 6, 8]
+    assert b.to("ocl:0").device.index == 0
+
+
+def test_generated_methods():
+    x = torch.ones(2)
+    assert not x.is_ocl
+    assert x.ocl().is_ocl
+    assert torch.nn.Linear(2, 2).ocl().weight.is_ocl
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
+    assert not packed.is_ocl
+    assert x.ocl().untyped_storage().is_ocl
+
+
+def test_amp():
+    assert torch.ocl.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]
+    assert torch.ocl.is_bf16_supported()
+    assert not torch.ocl.is_bf16_supported(including_emulation=False)
+    assert torch.amp.is_autocast_available("ocl")
+    with torch.autocast("ocl", dtype=torch.bfloat16):
+        assert torch.is_autocast_enabled("ocl")
+
+
+def test_counters_are_dicts():
+    assert isinstance(torch.ocl.fallback_counts(), dict)
+    torch.ocl.reset_fallback_counts()
+    assert torch.ocl.fallback_counts() == {}
+    assert isinstance(torch.ocl.host_staged_counts(), dict)
+    assert set(torch.ocl.program_stats()) == {"built", "loaded", "build_seconds", "load_seconds"}
+
+
+def test_the_profiler_runs():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        torch.ones(10, device="ocl").add(1).cpu()
+    assert any("add" in event.key for event in profile.key_averages())
+    with torch.profiler.profile(profile_memory=True) as profile:
+        torch.ones(1000, device="ocl")
+    assert profile.key_averages()

@@ -1,0 +1,104 @@
+"""After a fork in a process that used OpenCL, the child gets errors, never a hang."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
+
+
+def run(code, timeout=120):
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+IN_CHILD = """
+import os, sys, torch
+{before}
+child = os.fork()
+if child == 0:
+    try:
+        {inside}
+    except BaseException as error:
+        print(type(error).__name__, error, flush=True)
+        os._exit(7)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print("status", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "torch.ones(2, device='ocl')",
+        "x + 1",
+        "x.cpu()",
+        "torch.ocl.synchronize()",
+        "torch.ocl.current_stream()",
+        "torch.ocl.set_device(0); torch.ocl.mem_get_info()",
+    ],
+)
+def test_using_the_device_in_a_forked_child_raises(use):
+    out = run(IN_CHILD.format(before="x = torch.ones(3, device='ocl'); x.cpu()", inside=use))
+    assert "RuntimeError" in out and "spawn" in out
+    assert "status 7" in out
+
+
+def test_the_child_knows_it_and_may_use_the_cpu():
+    inside = (
+        "assert torch.ocl._is_in_bad_fork() and not torch.ocl.is_available(); "
+        "del x; torch.manual_seed(0); torch.ocl.empty_cache(); "
+        "y = torch.ones(3, requires_grad=True); (y * 2).sum().backward(); "
+        "assert y.grad.eq(2).all()"
+    )
+    out = run(IN_CHILD.format(before="x = torch.ones(3, device='ocl'); x.cpu()", inside=inside))
+    assert "status 0" in out, out
+
+
+def test_a_fork_before_the_first_use_is_harmless():
+    inside = "assert torch.ones(3, device='ocl').cpu().sum() == 3"
+    out = run(IN_CHILD.format(before="torch.manual_seed(3)", inside=inside))
+    assert "status 0" in out, out
+
+
+def test_the_process_ends_with_live_tensors():
+    run(
+        """
+        import torch
+        torch.kept = [torch.ones(1000, device="ocl") for _ in range(10)]
+        torch.kept_pinned = torch.ones(1000).pin_memory()
+        stream = torch.ocl.Stream()
+        torch.kept[0].record_stream(stream)
+        with torch.ocl.stream(stream):
+            torch.kept[0].add_(1)
+        """
+    )
+
+
+def test_importing_torch_does_not_initialise_opencl():
+    out = run(
+        """
+        import torch
+        torch.manual_seed(0)
+        torch.ocl.current_device()
+        torch.ocl.memory_stats()
+        torch.ocl.empty_cache()
+        torch.ones(3).is_pinned()
+        print(torch.ocl.is_initialized())
+        torch.ocl.init()
+        print(torch.ocl.is_initialized())
+        """
+    )
+    assert out.split() == ["False", "True"]

@@ -1,0 +1,59 @@
+"""Pinned host memory and copies that do not block."""
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
+
+
+def test_pin_memory_copies_and_is_recognised():
+    plain = torch.arange(1000.0)
+    pinned = plain.pin_memory()
+    assert pinned.is_pinned() and not plain.is_pinned()
+    assert pinned.device.type == "cpu"
+    assert torch.equal(pinned, plain)
+    assert pinned[10:].is_pinned()
+    assert pinned.pin_memory().data_ptr() == pinned.data_ptr()
+
+
+def test_factories_pin():
+    assert torch.empty(5, pin_memory=True).is_pinned()
+    assert not torch.empty(0).is_pinned()
+
+
+def test_freed_pinned_memory_is_reused():
+    address = torch.empty(100_000, pin_memory=True).data_ptr()
+    assert torch.empty(100_000, pin_memory=True).data_ptr() == address
+
+
+def test_memory_stops_being_pinned_when_freed():
+    stats = torch.empty(1 << 20, pin_memory=True)
+    del stats
+    torch.ocl.empty_host_cache()
+    assert not torch.empty(1 << 20).is_pinned()
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_copies_both_ways(non_blocking):
+    source = torch.randn(1 << 18).pin_memory()
+    on_device = source.to("ocl", non_blocking=non_blocking)
+    back = torch.empty_like(source, pin_memory=True)
+    back.copy_(on_device, non_blocking=non_blocking)
+    torch.ocl.synchronize()
+    assert torch.equal(back, source)
+
+
+def test_memory_in_flight_is_not_handed_out():
+    for value in range(50):
+        source = torch.full((1 << 18,), float(value)).pin_memory()
+        on_device = source.to("ocl", non_blocking=True)
+        del source
+        # Would overwrite the source of the copy if it were handed out too early.
+        torch.full((1 << 18,), -1.0).pin_memory()
+        assert on_device.cpu().eq(value).all()
+
+
+def test_the_data_loader_pins():
+    data = torch.utils.data.TensorDataset(torch.arange(10.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=5, pin_memory=True)
+    assert all(batch.is_pinned() for (batch,) in loader)

@@ -1,0 +1,75 @@
+"""Prints what CMakeLists.txt needs to know of this Python environment, as one CMake list:
+torch's folder, its version, the folder of CL/cl.h, the suffix of extension modules, the folders of
+Python.h. Exits with a message that says what to install if one is missing.
+
+With --missing it prints the headers that are missing instead (for tools/fetch_headers.sh).
+"""
+
+import glob
+import importlib.util
+import os
+import sys
+import sysconfig
+
+# Where tools/fetch_headers.sh puts what the machine lacks.
+FETCHED = os.path.join(sys.prefix, "headers", "usr", "include")
+
+
+def torch_root() -> str:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit(
+            "PyTorch is not installed in this environment. Install it first (for instance with "
+            "`pip install torch --index-url https://download.pytorch.org/whl/cpu`), then build "
+            "with `pip install --no-build-isolation`."
+        )
+    return spec.submodule_search_locations[0]
+
+
+def torch_version(root: str) -> str:
+    scope: dict = {}
+    with open(os.path.join(root, "version.py"), encoding="utf-8") as file:
+        exec(file.read(), scope)  # importing torch takes seconds and would load this package itself
+    return scope["__version__"]
+
+
+def python_includes() -> list[str]:
+    system = sysconfig.get_path("include")
+    if os.path.exists(os.path.join(system, "Python.h")):
+        return [system]
+    fetched = os.path.join(FETCHED, f"python{sys.version_info.major}.{sys.version_info.minor}")
+    if os.path.exists(os.path.join(fetched, "Python.h")):
+        return [fetched, FETCHED]  # Debian's pyconfig.h includes another one from there
+    return []
+
+
+def opencl_include() -> str | None:
+    wheels = [
+        folder
+        for site in (sysconfig.get_path("purelib"), *sys.path)
+        for folder in sorted(glob.glob(os.path.join(site, "nvidia", "*", "include")))
+    ]
+    for folder in (*wheels, "/usr/include", "/usr/local/include", FETCHED):
+        if os.path.exists(os.path.join(folder, "CL", "cl.h")):
+            return folder
+    return None
+
+
+def main() -> None:
+    python, opencl = python_includes(), opencl_include()
+    missing = ([] if python else ["Python.h"]) + ([] if opencl else ["CL/cl.h"])
+    if "--missing" in sys.argv:
+        print(" ".join(missing))
+        return
+    if missing:
+        sys.exit(
+            f"Missing: {', '.join(missing)}. On Debian and Ubuntu Python.h is in python3-dev and "
+            "CL/cl.h in opencl-c-headers; on x86-64 `pip install nvidia-cuda-opencl` has that too."
+        )
+    root = torch_root()
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    print(";".join([root, torch_version(root), str(opencl), suffix, *python]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Lists the OpenCL devices that this machine's own drivers offer; exits with 1 if there are none.
+
+`make` asks before it decides whether a driver has to come from pip. Knows nothing of torch_ocl: it
+runs before that is built.
+"""
+
+import ctypes
+import glob
+import os
+import sys
+import sysconfig
+
+CL_DEVICE_TYPE_ALL = 0xFFFFFFFF
+CL_DEVICE_NAME = 0x102B
+CL_PLATFORM_NAME = 0x0902
+
+
+def open_loader() -> ctypes.CDLL | None:
+    site = sysconfig.get_path("purelib")
+    wheel = sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib", "libOpenCL.so.1")))
+    for path in (*wheel, "libOpenCL.so.1"):
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    return None
+
+
+def handles(function, *arguments) -> list[ctypes.c_void_p]:
+    """Calls clGetPlatformIDs or clGetDeviceIDs twice: for the count, then for the handles."""
+    count = ctypes.c_uint(0)
+    if function(*arguments, 0, None, ctypes.byref(count)) != 0 or count.value == 0:
+        return []
+    found = (ctypes.c_void_p * count.value)()
+    if function(*arguments, count.value, found, None) != 0:
+        return []
+    return [ctypes.c_void_p(handle) for handle in found]
+
+
+def text(function, handle: ctypes.c_void_p, what: int) -> str:
+    buffer = ctypes.create_string_buffer(1024)
+    function(handle, ctypes.c_uint(what), ctypes.c_size_t(len(buffer)), buffer, None)
+    return buffer.value.decode(errors="replace").strip()
+
+
+def main() -> int:
+    loader = open_loader()
+    if loader is None:
+        return 1
+    found = 0
+    every_type = ctypes.c_uint64(CL_DEVICE_TYPE_ALL)
+    for platform in handles(loader.clGetPlatformIDs):
+        platform_name = text(loader.clGetPlatformInfo, platform, CL_PLATFORM_NAME)
+        for device in handles(loader.clGetDeviceIDs, platform, every_type):
+            print(f"{text(loader.clGetDeviceInfo, device, CL_DEVICE_NAME)} ({platform_name})")
+            found += 1
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

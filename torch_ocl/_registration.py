@@ -1,0 +1,53 @@
+"""Adds device `ocl` to torch, once per process, and never breaks `import torch`."""
+
+import torch
+
+from torch_ocl import _loader, _unavailable
+
+_BACKEND = "ocl"
+_UNTAKEN = ("privateuseone", _BACKEND)
+_done = False
+
+
+def register() -> None:
+    """Names PrivateUse1 `ocl` and installs torch.ocl.
+
+    If the native library can't be loaded, torch.ocl says so when it is used. If another backend has
+    taken PrivateUse1 (torch has room for one), nothing is loaded and torch.ocl names that backend.
+    """
+    global _done
+    if _done:
+        return
+    _done = True
+    other = torch._C._get_privateuse1_backend_name()
+    if other not in _UNTAKEN:
+        _unavailable.install_conflict(other)
+        return
+    torch.utils.rename_privateuse1_backend(_BACKEND)
+    try:
+        _load_native()
+        from torch_ocl import ocl as module
+    except Exception as error:  # whatever it is, `import torch` must go on
+        module = _unavailable.make_module(
+            f"torch_ocl could not be loaded: {error}", ignore_seeds=True
+        )
+    torch._register_device_module(_BACKEND, module)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+
+
+def _load_native() -> None:
+    from torch_ocl import _C
+
+    built_for = getattr(_C, "build_torch_version", None)
+    if built_for and _series(built_for) != _series(torch.__version__):
+        raise RuntimeError(
+            f"it was built for torch {built_for}, this is torch {torch.__version__}; "
+            "reinstall it with pip install --no-build-isolation"
+        )
+    _C.configure_loader(_loader.find_loaders(), _loader.find_icd_files())
+
+
+def _series(version: str) -> list[str]:
+    return version.split("+")[0].split(".")[:2]

@@ -1,0 +1,39 @@
+"""Device arguments: what users pass where a device is expected."""
+
+from typing import TypeAlias
+
+import torch
+
+from torch_ocl import _C
+
+DeviceLike: TypeAlias = torch.device | str | int | None
+
+
+def _get_device_index(device: DeviceLike, optional: bool = False) -> int:
+    """The index that `device` names: an int, "ocl", "ocl:1" or a torch.device.
+
+    No index, and None if `optional`, mean the current device. Raises ValueError for other device
+    types. Whether the device exists is not checked.
+    """
+    if isinstance(device, bool):
+        raise TypeError(f"expected an ocl device, got {device!r}")
+    if isinstance(device, int):
+        return device
+    if device is None:
+        if not optional:
+            raise ValueError("expected an ocl device or its index, got None")
+        return _C.current_device()
+    if isinstance(device, str):
+        device = torch.device(device)
+    if not isinstance(device, torch.device):
+        raise TypeError(f"expected an ocl device or its index, got {device!r}")
+    if device.type != "ocl":
+        raise ValueError(f"expected an ocl device, got {device}")
+    return _C.current_device() if device.index is None else device.index
+
+
+def existing_device_index(device: DeviceLike) -> int:
+    """As _get_device_index with optional, but raises RuntimeError if there is no such device."""
+    index = _get_device_index(device, optional=True)
+    _C.check_device(index)
+    return index

@@ -1,0 +1,156 @@
+"""Devices: which there are, what they can do, which one is current."""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from torch_ocl import _C
+from torch_ocl._utils import DeviceLike, _get_device_index, existing_device_index
+
+
+def is_available() -> bool:
+    """True if there is a usable OpenCL device. Never raises; see unavailable_reason()."""
+    return _C.device_count() > 0
+
+
+def unavailable_reason() -> str:
+    """Why is_available() is False, with what to install; empty if there is a device."""
+    return _C.unavailable_reason()
+
+
+def device_count() -> int:
+    """The number of usable devices: GPUs first, CPUs last, or as TORCH_OCL_DEVICES says."""
+    return _C.device_count()
+
+
+def is_initialized() -> bool:
+    """True once this process has used OpenCL."""
+    return _C.is_initialized() and not _C.is_in_bad_fork()
+
+
+def init() -> None:
+    """Initialises OpenCL now rather than at the first use; raises RuntimeError if it can't be."""
+    _C.check_device(0)
+
+
+# Torch calls it before it makes the first tensor on the device.
+_lazy_init = init
+
+
+def _is_in_bad_fork() -> bool:
+    return _C.is_in_bad_fork()
+
+
+def current_device() -> int:
+    """The index of the calling thread's current device."""
+    return _C.current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Makes a device current for the calling thread; a negative index does nothing."""
+    _C.set_device(_get_device_index(device))
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Waits for all work on a device (default: the current one).
+
+    Raises IndexError if a kernel met an index out of range, RuntimeError if the device failed.
+    """
+    _C.synchronize(_get_device_index(device, optional=True))
+
+
+class device:
+    """Context manager that makes a device current; None or a negative index changes nothing."""
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = -1 if device is None else _get_device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _C.exchange_device(self.idx)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _C.set_device(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager that makes the device of a tensor or storage current; other devices' are
+    ignored."""
+
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage) -> None:
+        super().__init__(obj.device if obj.device.type == "ocl" else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceProperties:
+    """What was probed on a device. Sizes are in bytes, sub-group size 0 means none."""
+
+    name: str
+    vendor: str
+    platform_name: str
+    driver_version: str
+    version: str
+    type: str
+    opencl_c_version: tuple[int, int]
+    total_memory: int
+    max_allocation: int
+    local_mem_size: int
+    global_cache_size: int
+    cache_line_size: int
+    max_compute_units: int
+    max_clock_mhz: int
+    max_work_group_size: int
+    max_sub_group_size: int
+    host_unified_memory: bool
+    has_fp64: bool
+    has_fp16: bool
+    has_subgroups: bool
+    has_int64_atomics: bool
+    has_work_group_reduce: bool
+    extensions: str = dataclasses.field(repr=False)
+
+    @property
+    def multi_processor_count(self) -> int:
+        """As torch.cuda calls the compute units."""
+        return self.max_compute_units
+
+    def __repr__(self) -> str:
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
+        for size in ("total_memory", "max_allocation"):
+            shown[size] = f"{shown[size] // 2**20}MB"
+        for text in ("name", "vendor", "platform_name", "driver_version", "version", "type"):
+            shown[text] = repr(shown[text])
+        return f"_OclDeviceProperties({', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
+    """The properties of a device (default: the current one)."""
+    return DeviceProperties(**_C.properties(_get_device_index(device, optional=True)))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The device's name, as its driver gives it."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
+    """What a device supports: {"supported_dtypes": set of torch.dtype}, as
+    torch.accelerator.get_device_capability."""
+    return torch.accelerator.get_device_capability(existing_device_index(device))
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """True: bfloat16 tensors work on every device, stored as such and computed in float. Without
+    emulation False, since OpenCL has no bfloat16 arithmetic."""
+    return including_emulation
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes torch.autocast("ocl") can compute in."""
+    return [torch.float16, torch.bfloat16]
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """True if copies between the two devices need not pass through the host: only within one."""
+    return existing_device_index(device) == existing_device_index(peer_device)

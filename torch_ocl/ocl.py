@@ -1,0 +1,132 @@
+"""torch.ocl: the device module of OpenCL devices."""
+
+from typing import Any
+
+from torch_ocl import _C, _utils, memory, random  # noqa: F401
+from torch_ocl.device import (  # noqa: F401
+    DeviceProperties,
+    _is_in_bad_fork,
+    _lazy_init,
+    can_device_access_peer,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_amp_supported_dtype,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    synchronize,
+    unavailable_reason,
+)
+from torch_ocl.diagnostics import (
+    fallback_counts,
+    host_staged_counts,
+    program_stats,
+    reset_fallback_counts,
+    reset_host_staged_counts,
+)
+from torch_ocl.memory import (
+    empty_cache,
+    empty_host_cache,
+    get_per_process_memory_fraction,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from torch_ocl.random import (
+    default_generator,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_ocl.streams import (
+    Event,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "Stream",
+    "StreamContext",
+    "can_device_access_peer",
+    "current_device",
+    "current_stream",
+    "default_generator",
+    "default_generators",  # noqa: F822
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "empty_host_cache",
+    "fallback_counts",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "host_staged_counts",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "program_stats",
+    "reset_accumulated_memory_stats",
+    "reset_fallback_counts",
+    "reset_host_staged_counts",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+    "unavailable_reason",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # A tuple as in torch.cuda, but made when asked for: it initialises OpenCL.
+    if name == "default_generators":
+        return tuple(default_generator(index) for index in range(device_count()))
+    raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")
