@@ -65,7 +65,7 @@ def ops_summary() -> str:
         counts[entry["section"]] += 1
     rows = []
     for section, names in sorted(sections.items()):
-        public = sorted(name for name in names if not name.startswith("_"))
+        public = sorted({name if name.startswith("__") else name.lstrip("_") for name in names})
         shown = ", ".join(f"`{name}`" for name in public[:8]) + (", ..." if len(public) > 8 else "")
         rows.append([section, str(len(names)), str(counts[section]), shown])
     total = sum(counts.values())

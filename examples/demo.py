@@ -29,8 +29,8 @@ EXAMPLES: dict[str, tuple[ModuleType, dict[str, float]]] = {
     "diabetes": (diabetes, {}),
     "digits": (digits, {"test accuracy": 0.97}),
 }
-# At first the runs differ by rounding alone. Training amplifies that (a ReLU whose input is about 0
-# ends up on the other side), so only the first steps are held to a close tolerance.
+# At first the runs differ by rounding alone. Training amplifies that (a ReLU with an input near 0
+# may end up on the other side), so only the first steps are held to a close tolerance.
 FIRST_STEPS = 50
 FIRST_TOLERANCE = 1e-4
 TOLERANCE = 0.1
@@ -41,7 +41,7 @@ def device_name(device: torch.device) -> str:
     if not hasattr(module, "get_device_properties"):
         return str(device)
     properties = module.get_device_properties(device)
-    platform = getattr(properties, "platform", "")  # OpenCL's: one CPU may be offered by several
+    platform = getattr(properties, "platform_name", "")  # OpenCL's: several may offer one CPU
     return f"{properties.name} ({platform})" if platform else properties.name
 
 

@@ -214,28 +214,43 @@ void run_first(const GemmPlan& plan) {
 
 }  // namespace
 
+namespace {
+
+/// TORCH_OCL_GEMM_WORKSPACE (bytes) serves the tests of the blocked path.
+int64_t max_workspace() {
+  static const int64_t bytes = [] {
+    const char* text = std::getenv("TORCH_OCL_GEMM_WORKSPACE");
+    const int64_t asked = text != nullptr ? std::atoll(text) : 0;
+    return asked > 0 ? asked : int64_t{512} << 20;
+  }();
+  return bytes;
+}
+
+}  // namespace
+
 bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
 
 GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex) {
   const DeviceProperties& properties = device.properties();
   GemmParameters parameters{};
+  // The packed kernel takes complex numbers apart; the others have no vectors of them.
+  const int real_size = static_cast<int>(complex ? compute_size / 2 : compute_size);
   if (device.is_cpu()) {
     // One register holds `bytes`; with 32 registers 12 x 2 sums fit beside the operands, with 16
     // registers 6 x 2 do.
     const int bytes = std::clamp<int>(static_cast<int>(properties.vector_width_float) * 4, 16, 64);
-    const int width = complex ? 1 : std::max<int>(1, bytes / static_cast<int>(compute_size));
+    const int width = bytes / real_size;
     parameters.packed = {width, bytes == 64 ? 12 : 6, 2, 512, 256 << 10};
-    parameters.skinny = {width, 4, 16, 8};
+    parameters.skinny = {complex ? 1 : width, 4, 16, 8};
     parameters.tiled = {8, 8, 4, 4, 16};
-    parameters.max_workspace = int64_t{512} << 20;
   } else {
-    const int width = complex ? 1 : static_cast<int>(16 / std::min<size_t>(16, compute_size));
+    const int width = 16 / real_size;
     parameters.packed = {width, 4, 2, 512, 64 << 10};
-    parameters.skinny = {width, 1, 128, 8};
-    const int sums = compute_size <= 4 ? 4 : compute_size <= 8 ? 4 : 2;
+    parameters.skinny = {complex ? 1 : width, 1, 128, 8};
+    const int sums = compute_size <= 8 ? 4 : 2;
     parameters.tiled = {16, 16, sums, sums, 16};
-    parameters.max_workspace = int64_t{512} << 20;
   }
+  parameters.max_workspace = max_workspace();
   return parameters;
 }
 

@@ -16,6 +16,25 @@ struct Panels {
   uint32_t a_batches, b_batches, block, unused;
 };
 
+/// Panels hold real numbers; a complex product takes twice the depth and twice the columns.
+int64_t parts_of(const GemmPlan& plan) { return plan.complex ? 2 : 1; }
+const char* panel_tag(const GemmPlan& plan) {
+  return !plan.complex ? plan.compute_tag : plan.compute_size == 8 ? "f32" : "f64";
+}
+/// Columns of the product in a panel, and the bytes of a panel of either operand.
+int64_t columns_of(const GemmPlan& plan) {
+  const PackedParameters& parameters = plan.parameters.packed;
+  return int64_t{parameters.vectors} * parameters.width / parts_of(plan);
+}
+int64_t row_panel_bytes(const GemmPlan& plan) {
+  return plan.parameters.packed.rows * int64_t{plan.problem.k} *
+         static_cast<int64_t>(plan.compute_size);
+}
+int64_t column_panel_bytes(const GemmPlan& plan) {
+  return columns_of(plan) * parts_of(plan) * int64_t{plan.problem.k} *
+         static_cast<int64_t>(plan.compute_size);
+}
+
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
 
@@ -26,16 +45,14 @@ void run_block(const GemmPlan& source) {
   GemmPlan plan = source;
   const PackedParameters& parameters = plan.parameters.packed;
   GemmProblem& p = plan.problem;
-  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
-  const int64_t row_panels = blocks(p.m, parameters.rows), column_panels = blocks(p.n, columns);
+  const int64_t row_panels = blocks(p.m, parameters.rows);
+  const int64_t column_panels = blocks(p.n, columns_of(plan));
   const int64_t cores = plan.device.properties().compute_units;
 
   // As many row panels per work-item as the cache holds beside a column panel, but enough
   // work-items for every core to get its share.
   const int64_t tiles = row_panels * column_panels * p.batch;
-  const int64_t panel_bytes = std::max<int64_t>(
-      1, int64_t{p.k} * parameters.rows * static_cast<int64_t>(plan.compute_size));
-  int64_t block = std::clamp<int64_t>(parameters.block_bytes / panel_bytes, 1, 16);
+  int64_t block = std::clamp<int64_t>(parameters.block_bytes / row_panel_bytes(plan), 1, 16);
   block = std::clamp<int64_t>(tiles / (cores * 8), 1, block);
   const int64_t items = blocks(row_panels, block) * column_panels * p.batch;
   split_k(p, items, cores * 2, 2048, parameters.kc);
@@ -46,12 +63,13 @@ void run_block(const GemmPlan& source) {
   panels.block = static_cast<uint32_t>(block);
   const int64_t a_panels = panels.a_batches * row_panels;
   const int64_t b_panels = panels.b_batches * column_panels;
-  const uint64_t depth = uint64_t{p.k} * plan.compute_size;
-  panels.b_panels = aligned(a_panels * parameters.rows * depth);
-  panels.sums = panels.b_panels + aligned(b_panels * columns * depth);
+  panels.b_panels = aligned(a_panels * row_panel_bytes(plan));
+  panels.sums = panels.b_panels + aligned(b_panels * column_panel_bytes(plan));
   const Workspace workspace(panels.sums + split_bytes(plan));
 
-  const std::array<Define, 4> defines{{{"WIDTH", parameters.width},
+  const std::array<Define, 6> defines{{{"R", panel_tag(plan)},
+                                       {"PARTS", parts_of(plan)},
+                                       {"WIDTH", parameters.width},
                                        {"MR", parameters.rows},
                                        {"NV", parameters.vectors},
                                        {"KC", parameters.kc}}};
@@ -88,12 +106,9 @@ GemmPlan part_of(const GemmPlan& plan, int64_t row0, int64_t m, int64_t column0,
 
 const char* refuse(const GemmPlan& plan) {
   const GemmProblem& p = plan.problem;
-  const PackedParameters& parameters = plan.parameters.packed;
-  if (plan.complex) return "complex";
   if (p.k == 0) return "k is 0";
-  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
-  const int64_t depth = int64_t{p.k} * static_cast<int64_t>(plan.compute_size);
-  if ((parameters.rows + columns) * depth > plan.parameters.max_workspace) {
+  if (columns_of(plan) == 0) return "a complex number is wider than a panel";
+  if (row_panel_bytes(plan) + column_panel_bytes(plan) > plan.parameters.max_workspace) {
     return "one panel of each operand exceeds the workspace";
   }
   // Two launches and padding to a tile cost more than they save.
@@ -105,13 +120,11 @@ void run(const GemmPlan& plan) {
   // The epilogue stores rows of vectors.
   if (plan.problem.out.column != 1 && plan.problem.out.row == 1) return run(plan.transposed());
   const GemmProblem& p = plan.problem;
-  const int64_t depth = int64_t{p.k} * static_cast<int64_t>(plan.compute_size);
-  const PackedParameters& parameters = plan.parameters.packed;
-  const int64_t columns = int64_t{parameters.vectors} * parameters.width;
+  const int64_t rows = plan.parameters.packed.rows, columns = columns_of(plan);
+  const int64_t row_panel = row_panel_bytes(plan), column_panel = column_panel_bytes(plan);
   const int64_t limit = plan.parameters.max_workspace;
-  const int64_t rows_bytes = blocks(p.m, parameters.rows) * parameters.rows * depth;
-  const int64_t columns_bytes = blocks(p.n, columns) * columns * depth;
-  const int64_t matrix_bytes = rows_bytes + columns_bytes;
+  const int64_t rows_bytes = blocks(p.m, rows) * row_panel;
+  const int64_t matrix_bytes = rows_bytes + blocks(p.n, columns) * column_panel;
   if (matrix_bytes <= limit) {
     const int64_t batches = std::max<int64_t>(1, limit / matrix_bytes);
     for (int64_t z = 0; z < p.batch; z += batches) {
@@ -120,12 +133,11 @@ void run(const GemmPlan& plan) {
     return;
   }
   // Half of the workspace for each operand, or what one of them leaves to the other.
-  const int64_t panel = parameters.rows * depth, column_panel = columns * depth;
-  const int64_t columns_limit = std::max({limit / 2, limit - rows_bytes, column_panel});
-  const int64_t n_step =
-      std::min<int64_t>(p.n, std::min(columns_limit, limit - panel) / column_panel * columns);
-  const int64_t m_step = std::min<int64_t>(
-      p.m, (limit - blocks(n_step, columns) * column_panel) / panel * parameters.rows);
+  const int64_t columns_limit =
+      std::min(std::max({limit / 2, limit - rows_bytes, column_panel}), limit - row_panel);
+  const int64_t n_step = std::min<int64_t>(p.n, columns_limit / column_panel * columns);
+  const int64_t rows_limit = limit - blocks(n_step, columns) * column_panel;
+  const int64_t m_step = std::min<int64_t>(p.m, rows_limit / row_panel * rows);
   for (int64_t z = 0; z < p.batch; ++z) {
     for (int64_t column = 0; column < p.n; column += n_step) {
       for (int64_t row = 0; row < p.m; row += m_step) {

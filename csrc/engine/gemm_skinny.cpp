@@ -111,7 +111,9 @@ void run(const GemmPlan& source) {
   const SkinnyParameters& parameters = plan.parameters.skinny;
   const int columns = rounded_columns(plan.problem.n);
   // rows x columns sums stay in registers.
-  const int rows = std::max(1, std::min(parameters.rows, 16 / columns));
+  // A column is read in runs of rows x width elements, so there the runs are as long as possible.
+  const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
+  const int rows = std::max(1, std::min(wanted, 16 / columns));
   plan.parameters.skinny.rows = rows;
   const std::array<Define, 4> defines{
       {{"WIDTH", parameters.width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};

@@ -65,15 +65,19 @@ ScalarType load_dtype(const Op& op, ScalarType in, ScalarType out) {
   return out;
 }
 
-ScalarType acc_dtype(const Op& op, ScalarType in, ScalarType out) {
+ScalarType acc_dtype(const Op& op, const Device& device, ScalarType in, ScalarType out) {
   if (op.types == Types::boolean) return ScalarType::Bool;
+  // Means in float lose the digits that tell a small variance apart from a large mean's square.
+  if (op.form == Form::moments && out == ScalarType::Float && device.properties().has_fp64) {
+    return ScalarType::Double;
+  }
   return compute_dtype(op.types == Types::input ? in : out);
 }
 
 Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType out) {
   Operands operands{};
   const ScalarType load = load_dtype(op, in, out);
-  const ScalarType acc = acc_dtype(op, in, out);
+  const ScalarType acc = acc_dtype(op, device, in, out);
   TORCH_CHECK_NOT_IMPLEMENTED(op.types != Types::input || !c10::isComplexType(in), '"', op.functor,
                               "\" not implemented for '", in, "'");
   operands.in_tag = tag(in);
@@ -88,7 +92,8 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   if (c10::isComplexType(load)) {
     operands.max_width = 1;
   } else {
-    const int64_t widest = std::max(operands.load_size, operands.acc_size);
+    const int64_t widest =
+        op.form == Form::arg ? operands.load_size : std::max(operands.load_size, operands.acc_size);
     operands.max_width = static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
   }
   return operands;

@@ -1,9 +1,10 @@
 // Gathers and scatters along a dimension, and advanced indexing.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/native/NonEmptyUtils.h>
+#include <ATen/native/IndexingUtils.h>
 #include <ATen/native/ReductionType.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -193,6 +194,66 @@ void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRe
   } else {
     index::scatter(iter, indexing);
   }
+}
+
+// Upstream takes this way for all devices but the CPU to accumulate, and for deterministic results.
+void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& given,
+                        const at::Tensor& value, bool accumulate, bool) {
+  TORCH_CHECK(value.device() == self.device(), "expected device ", self.device(),
+              " but got device ", value.device(), " for value tensor");
+  TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(),
+                    "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    given.size(), ")");
+  at::native::checkIndexTensorTypes(given, /*allow_int=*/true);
+  std::vector<at::Tensor> indices =
+      at::expand_outplace(at::native::expandTensors(self, given, /*ensure_same_device=*/true));
+  for (at::Tensor& index : indices) {
+    if (index.defined() && index.scalar_type() == at::kInt) index = index.to(at::kLong);
+  }
+  indices.resize(self.dim());
+  at::Tensor target = self;
+  if (!at::native::hasContiguousSubspace(indices)) {
+    std::tie(target, indices) = at::native::transposeToFront(self, indices);
+  }
+  const auto first = std::find_if(indices.begin(), indices.end(),
+                                  [](const at::Tensor& index) { return index.defined(); });
+  const int64_t before = first - indices.begin();
+  int64_t indexed = 0;
+  c10::DimVector sizes, strides;  // of the indexed dimensions
+  for (int64_t d = before; d < target.dim() && indices[d].defined(); ++d, ++indexed) {
+    sizes.push_back(target.size(d));
+    strides.push_back(target.stride(d) * target.itemsize());
+    TORCH_CHECK_INDEX(target.size(d) != 0 || indices[d].numel() == 0,
+                      "index is out of bounds for dimension with size 0");
+  }
+  // The indexed dimensions give way to those of the (broadcast) index tensors.
+  const c10::IntArrayRef shape = first->sizes();
+  c10::DimVector out_sizes(target.sizes().begin(), target.sizes().begin() + before);
+  c10::DimVector out_strides(target.strides().begin(), target.strides().begin() + before);
+  out_sizes.append(shape.begin(), shape.end());
+  out_strides.append(shape.size(), 0);
+  out_sizes.append(target.sizes().begin() + before + indexed, target.sizes().end());
+  out_strides.append(target.strides().begin() + before + indexed, target.strides().end());
+  c10::DimVector index_sizes(before, 1);
+  index_sizes.append(shape.begin(), shape.end());
+  index_sizes.append(target.dim() - before - indexed, 1);
+  TORCH_CHECK(at::is_expandable_to(value.sizes(), out_sizes), "shape mismatch: value tensor of shape ",
+              value.sizes(), " cannot be broadcast to indexing result of shape ",
+              c10::IntArrayRef(out_sizes));
+  TORCH_CHECK(value.scalar_type() == self.scalar_type(),
+              "Index put requires the source and destination dtypes match, got ",
+              self.scalar_type(), " for the destination and ", value.scalar_type(),
+              " for the source.");
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+  config.add_owned_output(target.as_strided(out_sizes, out_strides));
+  config.add_const_input(value);
+  for (int64_t k = 0; k < indexed; ++k) {
+    config.add_owned_const_input(indices[before + k].reshape(index_sizes));
+  }
+  auto iter = config.build();
+  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  index::reduce(iter, indexing, accumulate ? Reduction::add : Reduction::assign);
 }
 
 void index_fill(at::TensorIterator& iter, int64_t, int64_t self_dim_size, int64_t self_dim_stride,

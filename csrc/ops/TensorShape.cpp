@@ -177,11 +177,9 @@ at::Tensor trace(const at::Tensor& self) {
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but "
               "found at least two devices, ", self.device(), " and ", other.device(), "!");
-  TORCH_CHECK(self.dtype() == other.dtype(), "Expected object of data type ", self.dtype(),
-              " but got data type ", other.dtype(), " for argument 'other' in call to equal");
   if (self.sizes() != other.sizes()) return false;
   if (self.numel() == 0) return true;
-  if (self.is_alias_of(other) && self.storage_offset() == other.storage_offset() &&
+  if (self.is_alias_of(other) && self.dtype() == other.dtype() && self.storage_offset() == other.storage_offset() &&
       self.strides() == other.strides() && self.is_neg() == other.is_neg() &&
       self.is_conj() == other.is_conj() && !self.is_floating_point() && !self.is_complex()) {
     return true;  // the same memory; only a NaN differs from itself

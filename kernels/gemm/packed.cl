@@ -3,10 +3,14 @@
 //
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the rounding
-// error).
+// error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag and 2 for a
+// complex C).
 //
-// Workspace: row panels [z][m / MR][k][MR], then at b_panels column panels [z][n / NR][k][NR], both in
-// C's type, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
+// A complex product is a real one of twice the depth and twice the columns: a and out as they lie in
+// memory, (re, im) after (re, im); in b's panel the row of (re, im) pairs is followed by (-im, re).
+//
+// Workspace: row panels [z][m / MR][PARTS k][MR], then at b_panels column panels
+// [z][n / NC][PARTS k][NR], both of R, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
 #include "gemm/gemm.clh"
 
 #ifndef WIDTH
@@ -21,9 +25,17 @@
 #ifndef KC
 #define KC 512
 #endif
+#ifndef PARTS
+#define PARTS 1
+#define R C
+#endif
 #define NR (NV * WIDTH)
+// Columns of the product in a panel.
+#define NC (NR / PARTS)
 
-typedef TYPEV(C, WIDTH) V;
+#define MAD_R(x, y, z) PASTE2(MAD_, KIND(R))(x, y, z)
+typedef TYPE(R) E;
+typedef TYPEV(R, WIDTH) V;
 
 // k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
 #define PACK_K 64
@@ -36,6 +48,7 @@ typedef struct {
   uint a_batches, b_batches, block, unused;
 } Panels;
 
+#if PARTS == 1
 /// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid` exist.
 #define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
   do {                                                                                          \
@@ -50,7 +63,7 @@ typedef struct {
       ulong kk = start;                                                                         \
       for (; kk + WIDTH <= end; kk += WIDTH) {                                                  \
         for (uint lane = 0; lane < LANES; lane++) {                                             \
-          union { V vector; T element[WIDTH]; } x;                                              \
+          union { V vector; E element[WIDTH]; } x;                                              \
           x.vector = (V)(0);                                                                    \
           if (lane < valid) {                                                                   \
             const ulong at = lane * lane_stride + kk;                                           \
@@ -80,10 +93,41 @@ typedef struct {
       }                                                                                         \
     }                                                                                           \
   } while (0)
+#define PACK_ROWS() PACK(IN0, MR, source, p.a_row, p.a_column, p.flags & FLAG_CONJUGATE_A)
+#define PACK_COLUMNS() PACK(IN1, NR, source, p.b_column, p.b_row, p.flags & FLAG_CONJUGATE_B)
+#else
+#define LOAD_VALUE(TAG, index, conjugate) CONJUGATE(LOAD_AS(C, TAG, source, index), conjugate)
+#define PACK_ROWS()                                                                             \
+  for (ulong kk = start; kk < end; kk++) {                                                      \
+    global E *to = panel + 2 * kk * MR;                                                         \
+    for (uint lane = 0; lane < MR; lane++) {                                                    \
+      T value = (T)(0);                                                                         \
+      if (lane < valid) {                                                                       \
+        value = LOAD_VALUE(IN0, lane * p.a_row + kk * p.a_column, p.flags & FLAG_CONJUGATE_A);   \
+      }                                                                                         \
+      to[lane] = value.s0;                                                                      \
+      to[MR + lane] = value.s1;                                                                 \
+    }                                                                                           \
+  }
+#define PACK_COLUMNS()                                                                          \
+  for (ulong kk = start; kk < end; kk++) {                                                      \
+    global E *to = panel + 2 * kk * NR;                                                         \
+    for (uint lane = 0; lane < NC; lane++) {                                                    \
+      T value = (T)(0);                                                                         \
+      if (lane < valid) {                                                                       \
+        value = LOAD_VALUE(IN1, lane * p.b_column + kk * p.b_row, p.flags & FLAG_CONJUGATE_B);   \
+      }                                                                                         \
+      to[2 * lane] = value.s0;                                                                  \
+      to[2 * lane + 1] = value.s1;                                                              \
+      to[NR + 2 * lane] = -value.s1;                                                            \
+      to[NR + 2 * lane + 1] = value.s0;                                                         \
+    }                                                                                           \
+  }
+#endif
 
-/// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NR.
+/// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NC.
 kernel void gemm_pack(OPERANDS, const Panels panels) {
-  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NR - 1) / NR;
+  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong start = get_global_id(0) * PACK_K, end = min(start + PACK_K, (ulong)p.k);
   ulong index = get_global_id(1);
   workspace += workspace_offset;
@@ -91,22 +135,22 @@ kernel void gemm_pack(OPERANDS, const Panels panels) {
     const ulong z = index / row_panels, lane0 = index % row_panels * MR;
     const uint valid = min((ulong)MR, p.m - lane0);
     global const char *source = a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
-    global T *panel = (global T *)workspace + index * p.k * MR;
-    PACK(IN0, MR, source, p.a_row, p.a_column, p.flags & FLAG_CONJUGATE_A);
+    global E *panel = (global E *)workspace + index * p.k * PARTS * MR;
+    PACK_ROWS();
   } else {
     index -= row_panels * panels.a_batches;
-    const ulong z = index / column_panels, lane0 = index % column_panels * NR;
-    const uint valid = min((ulong)NR, p.n - lane0);
+    const ulong z = index / column_panels, lane0 = index % column_panels * NC;
+    const uint valid = min((ulong)NC, p.n - lane0);
     global const char *source =
         b + b_offset + (z * p.b_batch + lane0 * p.b_column) * STORAGE_SIZE(IN1);
-    global T *panel = (global T *)(workspace + panels.b_panels) + index * p.k * NR;
-    PACK(IN1, NR, source, p.b_column, p.b_row, p.flags & FLAG_CONJUGATE_B);
+    global E *panel = (global E *)(workspace + panels.b_panels) + index * p.k * PARTS * NR;
+    PACK_COLUMNS();
   }
 }
 
-/// One tile's product of row panel x and column panel y over [start, end) of k into `tile`.
-static inline void multiply_tile(global const T *x, global const T *y, ulong start, ulong end,
-                                 private T *tile) {
+/// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
+static inline void multiply_tile(global const E *x, global const E *y, ulong start, ulong end,
+                                 private V *total) {
   for (ulong block = start; block < end; block += KC) {
     const ulong block_end = min(block + KC, end);
     V sum[MR][NV];
@@ -116,16 +160,15 @@ static inline void multiply_tile(global const T *x, global const T *y, ulong sta
     for (ulong kk = block; kk < block_end; kk++) {
       V column[NV];
       _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-        column[v] = LOADV(C, WIDTH, (global const char *)(y + kk * NR), v);
+        column[v] = LOADV(R, WIDTH, (global const char *)(y + kk * NR), v);
       }
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         const V row = (V)(x[kk * MR + i]);
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          sum[i][v] = MAD(row, column[v], sum[i][v]);
+          sum[i][v] = MAD_R(row, column[v], sum[i][v]);
         }
       }
     }
-    private V *total = (private V *)tile;
     if (block == start) {
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) total[i * NV + v] = sum[i][v];
@@ -138,33 +181,34 @@ static inline void multiply_tile(global const T *x, global const T *y, ulong sta
   }
 }
 
-/// Global size: n / NR * splits, m / (MR * block), batch.
+/// Global size: n / NC * splits, m / (MR * block), batch.
 kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(OPERANDS,
                                                                        const Panels panels) {
-  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NR - 1) / NR;
+  const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong jn = get_global_id(0) % column_panels, split = get_global_id(0) / column_panels;
   const ulong z = get_global_id(2);
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
   const ulong za = panels.a_batches == 1 ? 0 : z, zb = panels.b_batches == 1 ? 0 : z;
-  global const T *y = (global const T *)(workspace + panels.b_panels) +
-                      (zb * column_panels + jn) * p.k * NR;
-  const ulong column0 = jn * NR;
-  const uint columns = min((ulong)NR, p.n - column0);
+  const ulong depth = (ulong)p.k * PARTS;
+  global const E *y = (global const E *)(workspace + panels.b_panels) +
+                      (zb * column_panels + jn) * depth * NR;
+  const ulong column0 = jn * NC;
+  const uint columns = min((ulong)NC, p.n - column0);
   const ulong first = get_global_id(1) * panels.block;
   const ulong last = min(first + panels.block, row_panels);
   for (ulong im = first; im < last; im++) {
-    global const T *x = (global const T *)workspace + (za * row_panels + im) * p.k * MR;
-    V tile_storage[MR * NV];
-    private T *tile = (private T *)tile_storage;
-    multiply_tile(x, y, start, end, tile);
+    global const E *x = (global const E *)workspace + (za * row_panels + im) * depth * MR;
+    V tile[MR * NV];
+    multiply_tile(x, y, start * PARTS, end * PARTS, tile);
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
+#if PARTS == 1
     if (p.splits == 1 && columns == NR && p.out_column == 1 && p.c_column <= 1) {
       for (uint i = 0; i < rows; i++) {
         const ulong row = row0 + i;
         for (uint v = 0; v < NV; v++) {
-          V value = (V)(alpha) * tile_storage[i * NV + v];
+          V value = (V)(alpha) * tile[i * NV + v];
           if (p.flags & FLAG_ADDEND) {
             const ulong at = row * p.c_row + (column0 + v * WIDTH) * p.c_column;
             V addend;
@@ -184,15 +228,17 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(OPERANDS,
           STOREV_FROM(OUT, C, WIDTH, out + at * STORAGE_SIZE(OUT), 0, value);
         }
       }
-    } else {
-      workspace += panels.sums;
-      for (uint i = 0; i < rows; i++) {
-        for (uint j = 0; j < columns; j++) {
-          const T sum = tile[i * NR + j];
-          FINISH_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
-        }
-      }
-      workspace -= panels.sums;
+      continue;
     }
+#endif
+    private const T *sums = (private const T *)tile;
+    workspace += panels.sums;
+    for (uint i = 0; i < rows; i++) {
+      for (uint j = 0; j < columns; j++) {
+        const T sum = sums[i * NC + j];
+        FINISH_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
+      }
+    }
+    workspace -= panels.sums;
   }
 }

@@ -76,16 +76,22 @@ kernel void gemm_skinny_dot(OPERANDS) {
       for (uint q = 0; q < NQ; q++) sum[i][q] = MAD(row, column[q], sum[i][q]);
     }
   }
+  T totals[ROWS * NQ];
 #pragma unroll
   for (uint i = 0; i < ROWS; i++) {
 #pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      T total = HSUM(WIDTH, sum[i][q]);
+    for (uint q = 0; q < NQ; q++) totals[i * NQ + q] = HSUM(WIDTH, sum[i][q]);
+  }
+  // Not unrolled: the epilogue is long, and compiling it many times would cost more than it saves.
+  const uint rows = min((ulong)ROWS, p.m - row0);
+  for (uint i = 0; i < rows; i++) {
+    for (uint q = 0; q < p.n; q++) {
+      T total = totals[i * NQ + q];
       for (ulong tail = kk; tail < end; tail++) {
-        const T u = LOAD_AS(C, IN0, x[i], tail), w = LOAD_AS(C, IN1, y[q], tail);
+        const T u = A_AT(row0 + i, tail), w = B_AT(tail, (ulong)q);
         total = MAD(u, w, total);
       }
-      if (row0 + i < p.m && q < p.n) FINISH_OR_SPLIT(z, split, row0 + i, (ulong)q, total);
+      FINISH_OR_SPLIT(z, split, row0 + i, (ulong)q, total);
     }
   }
 }

@@ -128,7 +128,22 @@ def _clone(sample):
 
 
 def _on_device(sample):
-    return sample.transform(lambda leaf: to_device(leaf))
+    moved = sample.transform(lambda leaf: to_device(leaf))
+    leaves = torch.utils._pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    is_factory = not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    if is_factory or "device" in moved.kwargs:
+        moved.kwargs["device"] = DEVICE
+    return moved
+
+
+def _run_both(on_host, on_device, what):
+    """(host result, device result), or None if the CPU refuses and so does the device."""
+    try:
+        expected = on_host()
+    except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+        _expect_failure(on_device, error, what)
+        return None
+    return expected, on_device()
 
 
 def check_forward(op, dtype, limit):
@@ -145,9 +160,13 @@ def check_noncontiguous(op, dtype, limit):
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit)):
         strided = sample.noncontiguous()
-        actual = _call(op, _on_device(strided))
-        expected = _call(op, strided)
-        compare(actual, expected, op, dtype, f"non-contiguous, sample {number}")
+        what = f"non-contiguous, sample {number}"
+        device_sample = _on_device(strided)
+        both = _run_both(
+            lambda s=strided: _call(op, s), lambda s=device_sample: _call(op, s), what
+        )
+        if both is not None:
+            compare(both[1], both[0], op, dtype, what)
         count += 1
     return count
 
@@ -162,20 +181,35 @@ def check_out(op, dtype, limit):
         if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             continue
 
-        def strided(leaf):
-            wide = torch.empty((*leaf.shape, 2), dtype=leaf.dtype, device=DEVICE)
-            return wide[..., 0]
-
-        for make in (lambda leaf: torch.empty_like(leaf, device=DEVICE), strided):
-            outs = [make(leaf) for leaf in leaves]
-            before = [out.stride() for out in outs]
-            out = outs[0] if isinstance(expected, torch.Tensor) else tuple(outs)
-            device_sample = _on_device(sample)
-            op(device_sample.input, *device_sample.args, **device_sample.kwargs, out=out)
-            compare(outs, list(leaves), op, dtype, f"out=, sample {number}")
-            assert [o.stride() for o in outs] == before, f"out=, sample {number}: restrided"
+        for make in (_dense_out, _strided_out):
+            what = f"out={make.__name__}, sample {number}"
+            host_outs = [make(leaf, "cpu") for leaf in leaves]
+            device_outs = [make(leaf, DEVICE) for leaf in leaves]
+            before = [out.stride() for out in device_outs]
+            single = isinstance(expected, torch.Tensor)
+            both = _run_both(
+                lambda s=sample, o=host_outs: _call_out(op, s, o, single),
+                lambda s=_on_device(sample), o=device_outs: _call_out(op, s, o, single),
+                what,
+            )
+            if both is not None:
+                compare(device_outs, host_outs, op, dtype, what)
+                assert [o.stride() for o in device_outs] == before, f"{what}: restrided"
         count += 1
     return count
+
+
+def _dense_out(leaf, device):
+    return torch.empty_like(leaf, device=device)
+
+
+def _strided_out(leaf, device):
+    return torch.empty((*leaf.shape, 2), dtype=leaf.dtype, device=device)[..., 0]
+
+
+def _call_out(op, sample, outs, single):
+    out = outs[0] if single else tuple(outs)
+    return op(sample.input, *sample.args, **sample.kwargs, out=out)
 
 
 def check_inplace(op, dtype, limit):

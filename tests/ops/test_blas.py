@@ -65,7 +65,7 @@ def in_float(value):
 
 
 def check(function, *args, **kwargs):
-    """The CPU's result; in half and bfloat16 its float result rounded, because it rounds in between."""
+    """The CPU's result; in half and bfloat16 its float result, because it rounds in between."""
     expected = function(*map(in_float, args), **{k: in_float(v) for k, v in kwargs.items()})
     actual = function(*map(on_device, args), **{k: on_device(v) for k, v in kwargs.items()})
     assert actual.device.type == DEVICE
@@ -435,14 +435,24 @@ for dtype in t.DTYPES:
 """
 
 
+def test_packed_in_blocks():
+    """Problems larger than the workspace are packed block by block."""
+    run_every_shape(TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+
+
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_every_implementation(name):
     """On this device most are never chosen by themselves."""
+    trace = run_every_shape(TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
+    assert f": {name} runs" in trace
+
+
+def run_every_shape(**environment):
     result = subprocess.run(
         [sys.executable, "-c", EVERY_SHAPE, os.path.dirname(__file__)],
-        env={**os.environ, "TORCH_OCL_GEMM": name, "TORCH_OCL_VERBOSE": "dispatch"},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    assert f": {name} runs" in result.stderr
+    return result.stderr

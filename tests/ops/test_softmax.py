@@ -7,33 +7,43 @@ from torch.testing import assert_close
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(7,), (3, 5), (4, 33, 70), (2, 3, 1000), (300, 2), (5, 16, 4, 17), (1, 1), (9, 100000)]
 OPS = [torch.softmax, torch.log_softmax]
+# exp and log are within a few ulps. The gradient is computed from the rounded result, so an error of half
+# an ulp there comes back multiplied by the sum of the gradients.
+FORWARD = {torch.float32: {"rtol": 1e-5, "atol": 1e-6}}
+BACKWARD = {
+    torch.float32: {"rtol": 1e-4, "atol": 2e-4},
+    torch.float16: {"rtol": 2e-2, "atol": 2e-2},
+    torch.bfloat16: {"rtol": 5e-2, "atol": 2e-1},
+}
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_forward_and_backward(op, dtype, shape):
+    """CPU torch computes the reference in double: in long rows its own float result is off by 1e-5."""
     x = (torch.randn(shape) * 4).to(dtype)
     for dim in (*range(len(shape)), -1):
-        a = x.clone().requires_grad_()
+        a = x.to(torch.float64, copy=True).requires_grad_()
         b = x.to("ocl").requires_grad_()
         expected, actual = op(a, dim), op(b, dim)
-        assert_close(actual.cpu(), expected)
+        assert_close(actual.cpu(), expected.to(dtype), **FORWARD.get(dtype, {}))
         grad = torch.randn(shape).to(dtype)
-        expected.backward(grad)
+        expected.backward(grad.double())
         actual.backward(grad.to("ocl"))
-        loose = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {}
-        if dtype in (torch.float16, torch.bfloat16):
-            # The gradient is of the rounded result; CPU torch rounds its intermediates too.
-            loose = {"rtol": 2e-2, "atol": 2e-2}
-        assert_close(b.grad.cpu(), a.grad, **loose)
+        assert_close(b.grad.cpu(), a.grad.to(dtype), **BACKWARD.get(dtype, {}))
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_layouts(op):
     x = torch.randn(6, 20, 34)
     d = x.to("ocl")
-    for view in (lambda t: t.transpose(0, 2), lambda t: t[:, ::2], lambda t: t[1:, 1:, 1:], lambda t: t[:1].expand(4, -1, -1)):
+    for view in (
+        lambda t: t.transpose(0, 2),
+        lambda t: t[:, ::2],
+        lambda t: t[1:, 1:, 1:],
+        lambda t: t[:1].expand(4, -1, -1),
+    ):
         for dim in (0, 1, 2):
             assert_close(op(view(d), dim).cpu(), op(view(x), dim))
 
@@ -72,7 +82,10 @@ def test_half_to_float(name, dtype):
         backward = getattr(torch.ops.aten, f"{name}_backward_data")
         assert_close(
             backward(grad.to("ocl"), result, dim, dtype).cpu(),
-            backward(grad, actual, dim, torch.float32).to(dtype),
+            # Upstream gives a gradient in half only, not in bfloat16.
+            backward(grad, actual, dim, torch.float32).to(
+                dtype if dtype == torch.float16 else torch.float32
+            ),
             rtol=1e-2,
             atol=1e-2,
         )
@@ -82,7 +95,9 @@ def test_half_to_float(name, dtype):
 def test_dtype_argument_and_out(op):
     x = torch.randn(4, 9)
     assert_close(op(x.to("ocl"), 1, dtype=torch.float64).cpu(), op(x, 1, dtype=torch.float64))
-    assert_close(op(x.to("ocl").int(), 1, dtype=torch.float32).cpu(), op(x.int(), 1, dtype=torch.float32))
+    assert_close(
+        op(x.to("ocl").int(), 1, dtype=torch.float32).cpu(), op(x.int(), 1, dtype=torch.float32)
+    )
     out = torch.empty(9, 4, device="ocl").t()
     op(x.to("ocl"), 1, out=out)
     assert_close(out.cpu(), op(x, 1))

@@ -1,0 +1,69 @@
+"""The kernel sources against each other and against the op table: no device needed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels"
+SOURCES = sorted(p for p in KERNELS.rglob("*") if p.suffix in {".cl", ".clh"})
+FUNCTOR_FILES = sorted((KERNELS / "pointwise" / "ops").glob("*.clh"))
+
+
+def name(path):
+    return str(path.relative_to(KERNELS))
+
+
+def table_functors():
+    """Functor -> its line in the op table."""
+    functors = {}
+    for line in (ROOT / "codegen" / "ops" / "pointwise.yaml").read_text().splitlines():
+        found = re.search(r"pointwise: (\{[^}]*\}|\w+)", line)
+        if not found:
+            continue
+        value = found[1]
+        names = re.findall(r": *(\w+)", value) if value.startswith("{") else [value]
+        functors.update(dict.fromkeys(names, line.strip()))
+    return functors
+
+
+def defined_functors():
+    text = "".join(path.read_text() for path in FUNCTOR_FILES)
+    return re.findall(r"^#define (c?op2?_\w+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_includes_exist(path):
+    for include in re.findall(r'^\s*#include\s+"(.*)"', path.read_text(), re.MULTILINE):
+        assert (KERNELS / include).is_file(), f"{name(path)} includes {include}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_balanced_conditionals(path):
+    """The expander inlines a file once, wherever its first include stands: a conditional left open
+    would swallow the includer."""
+    depth = 0
+    for line in path.read_text().splitlines():
+        if re.match(r"\s*#\s*if", line):
+            depth += 1
+        elif re.match(r"\s*#\s*endif", line):
+            depth -= 1
+        assert depth >= 0
+    assert depth == 0
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_starts_with_a_comment(path):
+    assert path.read_text().startswith("// ")
+
+
+def test_every_functor_of_the_op_table_is_defined():
+    defined = {re.sub(r"^c?op2?_", "", functor) for functor in defined_functors()}
+    missing = {f: line for f, line in table_functors().items() if f not in defined}
+    assert not missing
+
+
+def test_no_functor_is_defined_twice():
+    functors = defined_functors()
+    assert sorted(set(functors)) == sorted(functors)
