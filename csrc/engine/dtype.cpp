@@ -13,43 +13,69 @@ using c10::ScalarType;
 
 const char* tag(ScalarType dtype) {
   switch (dtype) {
-    case ScalarType::Float: return "f32";
-    case ScalarType::Double: return "f64";
-    case ScalarType::Half: return "f16";
-    case ScalarType::BFloat16: return "bf16";
-    case ScalarType::Char: return "i8";
-    case ScalarType::Short: return "i16";
-    case ScalarType::Int: return "i32";
-    case ScalarType::Long: return "i64";
-    case ScalarType::Byte: return "u8";
-    case ScalarType::UInt16: return "u16";
-    case ScalarType::UInt32: return "u32";
-    case ScalarType::UInt64: return "u64";
-    case ScalarType::Bool: return "b8";
-    case ScalarType::ComplexHalf: return "c32";
-    case ScalarType::ComplexFloat: return "c64";
-    case ScalarType::ComplexDouble: return "c128";
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
+    case ScalarType::Float:
+      return "f32";
+    case ScalarType::Double:
+      return "f64";
+    case ScalarType::Half:
+      return "f16";
+    case ScalarType::BFloat16:
+      return "bf16";
+    case ScalarType::Char:
+      return "i8";
+    case ScalarType::Short:
+      return "i16";
+    case ScalarType::Int:
+      return "i32";
+    case ScalarType::Long:
+      return "i64";
+    case ScalarType::Byte:
+      return "u8";
+    case ScalarType::UInt16:
+      return "u16";
+    case ScalarType::UInt32:
+      return "u32";
+    case ScalarType::UInt64:
+      return "u64";
+    case ScalarType::Bool:
+      return "b8";
+    case ScalarType::ComplexHalf:
+      return "c32";
+    case ScalarType::ComplexFloat:
+      return "c64";
+    case ScalarType::ComplexDouble:
+      return "c128";
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
   }
 }
 
 const char* bits_tag(size_t element_size) {
   switch (element_size) {
-    case 1: return "u8";
-    case 2: return "u16";
-    case 4: return "u32";
-    case 8: return "u64";
-    case 16: return "c128";
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: elements of ", element_size, " bytes");
+    case 1:
+      return "u8";
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    case 8:
+      return "u64";
+    case 16:
+      return "c128";
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: elements of ", element_size, " bytes");
   }
 }
 
 ScalarType compute_dtype(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:
-    case ScalarType::BFloat16: return ScalarType::Float;
-    case ScalarType::ComplexHalf: return ScalarType::ComplexFloat;
-    default: return dtype;
+    case ScalarType::BFloat16:
+      return ScalarType::Float;
+    case ScalarType::ComplexHalf:
+      return ScalarType::ComplexFloat;
+    default:
+      return dtype;
   }
 }
 
@@ -74,20 +100,34 @@ ScalarArgument pack(T value) {
 template <class Convert>
 ScalarArgument pack_as(ScalarType dtype, const Convert& convert) {
   switch (dtype) {
-    case ScalarType::Float: return pack(convert.template operator()<float>());
-    case ScalarType::Double: return pack(convert.template operator()<double>());
-    case ScalarType::Char: return pack(convert.template operator()<int8_t>());
-    case ScalarType::Short: return pack(convert.template operator()<int16_t>());
-    case ScalarType::Int: return pack(convert.template operator()<int32_t>());
-    case ScalarType::Long: return pack(convert.template operator()<int64_t>());
-    case ScalarType::Byte: return pack(convert.template operator()<uint8_t>());
-    case ScalarType::UInt16: return pack(convert.template operator()<uint16_t>());
-    case ScalarType::UInt32: return pack(convert.template operator()<uint32_t>());
-    case ScalarType::UInt64: return pack(convert.template operator()<uint64_t>());
-    case ScalarType::Bool: return pack<uint8_t>(convert.template operator()<bool>());
-    case ScalarType::ComplexFloat: return pack(convert.template operator()<c10::complex<float>>());
-    case ScalarType::ComplexDouble: return pack(convert.template operator()<c10::complex<double>>());
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel computes in dtype ", dtype);
+    case ScalarType::Float:
+      return pack(convert.template operator()<float>());
+    case ScalarType::Double:
+      return pack(convert.template operator()<double>());
+    case ScalarType::Char:
+      return pack(convert.template operator()<int8_t>());
+    case ScalarType::Short:
+      return pack(convert.template operator()<int16_t>());
+    case ScalarType::Int:
+      return pack(convert.template operator()<int32_t>());
+    case ScalarType::Long:
+      return pack(convert.template operator()<int64_t>());
+    case ScalarType::Byte:
+      return pack(convert.template operator()<uint8_t>());
+    case ScalarType::UInt16:
+      return pack(convert.template operator()<uint16_t>());
+    case ScalarType::UInt32:
+      return pack(convert.template operator()<uint32_t>());
+    case ScalarType::UInt64:
+      return pack(convert.template operator()<uint64_t>());
+    case ScalarType::Bool:
+      return pack<uint8_t>(convert.template operator()<bool>());
+    case ScalarType::ComplexFloat:
+      return pack(convert.template operator()<c10::complex<float>>());
+    case ScalarType::ComplexDouble:
+      return pack(convert.template operator()<c10::complex<double>>());
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel computes in dtype ", dtype);
   }
 }
 
@@ -107,7 +147,8 @@ ScalarArgument scalar_argument(ScalarType dtype, const c10::Scalar& value) {
 ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const void* data) {
   switch (data_dtype) {
 #define OCL_CASE(cpp_type, name) \
-  case ScalarType::name: return convert_from<cpp_type>(dtype, data);
+  case ScalarType::name:         \
+    return convert_from<cpp_type>(dtype, data);
     OCL_CASE(float, Float)
     OCL_CASE(double, Double)
     OCL_CASE(int64_t, Long)
@@ -125,7 +166,8 @@ ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const vo
     OCL_CASE(c10::complex<float>, ComplexFloat)
     OCL_CASE(c10::complex<double>, ComplexDouble)
 #undef OCL_CASE
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", data_dtype);
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", data_dtype);
   }
 }
 

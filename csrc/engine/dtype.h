@@ -13,8 +13,8 @@
 
 namespace ocl {
 
-/// The storage tag of a dtype in kernels/include/dtype.clh ("f32", "bf16", "b8", ...): a literal, so
-/// that its address is a key. Throws NotImplementedError for a dtype no kernel knows.
+/// The storage tag of a dtype in kernels/include/dtype.clh ("f32", "bf16", "b8", ...): a literal,
+/// so that its address is a key. Throws NotImplementedError for a dtype no kernel knows.
 const char* tag(c10::ScalarType dtype);
 
 /// The unsigned tag of elements of that many bytes (1, 2, 4, 8; 16 gives "c128"), for kernels that
@@ -25,7 +25,8 @@ const char* bits_tag(size_t element_size);
 /// dtype itself.
 c10::ScalarType compute_dtype(c10::ScalarType dtype);
 
-/// Throws TypeError naming the device if it can't hold the dtype (float64, complex128 without fp64).
+/// Throws TypeError naming the device if it can't hold the dtype (float64, complex128 without
+/// fp64).
 void check_dtype(const Device& device, c10::ScalarType dtype);
 
 /// A scalar in the layout of a kernel argument of type TYPE(tag(dtype)).

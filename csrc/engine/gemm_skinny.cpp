@@ -1,5 +1,5 @@
 // Products with few rows or columns: bound by one read of the large matrix
-// (kernels/gemm/skinny.cl).
+// (kernels/gemm/skinny_*.cl).
 #include <algorithm>
 #include <array>
 
@@ -27,7 +27,7 @@ bool by_columns(const GemmPlan& plan) {
 int64_t copied_bytes(const GemmPlan& plan) {
   const GemmProblem& p = plan.problem;
   if (by_columns(plan) || !copies_rows(plan)) return 0;
-  return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.compute_size);
+  return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
 }
 
 const char* refuse(const GemmPlan& source) {
@@ -44,7 +44,7 @@ const char* refuse(const GemmPlan& source) {
 }
 
 void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
-  static const KernelFamily family{"gemm/skinny.cl", "gemm_skinny_axpy"};
+  static const KernelFamily family{"gemm/skinny_axpy.cl", "gemm_skinny_axpy"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
   GemmProblem& p = plan.problem;
   const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
@@ -58,47 +58,51 @@ void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
   finish_split(plan, sums.data());
 }
 
+/// Copies `lines` lines of p.k elements per batch to `copy`, contiguous.
+void gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
+            uint64_t line_stride, uint64_t batch_stride, uint32_t lines, char* copy) {
+  static const KernelFamily family{"gemm/gather.cl", "gemm_gather"};
+  const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
+  const uint32_t length = plan.problem.k;
+  launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
+         NDRange::volume({length, lines, plan.problem.batch}, {16, 1, 1}), Pointer{source},
+         Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
+         lines);
+}
+
 void run_dot(GemmPlan& plan, std::span<const Define> defines) {
-  static const KernelFamily rows_family{"gemm/skinny.cl", "gemm_gather_rows"};
-  static const KernelFamily columns_family{"gemm/skinny.cl", "gemm_gather_columns"};
-  static const KernelFamily family{"gemm/skinny.cl", "gemm_skinny_dot"};
+  static const KernelFamily family{"gemm/skinny_dot.cl", "gemm_skinny_dot"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
   GemmProblem& p = plan.problem;
   const size_t items = (p.m + parameters.rows - 1) / parameters.rows;
   split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
-  const bool rows = copies_rows(plan), columns = copies_columns(plan);
   const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
-  const size_t column_bytes = size_t{p.batch} * p.n * p.k * plan.compute_size;
-  const size_t rows_at = sums_bytes + (columns ? NDRange::round_up(column_bytes, 512) : 0);
-  const Workspace workspace(rows_at + (rows ? copied_bytes(plan) : 0));
+  const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
+  const size_t rows_at = sums_bytes + NDRange::round_up(column_bytes, 512);
+  const Workspace workspace(rows_at + copied_bytes(plan));
   GemmPlan copied = plan;
-  if (columns) {
-    char* const copy = workspace.data() + sums_bytes;
-    launch_gemm(gemm_kernel(columns_family, plan, defines), plan,
-                NDRange::volume({p.k, p.n, p.batch}, {16, 1, 1}), copy);
-    copied.b = copy;
-    copied.b_tag = plan.compute_tag;
+  if (copies_columns(plan)) {
+    copied.b = workspace.data() + sums_bytes;
     copied.problem.b = {1, p.k, uint64_t{p.n} * p.k};
-    copied.problem.flags &= ~gemm_flag::conjugate_b;
+    gather(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.n,
+           workspace.data() + sums_bytes);
   }
-  if (rows) {
-    char* const copy = workspace.data() + rows_at;
-    launch_gemm(gemm_kernel(rows_family, plan, defines), plan,
-                NDRange::volume({p.k, p.m, p.batch}, {16, 1, 1}), copy);
-    copied.a = copy;
-    copied.a_tag = plan.compute_tag;
+  if (copies_rows(plan)) {
+    copied.a = workspace.data() + rows_at;
     copied.problem.a = {p.k, 1, uint64_t{p.m} * p.k};
-    copied.problem.flags &= ~gemm_flag::conjugate_a;
+    gather(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.m,
+           workspace.data() + rows_at);
   }
   launch_gemm(gemm_kernel(family, copied, defines), copied,
               NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
   finish_split(plan, workspace.data());
 }
 
-void run_group_dot(GemmPlan& plan, std::span<const Define> defines) {
-  static const KernelFamily family{"gemm/skinny.cl", "gemm_group_dot"};
+void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
+  static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   GemmProblem& p = plan.problem;
   const size_t local = plan.parameters.skinny.local;
+  const std::array<Define, 4> defines{{common[0], common[1], common[2], {"LOCAL", local}}};
   split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096, local);
   const Workspace sums(split_bytes(plan));
   launch_gemm(gemm_kernel(family, plan, defines), plan,

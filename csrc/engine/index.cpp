@@ -91,8 +91,8 @@ void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexi
   kernel.enqueue(queue, NDRange::linear(problem.numel(), kLocalSize));
 }
 
-/// Launches the first kMaxDims dimensions and loops over the rest: tensors whose index tensors leave
-/// more than 12 dimensions apart are rare and small.
+/// Launches the first kMaxDims dimensions and loops over the rest: tensors whose index tensors
+/// leave more than 12 dimensions apart are rare and small.
 template <class Launch>
 void for_slices(Problem& problem, const Launch& launch) {
   if (problem.dims <= kMaxDims) {
@@ -199,9 +199,8 @@ cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& in
 }
 
 void gather(at::TensorIteratorBase& iter, const Indexing& indexing) {
-  run(iter, indexing, Problem::indexed_second, [&](Queue& queue, const Problem& problem) {
-    launch_gather(queue, problem, indexing);
-  });
+  run(iter, indexing, Problem::indexed_second,
+      [&](Queue& queue, const Problem& problem) { launch_gather(queue, problem, indexing); });
 }
 
 void scatter(at::TensorIteratorBase& iter, const Indexing& indexing) {

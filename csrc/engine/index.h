@@ -1,7 +1,7 @@
 // The index engine: one operand of a TensorIterator is addressed through index tensors.
 //
-// Offers: Indexing, gather(), scatter(), fill(), Reduction, reduce(), reduce_fill(). An index out of
-// range touches no memory and is raised at the next synchronisation.
+// Offers: Indexing, gather(), scatter(), fill(), Reduction, reduce(), reduce_fill(). An index out
+// of range touches no memory and is raised at the next synchronisation.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -14,15 +14,16 @@
 
 namespace ocl::index {
 
-/// How index tensors move the indexed operand: element e of it is at the iterator's position plus the
-/// sum over k of (value of index tensor k at e) * strides[k]. The iterator's strides of the indexed
-/// operand are 0 in the dimensions that index tensors stand for.
+/// How index tensors move the indexed operand: element e of it is at the iterator's position plus
+/// the sum over k of (value of index tensor k at e) * strides[k]. The iterator's strides of the
+/// indexed operand are 0 in the dimensions that index tensors stand for.
 struct Indexing {
   c10::IntArrayRef sizes;    // index k is in [0, sizes[k]), or [-sizes[k], sizes[k]) with `wrap`
   c10::IntArrayRef strides;  // bytes
   bool wrap;
   const AssertSite& site;
-  /// Where the indexed operand starts if it is no operand of the iterator; all its strides are 0 then.
+  /// Where the indexed operand starts if it is no operand of the iterator; all its strides are 0
+  /// then.
   void* base = nullptr;
 };
 
@@ -41,9 +42,9 @@ enum class Reduction { add, mul, amax, amin, assign };
 
 inline constexpr int64_t kSkipNothing = std::numeric_limits<int64_t>::min();
 
-/// out[indices] = reduction(out[indices], in), one after the other in the order of the indices: always
-/// deterministic. Operands as for scatter. Values equal to `skipped` in the first index tensor are
-/// passed over.
+/// out[indices] = reduction(out[indices], in), one after the other in the order of the indices:
+/// always deterministic. Operands as for scatter. Values equal to `skipped` in the first index
+/// tensor are passed over.
 void reduce(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
             int64_t skipped = kSkipNothing);
 

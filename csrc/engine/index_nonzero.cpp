@@ -33,8 +33,7 @@ struct NonzeroLayout {
 };
 
 Kernel& get(const KernelFamily& family, Queue& queue, const at::Tensor& self, bool contiguous) {
-  return family.get(queue.device(),
-                    {{"IN", tag(self.scalar_type())}, {"CONTIGUOUS", contiguous}});
+  return family.get(queue.device(), {{"IN", tag(self.scalar_type())}, {"CONTIGUOUS", contiguous}});
 }
 
 }  // namespace
@@ -45,9 +44,10 @@ NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
   if (!layout.fits) {
     self_ = self_.contiguous();
     layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
-    TORCH_CHECK_NOT_IMPLEMENTED(layout.dims <= RowMajor::kMaxKernelDims && layout.n < int64_t{1} << 31,
-                                "nonzero is not supported for tensors with more than 16 dimensions "
-                                "or INT_MAX elements");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        layout.dims <= RowMajor::kMaxKernelDims && layout.n < int64_t{1} << 31,
+        "nonzero is not supported for tensors with more than 16 dimensions "
+        "or INT_MAX elements");
     layout.fits = true;  // a contiguous tensor is not decoded, its extent may be larger
   }
   Queue& queue = current_queue(self.device().index());

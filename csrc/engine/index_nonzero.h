@@ -16,8 +16,8 @@ class NonzeroScan {
   /// How many there are: waits for the device.
   int64_t total() const;
 
-  /// Writes the coordinates of the first out.size(0) of them to the rows of `out`, an int64 tensor with
-  /// a column per dimension. Rows past total() are left alone.
+  /// Writes the coordinates of the first out.size(0) of them to the rows of `out`, an int64 tensor
+  /// with a column per dimension. Rows past total() are left alone.
   void write(const at::Tensor& out) const;
 
  private:

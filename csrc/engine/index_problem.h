@@ -1,4 +1,5 @@
-// What the launchers of the index engine share: a TensorIterator's operands put in the kernels' order.
+// What the launchers of the index engine share: a TensorIterator's operands put in the kernels'
+// order.
 //
 // Offers: Problem, ArgumentBytes.
 #pragma once
@@ -65,7 +66,6 @@ void put_operands(ArgumentBytes& arguments, std::array<cl_mem, kMaxOperands>& me
 
 /// Sets the buffers, the layout, the assert buffer and site, and returns the next argument's index.
 cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
-                      const std::array<cl_mem, kMaxOperands>& mems,
-                      const ArgumentBytes& arguments);
+                      const std::array<cl_mem, kMaxOperands>& mems, const ArgumentBytes& arguments);
 
 }  // namespace ocl::index

@@ -11,7 +11,8 @@ namespace ocl::index {
 
 namespace {
 
-constexpr int kMaxDims = 6;  // columns and indexed dimensions alike; more are looped over on the host
+constexpr int kMaxDims =
+    6;  // columns and indexed dimensions alike; more are looped over on the host
 constexpr int64_t kMinRow = 8;
 constexpr size_t kVectorBytes = 32;
 
@@ -42,7 +43,8 @@ size_t work_items(const Device& device) {
   return device.is_cpu() ? units * 4 : units * 512;
 }
 
-void put_dimensions(ArgumentBytes& arguments, const Problem& problem, const Dimensions& dimensions) {
+void put_dimensions(ArgumentBytes& arguments, const Problem& problem,
+                    const Dimensions& dimensions) {
   const auto used = [&](int i) { return i < dimensions.count; };
   for (int i = 0; i < kMaxDims; ++i) {
     arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
@@ -73,9 +75,8 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   const c10::ScalarType compute = compute_dtype(problem.dtype);
   size_t width = 1;
   uint32_t row_size = 1;
-  const int row = c10::isComplexType(compute) || !device.is_cpu()
-                      ? -1
-                      : find_row(problem, job, columns);
+  const int row =
+      c10::isComplexType(compute) || !device.is_cpu() ? -1 : find_row(problem, job, columns);
   if (row >= 0) {
     // The row is decoded first, in chunks.
     std::swap(columns.of[0], columns.of[row]);

@@ -15,11 +15,13 @@ namespace {
 
 constexpr int kMaxOperands = 7;
 constexpr int kMaxScalars = 4;
-constexpr int kMaxDims = 16;       // what one launch decodes; more are looped over on the host
+constexpr int kMaxDims = 16;        // what one launch decodes; more are looped over on the host
 constexpr int kMaxTensorDims = 64;  // what ATen allows
 constexpr size_t kLocalSize = 128;
 // Below this many elements in the innermost dimension a work-item per element beats one per vector.
 constexpr int64_t kMinRow = 16;
+// Rows have a program per combination of steps, which small tensors do not pay back.
+constexpr int64_t kMinRowsElements = 2048;
 
 const char* intern(const std::string& text) {
   // Leaked on purpose: compile parameters are compared by address for the life of the process.
@@ -34,14 +36,15 @@ const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
 struct Operands {
   int count = 0;
   int outputs = 0;
-  int inputs = 0;           // scalar inputs included
+  int inputs = 0;            // scalar inputs included
   uint32_t scalar_mask = 0;  // bit i: input i is a kernel argument
   std::array<const char*, kMaxOperands> tags;
   std::array<char*, kMaxOperands> data;
   std::array<int, kMaxOperands> input_number;  // of the functor's inputs; unused for outputs
   const char* compute_tag = nullptr;
   size_t compute_size = 0;
-  bool complex = false;
+  bool complex = false;      // the functor computes with complex numbers
+  bool has_complex = false;  // an operand is complex: no vector of them is loaded or stored
   std::array<ScalarArgument, kMaxScalars + kMaxOperands> scalars;
   int op_scalars = 0;
   int total_scalars = 0;
@@ -91,7 +94,7 @@ class DefineList {
 };
 
 int vector_width(const Operands& operands) {
-  if (operands.complex) return 1;
+  if (operands.complex || operands.has_complex) return 1;
   const size_t bytes = 32;
   return static_cast<int>(std::min<size_t>(16, bytes / operands.compute_size));
 }
@@ -219,11 +222,11 @@ void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& ge
     ++geometry.dims;
     return;
   }
-  if (geometry.size[0] >= kMinRow) {
+  int64_t n = 1;
+  for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
+  if (geometry.size[0] >= kMinRow && n >= kMinRowsElements) {
     launch_rows(queue, operands, op, geometry, element_size);
   } else {
-    int64_t n = 1;
-    for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
     launch_strided(queue, operands, op, geometry, n);
   }
 }
@@ -271,12 +274,13 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     if (i >= operands.outputs && iter.is_cpu_scalar(i)) {
       operands.scalar_mask |= 1u << (i - operands.outputs);
       const bool value_bits = bits && iter.dtype(i) == dtype;
-      operands.scalars[scalar++] =
-          value_bits ? storage_argument(dtype, iter.data_ptr(i))
-                     : scalar_argument(compute, iter.dtype(i), iter.data_ptr(i));
+      operands.scalars[scalar++] = value_bits
+                                       ? storage_argument(dtype, iter.data_ptr(i))
+                                       : scalar_argument(compute, iter.dtype(i), iter.data_ptr(i));
       continue;
     }
     const bool moves_bits = bits && iter.dtype(i) == dtype;
+    operands.has_complex |= !moves_bits && c10::isComplexType(iter.dtype(i));
     operands.tags[operands.count] = moves_bits ? operands.compute_tag : tag(iter.dtype(i));
     operands.data[operands.count] = static_cast<char*>(iter.data_ptr(i));
     operands.input_number[operands.count] = i - operands.outputs;
@@ -308,8 +312,7 @@ void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar
 
   // A folded host scalar has stride 0, so is_contiguous() is asked of the operands left.
   const bool contiguous =
-      iter.is_contiguous() ||
-      (operands.scalar_mask != 0 && iter.ndim() == 1 && [&] {
+      iter.is_contiguous() || (operands.scalar_mask != 0 && iter.ndim() == 1 && [&] {
         for (int i = 0; i < operands.count; ++i) {
           const int index = iterator_index[i];
           if (iter.strides(index)[0] != iter.element_size(index)) return false;

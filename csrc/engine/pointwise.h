@@ -14,7 +14,8 @@
 namespace ocl::pointwise {
 
 namespace flag {
-/// The functor moves bits: one program serves every dtype of a size (inputs and output of one dtype).
+/// The functor moves bits: one program serves every dtype of a size (inputs and output of one
+/// dtype).
 inline constexpr uint32_t bits = 1u << 0;
 /// The functor stands in ops/special.clh, which is compiled only where it is needed.
 inline constexpr uint32_t special = 1u << 1;
@@ -30,17 +31,17 @@ struct Op {
   explicit Op(const char* functor, int scalars = -1, uint32_t flags = 0);
 
   const char* name;
-  const char* real_macro;     // interned: compared by address on the warm path
+  const char* real_macro;  // interned: compared by address on the warm path
   const char* complex_macro;
-  int scalars;                // -1: as many as the caller passes
+  int scalars;  // -1: as many as the caller passes
   uint32_t flags;
 };
 
 /// Enqueues the functor over `iter`, whose operands may have any mix of dtypes and strides; scalars
 /// come after the inputs in the functor's arguments. 0-dim CPU inputs become kernel arguments.
-/// Computes in iter's common dtype (float for half and bfloat16) or, without one, in the dtype of the
-/// last input. Iterators past 32-bit indexing are split. Throws NotImplementedError for a dtype no
-/// kernel knows, Error for a device failure.
+/// Computes in iter's common dtype (float for half and bfloat16) or, without one, in the dtype of
+/// the last input. Iterators past 32-bit indexing are split. Throws NotImplementedError for a dtype
+/// no kernel knows, Error for a device failure.
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars = {});
 
 namespace detail {

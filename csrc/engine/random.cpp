@@ -57,7 +57,8 @@ const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(int64_t n) { return NDRange::linear((n + 3) / 4, kLocalSize); }
 
-/// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't address.
+/// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't
+/// address.
 template <class Fill>
 void fill_any(const at::TensorBase& out, const Fill& fill) {
   if (out.numel() == 0) return;
@@ -134,32 +135,32 @@ void fill_bernoulli(const at::TensorBase& out, double p, const Generator& genera
     return;
   }
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const Define defines[] = {{"V", kInt},
-                              {"OUT", tag(target.scalar_type())},
-                              {"CONTIGUOUS", layout.contiguous}};
+    const Define defines[] = {
+        {"V", kInt}, {"OUT", tag(target.scalar_type())}, {"CONTIGUOUS", layout.contiguous}};
     launch_fill(bernoulli_family, target, layout, defines, state, heads_limit(p));
   });
 }
 
-void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p, const Generator& generator) {
+void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p,
+                    const Generator& generator) {
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor&) {
     const RowMajor layout = row_major(target.sizes(), {target, p});
-    TORCH_CHECK(layout.contiguous || layout.fits,
-                "bernoulli_: a tensor of probabilities with more than 16 dimensions or 2 GiB must be "
-                "contiguous");
+    TORCH_CHECK(
+        layout.contiguous || layout.fits,
+        "bernoulli_: a tensor of probabilities with more than 16 dimensions or 2 GiB must be "
+        "contiguous");
     Queue& queue = current_queue(out.device().index());
     AddressSpace& addresses = queue.device().addresses();
     const Location to = addresses.find(target.data_ptr());
     const Location from = addresses.find(p.data_ptr());
-    const OperandLayout argument{{to.offset, from.offset, 0},
-                                 static_cast<uint64_t>(layout.n),
-                                 StridedArgument<3>(layout)};
-    Kernel& kernel = bernoulli_tensor_family.get(queue.device(),
-                                                 {{"V", kInt},
-                                                  {"OUT", tag(target.scalar_type())},
-                                                  {"IN", tag(p.scalar_type())},
-                                                  {"CONTIGUOUS", layout.contiguous}});
+    const OperandLayout argument{
+        {to.offset, from.offset, 0}, static_cast<uint64_t>(layout.n), StridedArgument<3>(layout)};
+    Kernel& kernel =
+        bernoulli_tensor_family.get(queue.device(), {{"V", kInt},
+                                                     {"OUT", tag(target.scalar_type())},
+                                                     {"IN", tag(p.scalar_type())},
+                                                     {"CONTIGUOUS", layout.contiguous}});
     launch(kernel, queue, groups_of_four(layout.n), to.mem, from.mem, argument, state.seed,
            state.offset);
   });
@@ -216,8 +217,8 @@ void permute(const at::TensorBase& out, const Generator& generator) {
   at::Philox4_32 words(state.seed, 0, state.offset);
   FeistelKeys keys;
   keys.n = n;
-  // One bit more than a power of two needs: a Feistel network makes only even permutations of its own
-  // domain, cycle walking those of both kinds.
+  // One bit more than a power of two needs: a Feistel network makes only even permutations of its
+  // own domain, cycle walking those of both kinds.
   const int bits = std::bit_width(static_cast<uint64_t>(n));
   keys.left_bits = bits / 2;
   keys.right_bits = bits - bits / 2;

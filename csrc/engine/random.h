@@ -1,8 +1,8 @@
 // The random engine: fills tensors with Philox numbers.
 //
-// Offers: fill_real(), fill_integer(), fill_bernoulli(), dropout(), permute(). Element i (in row-major
-// order) takes its numbers from Philox subsequence i / 4, so a seed gives one stream whatever the
-// strides, the launch shape or the device.
+// Offers: fill_real(), fill_integer(), fill_bernoulli(), dropout(), permute(). Element i (in
+// row-major order) takes its numbers from Philox subsequence i / 4, so a seed gives one stream
+// whatever the strides, the launch shape or the device.
 #pragma once
 
 #include <ATen/core/Generator.h>

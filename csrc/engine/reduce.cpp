@@ -19,8 +19,9 @@ namespace {
 
 using c10::ScalarType;
 
-// A chunk is what one set of accumulators folds: short enough that rounding errors stay at the level
-// of pairwise summation and that a chunk which is read twice (moments) still lies in the L1 cache.
+// A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
+// level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
+// cache.
 constexpr uint32_t kRowChunk = 4096;
 constexpr uint32_t kColumnChunk = 128;
 // Fewer elements than that are not worth a work-item of their own on a CPU.
@@ -56,11 +57,15 @@ struct Operands {
 
 ScalarType load_dtype(const Op& op, ScalarType in, ScalarType out) {
   switch (op.types) {
-    case Types::input: return compute_dtype(in);
+    case Types::input:
+      return compute_dtype(in);
     case Types::boolean:
-    case Types::count: return ScalarType::Bool;
-    case Types::magnitude: return c10::isComplexType(in) ? compute_dtype(in) : compute_dtype(out);
-    case Types::output: return compute_dtype(out);
+    case Types::count:
+      return ScalarType::Bool;
+    case Types::magnitude:
+      return c10::isComplexType(in) ? compute_dtype(in) : compute_dtype(out);
+    case Types::output:
+      return compute_dtype(out);
   }
   return out;
 }
@@ -94,7 +99,8 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   } else {
     const int64_t widest =
         op.form == Form::arg ? operands.load_size : std::max(operands.load_size, operands.acc_size);
-    operands.max_width = static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
+    operands.max_width =
+        static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
   }
   return operands;
 }
@@ -143,8 +149,13 @@ void set_scalar(Kernel& kernel, cl_uint index, const Operands& operands, double 
 /// One reduction on its way: geometry in, launches out.
 class Launcher {
  public:
-  Launcher(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry, Scalars scalars)
-      : op_(op), queue_(queue), device_(queue.device()), operands_(operands), geometry_(geometry),
+  Launcher(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry,
+           Scalars scalars)
+      : op_(op),
+        queue_(queue),
+        device_(queue.device()),
+        operands_(operands),
+        geometry_(geometry),
         scalars_(scalars) {}
 
   void run();
@@ -177,9 +188,9 @@ class Launcher {
 
 void Launcher::fill_arguments() {
   const int reduced_dims = std::max(0, geometry_.reduced_count - 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      reduced_dims + geometry_.kept_count <= kMaxDims, "ocl: a reduction of more than ", kMaxDims,
-      " dimensions that can't be merged; make the input contiguous");
+  TORCH_CHECK_NOT_IMPLEMENTED(reduced_dims + geometry_.kept_count <= kMaxDims,
+                              "ocl: a reduction of more than ", kMaxDims,
+                              " dimensions that can't be merged; make the input contiguous");
   const int64_t outputs = geometry_.outputs();
   TORCH_CHECK_NOT_IMPLEMENTED(outputs <= UINT32_MAX, "ocl: a reduction to ", outputs, " elements");
   arguments_.length = geometry_.reduced_count > 0 ? geometry_.reduced[0].size : 1;
@@ -264,8 +275,7 @@ void Launcher::enqueue(Kernel& kernel, const NDRange& range, bool with_input) {
 
 void Launcher::launch_rows() {
   const int64_t elements = geometry_.reduced_elements();
-  const bool contiguous =
-      geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
+  const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
   const bool cpu = device_.is_cpu();
   // On a GPU a work-group shares a long row and work-items own short ones.
   const size_t group = !cpu && elements >= static_cast<int64_t>(kGpuGroup) ? kGpuGroup : 1;
@@ -274,8 +284,7 @@ void Launcher::launch_rows() {
   if (cpu && arguments_.splits == 1) {
     const int64_t worthwhile = kElementsPerItem / std::max<int64_t>(1, elements);
     const int64_t wanted = arguments_.outputs / (wanted_items() * 4);
-    arguments_.outputs_per_item =
-        static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
+    arguments_.outputs_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
   }
   const bool partial = arguments_.splits > 1;
   if (partial) allocate_partials();
@@ -285,8 +294,7 @@ void Launcher::launch_rows() {
   defines.add("CONTIGUOUS", contiguous);
   defines.add("GROUP", static_cast<int64_t>(group));
   const uint32_t per_item = arguments_.outputs_per_item;
-  const size_t groups =
-      size_t{(arguments_.outputs + per_item - 1) / per_item} * arguments_.splits;
+  const size_t groups = size_t{(arguments_.outputs + per_item - 1) / per_item} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
   enqueue(rows_family.get(device_, defines.view()), NDRange::linear(groups * group, local), true);
   if (partial) launch_finish();
@@ -315,7 +323,8 @@ void Launcher::launch_columns(int width, int unroll) {
 
 void Launcher::launch_finish() {
   const DefineList defines(op_, operands_, 1);
-  enqueue(finish_family.get(device_, defines.view()), NDRange::linear(arguments_.outputs, 16), false);
+  enqueue(finish_family.get(device_, defines.view()), NDRange::linear(arguments_.outputs, 16),
+          false);
 }
 
 void Launcher::run() {

@@ -39,11 +39,11 @@ struct Scalars {
   double s0 = 0, s1 = 0;
 };
 
-/// Enqueues the reduction of `self` over the dimensions in `reduced` into `out`, which has the shape
-/// of the result (with reduced dimensions of size 1 if `keepdim`), any strides and the dtype wanted.
-/// `second`: the positions (int64) of a value-and-position reduction, the means of a moments
-/// reduction. Reducing nothing gives the functor's identity. Positions are those within the single
-/// reduced dimension, or within a contiguous `self` if all its dimensions are reduced.
+/// Enqueues the reduction of `self` over the dimensions in `reduced` into `out`, which has the
+/// shape of the result (with reduced dimensions of size 1 if `keepdim`), any strides and the dtype
+/// wanted. `second`: the positions (int64) of a value-and-position reduction, the means of a
+/// moments reduction. Reducing nothing gives the functor's identity. Positions are those within the
+/// single reduced dimension, or within a contiguous `self` if all its dimensions are reduced.
 /// Throws NotImplementedError for a dtype no kernel knows, Error for a device failure.
 void run(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
          const at::Tensor& out, const at::Tensor& second = {}, Scalars scalars = {});

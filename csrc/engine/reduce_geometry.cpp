@@ -11,7 +11,9 @@ namespace {
 /// Sorts by the input's stride and merges; returns the new count. Stride 0 (expanded) goes last: it
 /// is no direction to walk along.
 int order_dimensions(Dimension* dims, int count) {
-  const auto key = [](const Dimension& d) { return d.in == 0 ? std::numeric_limits<int64_t>::max() : std::abs(d.in); };
+  const auto key = [](const Dimension& d) {
+    return d.in == 0 ? std::numeric_limits<int64_t>::max() : std::abs(d.in);
+  };
   // Insertion sort: a handful of dimensions, mostly in order.
   for (int i = 1; i < count; ++i) {
     for (int k = i; k > 0 && key(dims[k]) < key(dims[k - 1]); --k) std::swap(dims[k], dims[k - 1]);

@@ -10,7 +10,7 @@ namespace ocl::reduce {
 
 struct Dimension {
   int64_t size;
-  int64_t in;      // byte strides
+  int64_t in;  // byte strides
   int64_t out[2];
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -105,6 +106,22 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
   }
 }
 
+/// Leaves out the features that TORCH_OCL_WITHOUT names (comma-separated: fp64, fp16, subgroups,
+/// int64_atomics, work_group_reduce), so that what a lesser device would do can be tested on any.
+void mask_features(DeviceProperties& p) {
+  const char* text = std::getenv("TORCH_OCL_WITHOUT");
+  if (text == nullptr) return;
+  const std::string list = "," + std::string(text) + ",";
+  const auto without = [&](const char* feature) {
+    return list.find("," + std::string(feature) + ",") != std::string::npos;
+  };
+  if (without("fp64")) p.has_fp64 = false;
+  if (without("fp16")) p.has_fp16 = false;
+  if (without("subgroups")) p.has_subgroups = false;
+  if (without("int64_atomics")) p.has_int64_atomics = false;
+  if (without("work_group_reduce")) p.has_work_group_reduce = false;
+}
+
 }  // namespace
 
 DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
@@ -149,6 +166,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   probe_language(id, p);
   probe_features(id, p);
   correct_properties(p);
+  mask_features(p);
   return p;
 }
 

@@ -1,5 +1,7 @@
 // Copies between the host, a device and another device, with any mix of dtypes and strides.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "ops/copy.h"
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
@@ -9,11 +11,10 @@
 
 #include "engine/dtype.h"
 #include "engine/pointwise.h"
+#include "ops/Factories.h"
 #include "ops/_copy_from.h"
 #include "ops/_copy_from_and_resize.h"
 #include "ops/_local_scalar_dense.h"
-#include "ops/copy.h"
-#include "ops/Factories.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
 
@@ -70,7 +71,8 @@ void copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
 /// Host memory with destination's layout, dtype of source; the same tensor where it fits already.
 at::Tensor dense_host_source(const at::Tensor& source, const at::Tensor& destination) {
   if (same_dense_layout(source, destination)) return source;
-  at::Tensor dense = at::empty_strided(destination.sizes(), destination.strides(), source.options());
+  at::Tensor dense =
+      at::empty_strided(destination.sizes(), destination.strides(), source.options());
   dense.copy_(source);
   return dense;
 }
@@ -79,16 +81,17 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
   const c10::DeviceGuard guard(destination.device());
   Device& target = device(destination.device().index());
   if (source.scalar_type() != destination.scalar_type()) {
-    const bool on_device = target.properties().has_fp64 ||
-                           (source.scalar_type() != at::kDouble &&
-                            source.scalar_type() != at::kComplexDouble);
+    const bool on_device =
+        target.properties().has_fp64 ||
+        (source.scalar_type() != at::kDouble && source.scalar_type() != at::kComplexDouble);
     if (!on_device) {
-      // The device can't hold the source's dtype at all: the host is the only place left to narrow it.
+      // The device can't hold the source's dtype at all: the host is the only place left to narrow
+      // it.
       copy_from_host(destination, source.to(destination.scalar_type()), non_blocking);
       return;
     }
-    const at::Tensor staged =
-        empty_with(source.sizes(), source.options().device(destination.device()).pinned_memory(false));
+    const at::Tensor staged = empty_with(
+        source.sizes(), source.options().device(destination.device()).pinned_memory(false));
     copy_from_host(staged, source, non_blocking);
     copy_on_device(destination, staged);
     return;
@@ -103,7 +106,8 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
   Queue& queue = current_queue(destination.device().index());
   // Only pinned memory may be read after the call returns: the host allocator keeps it until then.
   const bool asynchronous = non_blocking && is_pinned(dense.const_data_ptr());
-  queue.write(destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes(), !asynchronous);
+  queue.write(destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes(),
+              !asynchronous);
   if (asynchronous) record_host_use(dense.const_data_ptr(), queue);
 }
 
@@ -180,8 +184,8 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   } else if (source.device() == destination.device()) {
     copy_on_device(destination, source);
   } else {
-    TORCH_CHECK(source.is_privateuseone() && destination.is_privateuseone(), "ocl: can't copy from ",
-                source.device(), " to ", destination.device());
+    TORCH_CHECK(source.is_privateuseone() && destination.is_privateuseone(),
+                "ocl: can't copy from ", source.device(), " to ", destination.device());
     copy_across_devices(destination, source);
   }
   settle_lazy_bits(destination, self.is_conj() != expanded.is_conj(),

@@ -27,20 +27,29 @@ namespace {
 /// Binary digits of a floating dtype's significand.
 int digits_of(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return 53;
-    case at::kFloat: return 24;
-    case at::kHalf: return 11;
-    case at::kBFloat16: return 8;
-    default: return 0;
+    case at::kDouble:
+      return 53;
+    case at::kFloat:
+      return 24;
+    case at::kHalf:
+      return 11;
+    case at::kBFloat16:
+      return 8;
+    default:
+      return 0;
   }
 }
 
 double rounded(at::ScalarType dtype, double value) {
   switch (dtype) {
-    case at::kDouble: return value;
-    case at::kHalf: return static_cast<float>(c10::Half(static_cast<float>(value)));
-    case at::kBFloat16: return static_cast<float>(c10::BFloat16(static_cast<float>(value)));
-    default: return static_cast<float>(value);
+    case at::kDouble:
+      return value;
+    case at::kHalf:
+      return static_cast<float>(c10::Half(static_cast<float>(value)));
+    case at::kBFloat16:
+      return static_cast<float>(c10::BFloat16(static_cast<float>(value)));
+    default:
+      return static_cast<float>(value);
   }
 }
 
@@ -56,8 +65,10 @@ double step_down(Number value) {
 /// The dtype's largest number below `value`, which is one of its numbers.
 double below(at::ScalarType dtype, double value) {
   switch (dtype) {
-    case at::kDouble: return std::nextafter(value, -std::numeric_limits<double>::infinity());
-    case at::kHalf: return step_down<c10::Half, uint16_t>(c10::Half(static_cast<float>(value)));
+    case at::kDouble:
+      return std::nextafter(value, -std::numeric_limits<double>::infinity());
+    case at::kHalf:
+      return step_down<c10::Half, uint16_t>(c10::Half(static_cast<float>(value)));
     case at::kBFloat16:
       return step_down<c10::BFloat16, uint16_t>(c10::BFloat16(static_cast<float>(value)));
     default:
@@ -118,8 +129,9 @@ void random_from_to(at::TensorIteratorBase& iter, const uint64_t range, const in
 
 void random_full_64_bits_range(at::TensorIteratorBase& iter, Generator generator) {
   const at::ScalarType dtype = iter.dtype(0);
-  TORCH_CHECK(dtype == at::kLong || (c10::isFloatingType(dtype) && dtype != at::kHalf),
-              "random_full_64_bits_range_kernel_ocl handles only int64, double, float and bfloat16");
+  TORCH_CHECK(
+      dtype == at::kLong || (c10::isFloatingType(dtype) && dtype != at::kHalf),
+      "random_full_64_bits_range_kernel_ocl handles only int64, double, float and bfloat16");
   random::fill_integer(iter.tensor_base(0), 0, 0, generator);
 }
 
@@ -184,8 +196,7 @@ void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, in
   const PhiloxState state = reserve_philox(generator, self.device().index(), 4);
   Queue& queue = current_queue(self.device().index());
   const uint64_t rows = self.dim() == 1 ? 1 : self.size(0);
-  Kernel& kernel = multinomial_family.get(
-      queue.device(), {{"V", tag(cumulative.scalar_type())}});
+  Kernel& kernel = multinomial_family.get(queue.device(), {{"V", tag(cumulative.scalar_type())}});
   launch(kernel, queue, NDRange::linear(rows * samples, 64), Pointer{dense.data_ptr()},
          Pointer{cumulative.data_ptr()}, static_cast<uint64_t>(samples), rows,
          static_cast<uint32_t>(self.size(-1)), state.seed, state.offset);

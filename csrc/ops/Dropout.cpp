@@ -17,8 +17,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, flags)};
   if (p == 0) return {input.clone(), at::ones_like(input, flags)};
   TORCH_CHECK(p > 0 && p < 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
-  TORCH_CHECK(input.is_floating_point(), "result type Float can't be cast to the desired output type ",
-              input.scalar_type());
+  TORCH_CHECK(input.is_floating_point(),
+              "result type Float can't be cast to the desired output type ", input.scalar_type());
   at::Tensor output = at::empty_like(input);
   at::Tensor mask = at::empty_like(input, flags);
   random::dropout(output, mask, input, 1 - p, 1 / (1 - p), std::nullopt);

@@ -32,10 +32,11 @@ struct RenormLayout {
 };
 
 void check_indices(const char* op, const at::Tensor& indices) {
-  TORCH_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
-              "Expected tensor for argument #2 'indices' to have one of the following scalar types: "
-              "Long, Int; but got ",
-              indices.toString(), " instead (while checking arguments for ", op, ")");
+  TORCH_CHECK(
+      indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
+      "Expected tensor for argument #2 'indices' to have one of the following scalar types: "
+      "Long, Int; but got ",
+      indices.toString(), " instead (while checking arguments for ", op, ")");
 }
 
 /// sums[indices[i]] += rows[i] for all i but those whose index is `skipped`. rows: null for ones.
@@ -116,9 +117,11 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
          claim.mem, layout, queue.device().asserts().mem(), renorm_site.id());
   Kernel& scale = scale_family.get(queue.device(), defines);
   if (compute == at::kDouble) {
-    launch_scale<double>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm, norm_type);
+    launch_scale<double>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm,
+                         norm_type);
   } else {
-    launch_scale<float>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm, norm_type);
+    launch_scale<float>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm,
+                        norm_type);
   }
   return self;
 }

@@ -62,8 +62,8 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
 
 at::Tensor empty_with(c10::IntArrayRef sizes, const c10::TensorOptions& options) {
   return empty_memory_format(sizes, c10::typeMetaToScalarType(options.dtype()),
-                             options.layout_opt(), options.device_opt(), options.pinned_memory_opt(),
-                             options.memory_format_opt());
+                             options.layout_opt(), options.device_opt(),
+                             options.pinned_memory_opt(), options.memory_format_opt());
 }
 
 at::Tensor empty_strided_with(c10::IntArrayRef sizes, c10::IntArrayRef strides,

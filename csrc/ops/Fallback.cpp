@@ -38,10 +38,11 @@ std::string dtypes_of(const torch::jit::Stack& stack, size_t count) {
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.schema().operator_name());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      fallback_allowed(), "The operator '", name, "' has no kernel for the ocl device (dtypes: ",
-      dtypes_of(*stack, op.schema().arguments().size()),
-      "). Set TORCH_OCL_FALLBACK=1 to run it on the CPU; torch.ocl.fallback_counts() then counts it.");
+  TORCH_CHECK_NOT_IMPLEMENTED(fallback_allowed(), "The operator '", name,
+                              "' has no kernel for the ocl device (dtypes: ",
+                              dtypes_of(*stack, op.schema().arguments().size()),
+                              "). Set TORCH_OCL_FALLBACK=1 to run it on the CPU; "
+                              "torch.ocl.fallback_counts() then counts it.");
   if (count_fallback(name) == 1) {
     TORCH_WARN("The operator '", name,
                "' has no kernel for the ocl device and runs on the CPU (TORCH_OCL_FALLBACK=1).");

@@ -11,6 +11,8 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "engine/index.h"
 #include "ops/index_add.h"
 #include "ops/index_reduce.h"
@@ -43,7 +45,8 @@ at::Tensor stand_still(const at::Tensor& tensor, c10::IntArrayRef sizes, int64_t
 
 /// A vector seen with shape `sizes`, moving along `dim` alone.
 at::Tensor move_along(const at::Tensor& vector, c10::IntArrayRef sizes, int64_t dim) {
-  c10::DimVector strides(sizes.size(), 0);
+  c10::DimVector strides;
+  strides.resize(sizes.size(), 0);
   strides[dim] = vector.dim() == 0 ? 0 : vector.stride(0);
   return vector.as_strided(sizes, strides);
 }
@@ -70,10 +73,14 @@ struct AlongDimension {
 
 Reduction reduction_of(at::native::ReductionType type) {
   switch (type) {
-    case at::native::ReductionType::PROD: return Reduction::mul;
-    case at::native::ReductionType::MAX: return Reduction::amax;
-    case at::native::ReductionType::MIN: return Reduction::amin;
-    default: return Reduction::add;  // a mean is a sum that upstream divides
+    case at::native::ReductionType::PROD:
+      return Reduction::mul;
+    case at::native::ReductionType::MAX:
+      return Reduction::amax;
+    case at::native::ReductionType::MIN:
+      return Reduction::amin;
+    default:
+      return Reduction::add;  // a mean is a sum that upstream divides
   }
 }
 
@@ -95,7 +102,8 @@ void scatter_along(const at::Tensor& self_, int64_t dim, const at::Tensor& index
 
 }  // namespace
 
-// ---- Reads ------------------------------------------------------------------------------------------
+// ---- Reads
+// ------------------------------------------------------------------------------------------
 
 void gather(const at::Tensor& result, const at::Tensor& self_, int64_t dim,
             const at::Tensor& index_) {
@@ -135,8 +143,8 @@ at::Tensor& index_select_out(const at::Tensor& self_, int64_t dim, const at::Ten
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
   const AlongDimension along(self, dim, index_select_site);
-  auto iter = iterator(at_least_1d(out),
-                       {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
+  auto iter =
+      iterator(at_least_1d(out), {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
   index::gather(iter, along.indexing);
   return out;
 }
@@ -147,7 +155,8 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
   return out;
 }
 
-// ---- Writes -----------------------------------------------------------------------------------------
+// ---- Writes
+// -----------------------------------------------------------------------------------------
 
 void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
   scatter_along(self, dim, index, src, scatter_site, std::nullopt);
@@ -202,8 +211,8 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
   TORCH_CHECK(value.device() == self.device(), "expected device ", self.device(),
               " but got device ", value.device(), " for value tensor");
   TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(),
-                    "too many indices for tensor of dimension ", self.dim(), " (got ",
-                    given.size(), ")");
+                    "too many indices for tensor of dimension ", self.dim(), " (got ", given.size(),
+                    ")");
   at::native::checkIndexTensorTypes(given, /*allow_int=*/true);
   std::vector<at::Tensor> indices =
       at::expand_outplace(at::native::expandTensors(self, given, /*ensure_same_device=*/true));
@@ -237,9 +246,9 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
   c10::DimVector index_sizes(before, 1);
   index_sizes.append(shape.begin(), shape.end());
   index_sizes.append(target.dim() - before - indexed, 1);
-  TORCH_CHECK(at::is_expandable_to(value.sizes(), out_sizes), "shape mismatch: value tensor of shape ",
-              value.sizes(), " cannot be broadcast to indexing result of shape ",
-              c10::IntArrayRef(out_sizes));
+  TORCH_CHECK(at::is_expandable_to(value.sizes(), out_sizes),
+              "shape mismatch: value tensor of shape ", value.sizes(),
+              " cannot be broadcast to indexing result of shape ", c10::IntArrayRef(out_sizes));
   TORCH_CHECK(value.scalar_type() == self.scalar_type(),
               "Index put requires the source and destination dtypes match, got ",
               self.scalar_type(), " for the destination and ", value.scalar_type(),
@@ -318,9 +327,10 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
                                                  : Reduction::add;
   if (!include_self) {
     // The places that are written forget what they hold.
-    const at::Tensor start = mean                          ? at::zeros_like(source)
-                             : reduction == Reduction::mul ? at::ones_like(source)
-                                                           : source;  // met twice, it stays the same
+    const at::Tensor start = mean ? at::zeros_like(source)
+                             : reduction == Reduction::mul
+                                 ? at::ones_like(source)
+                                 : source;  // met twice, it stays the same
     reduce_along(out, dim, index, start, index_reduce_site, Reduction::assign);
   }
   reduce_along(out, dim, index, source, index_reduce_site, reduction);

@@ -104,11 +104,13 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
     total_weight.zero_();
     if (arguments.samples == 0) return;
     const at::Tensor scores = self.contiguous();
-    const at::Tensor result = output.is_contiguous() ? output : at::empty_like(
-        output, output.options(), at::MemoryFormat::Contiguous);
+    const at::Tensor result = output.is_contiguous() ? output
+                                                     : at::empty_like(output, output.options(),
+                                                                      at::MemoryFormat::Contiguous);
     const cl_mem scores_mem = problem.place(0, scores);
     const cl_mem target_mem = problem.place(1, problem.target);
-    const cl_mem weight_mem = problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
+    const cl_mem weight_mem =
+        problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
     const cl_mem result_mem = problem.place(3, result);
     enqueue(problem, problem.kernel(each_family, each), arguments.samples, scores_mem, target_mem,
             weight_mem, result_mem, asserts);
@@ -125,14 +127,16 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
     return;
   }
   const at::Tensor scores = self.contiguous();
-  const uint64_t most = problem.device.is_cpu() ? problem.device.properties().compute_units * 4 : 1024;
-  arguments.parts = static_cast<uint32_t>(
-      std::clamp<uint64_t>(arguments.samples / kSamplesPerPart, 1, most));
-  const c10::DataPtr partial = allocator()->allocate(
-      2 * arguments.parts * c10::elementSize(compute_dtype(problem.dtype)));
+  const uint64_t most =
+      problem.device.is_cpu() ? problem.device.properties().compute_units * 4 : 1024;
+  arguments.parts =
+      static_cast<uint32_t>(std::clamp<uint64_t>(arguments.samples / kSamplesPerPart, 1, most));
+  const c10::DataPtr partial =
+      allocator()->allocate(2 * arguments.parts * c10::elementSize(compute_dtype(problem.dtype)));
   const cl_mem scores_mem = problem.place(0, scores);
   const cl_mem target_mem = problem.place(1, problem.target);
-  const cl_mem weight_mem = problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
+  const cl_mem weight_mem =
+      problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
   const cl_mem partial_mem = problem.place(3, partial.get());
   const cl_mem output_mem = problem.place(4, output);
   const cl_mem total_weight_mem = problem.place(5, total_weight);
@@ -177,10 +181,12 @@ const at::Tensor& or_undefined(at::OptionalTensorRef weight) {
 void check_2d(const at::Tensor& input, const at::Tensor& target, const at::Tensor& weight) {
   TORCH_CHECK(target.dim() == 3,
               "only batches of spatial targets supported (3D tensors) but got targets of "
-              "dimension: ", target.dim());
+              "dimension: ",
+              target.dim());
   TORCH_CHECK(input.dim() == 4,
               "only batches of spatial inputs supported (4D tensors), but got input of "
-              "dimension: ", input.dim());
+              "dimension: ",
+              input.dim());
   TORCH_CHECK(!weight.defined() || weight.numel() == input.size(1),
               "weight tensor should be defined either for all or no classes");
   TORCH_CHECK(input.size(0) == target.size(0) && input.size(2) == target.size(1) &&
@@ -212,8 +218,8 @@ std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_output(
     int64_t reduction, int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
   const at::Tensor weight_ = weight.value_or(at::Tensor());
   check_2d(self, target, weight_);
-  at::native::resize_output(
-      output, reduction == at::Reduction::None ? target.sizes() : c10::IntArrayRef{});
+  at::native::resize_output(output,
+                            reduction == at::Reduction::None ? target.sizes() : c10::IntArrayRef{});
   at::native::resize_output(total_weight, {});
   forward(self, target, weight_, reduction, ignore_index, nll_loss2d_site, output, total_weight);
   return {output, total_weight};
@@ -233,18 +239,20 @@ at::Tensor& nll_loss2d_backward_grad_input(const at::Tensor& grad_output, const 
                                            const at::Tensor& target,
                                            const std::optional<at::Tensor>& weight,
                                            int64_t reduction, int64_t ignore_index,
-                                           const at::Tensor& total_weight,
-                                           at::Tensor& grad_input) {
+                                           const at::Tensor& total_weight, at::Tensor& grad_input) {
   const at::Tensor weight_ = weight.value_or(at::Tensor());
   check_2d(self, target, weight_);
   TORCH_CHECK(total_weight.numel() == 1,
               "expected total_weight to be a single element tensor, got: ", total_weight.sizes(),
               " (", total_weight.numel(), " elements)");
   if (reduction == at::Reduction::None) {
-    TORCH_CHECK(grad_output.dim() == 3, "grad_output must have same dimension as target (3) but "
-                "got dimension: ", grad_output.sizes());
-    TORCH_CHECK(grad_output.sizes() == target.sizes(), "size mismatch (got grad_output: ",
-                grad_output.sizes(), " target: ", target.sizes());
+    TORCH_CHECK(grad_output.dim() == 3,
+                "grad_output must have same dimension as target (3) but "
+                "got dimension: ",
+                grad_output.sizes());
+    TORCH_CHECK(grad_output.sizes() == target.sizes(),
+                "size mismatch (got grad_output: ", grad_output.sizes(),
+                " target: ", target.sizes());
   } else {
     TORCH_CHECK(grad_output.dim() <= 1 && grad_output.numel() == 1,
                 "Expected a single element grad_output tensor, but got: ", grad_output.sizes());

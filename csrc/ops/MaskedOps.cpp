@@ -81,15 +81,16 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),
               "masked_scatter: expected self and source to have same dtypes but got",
               self.scalar_type(), " and ", source.scalar_type());
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, "
-              "but got mask with dtype ", mask.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == at::kBool,
+              "masked_scatter_ only supports boolean masks, "
+              "but got mask with dtype ",
+              mask.scalar_type());
   const auto expanded = at::expand_inplace(self, mask, "masked_scatter_");
   const at::Tensor flat_mask = expanded->contiguous().view(-1);
   const index::NonzeroScan scan(flat_mask);
   const int64_t count = scan.total();
-  TORCH_CHECK(count <= source.numel(),
-              "masked_scatter: expected number of source elements (", source.numel(),
-              ") to be at least the number of ones in the mask (", count, ")");
+  TORCH_CHECK(count <= source.numel(), "masked_scatter: expected number of source elements (",
+              source.numel(), ") to be at least the number of ones in the mask (", count, ")");
   if (count == 0) return self;
   const at::Tensor places = at::empty({count, 1}, self.options().dtype(at::kLong));
   scan.write(places);

@@ -50,8 +50,8 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
   if (!dense.is_same(out)) out.copy_(dense);
 }
 
-/// Real sequences are computed in double where the device has it, as CPU's are: the last elements of a
-/// long float sequence would be off otherwise.
+/// Real sequences are computed in double where the device has it, as CPU's are: the last elements
+/// of a long float sequence would be off otherwise.
 at::ScalarType real_compute(const at::Tensor& out) {
   return device(out.device().index()).properties().has_fp64 ? at::kDouble : at::kFloat;
 }
@@ -84,8 +84,9 @@ at::Tensor& range_out(const c10::Scalar& start, const c10::Scalar& end, const c1
               "upper bound and lower bound inconsistent with step sign");
   const bool integral = c10::isIntegralType(out.scalar_type(), true);
   const double count =
-      integral ? static_cast<double>((end.to<int64_t>() - start.to<int64_t>()) / step.to<int64_t>() + 1)
-               : std::floor((last - first) / by + 1);
+      integral
+          ? static_cast<double>((end.to<int64_t>() - start.to<int64_t>()) / step.to<int64_t>() + 1)
+          : std::floor((last - first) / by + 1);
   TORCH_CHECK(count >= 0 && count <= static_cast<double>(std::numeric_limits<int64_t>::max()),
               "invalid size, possible overflow?");
   const auto size = static_cast<int64_t>(count);
@@ -116,8 +117,8 @@ void linspace(at::TensorIterator& iter, const c10::Scalar& start, const c10::Sca
   fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
 }
 
-at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64_t steps, double base,
-                         at::Tensor& out) {
+at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64_t steps,
+                         double base, at::Tensor& out) {
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   if (out.numel() != steps) out.resize_({steps});
   if (steps == 0) return out;
@@ -130,7 +131,8 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
   const double last = integral ? static_cast<double>(end.to<int64_t>()) : end.to<double>();
   const double step = steps == 1 ? 0 : (last - first) / static_cast<double>(steps - 1);
   // One step stands at the start.
-  fill_sequence(out, {first, steps == 1 ? first : last, step, /*symmetric=*/true, /*power=*/true, base},
+  fill_sequence(out,
+                {first, steps == 1 ? first : last, step, /*symmetric=*/true, /*power=*/true, base},
                 compute_of(out));
   return out;
 }

@@ -39,8 +39,8 @@ Request request(const char* name, bool root, at::OptionalIntArrayRef dims,
 }
 
 void check(const Request& r, const at::Tensor& self) {
-  TORCH_CHECK(self.layout() == c10::kStrided, "std and var only supports strided layout, got: ",
-              self.layout());
+  TORCH_CHECK(self.layout() == c10::kStrided,
+              "std and var only supports strided layout, got: ", self.layout());
   TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(),
               "std and var only support floating point and complex dtypes");
 }

@@ -100,8 +100,9 @@ at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool
     return at::sum_out(out, self, dim, keepdim, dtype);
   }
   const at::ScalarType result = dtype.value_or(out.scalar_type());
-  TORCH_CHECK(out.scalar_type() == result, "nansum: provided dtype must match dtype of result. Got ",
-              out.scalar_type(), " and ", result, ".");
+  TORCH_CHECK(out.scalar_type() == result,
+              "nansum: provided dtype must match dtype of result. Got ", out.scalar_type(), " and ",
+              result, ".");
   const auto mask = mask_of(dim, self);
   at::native::resize_reduction_result(out, self, mask, keepdim, result);
   reduce::run(nansum_op, self, mask, keepdim, out);

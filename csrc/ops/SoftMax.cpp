@@ -1,11 +1,12 @@
 // softmax and log_softmax, forward and backward.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/softmax.h"
+
 #include <ATen/TensorMeta.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include "engine/softmax.h"
 #include "ops/_log_softmax.h"
 #include "ops/_log_softmax_backward_data.h"
 #include "ops/_softmax.h"
@@ -27,7 +28,8 @@ void with_contiguous(const at::Tensor& out, const Compute& compute) {
   out.copy_(contiguous);
 }
 
-void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, const at::Tensor& out) {
+void forward(const char* name, const at::Tensor& self, int64_t dim, bool log,
+             const at::Tensor& out) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), '"', name,
                               "\" not implemented for '", self.scalar_type(), "'");
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
@@ -39,9 +41,8 @@ void backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim, boo
               const at::Tensor& grad_input) {
   const int64_t wrapped = at::maybe_wrap_dim(dim, output.dim());
   const at::Tensor grad_ = grad.contiguous(), output_ = output.contiguous();
-  with_contiguous(grad_input, [&](const at::Tensor& t) {
-    softmax_backward(grad_, output_, wrapped, log, t);
-  });
+  with_contiguous(grad_input,
+                  [&](const at::Tensor& t) { softmax_backward(grad_, output_, wrapped, log, t); });
 }
 
 }  // namespace
@@ -50,7 +51,8 @@ TORCH_IMPL_FUNC(_softmax_out)(const at::Tensor& self, int64_t dim, bool, const a
   forward("softmax", self, dim, false, out);
 }
 
-TORCH_IMPL_FUNC(_log_softmax_out)(const at::Tensor& self, int64_t dim, bool, const at::Tensor& out) {
+TORCH_IMPL_FUNC(_log_softmax_out)(const at::Tensor& self, int64_t dim, bool,
+                                  const at::Tensor& out) {
   forward("log_softmax", self, dim, true, out);
 }
 

@@ -124,8 +124,8 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
   strides.back() = 0;
   const at::Tensor in_still = in_last.as_strided(out_last.sizes(), strides);
   const RowMajor layout = row_major(out_last.sizes(), {out_last, in_still}, /*merge=*/false);
-  const int64_t extent = (windows.size(dim) - 1) * windows.stride(dim) * item +
-                         (size - 1) * windows.stride(-1) * item;
+  const int64_t extent =
+      (windows.size(dim) - 1) * windows.stride(dim) * item + (size - 1) * windows.stride(-1) * item;
   TORCH_CHECK_NOT_IMPLEMENTED(layout.fits && extent < std::numeric_limits<int32_t>::max(),
                               "unfold_backward: more than 16 dimensions or 2 GiB");
   Queue& queue = current_queue(out.device().index());
@@ -175,13 +175,16 @@ at::Tensor trace(const at::Tensor& self) {
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but "
-              "found at least two devices, ", self.device(), " and ", other.device(), "!");
+  TORCH_CHECK(self.device() == other.device(),
+              "Expected all tensors to be on the same device, but "
+              "found at least two devices, ",
+              self.device(), " and ", other.device(), "!");
   if (self.sizes() != other.sizes()) return false;
   if (self.numel() == 0) return true;
-  if (self.is_alias_of(other) && self.dtype() == other.dtype() && self.storage_offset() == other.storage_offset() &&
-      self.strides() == other.strides() && self.is_neg() == other.is_neg() &&
-      self.is_conj() == other.is_conj() && !self.is_floating_point() && !self.is_complex()) {
+  if (self.is_alias_of(other) && self.dtype() == other.dtype() &&
+      self.storage_offset() == other.storage_offset() && self.strides() == other.strides() &&
+      self.is_neg() == other.is_neg() && self.is_conj() == other.is_conj() &&
+      !self.is_floating_point() && !self.is_complex()) {
     return true;  // the same memory; only a NaN differs from itself
   }
   return at::eq(self, other).all().item<bool>();

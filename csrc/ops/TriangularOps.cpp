@@ -51,9 +51,8 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
                                 static_cast<uint32_t>(layout.n),
                                 StridedArgument<2>(layout)};
   const size_t element = out.itemsize();
-  Kernel& kernel =
-      copy_family.get(queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)},
-                                       {"UPPER", upper}});
+  Kernel& kernel = copy_family.get(
+      queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)}, {"UPPER", upper}});
   launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
 }
 
@@ -78,8 +77,8 @@ at::Tensor indices(int64_t row, int64_t col, int64_t offset, int64_t total, bool
   at::Tensor out = at::empty({2, total}, options);
   if (total == 0) return out;
   Queue& queue = current_queue(out.device().index());
-  Kernel& kernel = indices_family.get(queue.device(), {{"OUT", tag(out.scalar_type())},
-                                                       {"UPPER", upper}});
+  Kernel& kernel =
+      indices_family.get(queue.device(), {{"OUT", tag(out.scalar_type())}, {"UPPER", upper}});
   launch(kernel, queue, NDRange::linear(row, kLocalSize), Pointer{out.data_ptr()}, row, col, offset,
          total);
   return out;

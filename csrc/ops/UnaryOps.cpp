@@ -24,11 +24,13 @@ Limits limits_of(at::ScalarType dtype) {
     case at::kComplexDouble:
       return {std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
     case at::kHalf:
-    case at::kComplexHalf: return {-65504.0, 65504.0};
+    case at::kComplexHalf:
+      return {-65504.0, 65504.0};
     case at::kBFloat16:
       return {static_cast<float>(std::numeric_limits<c10::BFloat16>::lowest()),
               static_cast<float>(std::numeric_limits<c10::BFloat16>::max())};
-    default: return {std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()};
+    default:
+      return {std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()};
   }
 }
 

@@ -1,13 +1,13 @@
-// The matrix product for devices whose work-items run one after the other on wide SIMD units (CPUs):
-// operands are first packed into panels that the inner loop reads in order.
+// The matrix product for devices whose work-items run one after the other on wide SIMD units
+// (CPUs): operands are first packed into panels that the inner loop reads in order.
 //
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
-// registers), KC (depth after which the registers are added to the tile's total: bounds the rounding
-// error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag and 2 for a
-// complex C).
+// registers), KC (depth after which the registers are added to the tile's total: bounds the
+// rounding error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag
+// and 2 for a complex C).
 //
-// A complex product is a real one of twice the depth and twice the columns: a and out as they lie in
-// memory, (re, im) after (re, im); in b's panel the row of (re, im) pairs is followed by (-im, re).
+// A complex product is a real one of twice the depth and twice the columns: a and out as they lie
+// in memory, (re, im) after (re, im); in b a row of (re, im) pairs is followed by (-im, re).
 //
 // Workspace: row panels [z][m / MR][PARTS k][MR], then at b_panels column panels
 // [z][n / NC][PARTS k][NR], both of R, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
@@ -41,7 +41,7 @@ typedef TYPEV(R, WIDTH) V;
 #define PACK_K 64
 
 /// Where the parts of the workspace start (bytes), and for how many batches each operand is packed
-/// (1 when every batch has the same). A work-item multiplies `block` row panels by one column panel,
+/// (1 when every batch has the same). A work-item multiplies `block` row panels by a column panel,
 /// which stays in the nearest cache meanwhile.
 typedef struct {
   ulong b_panels, sums;
@@ -49,7 +49,8 @@ typedef struct {
 } Panels;
 
 #if PARTS == 1
-/// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid` exist.
+/// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid`
+/// exist.
 #define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
   do {                                                                                          \
     if (valid == LANES && lane_stride == 1 && LANES % WIDTH == 0 && WIDTH > 1) {                \
@@ -134,7 +135,8 @@ kernel void gemm_pack(OPERANDS, const Panels panels) {
   if (index < row_panels * panels.a_batches) {
     const ulong z = index / row_panels, lane0 = index % row_panels * MR;
     const uint valid = min((ulong)MR, p.m - lane0);
-    global const char *source = a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
+    global const char *source =
+        a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
     global E *panel = (global E *)workspace + index * p.k * PARTS * MR;
     PACK_ROWS();
   } else {

@@ -1,8 +1,8 @@
-// The matrix product for devices with many work-items in flight (GPUs): a work-group brings tiles of
-// a and b into local memory, a work-item keeps TM x TN sums in registers. Any dtype, any strides.
+// The matrix product for devices with many work-items in flight (GPUs): a work-group brings tiles
+// of a and b into local memory, a work-item keeps TM x TN sums in registers. Any dtype and strides.
 //
-// Compile parameters besides gemm.clh's: LM x LN (the work-group: LN work-items along n, LM along m),
-// TM x TN (sums per work-item), TK (depth of a tile). The tile is LM * TM rows x LN * TN columns.
+// Compile parameters besides gemm.clh's: LM x LN (the work-group: LN work-items along n, LM along
+// m), TM x TN (sums per work-item), TK (depth of a tile). The tile: LM * TM rows x LN * TN columns.
 #include "gemm/gemm.clh"
 
 #ifndef LM

@@ -5,6 +5,7 @@ samples it looked at.
 """
 
 import itertools
+import numbers
 
 import torch
 from torch.testing import assert_close
@@ -103,7 +104,9 @@ def compare(actual, expected, op, dtype, what):
 
 def _tensors(value):
     leaves = torch.utils._pytree.tree_leaves(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor | int | float | bool | complex)]
+    return [
+        leaf for leaf in leaves if isinstance(leaf, torch.Tensor | int | float | bool | complex)
+    ]
 
 
 def samples(op, dtype, limit, requires_grad=False):
@@ -123,7 +126,9 @@ def _call(function, sample):
 
 def _clone(sample):
     return sample.transform(
-        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and not leaf.requires_grad else leaf
+        lambda leaf: (
+            leaf.clone() if isinstance(leaf, torch.Tensor) and not leaf.requires_grad else leaf
+        )
     )
 
 
@@ -131,7 +136,7 @@ def _on_device(sample):
     moved = sample.transform(lambda leaf: to_device(leaf))
     leaves = torch.utils._pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
     is_factory = not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
-    if is_factory or "device" in moved.kwargs:
+    if "device" in moved.kwargs or (is_factory and isinstance(sample.input, numbers.Number)):
         moved.kwargs["device"] = DEVICE
     return moved
 
@@ -162,9 +167,7 @@ def check_noncontiguous(op, dtype, limit):
         strided = sample.noncontiguous()
         what = f"non-contiguous, sample {number}"
         device_sample = _on_device(strided)
-        both = _run_both(
-            lambda s=strided: _call(op, s), lambda s=device_sample: _call(op, s), what
-        )
+        both = _run_both(lambda s=strided: _call(op, s), lambda s=device_sample: _call(op, s), what)
         if both is not None:
             compare(both[1], both[0], op, dtype, what)
         count += 1
@@ -193,7 +196,8 @@ def check_out(op, dtype, limit):
                 what,
             )
             if both is not None:
-                compare(device_outs, host_outs, op, dtype, what)
+                # Not host_outs: some of CPU torch's kernels ignore the strides of out.
+                compare(device_outs, list(leaves), op, dtype, what)
                 assert [o.stride() for o in device_outs] == before, f"{what}: restrided"
         count += 1
     return count
@@ -307,9 +311,12 @@ def _expect_failure(function, expected, what):
         # Some checks can only be made on the device and raise an IndexError where the CPU raises a
         # RuntimeError: both say the same.
         close = isinstance(error, type(expected)) or (
-            isinstance(error, IndexError | RuntimeError) and isinstance(expected, IndexError | RuntimeError)
+            isinstance(error, IndexError | RuntimeError)
+            and isinstance(expected, IndexError | RuntimeError)
         )
-        assert close, f"{what}: {type(error).__name__} instead of {type(expected).__name__}: {error}"
+        assert close, (
+            f"{what}: {type(error).__name__} instead of {type(expected).__name__}: {error}"
+        )
         return
     raise AssertionError(f"{what}: nothing raised, got {type(result).__name__}")
 

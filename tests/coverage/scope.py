@@ -36,13 +36,19 @@ def full_name(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
+def all_ops():
+    """Every OpInfo of torch."""
+    return op_db
+
+
 def in_scope():
     """The OpInfos of the op table, sorted by name."""
     roots = registered_roots()
     chosen = [
         op
-        for op in op_db
-        if {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+        for op in all_ops()
+        if not op.name.startswith("sparse.")  # strided tensors only
+        and {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
     ]
     return sorted(chosen, key=full_name)
 

@@ -4,47 +4,55 @@ import os
 
 import pytest
 import torch
-from tests.coverage import checks, gaps, scope
 
-LIMIT = int(os.environ.get("TORCH_OCL_COVERAGE_SAMPLES", "5"))
+from tests.coverage import gaps, scope
+from tests.coverage.runner import Runner
+
+#: Samples of an OpInfo that each check looks at; the whole list takes hours to compile for.
+LIMIT = int(os.environ.get("TORCH_OCL_COVERAGE_SAMPLES", "3"))
 GAPS = gaps.load()
-CASES = [(op, dtype) for op in scope.in_scope() for dtype in scope.supported_dtypes(op)]
 
 
-def case_id(case):
-    op, dtype = case
-    return f"{scope.full_name(op)}-{str(dtype).removeprefix('torch.')}"
+def dtype_name(dtype):
+    return str(dtype).removeprefix("torch.")
 
 
-def run_strict(name, dtype_name, function):
-    """Runs; a known gap must fail, anything else must pass."""
-    known = gaps.reason(GAPS, name, dtype_name)
-    if known is None:
-        function()
+CASES = [
+    (scope.full_name(op), dtype_name(dtype))
+    for op in scope.in_scope()
+    for dtype in scope.supported_dtypes(op)
+]
+ERROR_CASES = [scope.full_name(op) for op in scope.in_scope() if op.error_inputs_func is not None]
+
+
+@pytest.fixture(scope="session")
+def runner():
+    runner = Runner()
+    yield runner
+    runner.close()
+
+
+def run_strict(runner, name, dtype, limit):
+    """Runs one case; a known gap must fail, anything else must pass."""
+    known = gaps.reason(GAPS, name, dtype or "errors")
+    result = runner.run(name, dtype, limit)
+    if known is not None:
+        if result["passed"]:
+            pytest.fail(f"{name} {dtype} passes but is listed as a known gap: {known}")
         return
-    try:
-        function()
-    except Exception:  # noqa: BLE001 - how a gap fails does not matter
+    if not result["passed"]:
+        pytest.fail(f"{result['error']}\n{result['traceback']}", pytrace=False)
+    assert not result["fallbacks"], f"ran on the CPU: {result['fallbacks']}"
+    assert dtype is None or sum(result["looked_at"].values()) > 0, "no sample was checked"
+
+
+@pytest.mark.parametrize("name, dtype", CASES, ids=[f"{n}-{d}" for n, d in CASES])
+def test_op(runner, name, dtype):
+    if dtype == "float64" and not torch.ocl.get_device_properties(0).has_fp64:
         return
-    pytest.fail(f"{name} {dtype_name} passes but is listed as a known gap: {known}")
+    run_strict(runner, name, dtype, LIMIT)
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_op(case):
-    op, dtype = case
-    if dtype == torch.float64 and not torch.ocl.get_device_properties(0).has_fp64:
-        return
-
-    def run():
-        looked_at = {name: check(op, dtype, LIMIT) for name, check in checks.CHECKS.items()}
-        assert sum(looked_at.values()) > 0, "no sample was checked"
-
-    run_strict(scope.full_name(op), str(dtype).removeprefix("torch."), run)
-
-
-ERROR_OPS = [op for op in scope.in_scope() if op.error_inputs_func is not None]
-
-
-@pytest.mark.parametrize("op", ERROR_OPS, ids=scope.full_name)
-def test_errors(op):
-    run_strict(scope.full_name(op), "errors", lambda: checks.check_errors(op, 40))
+@pytest.mark.parametrize("name", ERROR_CASES)
+def test_errors(runner, name):
+    run_strict(runner, name, None, 40)

@@ -25,10 +25,21 @@ def main():
     keep += [x.softmax(1), x.log_softmax(0)]
     # Matrix products.
     a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
-    keep += [a @ b, b.t() @ a.t(), a @ b[:, 0], torch.randn(3, 5, 7).to("ocl") @ b[:7], a.half() @ b.half()]
+    keep += [
+        a @ b,
+        b.t() @ a.t(),
+        a @ b[:, 0],
+        torch.randn(3, 5, 7).to("ocl") @ b[:7],
+        a.half() @ b.half(),
+    ]
     # Index, shape and factories.
     index = torch.tensor([0, 3, 6, 3]).to("ocl")
-    keep += [x.index_select(0, index), torch.cat([x, x], 1), x.tril(), torch.arange(10, device="ocl")]
+    keep += [
+        x.index_select(0, index),
+        torch.cat([x, x], 1),
+        x.tril(),
+        torch.arange(10, device="ocl"),
+    ]
     keep += [torch.eye(5, device="ocl"), torch.linspace(0, 1, 11, device="ocl")]
     weight = torch.randn(7, 9).to("ocl").requires_grad_()
     nn.functional.embedding(index, weight).sum().backward()

@@ -56,7 +56,7 @@ def make(device, dtype=torch.float32, n=N):
     return torch.empty(n, dtype=dtype, device=device)
 
 
-# ---- Bits -----------------------------------------------------------------------------------------
+# ---- Bits -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 63, 1027])
@@ -99,7 +99,7 @@ def test_second_call_uses_the_next_counters(device):
     assert np.array_equal(got, want)
 
 
-# ---- The stream does not depend on layout ---------------------------------------------------------
+# ---- The stream does not depend on layout -----------------------------------------------------
 
 FILLS = {
     "uniform": lambda t, g: t.uniform_(generator=g),
@@ -147,7 +147,7 @@ def test_small_shapes(device, shape):
         assert fill().shape == shape
 
 
-# ---- Seeds, states, generators --------------------------------------------------------------------
+# ---- Seeds, states, generators ----------------------------------------------------------------
 
 
 def test_manual_seed_repeats(device):
@@ -180,7 +180,7 @@ def test_generator_of_another_device(device):
         torch.rand(3, device=device, generator=torch.Generator())
 
 
-# ---- Distributions --------------------------------------------------------------------------------
+# ---- Distributions ----------------------------------------------------------------------------
 
 
 def check_moments(x, mean, std, low=-math.inf, high=math.inf):
@@ -330,7 +330,7 @@ def test_composites(device):
     assert torch.randint_like(torch.empty(5, device=device), 3).dtype == torch.float32
 
 
-# ---- Bad arguments --------------------------------------------------------------------------------
+# ---- Bad arguments ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_bad_arguments(device, call):
         call(torch.zeros(3).to(device))
 
 
-# ---- Permutations, dropout, multinomial -----------------------------------------------------------
+# ---- Permutations, dropout, multinomial -------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 1000, 1024, 1025, 4096, 50000])

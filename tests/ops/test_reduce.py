@@ -42,8 +42,8 @@ def to_cpu(result):
 
 
 def check(op, x, wide=None, **tolerances):
-    """`op` gives on the device what it gives on the CPU, dtype and shape included. With `wide` the CPU
-    computes in that dtype: CPU torch accumulates some results in half itself."""
+    """`op` gives on the device what it gives on the CPU, dtype and shape included. With `wide` the
+    CPU computes in that dtype: CPU torch accumulates some results in half itself."""
     expected = op(x) if wide is None else op(x.to(wide)).to(x.dtype)
     actual = to_cpu(op(on_device(x)))
     if not isinstance(expected, torch.Tensor):

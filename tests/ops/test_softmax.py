@@ -7,8 +7,8 @@ from torch.testing import assert_close
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(7,), (3, 5), (4, 33, 70), (2, 3, 1000), (300, 2), (5, 16, 4, 17), (1, 1), (9, 100000)]
 OPS = [torch.softmax, torch.log_softmax]
-# exp and log are within a few ulps. The gradient is computed from the rounded result, so an error of half
-# an ulp there comes back multiplied by the sum of the gradients.
+# exp and log are within a few ulps. The gradient is computed from the rounded result, so half an
+# ulp of error there comes back multiplied by the sum of the gradients.
 FORWARD = {torch.float32: {"rtol": 1e-5, "atol": 1e-6}}
 BACKWARD = {
     torch.float32: {"rtol": 1e-4, "atol": 2e-4},
@@ -21,7 +21,7 @@ BACKWARD = {
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_forward_and_backward(op, dtype, shape):
-    """CPU torch computes the reference in double: in long rows its own float result is off by 1e-5."""
+    """CPU torch computes the reference in double: its float result is off by 1e-5 in long rows."""
     x = (torch.randn(shape) * 4).to(dtype)
     for dim in (*range(len(shape)), -1):
         a = x.to(torch.float64, copy=True).requires_grad_()

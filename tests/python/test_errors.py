@@ -1,0 +1,199 @@
+"""Bad input and faults: what a user gets. Each runs in a process of its own where it needs another
+environment."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+
+def run(code, **environment):
+    """Runs Python code in a fresh process; returns (exit code, output)."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_float64_on_a_device_without_it():
+    code = """
+import torch
+try:
+    torch.zeros(3, dtype=torch.float64, device="ocl")
+except TypeError as error:
+    assert torch.ocl.get_device_name(0) in str(error), error
+else:
+    raise SystemExit("no TypeError")
+x = torch.randn(100)
+assert torch.equal(x.to("ocl").cpu(), x)
+assert torch.allclose((x.to("ocl") * 2 + 1).sum().cpu(), (x * 2 + 1).sum(), atol=1e-4)
+assert torch.allclose(x.to("ocl").to(device="cpu", dtype=torch.float64), x.double())
+assert torch.equal(x.double().to(device="ocl", dtype=torch.float32).cpu(), x)
+model = torch.nn.Linear(8, 2).to("ocl")
+out = model(torch.randn(4, 8, device="ocl"))
+loss = torch.nn.functional.mse_loss(out, torch.zeros(4, 2, device="ocl"))
+loss.backward()
+torch.optim.Adam(model.parameters()).step()
+print(torch.randn(2, 2, device="ocl"))
+"""
+    exit_code, output = run(
+        code, TORCH_OCL_WITHOUT="fp64,fp16,subgroups,int64_atomics,work_group_reduce"
+    )
+    assert exit_code == 0, output
+
+
+def test_no_opencl():
+    code = """
+import torch
+assert not torch.ocl.is_available()
+assert torch.ones(2).sum() == 2
+try:
+    torch.ones(2, device="ocl")
+except RuntimeError as error:
+    assert "install" in str(error), error
+else:
+    raise SystemExit("no RuntimeError")
+"""
+    exit_code, output = run(code, TORCH_OCL_LOADER="/nonexistent/libOpenCL.so.1")
+    assert exit_code == 0, output
+
+
+def test_device_index_out_of_range():
+    with pytest.raises(RuntimeError, match="99"):
+        torch.ones(2, device="ocl:99")
+    with pytest.raises(RuntimeError, match=torch.ocl.get_device_name(0)[:8]):
+        torch.ones(2, device="ocl:99")
+
+
+def test_out_of_memory_and_on():
+    before = torch.ocl.memory_allocated()
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        torch.empty(1 << 45, dtype=torch.uint8, device="ocl")
+    for word in ("free", "allocated", "reserved"):
+        assert word in str(raised.value)
+    assert torch.ocl.memory_allocated() == before
+    assert torch.ones(3, device="ocl").sum().item() == 3
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda d: torch.ones(2, 3, device=d) + torch.ones(4, device=d), RuntimeError),
+        (lambda d: torch.ones(2, 3, device=d) @ torch.ones(4, 5, device=d), RuntimeError),
+        (lambda d: torch.ones(2, 3, device=d).sum(5), IndexError),
+        (lambda d: torch.ones(2, device=d) & torch.ones(2, device=d), RuntimeError),
+        (
+            lambda d: torch.cat([torch.ones(2, 3, device=d), torch.ones(2, 4, device=d)]),
+            RuntimeError,
+        ),
+        (lambda d: torch.ones(3, device=d).view(2, 2), RuntimeError),
+        (lambda d: torch.ones(2, device=d).item(), RuntimeError),
+        (lambda d: torch.empty(0, device=d).max(), RuntimeError),
+        (lambda d: torch.ones(3, dtype=torch.int64, device=d).mean(), RuntimeError),
+        (
+            lambda d: torch.nn.functional.embedding(
+                torch.ones(2, device=d), torch.ones(3, 2, device=d)
+            ),
+            RuntimeError,
+        ),
+    ],
+)
+def test_bad_input_raises_what_the_cpu_raises(call, error):
+    with pytest.raises(error):
+        call("cpu")
+    with pytest.raises(error):
+        call("ocl")
+
+
+def test_devices_do_not_mix():
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(2, device="ocl") + torch.ones(2)
+
+
+@pytest.mark.parametrize("index", [5, -6, 2**40])
+def test_index_out_of_range_is_raised_at_the_next_wait(index):
+    weight = torch.arange(10.0, device="ocl").view(5, 2)
+    with pytest.raises((IndexError, RuntimeError), match="index_select|embedding"):
+        torch.index_select(weight, 0, torch.tensor([0, index], device="ocl"))
+        torch.ocl.synchronize()
+    torch.ocl.synchronize()
+    assert weight.sum().item() == 45.0
+
+
+def test_kernel_that_does_not_build(tmp_path):
+    import pathlib
+    import shutil
+
+    import torch_ocl
+
+    kernels = pathlib.Path(torch_ocl.__file__).parents[1] / "kernels"
+    shutil.copytree(kernels, tmp_path / "kernels")
+    broken = tmp_path / "kernels" / "pointwise" / "contiguous.cl"
+    broken.write_text(broken.read_text() + "\nthis is no OpenCL C\n")
+    code = """
+import torch
+x = torch.ones(3, device="cpu").to("ocl")
+try:
+    x + x
+except RuntimeError as error:
+    text = str(error)
+    assert "pointwise/contiguous.cl" in text and "-DOP=op_add" in text and "error" in text, text
+else:
+    raise SystemExit("no RuntimeError")
+"""
+    exit_code, output = run(
+        code, TORCH_OCL_KERNEL_DIR=str(tmp_path / "kernels"), TORCH_OCL_CACHE="0"
+    )
+    assert exit_code == 0, output
+
+
+def test_fallback_is_counted():
+    code = """
+import torch, warnings
+x = torch.eye(3).to("ocl")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    torch.linalg.eigvals(x), torch.linalg.eigvals(x)
+assert len([w for w in caught if "runs on the CPU" in str(w.message)]) >= 1
+counts = torch.ocl.fallback_counts()
+assert sum(counts.values()) >= 2, counts
+"""
+    exit_code, output = run(code, TORCH_OCL_FALLBACK="1")
+    assert exit_code == 0, output
+
+
+def test_no_kernel_raises():
+    x = torch.eye(3, device="ocl")
+    with pytest.raises(NotImplementedError, match="TORCH_OCL_FALLBACK=1"):
+        torch.linalg.eigvals(x)
+
+
+CACHE_CODE = """
+import torch
+x = torch.arange(9.0).to("ocl")
+assert ((x * 3 + 1).cpu() == torch.arange(9.0) * 3 + 1).all()
+"""
+
+
+def test_corrupt_cache_files_are_rebuilt(tmp_path):
+    assert run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(tmp_path))[0] == 0
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        path.write_bytes(b"\x00garbage" * 10)
+    exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(tmp_path))
+    assert exit_code == 0, output
+
+
+def test_cache_folder_that_can_not_be_written(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("not a folder")
+    exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(blocker / "below"))
+    assert exit_code == 0, output
+    assert output.count("cache") >= 1
