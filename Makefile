@@ -13,7 +13,7 @@ OPENCL ?= auto
 # Jobs of the compiler, and of pytest.
 MAX_JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
-# More arguments for the demo, pytest, and the benchmarks: make test ARGS='tests/ops -k softmax'
+# More arguments for the demo and pytest: make test ARGS='tests/ops -k softmax'
 ARGS ?=
 
 SHELL := /bin/bash
@@ -27,12 +27,12 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test bench docs wheel lint format clean distclean
+.PHONY: help setup build demo test check-memory docs wheel lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
-	@echo "make bench   run the benchmarks"
+	@echo "make check-memory   run a sample of each kernel under oclgrind"
 	@echo "make docs    regenerate the tables in README.md and docs/"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
 	@echo "make wheel   build a wheel in dist/"
@@ -97,8 +97,9 @@ demo: build
 test: build
 	$(BIN)/python -m pytest -n $(TEST_JOBS) $(ARGS)
 
-bench: build
-	$(BIN)/python -m benchmarks $(ARGS)
+# Needs oclgrind: apt-get install oclgrind.
+check-memory: build
+	$(BIN)/python tests/memory_checker/run.py
 
 docs: build
 	$(BIN)/python docs/generate.py

@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_ocl import _loader, _unavailable
+from torch_ocl import _loader, _printing, _unavailable
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
@@ -35,6 +35,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    _printing.install()
 
 
 def _load_native() -> None:

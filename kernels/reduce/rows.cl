@@ -43,7 +43,7 @@ kernel void reduce_rows(global const char* in_base, global char* out0_base, glob
       barrier(CLK_LOCAL_MEM_FENCE);
       if (item < half_group) shared[item] = combine(shared[item], shared[item + half_group]);
     }
-    state = shared[0];
+    if (item == 0) state = shared[0];
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     if (item == 0) {
