@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import pathlib
 
 import torch
@@ -54,6 +55,11 @@ def in_scope():
 
 
 def supported_dtypes(op):
-    """dtypes CPU torch has for the op, of those this backend has."""
+    """dtypes CPU torch has for the op, of those this backend has.
+
+    TORCH_OCL_COVERAGE_DTYPES (comma-separated names) chooses some of them.
+    """
     known = op.supported_dtypes("cpu")
-    return [dtype for dtype in DTYPES if dtype in known]
+    chosen = os.environ.get("TORCH_OCL_COVERAGE_DTYPES")
+    names = chosen.split(",") if chosen else [str(d).removeprefix("torch.") for d in DTYPES]
+    return [d for d in DTYPES if d in known and str(d).removeprefix("torch.") in names]
