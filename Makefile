@@ -27,11 +27,12 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test check-memory docs wheel lint format clean distclean
+.PHONY: help setup build demo test check-memory bench docs wheel lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
+	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
 	@echo "make docs    regenerate the tables in README.md and docs/"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
@@ -100,6 +101,9 @@ test: build
 # Needs oclgrind: apt-get install oclgrind.
 check-memory: build
 	$(BIN)/python tests/memory_checker/run.py
+
+bench: build
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: build
 	$(BIN)/python docs/generate.py

@@ -1,0 +1,1 @@
+"""The benchmark harness: `make bench`, or `python -m benchmarks --help`."""

@@ -1,0 +1,32 @@
+"""What a benchmark case is, and the list they register in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+CASES = []
+
+
+@dataclass
+class Case:
+    """One measurement.
+
+    make(device) prepares the inputs there (the same on every device) and returns the call to time.
+    bytes and flops are what the call must move and compute at least, for the roofline; `repeats` is
+    how many ops of interest one call holds (times are per op).
+    """
+
+    name: str
+    family: str
+    make: Callable
+    dtype: str = "float32"
+    bytes: float = 0
+    flops: float = 0
+    repeats: int = 1
+    random: bool = False
+    target: float = 1.0
+    tolerance: dict = field(default_factory=dict)
+
+
+def add(name, family, make, **properties):
+    """Registers a case."""
+    CASES.append(Case(name, family, make, **properties))

@@ -1,0 +1,261 @@
+"""Cases of single ops: matrix products, pointwise, reductions, rows, copies, launches."""
+
+import torch
+from torch.nn import functional
+
+from benchmarks.case import add
+
+MIB = 2**20
+LOOSE = {"rtol": 1e-3, "atol": 1e-3}  # long sums in another order
+
+
+def tensors(device, *shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    made = [torch.randn(shape, generator=generator) for shape in shapes]
+    return [t.to(dtype).to(device) for t in made]
+
+
+def product(name, make_operands, m, n, k, target=1.0, dtype=torch.float32, batch=1):
+    def make(device):
+        a, b = make_operands(device)
+        return lambda: a @ b
+
+    size = torch.empty(0, dtype=dtype).element_size()
+    add(
+        name,
+        "gemm",
+        make,
+        dtype=str(dtype).removeprefix("torch."),
+        flops=2.0 * batch * m * n * k,
+        bytes=size * batch * (m * k + k * n + m * n),
+        target=target,
+        tolerance=LOOSE if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-1},
+    )
+
+
+for n, target in ((256, 1.2), (512, 1.2), (1024, 1.0), (2048, 1.0), (5000, 1.0)):
+    product(f"mm {n}", lambda d, n=n: tensors(d, (n, n), (n, n)), n, n, n, target)
+for dtype in (torch.float16, torch.bfloat16):
+    product(
+        f"mm 1024 {str(dtype)[6:]}",
+        lambda d, dtype=dtype: tensors(d, (1024, 1024), (1024, 1024), dtype=dtype),
+        1024,
+        1024,
+        1024,
+        dtype=dtype,
+    )
+product("mm 1000x1003x997", lambda d: tensors(d, (1000, 997), (997, 1003)), 1000, 1003, 997, 1.2)
+product("mm 4096x4096x16", lambda d: tensors(d, (4096, 16), (16, 4096)), 4096, 4096, 16, 1.2)
+product("mm 1x4096x4096", lambda d: tensors(d, (1, 4096), (4096, 4096)), 1, 4096, 4096, 1.2)
+product(
+    "mm (512x2048).T @ (2048x512).T",
+    lambda d: [t.t() for t in tensors(d, (512, 2048), (2048, 512))],
+    2048,
+    2048,
+    512,
+)
+product(
+    "mm 1024 A.T",
+    lambda d: [(x := tensors(d, (1024, 1024), (1024, 1024)))[0].t(), x[1]],
+    *[1024] * 3,
+)
+product(
+    "mm 1024 B.T",
+    lambda d: [(x := tensors(d, (1024, 1024), (1024, 1024)))[0], x[1].t()],
+    *[1024] * 3,
+)
+product(
+    "bmm 32x128x64x128",
+    lambda d: tensors(d, (32, 128, 64), (32, 64, 128)),
+    128,
+    128,
+    64,
+    1.2,
+    batch=32,
+)
+
+
+def make_addmm(device, activation=False):
+    bias, a, b = tensors(device, (512,), (512, 784), (784, 512))
+    if activation:
+        return lambda: torch.relu(torch.addmm(bias, a, b))
+    return lambda: torch.addmm(bias, a, b)
+
+
+add("addmm with bias", "gemm", make_addmm, flops=2.0 * 512 * 784 * 512, target=1.2, tolerance=LOOSE)
+add(
+    "addmm and ReLU",
+    "gemm",
+    lambda d: make_addmm(d, True),
+    flops=2.0 * 512 * 784 * 512,
+    target=1.2,
+    tolerance=LOOSE,
+)
+
+
+def pointwise(name, call, shapes, moved, dtype=torch.float32, **properties):
+    def make(device):
+        inputs = tensors(device, *shapes, dtype=dtype)
+        return lambda: call(*inputs)
+
+    add(name, "pointwise", make, dtype=str(dtype)[6:], bytes=moved, **properties)
+
+
+N16M = (16 * MIB,)
+
+
+def out_of(function, inputs):
+    def make(device):
+        values = tensors(device, *[N16M] * inputs)
+        out = torch.empty_like(values[0])
+        return lambda: function(*values, out=out)
+
+    return make
+
+
+for label, function, inputs in (
+    ("add", torch.add, 2),
+    ("mul", torch.mul, 2),
+    ("exp", torch.exp, 1),
+    ("tanh", torch.tanh, 1),
+):
+    add(
+        f"{label} out= 16M",
+        "pointwise",
+        out_of(function, inputs),
+        bytes=4 * 16 * MIB * (inputs + 1),
+    )
+pointwise("gelu 16M", functional.gelu, [N16M], 8 * 16 * MIB)
+pointwise("add row 4096x4096", torch.add, [(4096, 4096), (4096,)], 8 * 4096**2)
+pointwise("add column 4096x4096", torch.add, [(4096, 4096), (4096, 1)], 8 * 4096**2)
+pointwise("add float16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.float16)
+pointwise("add bfloat16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.bfloat16)
+
+
+def make_mixed(device):
+    (a,) = tensors(device, (4096, 1024))
+    b = torch.arange(1024).to(device)
+    return lambda: a + b
+
+
+def make_int64(device):
+    a = torch.arange(8 * MIB).to(device)
+    return lambda: a + a
+
+
+def make_where(device):
+    a, b = tensors(device, N16M, N16M)
+    condition = a > 0
+    return lambda: torch.where(condition, a, b)
+
+
+add("add float32 and int64", "pointwise", make_mixed, bytes=8 * 4 * MIB)
+add("add int64 8M", "pointwise", make_int64, dtype="int64", bytes=24 * 8 * MIB)
+add("where 16M", "pointwise", make_where, bytes=13 * 16 * MIB)
+
+
+def unary(name, family, call, shape, moved, **properties):
+    def make(device):
+        (x,) = tensors(device, shape)
+        return lambda: call(x)
+
+    add(name, family, make, bytes=moved, **properties)
+
+
+SQUARE = (4096, 4096)
+ROWS = (4096, 1024)
+unary("transposed copy 4096x4096", "copy", lambda x: x.t().contiguous(), SQUARE, 8 * 4096**2)
+unary("cast to float16 16M", "copy", lambda x: x.half(), N16M, 6 * 16 * MIB)
+unary("cast to float64 4M", "copy", lambda x: x.double(), (4 * MIB,), 12 * 4 * MIB)
+unary("clone 16M", "copy", torch.clone, N16M, 8 * 16 * MIB)
+unary("fill 16M", "copy", lambda x: x.fill_(1.5), N16M, 4 * 16 * MIB)
+unary("sum 16M", "reduce", torch.sum, N16M, 4 * 16 * MIB, tolerance={"rtol": 1e-3, "atol": 2.0})
+unary("sum dim 0 4096x4096", "reduce", lambda x: x.sum(0), SQUARE, 4 * 4096**2, tolerance=LOOSE)
+unary("sum dim 1 4096x4096", "reduce", lambda x: x.sum(1), SQUARE, 4 * 4096**2, tolerance=LOOSE)
+unary("argmax 16M", "reduce", torch.argmax, N16M, 4 * 16 * MIB)
+unary("var dim 1 4096x4096", "reduce", lambda x: x.var(1), SQUARE, 4 * 4096**2, tolerance=LOOSE)
+unary("softmax 4096x1024", "rows", lambda x: x.softmax(1), ROWS, 8 * 4 * MIB)
+unary("log_softmax 4096x1024", "rows", lambda x: x.log_softmax(1), ROWS, 8 * 4 * MIB)
+
+
+def with_backward(function, shape):
+    def make(device):
+        x, gradient = tensors(device, shape, shape)
+        x.requires_grad_()
+        return lambda: torch.autograd.grad(function(x), x, gradient)
+
+    return make
+
+
+add(
+    "softmax forward and backward",
+    "rows",
+    with_backward(lambda x: x.softmax(1), ROWS),
+    bytes=20 * 4 * MIB,
+)
+add(
+    "log_softmax forward and backward",
+    "rows",
+    with_backward(lambda x: x.log_softmax(1), ROWS),
+    bytes=20 * 4 * MIB,
+    tolerance=LOOSE,
+)
+
+
+def make_embedding(device):
+    (weight,) = tensors(device, (32000, 512))
+    weight.requires_grad_()
+    index = torch.randint(0, 32000, (4096,), generator=torch.Generator().manual_seed(1)).to(device)
+    gradient = torch.ones(4096, 512).to(device)
+    return lambda: torch.autograd.grad(functional.embedding(index, weight), weight, gradient)
+
+
+def make_index_select(device):
+    (x,) = tensors(device, (32000, 512))
+    index = torch.randint(0, 32000, (4096,), generator=torch.Generator().manual_seed(1)).to(device)
+    return lambda: x.index_select(0, index)
+
+
+add(
+    "embedding 32000x512 forward and backward",
+    "index",
+    make_embedding,
+    bytes=4 * 512 * (32000 + 3 * 4096),
+)
+add("index_select 4096 of 32000x512", "index", make_index_select, bytes=8 * 512 * 4096)
+unary(
+    "dropout 16M", "random", lambda x: functional.dropout(x, 0.5), N16M, 9 * 16 * MIB, random=True
+)
+unary("uniform_ 16M", "random", lambda x: x.uniform_(), N16M, 4 * 16 * MIB, random=True)
+
+
+def make_many(op, shape, count=1000):
+    def make(device):
+        a, b = tensors(device, shape, shape)
+
+        def call():
+            for _ in range(count):
+                result = op(a, b)
+            return result
+
+        return call
+
+    return make
+
+
+add("1000 adds of 10 elements", "launch", make_many(torch.add, (10,)), repeats=1000, target=3.0)
+add("1000 mm of 8x8", "launch", make_many(torch.mm, (8, 8)), repeats=1000, target=3.0)
+
+
+def make_upload(device):
+    host = torch.randn(16 * MIB)
+    return lambda: host.to(device) if device != "cpu" else host.clone()
+
+
+def make_download(device):
+    (x,) = tensors(device, N16M)
+    return lambda: x.cpu() if device != "cpu" else x.clone()
+
+
+add("host to device 64 MiB (CPU: clone)", "copy", make_upload, bytes=8 * 16 * MIB, random=True)
+add("device to host 64 MiB (CPU: clone)", "copy", make_download, bytes=8 * 16 * MIB, random=True)
