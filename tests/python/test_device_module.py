@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 def test_every_name_in_all_exists_and_is_documented():
     for name in torch.ocl.__all__:

@@ -7,8 +7,6 @@ import pickle
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 def saved(thing):
     buffer = io.BytesIO()

@@ -8,8 +8,6 @@ import torch
 MIB = 2**20
 ALIGN = 512
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 @pytest.fixture(autouse=True)
 def clean_cache():

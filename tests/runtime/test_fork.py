@@ -6,9 +6,6 @@ import sys
 import textwrap
 
 import pytest
-import torch
-
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
 
 
 def run(code, timeout=120):

@@ -7,8 +7,6 @@ import torch
 
 from torch_ocl import _C
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 def state(generator):
     """(seed, offset) from the 16 bytes of a state."""

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 def test_pin_memory_copies_and_is_recognised():
     plain = torch.arange(1000.0)

@@ -6,8 +6,6 @@ import time
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.ocl.is_available(), reason="needs an OpenCL device")
-
 
 def becomes_true(condition, seconds=10):
     """Polls: a query may itself need a moment on the device."""
