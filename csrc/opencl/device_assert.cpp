@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace ocl {
@@ -17,9 +18,20 @@ struct Record {
 };
 static_assert(sizeof(Record) == 24);
 
+struct Site {
+  std::string text;
+  bool is_message;
+};
+
 struct Sites {
   std::mutex mutex;
-  std::vector<const char*> ops{"unknown op"};  // by id; 0 means "no failure" on the device
+  std::vector<Site> by_id{{"unknown op", false}};  // 0 means "no failure" on the device
+  std::unordered_map<std::string, uint32_t> messages;
+
+  uint32_t add(Site site) {
+    by_id.push_back(std::move(site));
+    return static_cast<uint32_t>(by_id.size() - 1);
+  }
 };
 
 // Sites are static objects of other files, hence made before main and never destroyed.
@@ -32,8 +44,14 @@ Sites& sites() {
 
 AssertSite::AssertSite(const char* op) {
   std::lock_guard<std::mutex> lock(sites().mutex);
-  id_ = static_cast<uint32_t>(sites().ops.size());
-  sites().ops.push_back(op);
+  id_ = sites().add({op, false});
+}
+
+uint32_t message_site(const std::string& message) {
+  std::lock_guard<std::mutex> lock(sites().mutex);
+  const auto [entry, is_new] = sites().messages.try_emplace(message, 0);
+  if (is_new) entry->second = sites().add({message, true});
+  return entry->second;
 }
 
 AssertBuffer::AssertBuffer(Device& device) : device_(device) {
@@ -59,9 +77,9 @@ std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
   OCL_CALL(&device_, clEnqueueWriteBuffer, queue.handle(), mem_, CL_TRUE, 0, sizeof empty, &empty,
            0, nullptr, nullptr);
   std::lock_guard<std::mutex> lock(sites().mutex);
-  const auto site = static_cast<size_t>(record.site);
-  return DeviceAssertion{sites().ops[site < sites().ops.size() ? site : 0], record.index,
-                         record.size};
+  const auto id = static_cast<size_t>(record.site);
+  const Site& site = sites().by_id[id < sites().by_id.size() ? id : 0];
+  return DeviceAssertion{site.is_message, site.text, record.index, record.size};
 }
 
 }  // namespace ocl

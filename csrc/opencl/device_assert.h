@@ -1,7 +1,8 @@
 // Checks that only the device can make (an index read from a tensor): the kernel records the first
 // failure in a buffer, skips the access, and the host raises at the next synchronisation.
 //
-// Offers: AssertBuffer, AssertSite, DeviceAssertion. Device side: kernels/include/assert.clh.
+// Offers: AssertBuffer, AssertSite, message_site(), DeviceAssertion. Device side:
+// kernels/include/assert.clh.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,14 @@ class AssertSite {
   uint32_t id_;
 };
 
+/// The id of a site that stands for a message of the user's (torch._assert_async) instead of an op
+/// and an index. The same message gives the same id: they are kept for ever. Takes a lock.
+/// Thread-safe.
+uint32_t message_site(const std::string& message);
+
 /// The first failed check since the last take().
 struct DeviceAssertion {
+  bool is_message;  // `op` is all there is to say
   std::string op;
   int64_t index;  // the offending value
   int64_t size;   // it had to be in [-size, size) or [0, size)

@@ -135,6 +135,7 @@ Queue& current_queue(c10::DeviceIndex index) {
 
 void raise_device_assertions(Queue& queue) {
   if (auto failure = queue.device().asserts().take(queue)) {
+    TORCH_CHECK(!failure->is_message, failure->op);
     TORCH_CHECK_INDEX(false, failure->op, "(): index ", failure->index,
                       " is out of range for a dimension of size ", failure->size);
   }

@@ -1,0 +1,32 @@
+// The scan engine: running folds along one dimension (cumsum, cumprod, cummax, logcumsumexp, ...).
+//
+// Offers: Op and run(). A new fold is two lines in kernels/scan/ops.clh and an Op.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace ocl::scan {
+
+/// What a scan carries; numbered as in kernels/scan/ops.clh.
+enum class Form : uint8_t {
+  value,  // one number
+  arg,    // an element and its position
+};
+
+struct Op {
+  const char* functor;  // a literal: sum, prod, logaddexp; last_max, last_min (arg)
+  Form form = Form::value;
+  /// Whether a CPU folds neighbours together before the running value comes in: cheap arithmetic,
+  /// and nothing overflows that would not overflow one by one.
+  enum Regroup : uint8_t { never, real_doubles, always } regroup = never;
+};
+
+/// Enqueues the scan of `self` along `dim` into `out`: same shape, any strides, the dtype wanted.
+/// `out` may be `self`. `positions` (int64, same shape) for Form::arg. Elements are converted to
+/// out's dtype first; half and bfloat16 accumulate in float, float in double where the device has
+/// it, as CPU torch does. Throws NotImplementedError for a dtype no kernel knows, Error for a
+/// device failure.
+void run(const Op& op, const at::Tensor& self, int64_t dim, const at::Tensor& out,
+         const at::Tensor& positions = {});
+
+}  // namespace ocl::scan

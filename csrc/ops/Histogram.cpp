@@ -1,0 +1,107 @@
+// Behind the stubs of histc, histogram and histogramdd; argument checks and edges are upstream's.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+#include "engine/count.h"
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+constexpr size_t kLocalSize = 64;
+
+const KernelFamily bins_family{"binning/histogram.cl", "histogram_bins"};
+
+/// How a point's bin is found; numbered as in kernels/binning/histogram.cl.
+enum Select : int { kLinear, kNearby, kSearch };
+
+void check_floating(at::ScalarType dtype) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(dtype), "\"histogram_ocl\" not implemented for '",
+                              dtype, "'");
+}
+
+/// The number (row-major) of the bin that each row of points (M, N) falls into, or -1.
+at::Tensor bins_of(const at::Tensor& points, at::TensorList edges, int64_t bin_count,
+                   Select select) {
+  const uint64_t n = points.size(0);
+  const at::ScalarType dtype = bin_count <= INT32_MAX ? at::kInt : at::kLong;
+  at::Tensor bins = at::empty({points.size(0)}, points.options().dtype(dtype));
+  Queue& queue = current_queue(points.device().index());
+  for (size_t d = 0; n > 0 && d < edges.size(); ++d) {
+    const at::Tensor edge = edges[d].contiguous();
+    TORCH_CHECK_NOT_IMPLEMENTED(edge.numel() < INT32_MAX, "ocl: a histogram with ", edge.numel(),
+                                " edges");
+    const at::Tensor column = points.select(1, static_cast<int64_t>(d));
+    Kernel& kernel = bins_family.get(queue.device(), {{"IN", tag(points.scalar_type())},
+                                                      {"BINS", tag(dtype)},
+                                                      {"SELECT", static_cast<int>(select)},
+                                                      {"FIRST", d == 0}});
+    launch(kernel, queue, NDRange::linear(n, kLocalSize), Pointer{column.const_data_ptr()},
+           column.stride(0) * column.element_size(), Pointer{edge.const_data_ptr()},
+           static_cast<int32_t>(edge.numel()), Pointer{bins.mutable_data_ptr()}, n);
+  }
+  return bins;
+}
+
+void histogram(const at::Tensor& self, const std::optional<at::Tensor>& weight, bool density,
+               const at::Tensor& hist, at::TensorList edges, Select select) {
+  check_floating(self.scalar_type());
+  const int64_t dims = self.size(-1);
+  const int64_t rows = dims == 0 ? 0 : self.numel() / dims;
+  if (dims == 0) return;
+  const at::Tensor bins = bins_of(self.reshape({rows, dims}), edges, hist.numel(), select);
+  if (weight && weight->defined()) {
+    // One more bin takes what falls outside.
+    const at::Tensor sums = at::zeros({hist.numel() + 1}, hist.options());
+    sums.index_add_(0, bins.masked_fill(bins.lt(0), hist.numel()), weight->reshape({rows}));
+    hist.copy_(sums.narrow(0, 0, hist.numel()).view(hist.sizes()));
+  } else {
+    const at::Tensor counts = at::zeros({hist.numel()}, hist.options());
+    count(bins, counts);
+    hist.copy_(counts.view(hist.sizes()));
+  }
+  if (!density) return;
+  hist.div_(hist.sum());
+  for (int64_t d = 0; d < dims; ++d) {
+    std::vector<int64_t> shape(dims, 1);
+    shape[d] = hist.size(d);
+    const at::Tensor& edge = edges[d];
+    hist.div_(edge.narrow(0, 1, shape[d]).sub(edge.narrow(0, 0, shape[d])).view(shape));
+  }
+}
+
+}  // namespace
+
+void histogramdd(const at::Tensor& self, const std::optional<at::Tensor>& weight, bool density,
+                 at::Tensor& hist, const at::TensorList& edges) {
+  histogram(self, weight, density, hist, edges, kSearch);
+}
+
+void histogramdd_linear(const at::Tensor& self, const std::optional<at::Tensor>& weight,
+                        bool density, at::Tensor& hist, const at::TensorList& edges,
+                        bool local_search) {
+  histogram(self, weight, density, hist, edges, local_search ? kNearby : kLinear);
+}
+
+// Smallest and largest coordinate per dimension of self (M, N), brought to the host in one copy.
+void histogram_outer_edges(const at::Tensor& self, const int64_t dims, std::vector<double>& left,
+                           std::vector<double>& right) {
+  check_floating(self.scalar_type());
+  const at::Tensor extremes =
+      at::stack({at::amin(self, {0}), at::amax(self, {0})}).to(at::kCPU).to(at::kDouble);
+  const double* data = extremes.const_data_ptr<double>();
+  std::copy(data, data + dims, left.begin());
+  std::copy(data + dims, data + 2 * dims, right.begin());
+}
+
+}  // namespace ocl::native

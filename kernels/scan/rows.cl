@@ -1,0 +1,151 @@
+// Scans along lines, one chunk of a line per work-item or per work-group of GROUP. Any strides.
+//
+// A work-item folds ITEMS neighbours by themselves before the running state comes in, so that only
+// one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by one: to
+// compare is cheap.)
+//
+// Compile parameters: those of scan/ops.clh, PHASE, GROUP, ITEMS, CONTIGUOUS (the input's elements
+// of a line are neighbours).
+#include "scan/ops.clh"
+#include "scan/geometry.clh"
+
+#ifndef GROUP
+#define GROUP 1
+#endif
+#ifndef ITEMS
+#define ITEMS 4
+#endif
+#ifndef CONTIGUOUS
+#define CONTIGUOUS 0
+#endif
+
+#if CONTIGUOUS
+#define LOAD_ELEMENT(i) load_state(in, i, i)
+#else
+#define LOAD_ELEMENT(i) load_state(in + (long)(i) * args.in_step, 0, i)
+#endif
+#define STORE_ELEMENT(i, state) \
+  store_state(state, out0 + (long)(i) * args.out_step[0], out1 + (long)(i) * args.out_step[1])
+
+#if GROUP > 1
+/// What the items before this one fold to; *total becomes what all of them do.
+static inline State scan_group(State state, uint item, local State* shared, State* total) {
+  shared[item] = state;
+  for (uint distance = 1; distance < GROUP; distance *= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    State before = identity();
+    if (item >= distance) before = shared[item - distance];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item >= distance) shared[item] = combine(before, shared[item]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  State before = identity();
+  if (item > 0) before = shared[item - 1];
+  *total = shared[GROUP - 1];
+  barrier(CLK_LOCAL_MEM_FENCE);  // the array is written again next time
+  return before;
+}
+#endif
+
+kernel void scan_rows(global const char* in_base, global char* out0_base, global char* out1_base,
+                      global char* partial, const ScanArgs args) {
+#if GROUP > 1
+  local State shared[GROUP];
+  const uint item = get_local_id(0);
+#endif
+  const uint group = get_global_id(0) / GROUP;
+  const uint split = group % args.splits;
+  const uint first_line = group / args.splits * args.lines_per_item;
+  const uint end_line = min(first_line + args.lines_per_item, args.lines);
+  const ulong begin = split * args.chunk;
+  const ulong end = min(begin + args.chunk, args.length);
+
+  for (uint line = first_line; line < end_line; line++) {
+    global const char* in = in_base + args.in_offset;
+    global char* out0 = out0_base + args.out_offset[0];
+    global char* out1 = out1_base + args.out_offset[1];
+    DECODE_LINE(args, 0, line, in, out0, out1);
+    State carry = identity();
+
+#if PHASE == PHASE_FINISH
+#if GROUP > 1
+    const uint share = (split + GROUP - 1) / GROUP;
+    for (uint s = item * share; s < min((item + 1) * share, split); s++) {
+#else
+    for (uint s = 0; s < split; s++) {
+#endif
+      const ulong index = (ulong)s * args.lines + line;
+      carry = combine(carry, load_partial(partial, PARTIAL_OFFSETS(args), index));
+    }
+#if GROUP > 1
+    State all;
+    scan_group(carry, item, shared, &all);
+    carry = all;
+#endif
+#endif
+
+#if GROUP > 1
+    for (ulong tile = begin; tile < end; tile += GROUP * ITEMS) {
+      const ulong first = tile + item * ITEMS;
+      State states[ITEMS];
+      for (uint k = 0; k < ITEMS; k++) {
+        states[k] = identity();
+        if (first + k < end) states[k] = LOAD_ELEMENT(first + k);
+      }
+      for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+      State total;
+      const State before = combine(carry, scan_group(states[ITEMS - 1], item, shared, &total));
+#if PHASE != PHASE_TOTALS
+      for (uint k = 0; k < ITEMS; k++) {
+        if (first + k < end) STORE_ELEMENT(first + k, combine(before, states[k]));
+      }
+#endif
+      carry = combine(carry, total);
+    }
+#else
+    ulong i = begin;
+#if ITEMS > 1
+    for (; i + ITEMS <= end; i += ITEMS) {
+      State states[ITEMS];
+      for (uint k = 0; k < ITEMS; k++) states[k] = LOAD_ELEMENT(i + k);
+#if FORM == FORM_VALUE && TILED
+      if (!scan_tile(carry, states, PHASE == PHASE_TOTALS)) {
+        states[0] = combine(carry, states[0]);
+        for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+      }
+#elif FORM == FORM_VALUE
+      for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+      for (uint k = 0; k < ITEMS; k++) states[k] = combine(carry, states[k]);
+#else
+      bool any_nan = IS_NAN(carry);
+      for (uint k = 0; k < ITEMS; k++) any_nan |= IS_NAN(states[k]);
+      if (any_nan) {
+        states[0] = combine(carry, states[0]);
+        for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+      } else {
+        states[0] = advance(carry, states[0]);
+        for (uint k = 1; k < ITEMS; k++) states[k] = advance(states[k - 1], states[k]);
+      }
+#endif
+#if PHASE != PHASE_TOTALS
+      for (uint k = 0; k < ITEMS; k++) STORE_ELEMENT(i + k, states[k]);
+#endif
+      carry = states[ITEMS - 1];
+    }
+#endif
+    for (; i < end; i++) {
+      carry = combine(carry, LOAD_ELEMENT(i));
+#if PHASE != PHASE_TOTALS
+      STORE_ELEMENT(i, carry);
+#endif
+    }
+#endif
+
+#if PHASE == PHASE_TOTALS
+#if GROUP > 1
+    if (item == 0)
+#endif
+      store_partial(carry, partial, PARTIAL_OFFSETS(args), (ulong)split * args.lines + line);
+#endif
+  }
+}
