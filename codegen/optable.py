@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 _OP_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 _VERSION = re.compile(r"\d+\.\d+\Z")
 _MODIFIERS = {
-    "impl": set(),
+    "impl": {"across_devices"},
     "kernel": {"composite", "stub"},
     "native": set(),
     "pointwise": {"composite", "flags", "scalars", "stub"},
@@ -41,6 +41,7 @@ class Entry:
     native: str | None = None  # the at::native function, None: the one CPU registers
     flags: tuple[str, ...] = ()
     scalars: int | None = None
+    across_devices: bool = False  # arguments may be on several devices
     composite: bool = False  # upstream's composite runs; only the stubs are bound
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
@@ -151,6 +152,7 @@ def _parse_entry(
         native=reader.native() if kind == "native" else None,
         flags=reader.identifiers("flags"),
         scalars=reader.integer("scalars"),
+        across_devices=reader.flag("across_devices"),
         composite=reader.flag("composite"),
         since=reader.version("since"),
         until=reader.version("until"),

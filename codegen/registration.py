@@ -8,6 +8,7 @@ for XPU, whose shape (device guard, no special cases) is ours, and the names tha
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import torchgen.api.meta as meta
@@ -15,7 +16,7 @@ import torchgen.api.structured as structured
 from torchgen import dest
 from torchgen.api.types import kernel_signature
 from torchgen.context import native_function_manager
-from torchgen.model import BackendIndex, DispatchKey
+from torchgen.model import BackendIndex, DeviceCheckType, DispatchKey
 from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
@@ -67,7 +68,14 @@ def _generate(registered: list[Registered], index: BackendIndex, target: Target)
         class_method_name=None,
         skip_dispatcher_op_registration=False,
     )
-    return "\n".join(text for r in registered for text in generator(r.target))
+    return "\n".join(text for r in registered for text in generator(_target(r)))
+
+
+def _target(registered: Registered):
+    """What torchgen generates for, without its same-device check where the op copies across."""
+    if not registered.entry.across_devices:
+        return registered.target
+    return dataclasses.replace(registered.target, device_check=DeviceCheckType.NoCheck)
 
 
 def registration_source(registered: list[Registered]) -> str:

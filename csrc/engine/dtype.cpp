@@ -141,7 +141,27 @@ ScalarArgument convert_from(ScalarType dtype, const void* data) {
 }  // namespace
 
 ScalarArgument scalar_argument(ScalarType dtype, const c10::Scalar& value) {
+  // As in C, a double past float's range becomes infinite: x ** 1e300 is no error.
+  if (dtype == ScalarType::Float && !value.isComplex()) {
+    return pack(static_cast<float>(value.to<double>()));
+  }
   return pack_as(dtype, [&]<class To>() { return value.to<To>(); });
+}
+
+void check_scalar(ScalarType dtype, const c10::Scalar& value) {
+  switch (dtype) {
+    case ScalarType::Half:
+      (void)value.to<c10::Half>();
+      break;
+    case ScalarType::BFloat16:
+      (void)value.to<c10::BFloat16>();
+      break;
+    case ScalarType::Float:
+      (void)value.to<float>();
+      break;
+    default:
+      break;  // scalar_argument checks the others
+  }
 }
 
 ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const void* data) {

@@ -35,9 +35,12 @@ struct ScalarArgument {
   uint32_t size;
 };
 
-/// Converts with at::Scalar's own checks (a value that overflows the dtype raises RuntimeError).
-/// `dtype` must be a compute dtype.
+/// Converts with at::Scalar's own checks (a value that overflows an integer dtype raises
+/// RuntimeError, one past float's range becomes infinite). `dtype` must be a compute dtype.
 ScalarArgument scalar_argument(c10::ScalarType dtype, const c10::Scalar& value);
+
+/// Throws RuntimeError if a floating dtype can't hold the value, as filling a tensor with it does.
+void check_scalar(c10::ScalarType dtype, const c10::Scalar& value);
 
 /// Converts the 0-dim host value at `data` as c10::convert does: wraps and truncates, no checks.
 ScalarArgument scalar_argument(c10::ScalarType dtype, c10::ScalarType data_dtype, const void* data);

@@ -42,6 +42,7 @@ struct Operands {
   std::array<char*, kMaxOperands> data;
   std::array<int, kMaxOperands> input_number;  // of the functor's inputs; unused for outputs
   const char* compute_tag = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;  // before it is widened to compute in
   size_t compute_size = 0;
   bool complex = false;      // the functor computes with complex numbers
   bool has_complex = false;  // an operand is complex: no vector of them is loaded or stored
@@ -117,6 +118,39 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
 }
 
+/// Whether a copy of the compute dtype builds: then what does not is the functor.
+bool copy_builds(Device& device, const Operands& operands) {
+  const char* const tag = operands.compute_tag;
+  try {
+    contiguous_family.get(device, {{"OP", operands.complex ? "cop_copy" : "op_copy"},
+                                   {"C", tag},
+                                   {"WIDTH", 1},
+                                   {"NOUT", 1},
+                                   {"NIN", 1},
+                                   {"NSCALARS", 0},
+                                   {"SCALAR_INPUTS", 0},
+                                   {"OUT0", tag},
+                                   {"IN0", tag},
+                                   {operands.complex ? "NEED_COMPLEX" : "NEED_REAL", 1}});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The kernel of a family. A functor that does not build for the dtype has no meaning for it
+/// (an order of complex numbers, say): NotImplementedError, as CPU torch raises.
+Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
+                  const Operands& operands, const Op& op) {
+  try {
+    return family.get(device, defines.view());
+  } catch (const Error& error) {
+    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands)) throw;
+    TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op.name, "\" not implemented for '", operands.dtype,
+                                "' on ", device.description());
+  }
+}
+
 void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
              const std::array<Location, kMaxOperands>& locations, const ArgumentStruct& arguments) {
   cl_uint index = 0;
@@ -140,7 +174,7 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   const int width = vector_width(operands);
   DefineList defines;
   common_defines(defines, operands, op, width);
-  Kernel& kernel = contiguous_family.get(queue.device(), defines.view());
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -163,7 +197,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
     const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
     defines.add({name, step == 0 ? 0 : step == element_size[i] ? 1 : 2});
   }
-  Kernel& kernel = rows_family.get(queue.device(), defines.view());
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -193,7 +227,7 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
                     int64_t n) {
   DefineList defines;
   common_defines(defines, operands, op, 1);
-  Kernel& kernel = strided_family.get(queue.device(), defines.view());
+  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -243,6 +277,7 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
                      std::array<int, kMaxOperands>& iterator_index) {
   const c10::ScalarType dtype = choose_compute_dtype(iter, op);
   c10::ScalarType compute = compute_dtype(dtype);
+  operands.dtype = dtype;
   operands.outputs = iter.noutputs();
   operands.inputs = iter.ninputs();
   TORCH_INTERNAL_ASSERT(iter.ntensors() <= kMaxOperands && scalars.size() <= kMaxScalars);
@@ -300,6 +335,9 @@ Op::Op(const char* functor, int scalars, uint32_t flags)
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
+  if (iter.ninputs() == 0) {
+    for (const c10::Scalar& value : scalars) check_scalar(iter.dtype(0), value);
+  }
   if (n == 0) return;
   if (!iter.can_use_32bit_indexing()) {
     for (auto& part : iter.with_32bit_indexing()) run(part, op, scalars);

@@ -70,6 +70,11 @@ void warn_once(const std::string& text) {
   }
 }
 
+void warn_damaged(const std::string& path) {
+  static std::atomic<bool> warned{false};
+  if (!warned.exchange(true)) warn("cache file " + path + " is damaged or foreign: built again");
+}
+
 }  // namespace
 
 std::string Digest::hex() const {
@@ -97,12 +102,16 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
   stream << file.rdbuf();
   const std::string text = std::move(stream).str();
   Header header;
-  if (text.size() < sizeof header) return std::nullopt;
+  if (text.size() < sizeof header) {
+    warn_damaged(path_of(key));
+    return std::nullopt;
+  }
   std::memcpy(&header, text.data(), sizeof header);
   const std::string_view rest = std::string_view(text).substr(sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
       header.payload_bytes != rest.size() - std::min(rest.size(), key.size()) ||
       !rest.starts_with(key) || header.checksum != digest(rest)) {
+    warn_damaged(path_of(key));
     return std::nullopt;
   }
   return std::string(rest.substr(key.size()));

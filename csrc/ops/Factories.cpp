@@ -1,9 +1,11 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "ops/Factories.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -29,6 +31,17 @@ c10::Device resolve(std::optional<c10::Device> requested) {
   return {kDeviceType, index};
 }
 
+/// As upstream: uninitialised memory shows as NaN or the largest integer under
+/// torch.use_deterministic_algorithms(True).
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  at::Context& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
 void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK(c10::layout_or_default(layout) == c10::Layout::Strided,
               "ocl: only strided tensors can be made, not ", c10::layout_or_default(layout));
@@ -46,7 +59,8 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<at::ScalarT
   const at::ScalarType type = c10::dtype_or_default(dtype);
   check_dtype(ocl::device(target.index()), type);
   const c10::DeviceGuard guard(target);
-  return at::detail::empty_generic(sizes, allocator(), kKeySet, type, memory_format);
+  return filled_if_deterministic(
+      at::detail::empty_generic(sizes, allocator(), kKeySet, type, memory_format));
 }
 
 at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -57,7 +71,8 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   const at::ScalarType type = c10::dtype_or_default(dtype);
   check_dtype(ocl::device(target.index()), type);
   const c10::DeviceGuard guard(target);
-  return at::detail::empty_strided_generic(sizes, strides, allocator(), kKeySet, type);
+  return filled_if_deterministic(
+      at::detail::empty_strided_generic(sizes, strides, allocator(), kKeySet, type));
 }
 
 at::Tensor empty_with(c10::IntArrayRef sizes, const c10::TensorOptions& options) {
@@ -75,6 +90,7 @@ at::Tensor empty_strided_with(c10::IntArrayRef sizes, c10::IntArrayRef strides,
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef sizes,
                           std::optional<at::MemoryFormat> memory_format) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const auto old_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (impl->sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
     const c10::DeviceGuard guard(self.device());
@@ -88,6 +104,11 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef sizes,
     TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format ",
                 *memory_format);
     impl->empty_tensor_restride(*memory_format);
+  }
+  at::Context& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
+    at::native::fill_resize_deterministic_(self, old_bytes);
   }
   return self;
 }

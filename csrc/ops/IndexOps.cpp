@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/ReductionType.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 
 #include "engine/index.h"
+#include "ops/embedding.h"
 #include "ops/index_add.h"
 #include "ops/index_reduce.h"
 #include "ops/index_select.h"
@@ -25,8 +27,8 @@ using index::Reduction;
 
 namespace {
 
-const AssertSite gather_site{"gather"}, index_site{"index"}, take_site{"take"},
-    index_select_site{"index_select"};
+const AssertSite embedding_site{"embedding"}, gather_site{"gather"}, index_site{"index"},
+    take_site{"take"}, index_select_site{"index_select"};
 const AssertSite scatter_site{"scatter"}, scatter_add_site{"scatter_add"},
     scatter_reduce_site{"scatter_reduce"}, index_put_site{"index_put_"}, put_site{"put_"},
     index_add_site{"index_add"}, index_copy_site{"index_copy_"}, index_fill_site{"index_fill_"},
@@ -123,8 +125,10 @@ void take(at::TensorIterator& iter, const at::TensorBase& input) {
   index::gather(iter, {size, stride, /*wrap=*/true, take_site, dense.data_ptr()});
 }
 
-at::Tensor& index_select_out(const at::Tensor& self_, int64_t dim, const at::Tensor& index,
-                             at::Tensor& out) {
+namespace {
+
+at::Tensor& select_slices(const at::Tensor& self_, int64_t dim, const at::Tensor& index,
+                          at::Tensor& out, const AssertSite& site) {
   dim = at::maybe_wrap_dim(dim, self_.dim());
   TORCH_CHECK_INDEX(index.dim() <= 1, "Index is supposed to be a vector");
   TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
@@ -142,11 +146,29 @@ at::Tensor& index_select_out(const at::Tensor& self_, int64_t dim, const at::Ten
               " value(s)");
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
-  const AlongDimension along(self, dim, index_select_site);
+  const AlongDimension along(self, dim, site);
   auto iter =
       iterator(at_least_1d(out), {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
   index::gather(iter, along.indexing);
   return out;
+}
+
+}  // namespace
+
+at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                             at::Tensor& out) {
+  return select_slices(self, dim, index, out, index_select_site);
+}
+
+/// Upstream's composite would report a bad index as index_select's.
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t, bool, bool) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  at::checkScalarTypes("embedding", {indices, "indices", 1}, {at::kLong, at::kInt});
+  at::Tensor out = at::empty({0}, weight.options());
+  select_slices(weight, 0, indices.reshape(-1), out, embedding_site);
+  c10::DimVector sizes(indices.sizes().begin(), indices.sizes().end());
+  sizes.push_back(weight.size(1));
+  return out.view(sizes);
 }
 
 at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {

@@ -197,3 +197,63 @@ def test_cache_folder_that_can_not_be_written(tmp_path):
     exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(blocker / "below"))
     assert exit_code == 0, output
     assert output.count("cache") >= 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.tensor([1j], device=d) < 1,
+        lambda d: torch.tensor([1j], device=d) // 1,
+        lambda d: torch.nn.functional.gelu(torch.ones(3, dtype=torch.int64, device=d)),
+        lambda d: torch.ones(3, device=d) ^ torch.ones(3, device=d),
+    ],
+)
+def test_dtype_an_op_does_not_have(call):
+    for device in ("cpu", "ocl"):
+        with pytest.raises((NotImplementedError, RuntimeError)) as raised:
+            call(device)
+        assert "not implemented for" in str(raised.value) or device == "cpu"
+
+
+def test_scalars_past_the_range_of_float():
+    x = torch.tensor([0.5, 2.0])
+    assert torch.equal((x.to("ocl") ** 1e300).cpu(), x**1e300)
+    for device in ("cpu", "ocl"):
+        with pytest.raises(RuntimeError, match="overflow"):
+            torch.empty(2, dtype=torch.float16, device=device).fill_(2.0**31)
+
+
+def test_deterministic_fill_of_uninitialised_memory():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(3, device="ocl").isnan().all()
+        assert (torch.empty_strided((2,), (1,), dtype=torch.int32, device="ocl") == 2**31 - 1).all()
+        grown = torch.ones(2, device="ocl").resize_(4)
+        assert grown[:2].eq(1).all() and grown[2:].isnan().all()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_embedding_names_itself():
+    weight = torch.ones(5, 2, device="ocl")
+    with pytest.raises(IndexError, match="embedding.*99"):
+        torch.nn.functional.embedding(torch.tensor([99], device="ocl"), weight)
+        torch.ocl.synchronize()
+
+
+def test_fallback_of_every_kind_of_op():
+    code = """
+import torch
+x = torch.eye(3).to("ocl") + 1
+out = torch.empty(3, 3, device="ocl")
+assert torch.linalg.inv(torch.eye(3).to("ocl")).device.type == "ocl"  # structured
+torch.linalg.inv(torch.eye(3).to("ocl"), out=out)
+assert torch.equal(out.cpu(), torch.eye(3))
+pooled = torch.nn.functional.max_pool2d(torch.ones(1, 1, 4, 4).to("ocl"), 2)
+assert pooled.device.type == "ocl" and pooled.sum().item() == 4
+padded = torch.nn.functional.pad(torch.ones(1, 2, 3).to("ocl"), (1, 1), mode="reflect")
+assert padded.shape == (1, 2, 5)
+assert sum(torch.ocl.fallback_counts().values()) >= 4, torch.ocl.fallback_counts()
+"""
+    exit_code, output = run(code, TORCH_OCL_FALLBACK="1")
+    assert exit_code == 0, output
