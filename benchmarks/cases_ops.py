@@ -1,5 +1,7 @@
 """Cases of single ops: matrix products, pointwise, reductions, rows, copies, launches."""
 
+import math
+
 import torch
 from torch.nn import functional
 
@@ -223,6 +225,12 @@ add(
     bytes=4 * 512 * (32000 + 3 * 4096),
 )
 add("index_select 4096 of 32000x512", "index", make_index_select, bytes=8 * 512 * 4096)
+for shape in ((10**7,), (10**5, 16), (1000, 1000)):
+    name = "x".join(map(str, shape))
+    moved = 16 * math.prod(shape)
+    unary(f"sort {name}", "sort", lambda x: x.sort(stable=True)[0], shape, moved)
+unary("topk 10 of 1000x1000", "sort", lambda x: x.topk(10)[0], (1000, 1000), 4 * 10**6)
+unary("unique 1000000", "sort", lambda x: (x * 1000).long().unique(), (10**6,), 24 * 10**6)
 unary(
     "dropout 16M", "random", lambda x: functional.dropout(x, 0.5), N16M, 9 * 16 * MIB, random=True
 )

@@ -11,6 +11,8 @@ import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_map
 
+from tests.coverage import ties
+
 DEVICE = "ocl"
 
 #: Results are random or uninitialised: only shape, dtype and device can be compared.
@@ -136,11 +138,12 @@ def to_device(value, storages=None):
     return tree_map(move, value)
 
 
-def compare(actual, expected, op, dtype, what, reference=None):
+def compare(actual, expected, op, dtype, what, reference=None, sample=None):
     """Asserts that a device result equals the CPU's: structure, dtype, shape, values, device.
 
     With `reference`, CPU torch's result in double precision, it need not be closer to that than CPU
-    torch is (see DOUBLE_REFERENCE).
+    torch is (see DOUBLE_REFERENCE). With `sample`, positions may be those of other elements of it
+    that are equal (see ties.py).
     """
     actual_leaves = _tensors(actual)
     expected_leaves = _tensors(expected)
@@ -155,6 +158,9 @@ def compare(actual, expected, op, dtype, what, reference=None):
         if op.name in RANDOM_OPS:
             assert a.shape == e.shape and a.dtype == e.dtype
             continue
+        if number == 1 and sample is not None and ties.finds_elements(op, expected_leaves):
+            assert a.dtype == e.dtype and a.shape == e.shape, f"{what}: positions"
+            a, e, w = (ties.found_at(op, sample, t) for t in (a, e, e))
         a, e, w = (t.detach().cpu().resolve_conj().resolve_neg() for t in (a, e, w))
         if reference is not None and _as_accurate(a, e, w):
             continue
@@ -243,7 +249,8 @@ def check_forward(op, dtype, limit):
     for number, sample in enumerate(samples(op, dtype, limit)):
         actual = _call(op, _on_device(sample))
         expected = _call(op, sample)
-        compare(actual, expected, op, dtype, f"forward, sample {number}", _wide(op, sample, dtype))
+        wide = _wide(op, sample, dtype)
+        compare(actual, expected, op, dtype, f"forward, sample {number}", wide, sample)
         count += 1
     return count
 
@@ -260,7 +267,7 @@ def check_noncontiguous(op, dtype, limit):
             what,
         )
         if both is not None:
-            compare(both[1], both[0], op, dtype, what, _wide(op, strided, dtype))
+            compare(both[1], both[0], op, dtype, what, _wide(op, strided, dtype), strided)
         count += 1
     return count
 
@@ -302,7 +309,7 @@ def _check_one_out(op, dtype, sample, leaves, make, what):
     if both is None:
         return
     # Not host_outs: some of CPU torch's kernels ignore the strides of out.
-    compare(device_outs, leaves, op, dtype, what, _wide(op, sample, dtype))
+    compare(device_outs, leaves, op, dtype, what, _wide(op, sample, dtype), sample)
     assert [out.stride() for out in device_outs] == before, f"{what}: restrided"
 
 
@@ -342,6 +349,8 @@ def check_backward(op, dtype, limit):
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit, requires_grad=True)):
         device_sample = _on_device(sample)
+        if _finds_others(op, sample, device_sample):
+            continue
         expected = _gradients(op, sample)
         if expected is None:
             continue
@@ -356,6 +365,15 @@ def check_backward(op, dtype, limit):
                 compare(a, e, op, dtype, f"backward, sample {number}", w)
         count += 1
     return count
+
+
+def _finds_others(op, sample, device_sample):
+    """Whether the device finds other elements than the CPU, equal ones (the forward check saw to
+    that): the gradient goes to those then."""
+    expected = _tensors(_call(op, sample)) if op.name in ties.DIM_POSITION else []
+    if not ties.finds_elements(op, expected):
+        return False
+    return not torch.equal(_tensors(_call(op, device_sample))[1].cpu(), expected[1])
 
 
 def _gradients(op, sample):

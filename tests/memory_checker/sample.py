@@ -44,6 +44,16 @@ def main():
     weight = torch.randn(7, 9).to("ocl").requires_grad_()
     nn.functional.embedding(index, weight).sum().backward()
     keep.append(weight.grad)
+    # Sorting: in local memory, in tiles, by rows; what is read off sorted rows.
+    long_row = torch.randn(2, 4500).to("ocl")
+    keep += [x.sort(0)[0], x.long().sort(1)[1], long_row.sort()[0], long_row.double().sort()[1]]
+    keep += [
+        x.topk(3)[0],
+        x.median(1)[0],
+        x.round().mode(1)[0],
+        x.long().unique(return_counts=True)[1],
+    ]
+    keep += [x.long()[:, :2].unique(dim=0), torch.isin(index, index[:2])]
     # Random.
     keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), nn.functional.dropout(x)]
     keep += [torch.randint(0, 9, (17,), device="ocl"), torch.empty(9, device="ocl").exponential_()]

@@ -1,0 +1,65 @@
+// A sort on its way to a kernel: what sort.cpp and the implementations share.
+//
+// Offers: KeyType, SortPlan, SortImplementation and the list of them, scan_counts().
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+#include "opencl/kernel.h"
+
+namespace ocl::sort {
+
+/// How elements of a dtype become unsigned keys; kernels/sort/key.clh.
+struct KeyType {
+  enum Kind : uint8_t { kUnsigned, kSigned, kReal, kBool };
+  const char* tag;  // the unsigned tag as wide as an element
+  Kind kind;
+  uint8_t bits;       // of a key that can differ
+  uint32_t size;      // bytes of a key
+  uint64_t infinity;  // bits of the dtype's +infinity, for reals
+
+  uint64_t mask() const { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
+};
+
+/// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from.
+struct SortPlan {
+  Device& device;
+  Queue& queue;
+  KeyType key;
+  uint32_t rows, n;
+  // Device memory; an implementation may leave its results in other memory than it was given.
+  c10::DataPtr keys, index;
+
+  c10::DataPtr allocate_keys() const;
+  c10::DataPtr allocate_index() const;
+};
+
+struct SortImplementation {
+  const char* name;
+  /// Why it does not take the plan; null if it does.
+  const char* (*refuse)(const SortPlan& plan);
+  void (*run)(SortPlan& plan);
+};
+
+extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
+    sort_radix_tiles;
+
+/// Brings the first k of each row into place, unless that is no better than sorting: then false.
+bool select_first(SortPlan& plan, uint32_t k);
+
+/// `bytes` of the current device's memory; given back in the order of the current stream.
+c10::DataPtr allocate(size_t bytes);
+
+/// Replaces each of `arrays` arrays of `length` uint32, length + 1 apart, by its exclusive prefix
+/// sums, followed by the total.
+void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays);
+
+/// Work-items that keep the device busy, where one does more than an element's work.
+inline uint32_t wanted_items(const Device& device) {
+  return device.properties().compute_units * (device.is_cpu() ? 8 : 1024);
+}
+
+}  // namespace ocl::sort

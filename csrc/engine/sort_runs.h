@@ -1,0 +1,43 @@
+// Runs of equal neighbours, and the lexicographic order of rows: what unique() is made of.
+//
+// Offers: Runs, sort_lexicographic().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/sort.h"
+
+namespace ocl::sort {
+
+/// Counts the runs of equal neighbours on construction, without waiting. Zeros are equal to each
+/// other, NaNs to nothing.
+class Runs {
+ public:
+  /// Among `n` items of `columns` neighbouring keys each. `index` (n uint32, device memory): the
+  /// items' order; null: as they are. Single keys lie in that order already, rows of keys don't.
+  Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
+       const at::TensorOptions& options);
+
+  /// How many there are: waits for the device.
+  int64_t total() const;
+
+  /// Of each run: `firsts`, the number of its first item in the input; `starts` (total() + 1),
+  /// where it begins among the ordered items. Of each item of the input: `inverse`, its run's
+  /// number. Contiguous int64; those that are undefined are left out.
+  void write(const at::Tensor& firsts, const at::Tensor& starts, const at::Tensor& inverse) const;
+
+ private:
+  Kernel& get(const KernelFamily& family) const;
+
+  Queue& queue_;
+  KeyType key_;
+  const void *keys_, *index_;
+  uint32_t n_, columns_, chunk_ = 1, chunks_ = 0;
+  at::Tensor counts_;  // int32: of the runs before each chunk; the last one is the total
+};
+
+/// The order of the rows of keys as rows of one table: rows.rows() uint32 in device memory, null if
+/// there are none. Stable.
+c10::DataPtr sort_lexicographic(const Rows& rows);
+
+}  // namespace ocl::sort

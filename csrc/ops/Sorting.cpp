@@ -1,0 +1,172 @@
+// Sorting and order statistics along a dimension.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
+#include <ATen/TensorMeta.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/SortingUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <limits>
+
+#include "engine/sort.h"
+#include "ops/kthvalue.h"
+#include "ops/median.h"
+#include "ops/mode.h"
+#include "ops/nanmedian.h"
+#include "ops/sort.h"
+#include "ops/topk.h"
+
+namespace ocl::native {
+
+namespace {
+
+/// `self`, or a copy if it shares memory with `out`.
+at::Tensor apart_from(const at::Tensor& self, const at::Tensor& out) {
+  return self.is_alias_of(out) ? self.clone() : self;
+}
+
+/// The shape of `self` with one element along `dim`.
+c10::DimVector reduced_shape(const at::Tensor& self, int64_t dim) {
+  c10::DimVector shape(self.sizes().begin(), self.sizes().end());
+  if (!shape.empty()) shape[dim] = 1;
+  return shape;
+}
+
+/// Resizes values and indices to the shape of `self` reduced along `dim`, calls
+/// compute(values, indices) with views that keep the dimension, and checks what CPU torch checks.
+template <class Compute>
+void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, bool keepdim,
+                         at::Tensor& values, at::Tensor& indices, const Compute& compute) {
+  TORCH_CHECK(values.scalar_type() == self.scalar_type(), name, "(): expected values of dtype ",
+              self.scalar_type(), ", got ", values.scalar_type());
+  TORCH_CHECK(indices.scalar_type() == at::kLong, name, "(): expected indices of dtype Long, got ",
+              indices.scalar_type());
+  TORCH_CHECK(values.device() == self.device() && indices.device() == self.device(), name,
+              "(): expected values and indices on ", self.device());
+  at::assert_no_overlap(values, indices);
+  const c10::DimVector kept = reduced_shape(self, dim);
+  c10::DimVector shape = kept;
+  if (!keepdim && !shape.empty()) shape.erase(shape.begin() + dim);
+  const at::Tensor input = apart_from(apart_from(self, values), indices);
+  at::native::resize_output(values, shape);
+  at::native::resize_output(indices, shape);
+  if (values.numel() == 0) return;
+  if (keepdim || self.dim() == 0) {
+    compute(input, values, indices);
+  } else {
+    compute(input, values.unsqueeze(dim), indices.unsqueeze(dim));
+  }
+}
+
+using Statistic = void (sort::Rows::*)(const at::Tensor&, const at::Tensor&) const;
+
+void statistic_out(const char* name, Statistic statistic, const at::Tensor& self, int64_t dim_,
+                   bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
+  at::native::zero_numel_check_dims(self, dim, name);
+  reduce_with_indices(
+      name, self, dim, keepdim, values, indices,
+      [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
+        sort::Rows rows(name, input, dim);
+        rows.sort();
+        (rows.*statistic)(values, indices);
+      });
+}
+
+/// The statistic of all elements, in any shape.
+at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Tensor& self) {
+  if (self.numel() == 0) {
+    // NaN as whatever the dtype makes of it.
+    return at::full({}, std::numeric_limits<float>::quiet_NaN(), at::device(at::kCPU))
+        .to(self.options());
+  }
+  const at::Tensor flat = self.reshape(-1);
+  at::Tensor values = at::empty({1}, self.options());
+  at::Tensor indices = at::empty({1}, self.options().dtype(at::kLong));
+  sort::Rows rows(name, flat, 0);
+  rows.sort();
+  (rows.*statistic)(values, indices);
+  return values.squeeze(0);
+}
+
+}  // namespace
+
+TORCH_IMPL_FUNC(sort_stable_out)(const at::Tensor& self, std::optional<bool>, int64_t dim,
+                                 bool descending, const at::Tensor& values,
+                                 const at::Tensor& indices) {
+  const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
+  const at::Tensor input = apart_from(apart_from(self, values), indices);
+  sort::Rows rows("sort", input, wrapped, descending);
+  rows.sort();
+  rows.take(values, indices);
+}
+
+TORCH_IMPL_FUNC(topk_out)(const at::Tensor& self, int64_t k, int64_t dim, bool largest, bool,
+                          const at::Tensor& values, const at::Tensor& indices) {
+  const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
+  if (values.numel() == 0) return;
+  const at::Tensor input = apart_from(apart_from(self, values), indices);
+  sort::Rows rows("topk", input, wrapped, largest);
+  rows.sort_first(k);
+  rows.take(values, indices);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int64_t k,
+                                                     int64_t dim_, bool keepdim, at::Tensor& values,
+                                                     at::Tensor& indices) {
+  const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
+  const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+  at::native::zero_numel_check_dims(self, dim, "kthvalue()");
+  TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ",
+              dim);
+  at::assert_no_overlap(self, values);
+  reduce_with_indices(
+      "kthvalue", self, dim, keepdim, values, indices,
+      [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
+        sort::Rows rows("kthvalue", input, dim);
+        rows.sort_first(k);
+        rows.pick(k - 1, values, indices);
+      });
+  return {values, indices};
+}
+
+std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, int64_t dim,
+                                                       bool keepdim, at::Tensor& values,
+                                                       at::Tensor& indices) {
+  statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
+  return {values, indices};
+}
+
+std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self, int64_t dim,
+                                                          bool keepdim, at::Tensor& values,
+                                                          at::Tensor& indices) {
+  statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
+  return {values, indices};
+}
+
+at::Tensor median(const at::Tensor& self) {
+  return statistic_of_all("median", &sort::Rows::median, self);
+}
+
+at::Tensor nanmedian(const at::Tensor& self) {
+  return statistic_of_all("nanmedian", &sort::Rows::nanmedian, self);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> mode_values(const at::Tensor& self, int64_t dim, bool keepdim,
+                                                 at::Tensor& values, at::Tensor& indices) {
+  statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices);
+  return {values, indices};
+}
+
+std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim) {
+  at::Tensor values = at::empty({0}, self.options());
+  at::Tensor indices = at::empty({0}, self.options().dtype(at::kLong));
+  mode_values(self, dim, keepdim, values, indices);
+  return {values, indices};
+}
+
+}  // namespace ocl::native
