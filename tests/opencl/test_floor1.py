@@ -63,6 +63,7 @@ def environment():
     from torch_ocl import _loader
 
     variables = dict(os.environ)
+    variables.pop("TORCH_OCL_DEVICES", None)  # it goes through all devices, and tests the selection
     loaders, icds = _loader.find_loaders(), _loader.find_icd_files()
     if loaders:
         variables["TORCH_OCL_LOADER"] = loaders[0]
