@@ -15,6 +15,7 @@
 #include "ops/_copy_from.h"
 #include "ops/_copy_from_and_resize.h"
 #include "ops/_local_scalar_dense.h"
+#include "runtime/counters.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
 
@@ -87,6 +88,7 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
     if (!on_device) {
       // The device can't hold the source's dtype at all: the host is the only place left to narrow
       // it.
+      count_host_staged("copy_");
       copy_from_host(destination, source.to(destination.scalar_type()), non_blocking);
       return;
     }
@@ -122,6 +124,7 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
       copy_on_device(staged, source);
       copy_to_host(destination, staged, non_blocking);
     } else {
+      count_host_staged("copy_");
       const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
       copy_to_host(staged, source, false);
       destination.copy_(staged);
