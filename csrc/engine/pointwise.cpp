@@ -1,6 +1,7 @@
 #include "engine/pointwise.h"
 
 #include <ATen/core/Tensor.h>
+#include <torch/headeronly/version.h>
 
 #include <array>
 #include <cstring>
@@ -265,11 +266,26 @@ void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& ge
   }
 }
 
+// The dtype that the iterator's promotion arrived at, Undefined if it was not asked for one.
+c10::ScalarType promoted_dtype(const at::TensorIteratorBase& iter) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+  return iter.maybe_common_dtype().value_or(c10::ScalarType::Undefined);
+#else
+  // common_dtype() asserts that there is one, and nothing public says whether there is.
+  struct Promoted : at::TensorIteratorBase {
+    static c10::ScalarType of(const at::TensorIteratorBase& iter) {
+      return iter.*(&Promoted::common_dtype_);
+    }
+  };
+  return Promoted::of(iter);
+#endif
+}
+
 c10::ScalarType choose_compute_dtype(at::TensorIteratorBase& iter, const Op& op) {
   if (op.flags & (flag::compute_in_output | flag::bits)) return iter.dtype(0);
   if (iter.ninputs() == 0) return iter.dtype(0);
-  const auto common = iter.maybe_common_dtype();
-  return common ? *common : iter.dtype(iter.ntensors() - 1);
+  const c10::ScalarType promoted = promoted_dtype(iter);
+  return promoted != c10::ScalarType::Undefined ? promoted : iter.dtype(iter.ntensors() - 1);
 }
 
 void gather_operands(at::TensorIteratorBase& iter, const Op& op,
