@@ -40,6 +40,7 @@ struct Operands {
   int inputs = 0;            // scalar inputs included
   uint32_t scalar_mask = 0;  // bit i: input i is a kernel argument
   std::array<const char*, kMaxOperands> tags;
+  std::array<size_t, kMaxOperands> element_size;
   std::array<char*, kMaxOperands> data;
   std::array<int, kMaxOperands> input_number;  // of the functor's inputs; unused for outputs
   const char* compute_tag = nullptr;
@@ -95,13 +96,36 @@ class DefineList {
   size_t count_ = 0;
 };
 
-int vector_width(const Operands& operands) {
-  if (operands.complex || operands.has_complex) return 1;
-  const size_t bytes = 32;
-  return static_cast<int>(std::min<size_t>(16, bytes / operands.compute_size));
+/// How many elements a work-item takes, and whether all its vectors are aligned to their size.
+struct Access {
+  int width;
+  bool aligned;
+};
+
+/// A CPU wants registers full of the computing dtype. A GPU moves 16 bytes per work-item at most,
+/// and only if they are aligned: neighbours then touch neighbouring memory, which is what its
+/// bandwidth needs. So a functor that takes one element at a time gets one there. `is_aligned(i,
+/// bytes)` says whether all vectors of operand i start at multiples of `bytes`.
+template <class IsAligned>
+Access choose_access(const Device& device, const Operands& operands, const Op& op,
+                     const IsAligned& is_aligned) {
+  if (operands.complex || operands.has_complex) return {1, false};
+  if (device.is_cpu()) {
+    return {static_cast<int>(std::min<size_t>(16, 32 / operands.compute_size)), false};
+  }
+  if (op.flags & flag::special) return {1, false};
+  size_t widest = 1;
+  for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
+  const size_t width = std::max<size_t>(1, 16 / widest);
+  if (width == 1) return {1, false};
+  for (int i = 0; i < operands.count; ++i) {
+    if (!is_aligned(i, width * operands.element_size[i])) return {1, false};
+  }
+  return {static_cast<int>(width), true};
 }
 
-void common_defines(DefineList& defines, const Operands& operands, const Op& op, int width) {
+void common_defines(DefineList& defines, const Operands& operands, const Op& op, int width,
+                    bool aligned = false) {
   static constexpr const char* kOut[] = {"OUT0", "OUT1"};
   static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
   defines.add({"OP", operands.complex ? op.complex_macro : op.real_macro});
@@ -117,10 +141,11 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   }
   if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+  if (aligned) defines.add({"ALIGNED_VECTORS", 1});
 }
 
 /// Whether a copy of the compute dtype builds: then what does not is the functor.
-bool copy_builds(Device& device, const Operands& operands) {
+bool copy_builds(Device& device, const Operands& operands, bool aligned) {
   const char* const tag = operands.compute_tag;
   try {
     contiguous_family.get(device, {{"OP", operands.complex ? "cop_copy" : "op_copy"},
@@ -132,7 +157,8 @@ bool copy_builds(Device& device, const Operands& operands) {
                                    {"SCALAR_INPUTS", 0},
                                    {"OUT0", tag},
                                    {"IN0", tag},
-                                   {operands.complex ? "NEED_COMPLEX" : "NEED_REAL", 1}});
+                                   {operands.complex ? "NEED_COMPLEX" : "NEED_REAL", 1},
+                                   {aligned ? "ALIGNED_VECTORS" : "UNALIGNED_VECTORS", 1}});
     return true;
   } catch (const Error&) {
     return false;
@@ -142,11 +168,11 @@ bool copy_builds(Device& device, const Operands& operands) {
 /// The kernel of a family. A functor that does not build for the dtype has no meaning for it
 /// (an order of complex numbers, say): NotImplementedError, as CPU torch raises.
 Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
-                  const Operands& operands, const Op& op) {
+                  const Operands& operands, const Op& op, bool aligned = false) {
   try {
     return family.get(device, defines.view());
   } catch (const Error& error) {
-    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands)) throw;
+    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, aligned)) throw;
     TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op.name, "\" not implemented for '", operands.dtype,
                                 "' on ", device.description());
   }
@@ -172,36 +198,46 @@ void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& 
 }
 
 void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n) {
-  const int width = vector_width(operands);
-  DefineList defines;
-  common_defines(defines, operands, op, width);
-  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
+  const auto [width, aligned] =
+      choose_access(queue.device(), operands, op,
+                    [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; });
+  DefineList defines;
+  common_defines(defines, operands, op, width, aligned);
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op, aligned);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
   enqueue(kernel, queue, NDRange::linear((n + width - 1) / width, kLocalSize), operands, locations,
           arguments);
 }
 
-void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
-                 const std::array<int64_t, kMaxOperands>& element_size) {
+void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
   static constexpr const char* kStepOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
   static constexpr const char* kStepIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
                                             "STEP_IN_4"};
-  const int width = vector_width(operands);
-  DefineList defines;
-  common_defines(defines, operands, op, width);
-  for (int i = 0; i < operands.count; ++i) {
-    const int64_t step = geometry.stride[i][0];
-    const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
-    defines.add({name, step == 0 ? 0 : step == element_size[i] ? 1 : 2});
-  }
-  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
+  const auto [width, aligned] =
+      choose_access(queue.device(), operands, op, [&](int i, size_t bytes) {
+        if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+        for (int d = 1; d < geometry.dims; ++d) {
+          if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+        }
+        return locations[i].offset % bytes == 0;
+      });
+  DefineList defines;
+  common_defines(defines, operands, op, width, aligned);
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
+    defines.add({name, step == 0                                                ? 0
+                       : step == static_cast<int64_t>(operands.element_size[i]) ? 1
+                                                                                : 2});
+  }
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, aligned);
   int64_t ny = 1;
   for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
   const int outer = geometry.dims - 1;
@@ -246,12 +282,11 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
 
 /// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16
 /// dimensions that don't coalesce are rare and small.
-void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry,
-                     const std::array<int64_t, kMaxOperands>& element_size) {
+void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry) {
   if (geometry.dims > kMaxDims) {
     const int last = --geometry.dims;
     for (int64_t i = 0; i < geometry.size[last]; ++i) {
-      launch_geometry(queue, operands, op, geometry, element_size);
+      launch_geometry(queue, operands, op, geometry);
       for (int k = 0; k < operands.count; ++k) operands.data[k] += geometry.stride[k][last];
     }
     ++geometry.dims;
@@ -260,7 +295,7 @@ void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& ge
   int64_t n = 1;
   for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
   if (geometry.size[0] >= kMinRow && n >= kMinRowsElements) {
-    launch_rows(queue, operands, op, geometry, element_size);
+    launch_rows(queue, operands, op, geometry);
   } else {
     launch_strided(queue, operands, op, geometry, n);
   }
@@ -333,6 +368,7 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     const bool moves_bits = bits && iter.dtype(i) == dtype;
     operands.has_complex |= !moves_bits && c10::isComplexType(iter.dtype(i));
     operands.tags[operands.count] = moves_bits ? operands.compute_tag : tag(iter.dtype(i));
+    operands.element_size[operands.count] = iter.element_size(i);
     operands.data[operands.count] = static_cast<char*>(iter.data_ptr(i));
     operands.input_number[operands.count] = i - operands.outputs;
     iterator_index[operands.count++] = i;
@@ -378,16 +414,14 @@ void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar
     return;
   }
   Geometry geometry;
-  std::array<int64_t, kMaxOperands> element_size;
   geometry.dims = iter.ndim();
   TORCH_INTERNAL_ASSERT(geometry.dims <= kMaxTensorDims);
   for (int d = 0; d < geometry.dims; ++d) geometry.size[d] = iter.shape()[d];
   for (int i = 0; i < operands.count; ++i) {
     const auto strides = iter.strides(iterator_index[i]);
     for (int d = 0; d < geometry.dims; ++d) geometry.stride[i][d] = strides[d];
-    element_size[i] = iter.element_size(iterator_index[i]);
   }
-  launch_geometry(queue, operands, op, geometry, element_size);
+  launch_geometry(queue, operands, op, geometry);
 }
 
 }  // namespace ocl::pointwise

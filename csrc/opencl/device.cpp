@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "opencl/device_assert.h"
+#include "opencl/log.h"
 #include "opencl/program.h"
 
 namespace ocl {
@@ -122,6 +124,21 @@ void mask_features(DeviceProperties& p) {
   if (without("work_group_reduce")) p.has_work_group_reduce = false;
 }
 
+/// TORCH_OCL_TUNE_AS (cpu or gpu) has kernels chosen as for that class of device, so that the
+/// variants for GPUs can be tested where there is none.
+DeviceClass tuning_class(DeviceClass device_class) {
+  const char* text = std::getenv("TORCH_OCL_TUNE_AS");
+  if (text == nullptr || *text == '\0') return device_class;
+  const std::string_view name = text;
+  if (name == "cpu") return DeviceClass::cpu;
+  if (name == "gpu") return DeviceClass::gpu;
+  static std::once_flag warned;
+  std::call_once(warned, [&] {
+    warn("TORCH_OCL_TUNE_AS is \"" + std::string(name) + "\": cpu and gpu are known, ignored");
+  });
+  return device_class;
+}
+
 }  // namespace
 
 DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
@@ -167,6 +184,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   probe_features(id, p);
   correct_properties(p);
   mask_features(p);
+  p.tuning_class = tuning_class(p.device_class);
   return p;
 }
 

@@ -20,6 +20,8 @@ enum class DeviceClass : uint8_t { gpu, accelerator, cpu };
 struct DeviceProperties {
   std::string name, vendor, driver_version, platform, version, extensions;
   DeviceClass device_class = DeviceClass::gpu;
+  /// Kernels are chosen as for this class: device_class, unless TORCH_OCL_TUNE_AS says otherwise.
+  DeviceClass tuning_class = DeviceClass::gpu;
   int opencl_c_major = 1, opencl_c_minor = 2;
   uint32_t compute_units = 1;
   uint32_t max_clock_mhz = 0;
@@ -72,7 +74,8 @@ class Device {
   /// Where kernels report out-of-range indices; see device_assert.h.
   AssertBuffer& asserts() { return *asserts_; }
 
-  bool is_cpu() const { return properties_.device_class == DeviceClass::cpu; }
+  /// Whether kernels are chosen as for a CPU. What concerns memory asks device_class instead.
+  bool is_cpu() const { return properties_.tuning_class == DeviceClass::cpu; }
   /// "name (platform)", for messages.
   std::string description() const;
 

@@ -38,8 +38,8 @@ std::string common_options(const Device& device) {
     if (condition) options += std::string(" -D") + name + "=1";
   };
   if (p.correctly_rounded_divide_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
-  define(p.device_class == DeviceClass::cpu, "OCL_DEVICE_CPU");
-  define(p.device_class == DeviceClass::gpu, "OCL_DEVICE_GPU");
+  define(p.tuning_class == DeviceClass::cpu, "OCL_DEVICE_CPU");
+  define(p.tuning_class == DeviceClass::gpu, "OCL_DEVICE_GPU");
   define(p.has_fp64, "OCL_HAS_FP64");
   define(p.has_fp16, "OCL_HAS_FP16");
   define(p.has_int64_atomics, "OCL_HAS_INT64_ATOMICS");

@@ -257,7 +257,7 @@ void DeviceCache::finish_events() {
 
 size_t DeviceCache::limit() const {
   size_t total = device_.properties().global_memory;
-  if (device_.is_cpu()) total = std::min(total, host_memory_limit());
+  if (device_.properties().device_class == DeviceClass::cpu) total = std::min(total, host_memory_limit());
   return static_cast<size_t>(static_cast<double>(total) * fraction_);
 }
 
@@ -265,7 +265,8 @@ size_t DeviceCache::available() const {
   const size_t total = limit();
   const size_t left = total - std::min(total, static_cast<size_t>(stats_.reserved()));
   // CPU drivers reserve address space and fail, or worse, at the first touch.
-  return device_.is_cpu() ? std::min(left, available_host_memory()) : left;
+  const bool cpu = device_.properties().device_class == DeviceClass::cpu;
+  return cpu ? std::min(left, available_host_memory()) : left;
 }
 
 void DeviceCache::report(void* address, int64_t change) {

@@ -391,7 +391,7 @@ void test_features(Device& device) {
   const DeviceProperties& p = device.properties();
   const int expected = p.has_fp64 | p.has_fp16 << 1 | p.has_subgroups << 2 |
                        p.has_int64_atomics << 3 | p.has_work_group_reduce << 4 |
-                       device.is_cpu() << 5 | (p.device_class == DeviceClass::gpu) << 6;
+                       device.is_cpu() << 5 | (p.tuning_class == DeviceClass::gpu) << 6;
   REQUIRE(read_ints(queue, memory.at(), 1)[0] == expected);
 }
 
