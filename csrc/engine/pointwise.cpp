@@ -96,41 +96,64 @@ class DefineList {
   size_t count_ = 0;
 };
 
-/// How many elements a work-item takes, and whether all its vectors are aligned to their size.
+/// How many elements a work-item takes, whether all its vectors are aligned to their size, and
+/// whether stores go past the caches.
 struct Access {
-  int width;
-  bool aligned;
+  int width = 1;
+  bool aligned = false;
+  bool streaming = false;
 };
+
+/// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
+/// line first. What the operands don't fit into at once, a next op won't find there anyway. Not for
+/// what is updated in place, whose lines are there, nor for fills, which gain nothing.
+bool should_stream(const Device& device, const Operands& operands, int64_t n) {
+  size_t bytes = 0;
+  for (int i = 0; i < operands.count; ++i) bytes += operands.element_size[i];
+  if (n * bytes <= device.properties().last_level_cache) return false;
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    for (int k = 0; k < operands.outputs; ++k) {
+      if (operands.data[i] == operands.data[k]) return false;
+    }
+  }
+  return operands.count > operands.outputs;
+}
 
 /// A CPU wants registers full of the computing dtype. A GPU moves 16 bytes per work-item at most,
 /// and only if they are aligned: neighbours then touch neighbouring memory, which is what its
 /// bandwidth needs. So a functor that takes one element at a time gets one there. `is_aligned(i,
-/// bytes)` says whether all vectors of operand i start at multiples of `bytes`.
+/// b)` says whether all vectors of operand i start at multiples of b bytes; n is the number of
+/// elements.
 template <class IsAligned>
-Access choose_access(const Device& device, const Operands& operands, const Op& op,
+Access choose_access(const Device& device, const Operands& operands, const Op& op, int64_t n,
                      const IsAligned& is_aligned) {
-  if (operands.complex || operands.has_complex) return {1, false};
+  if (operands.complex || operands.has_complex) return {};
+  const auto all_aligned = [&](size_t width) {
+    for (int i = 0; i < operands.count; ++i) {
+      if (!is_aligned(i, width * operands.element_size[i])) return false;
+    }
+    return true;
+  };
   if (device.is_cpu()) {
-    return {static_cast<int>(std::min<size_t>(16, 32 / operands.compute_size)), false};
+    const size_t width = std::min<size_t>(16, 64 / operands.compute_size);
+    const bool streaming = should_stream(device, operands, n) && all_aligned(width);
+    return {static_cast<int>(width), streaming, streaming};
   }
-  if (op.flags & flag::special) return {1, false};
+  if (op.flags & flag::special) return {};
   size_t widest = 1;
   for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
   const size_t width = std::max<size_t>(1, 16 / widest);
-  if (width == 1) return {1, false};
-  for (int i = 0; i < operands.count; ++i) {
-    if (!is_aligned(i, width * operands.element_size[i])) return {1, false};
-  }
-  return {static_cast<int>(width), true};
+  if (width == 1 || !all_aligned(width)) return {};
+  return {static_cast<int>(width), true, false};
 }
 
-void common_defines(DefineList& defines, const Operands& operands, const Op& op, int width,
-                    bool aligned = false) {
+void common_defines(DefineList& defines, const Operands& operands, const Op& op,
+                    const Access& access) {
   static constexpr const char* kOut[] = {"OUT0", "OUT1"};
   static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
   defines.add({"OP", operands.complex ? op.complex_macro : op.real_macro});
   defines.add({"C", operands.compute_tag});
-  defines.add({"WIDTH", width});
+  defines.add({"WIDTH", access.width});
   defines.add({"NOUT", operands.outputs});
   defines.add({"NIN", operands.inputs});
   defines.add({"NSCALARS", operands.op_scalars});
@@ -141,7 +164,8 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   }
   if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
-  if (aligned) defines.add({"ALIGNED_VECTORS", 1});
+  if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
+  if (access.streaming) defines.add({"STREAMING_STORES", 1});
 }
 
 /// Whether a copy of the compute dtype builds: then what does not is the functor.
@@ -168,11 +192,12 @@ bool copy_builds(Device& device, const Operands& operands, bool aligned) {
 /// The kernel of a family. A functor that does not build for the dtype has no meaning for it
 /// (an order of complex numbers, say): NotImplementedError, as CPU torch raises.
 Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
-                  const Operands& operands, const Op& op, bool aligned = false) {
+                  const Operands& operands, const Op& op, const Access& access) {
   try {
     return family.get(device, defines.view());
   } catch (const Error& error) {
-    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, aligned)) throw;
+    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, access.aligned))
+      throw;
     TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op.name, "\" not implemented for '", operands.dtype,
                                 "' on ", device.description());
   }
@@ -201,16 +226,16 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
-  const auto [width, aligned] =
-      choose_access(queue.device(), operands, op,
-                    [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; });
+  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
+    return locations[i].offset % bytes == 0;
+  });
   DefineList defines;
-  common_defines(defines, operands, op, width, aligned);
-  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op, aligned);
+  common_defines(defines, operands, op, access);
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op, access);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
-  enqueue(kernel, queue, NDRange::linear((n + width - 1) / width, kLocalSize), operands, locations,
-          arguments);
+  enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, kLocalSize),
+          operands, locations, arguments);
 }
 
 void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
@@ -220,16 +245,18 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
-  const auto [width, aligned] =
-      choose_access(queue.device(), operands, op, [&](int i, size_t bytes) {
-        if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
-        for (int d = 1; d < geometry.dims; ++d) {
-          if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
-        }
-        return locations[i].offset % bytes == 0;
-      });
+  int64_t ny = 1;
+  for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
+  const int64_t n = ny * geometry.size[0];
+  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
+    if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+    }
+    return locations[i].offset % bytes == 0;
+  });
   DefineList defines;
-  common_defines(defines, operands, op, width, aligned);
+  common_defines(defines, operands, op, access);
   for (int i = 0; i < operands.count; ++i) {
     const int64_t step = geometry.stride[i][0];
     const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
@@ -237,9 +264,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
                        : step == static_cast<int64_t>(operands.element_size[i]) ? 1
                                                                                 : 2});
   }
-  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, aligned);
-  int64_t ny = 1;
-  for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, access);
   const int outer = geometry.dims - 1;
   arguments.put32(static_cast<uint32_t>(geometry.size[0]));
   arguments.put32(static_cast<uint32_t>(ny));
@@ -252,7 +277,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
     }
   }
   arguments.finish();
-  const size_t chunks = (geometry.size[0] + width - 1) / width;
+  const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
   // Rows shorter than a work-group share it, so that no lane idles.
   size_t local_x = 1;
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
@@ -263,8 +288,9 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
 void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
                     int64_t n) {
   DefineList defines;
-  common_defines(defines, operands, op, 1);
-  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
+  const Access access;
+  common_defines(defines, operands, op, access);
+  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op, access);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -124,6 +125,16 @@ void mask_features(DeviceProperties& p) {
   if (without("work_group_reduce")) p.has_work_group_reduce = false;
 }
 
+uint64_t last_level_cache(const DeviceProperties& p) {
+  if (p.device_class != DeviceClass::cpu) return p.global_cache;
+  // sysconf() counts all of the machine, where a core sees the cache of its own cluster.
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  uint64_t kibibytes = 0;
+  constexpr uint64_t kUsual = 32 * 1024;  // a virtual machine may not say
+  if (!(file >> kibibytes)) kibibytes = kUsual;
+  return std::max(p.global_cache, kibibytes * 1024);
+}
+
 /// TORCH_OCL_TUNE_AS (cpu or gpu) has kernels chosen as for that class of device, so that the
 /// variants for GPUs can be tested where there is none.
 DeviceClass tuning_class(DeviceClass device_class) {
@@ -183,6 +194,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   probe_language(id, p);
   probe_features(id, p);
   correct_properties(p);
+  p.last_level_cache = last_level_cache(p);
   mask_features(p);
   p.tuning_class = tuning_class(p.device_class);
   return p;

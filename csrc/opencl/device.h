@@ -27,6 +27,8 @@ struct DeviceProperties {
   uint32_t max_clock_mhz = 0;
   size_t max_work_group_size = 1;
   uint64_t global_memory = 0, max_allocation = 0, local_memory = 0, global_cache = 0;
+  /// Bytes of the outermost cache: of CPUs, whose drivers name an inner one, as the system says.
+  uint64_t last_level_cache = 0;
   uint32_t cache_line = 64;
   size_t max_parameter_size = 1024;
   uint32_t base_address_align = 128;
