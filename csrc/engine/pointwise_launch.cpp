@@ -1,0 +1,293 @@
+#include "engine/pointwise_launch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "opencl/kernel.h"
+
+namespace ocl::pointwise {
+
+namespace {
+
+constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over on the host
+constexpr size_t kLocalSize = 128;
+// Below this many elements in the innermost dimension a work-item per element beats one per vector.
+constexpr int64_t kMinRow = 16;
+// Rows have a program per combination of steps, which small tensors do not pay back.
+constexpr int64_t kMinRowsElements = 2048;
+
+const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
+const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};
+const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
+
+/// Builds the by-value struct of a kernel: the layout is that of the structs in kernels/pointwise.
+class ArgumentStruct {
+ public:
+  void put64(uint64_t value) { put(&value, sizeof value); }
+  void put32(uint32_t value) { put(&value, sizeof value); }
+  /// Structs hold ulongs, so their size is a multiple of 8.
+  void finish() {
+    if (size_ % 8 != 0) put32(0);
+  }
+  const void* data() const { return bytes_.data(); }
+  size_t size() const { return size_; }
+
+ private:
+  void put(const void* value, size_t bytes) {
+    std::memcpy(bytes_.data() + size_, value, bytes);
+    size_ += bytes;
+  }
+  alignas(8) std::array<unsigned char, 1024> bytes_;
+  size_t size_ = 0;
+};
+
+class DefineList {
+ public:
+  void add(const Define& define) { new (&storage_[count_++]) Define(define); }
+  std::span<const Define> view() const {
+    return {reinterpret_cast<const Define*>(storage_.data()), count_};
+  }
+
+ private:
+  struct alignas(Define) Slot {
+    unsigned char bytes[sizeof(Define)];
+  };
+  std::array<Slot, 24> storage_;
+  size_t count_ = 0;
+};
+
+/// How many elements a work-item takes, whether all its vectors are aligned to their size, and
+/// whether stores go past the caches.
+struct Access {
+  int width = 1;
+  bool aligned = false;
+  bool streaming = false;
+};
+
+/// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
+/// line first. What the operands don't fit into at once, a next op won't find there anyway. Not for
+/// what is updated in place, whose lines are there, nor for fills, which gain nothing.
+bool should_stream(const Device& device, const Operands& operands, int64_t n) {
+  size_t bytes = 0;
+  for (int i = 0; i < operands.count; ++i) bytes += operands.element_size[i];
+  if (n * bytes <= device.properties().last_level_cache) return false;
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    for (int k = 0; k < operands.outputs; ++k) {
+      if (operands.data[i] == operands.data[k]) return false;
+    }
+  }
+  return operands.count > operands.outputs;
+}
+
+/// A CPU wants registers full of the computing dtype. A GPU moves 16 bytes per work-item at most,
+/// and only if they are aligned: neighbours then touch neighbouring memory, which is what its
+/// bandwidth needs. So a functor that takes one element at a time gets one there. `is_aligned(i,
+/// b)` says whether all vectors of operand i start at multiples of b bytes; n is the number of
+/// elements.
+template <class IsAligned>
+Access choose_access(const Device& device, const Operands& operands, const Op& op, int64_t n,
+                     const IsAligned& is_aligned) {
+  if (operands.complex || operands.has_complex) return {};
+  const auto all_aligned = [&](size_t width) {
+    for (int i = 0; i < operands.count; ++i) {
+      if (!is_aligned(i, width * operands.element_size[i])) return false;
+    }
+    return true;
+  };
+  if (device.is_cpu()) {
+    const size_t width = std::min<size_t>(16, 64 / operands.compute_size);
+    const bool streaming = should_stream(device, operands, n) && all_aligned(width);
+    return {static_cast<int>(width), streaming, streaming};
+  }
+  if (op.flags & flag::special) return {};
+  size_t widest = 1;
+  for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
+  const size_t width = std::max<size_t>(1, 16 / widest);
+  if (width == 1 || !all_aligned(width)) return {};
+  return {static_cast<int>(width), true, false};
+}
+
+void common_defines(DefineList& defines, const Operands& operands, const Op& op,
+                    const Access& access) {
+  static constexpr const char* kOut[] = {"OUT0", "OUT1"};
+  static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
+  defines.add({"OP", operands.complex ? op.complex_macro : op.real_macro});
+  defines.add({"C", operands.compute_tag});
+  defines.add({"WIDTH", access.width});
+  defines.add({"NOUT", operands.outputs});
+  defines.add({"NIN", operands.inputs});
+  defines.add({"NSCALARS", operands.op_scalars});
+  defines.add({"SCALAR_INPUTS", operands.scalar_mask});
+  for (int i = 0; i < operands.outputs; ++i) defines.add({kOut[i], operands.tags[i]});
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    defines.add({kIn[operands.input_number[i]], operands.tags[i]});
+  }
+  if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
+  if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+  if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
+  if (access.streaming) defines.add({"STREAMING_STORES", 1});
+}
+
+/// Whether a copy of the compute dtype builds: then what does not is the functor.
+bool copy_builds(Device& device, const Operands& operands, bool aligned) {
+  const char* const tag = operands.compute_tag;
+  try {
+    contiguous_family.get(device, {{"OP", operands.complex ? "cop_copy" : "op_copy"},
+                                   {"C", tag},
+                                   {"WIDTH", 1},
+                                   {"NOUT", 1},
+                                   {"NIN", 1},
+                                   {"NSCALARS", 0},
+                                   {"SCALAR_INPUTS", 0},
+                                   {"OUT0", tag},
+                                   {"IN0", tag},
+                                   {operands.complex ? "NEED_COMPLEX" : "NEED_REAL", 1},
+                                   {aligned ? "ALIGNED_VECTORS" : "UNALIGNED_VECTORS", 1}});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The kernel of a family. A functor that does not build for the dtype has no meaning for it
+/// (an order of complex numbers, say): NotImplementedError, as CPU torch raises.
+Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
+                  const Operands& operands, const Op& op, const Access& access) {
+  try {
+    return family.get(device, defines.view());
+  } catch (const Error& error) {
+    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, access.aligned))
+      throw;
+    TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op.name, "\" not implemented for '", operands.dtype,
+                                "' on ", device.description());
+  }
+}
+
+void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
+             const std::array<Location, kMaxOperands>& locations, const ArgumentStruct& arguments) {
+  cl_uint index = 0;
+  for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
+  kernel.set_bytes(index++, arguments.data(), arguments.size());
+  for (int i = 0; i < operands.total_scalars; ++i) {
+    kernel.set_bytes(index++, operands.scalars[i].bytes, operands.scalars[i].size);
+  }
+  kernel.enqueue(queue, range);
+}
+
+void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& locations,
+                 Device& device, const Operands& operands) {
+  for (int i = 0; i < operands.count; ++i) {
+    locations[i] = device.addresses().find(operands.data[i]);
+    arguments.put64(locations[i].offset);
+  }
+}
+
+void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
+  static constexpr const char* kStepOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
+  static constexpr const char* kStepIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
+                                            "STEP_IN_4"};
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  int64_t ny = 1;
+  for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
+  const int64_t n = ny * geometry.size[0];
+  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
+    if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+    }
+    return locations[i].offset % bytes == 0;
+  });
+  DefineList defines;
+  common_defines(defines, operands, op, access);
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
+    defines.add({name, step == 0                                                ? 0
+                       : step == static_cast<int64_t>(operands.element_size[i]) ? 1
+                                                                                : 2});
+  }
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, access);
+  const int outer = geometry.dims - 1;
+  arguments.put32(static_cast<uint32_t>(geometry.size[0]));
+  arguments.put32(static_cast<uint32_t>(ny));
+  arguments.put32(static_cast<uint32_t>(outer));
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
+  for (int d = 0; d < kMaxDims - 1; ++d) arguments.put32(d < outer ? geometry.size[d + 1] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims - 1; ++d) {
+      arguments.put32(d < outer ? geometry.stride[i][d + 1] : 0);
+    }
+  }
+  arguments.finish();
+  const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
+  // Rows shorter than a work-group share it, so that no lane idles.
+  size_t local_x = 1;
+  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
+  enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands,
+          locations, arguments);
+}
+
+void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                    int64_t n) {
+  DefineList defines;
+  const Access access;
+  common_defines(defines, operands, op, access);
+  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op, access);
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.put32(static_cast<uint32_t>(geometry.dims));
+  for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < geometry.dims ? geometry.size[d] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims; ++d) {
+      arguments.put32(d < geometry.dims ? geometry.stride[i][d] : 0);
+    }
+  }
+  arguments.finish();
+  enqueue(kernel, queue, NDRange::linear(n, kLocalSize), operands, locations, arguments);
+}
+
+}  // namespace
+
+void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n) {
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
+    return locations[i].offset % bytes == 0;
+  });
+  DefineList defines;
+  common_defines(defines, operands, op, access);
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op, access);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.finish();
+  enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, kLocalSize),
+          operands, locations, arguments);
+}
+
+/// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16
+/// dimensions that don't coalesce are rare and small.
+void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry) {
+  if (geometry.dims > kMaxDims) {
+    const int last = --geometry.dims;
+    for (int64_t i = 0; i < geometry.size[last]; ++i) {
+      launch_geometry(queue, operands, op, geometry);
+      for (int k = 0; k < operands.count; ++k) operands.data[k] += geometry.stride[k][last];
+    }
+    ++geometry.dims;
+    return;
+  }
+  int64_t n = 1;
+  for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
+  if (geometry.size[0] >= kMinRow && n >= kMinRowsElements) {
+    launch_rows(queue, operands, op, geometry);
+  } else {
+    launch_strided(queue, operands, op, geometry, n);
+  }
+}
+
+}  // namespace ocl::pointwise
