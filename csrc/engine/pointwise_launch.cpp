@@ -16,9 +16,15 @@ constexpr size_t kLocalSize = 128;
 constexpr int64_t kMinRow = 16;
 // Rows have a program per combination of steps, which small tensors do not pay back.
 constexpr int64_t kMinRowsElements = 2048;
+// Tiles pay where both dimensions fill one.
+constexpr int64_t kMinTile = 16;
+constexpr size_t kTilesPerItem = 4;                // TILES of tiles.cl
+constexpr size_t kScalarTile = 8;                  // SIDE there without vectors
+constexpr size_t kGpuTile = 32, kGpuTileRows = 8;  // TILE and ROWS there
 
 const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
 const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};
+const KernelFamily tiles_family{"pointwise/tiles.cl", "pointwise_tiles"};
 const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
 
 /// Builds the by-value struct of a kernel: the layout is that of the structs in kernels/pointwise.
@@ -183,10 +189,14 @@ void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& 
   }
 }
 
+const char* step_name(const Operands& operands, int i) {
+  static constexpr const char* kOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
+  static constexpr const char* kIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
+                                        "STEP_IN_4"};
+  return i < operands.outputs ? kOut[i] : kIn[operands.input_number[i]];
+}
+
 void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
-  static constexpr const char* kStepOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
-  static constexpr const char* kStepIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
-                                            "STEP_IN_4"};
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -204,10 +214,10 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   common_defines(defines, operands, op, access);
   for (int i = 0; i < operands.count; ++i) {
     const int64_t step = geometry.stride[i][0];
-    const char* name = i < operands.outputs ? kStepOut[i] : kStepIn[operands.input_number[i]];
-    defines.add({name, step == 0                                                ? 0
-                       : step == static_cast<int64_t>(operands.element_size[i]) ? 1
-                                                                                : 2});
+    defines.add({step_name(operands, i), step == 0 ? 0
+                                         : step == static_cast<int64_t>(operands.element_size[i])
+                                             ? 1
+                                             : 2});
   }
   Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, access);
   const int outer = geometry.dims - 1;
@@ -228,6 +238,75 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
   enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands,
           locations, arguments);
+}
+
+/// The dimension along which inputs are contiguous that step through memory along dimension 0, if
+/// the outputs don't: 0 if there is none worth tiles.
+int transposed_dim(const Operands& operands, const Geometry& geometry) {
+  for (int k = 0; k < operands.outputs; ++k) {
+    if (geometry.stride[k][0] != static_cast<int64_t>(operands.element_size[k])) return 0;
+  }
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    const auto element = static_cast<int64_t>(operands.element_size[i]);
+    if (geometry.stride[i][0] == element || geometry.stride[i][0] == 0) continue;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] == element && geometry.size[d] >= kMinTile) return d;
+    }
+  }
+  return 0;
+}
+
+/// x is dimension 0, y is dimension `dim`.
+void launch_tiles(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                  int dim) {
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  const bool cpu = queue.device().is_cpu();
+  const bool vectors = cpu && !operands.complex && !operands.has_complex;
+  const size_t width = vectors ? std::min<size_t>(16, 64 / operands.compute_size) : 1;
+  const size_t side = vectors && !(op.flags & flag::special) ? width : kScalarTile;
+  DefineList defines;
+  common_defines(defines, operands, op, {static_cast<int>(width), false, false});
+  for (int i = 0; i < operands.count; ++i) {
+    const auto element = static_cast<int64_t>(operands.element_size[i]);
+    const int64_t step = geometry.stride[i][0];
+    const bool turned = i >= operands.outputs && geometry.stride[i][dim] == element;
+    defines.add({step_name(operands, i), step == 0 ? 0 : step == element ? 1 : turned ? 3 : 2});
+  }
+  Kernel& kernel = kernel_of(tiles_family, queue.device(), defines, operands, op, {.width = 1});
+  const int64_t nx = geometry.size[0], ny = geometry.size[dim];
+  std::array<int, kMaxTensorDims> others;
+  int outer = 0;
+  int64_t repeats = 1;
+  for (int d = 1; d < geometry.dims; ++d) {
+    if (d == dim) continue;
+    others[outer++] = d;
+    repeats *= geometry.size[d];
+  }
+  arguments.put32(static_cast<uint32_t>(nx));
+  arguments.put32(static_cast<uint32_t>(ny));
+  arguments.put32(static_cast<uint32_t>(outer));
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][dim]);
+  for (int d = 0; d < kMaxDims - 2; ++d) {
+    arguments.put32(d < outer ? geometry.size[others[d]] : 1);
+  }
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims - 2; ++d) {
+      arguments.put32(d < outer ? geometry.stride[i][others[d]] : 0);
+    }
+  }
+  arguments.finish();
+  const auto blocks = [](int64_t n, size_t block) { return (n + block - 1) / block; };
+  const size_t outer_items = static_cast<size_t>(repeats);
+  const NDRange range =
+      cpu ? NDRange::volume({blocks(nx, side), blocks(ny, side * kTilesPerItem), outer_items},
+                            {1, 1, 1})
+          : NDRange::volume(
+                {blocks(nx, kGpuTile) * kGpuTile, blocks(ny, kGpuTile) * kGpuTileRows, outer_items},
+                {kGpuTile, kGpuTileRows, 1});
+  enqueue(kernel, queue, range, operands, locations, arguments);
 }
 
 void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
@@ -283,7 +362,10 @@ void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& ge
   }
   int64_t n = 1;
   for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
-  if (geometry.size[0] >= kMinRow && n >= kMinRowsElements) {
+  const bool rows = geometry.size[0] >= kMinRow && n >= kMinRowsElements;
+  if (const int dim = rows ? transposed_dim(operands, geometry) : 0; dim != 0) {
+    launch_tiles(queue, operands, op, geometry, dim);
+  } else if (rows) {
     launch_rows(queue, operands, op, geometry);
   } else {
     launch_strided(queue, operands, op, geometry, n);

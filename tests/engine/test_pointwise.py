@@ -178,3 +178,38 @@ def test_past_32_bit_indexing():
     assert y[-1].item() == 8
     assert y[2**31 - 1].item() == 1
     assert y[0].item() == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_transposed_operands(dtype):
+    """Tiles: inputs contiguous along another dimension than the outputs."""
+    for shape in ((64, 64), (50, 77), (16, 300), (130, 17)):
+        a, b = make(shape, dtype, 1), make(shape[::-1], dtype, 2)
+        check(lambda x: x.t().contiguous(), a)
+        check(lambda x, y: x.t() * y, a, b)
+        check(lambda x, y: y + x.t(), a, b)
+        check(lambda x: x.t().to(torch.bfloat16), a)
+        check(lambda x, y: torch.where(x.t() == y, x.t(), y), a, b)
+    stack = make((3, 40, 5, 34), dtype, 3)
+    for order in itertools.permutations(range(4)):
+        check(lambda x: x.permute(order).contiguous(), stack)
+        check(lambda x: x[1:, 1:, :, 1:].permute(order) * 2, stack)
+    out = make((90, 90), dtype, 4)
+    a, row = make((90, 90), dtype, 5), make((90,), dtype, 6)
+    check(lambda o, x, r: o.clone().add_(x.t() * r).mul_(x[::2].repeat(2, 1).t()), out, a, row)
+
+
+def test_transposed_special_functions():
+    a = make((70, 45), torch.float32)
+    check(lambda x: torch.special.erfcx(x.t() / 8) + torch.lgamma(x.t()), a)
+    check(lambda x: torch.frexp(x.t()).mantissa, a)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
+@pytest.mark.parametrize("offset", [0, 1, 3, 16])
+def test_larger_than_the_caches(dtype, offset):
+    """Results that are stored past the caches; offsets for which they can't be."""
+    n = (14 << 20) + 5
+    a = torch.arange(n + 16).to(dtype)
+    check(lambda x: x[offset : offset + n] + 1, a)
+    check(lambda x: x[:-16].mul(2)[offset:], a)

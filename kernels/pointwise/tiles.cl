@@ -1,0 +1,174 @@
+// Pointwise where inputs are transposed against the outputs: tiles over x, along which the outputs are
+// contiguous, and y, along which some inputs are. Those are read along y and turned in registers
+// (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
+//
+// Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> as in rows.cl, and for inputs 3: contiguous
+// along y. CPU: a work-item takes TILES tiles of SIDE x SIDE one above the other, SIDE being WIDTH or,
+// where vectors can't be used, 8; global size ceil(nx / SIDE), ceil(ny / (SIDE * TILES)), outer. GPU:
+// a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(nx / 32) * 32, ceil(ny / 32) * 8,
+// outer.
+#include "pointwise/operands.clh"
+#include "include/indexing.clh"
+
+#ifndef STEP_OUT_0
+#define STEP_OUT_0 1
+#endif
+#ifndef STEP_IN_0
+#define STEP_IN_0 3
+#endif
+#ifndef TILES
+#define TILES 4
+#endif
+
+typedef struct {
+  ulong offset[NOPS];  // bytes
+  uint nx;
+  uint ny;
+  uint outer_dims;
+  uint x_step[NOPS];       // bytes
+  uint y_step[NOPS];       // bytes
+  uint size[14];           // of the other dimensions, innermost first
+  uint stride[NOPS][14];   // bytes
+} TilesLayout;
+
+// Element (x, y) of an operand: a byte pointer.
+#define AT(p, k, x, y) ((p) + (x) * layout.x_step[k] + (y) * layout.y_step[k])
+#define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x, y), 0);
+#define STORE_ONE(k, name, tag) STORE_FROM(tag, C, AT(name, k, x, y), 0, r##k);
+#define ADD_OUTER_OUT(k, name, tag) name += at[k];
+#define ADD_OUTER_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
+#define ADD_OUTER()                                                                           \
+  uint at[NOPS] = {0};                                                                        \
+  DECODE_OFFSETS(at, NOPS, (uint)get_global_id(2), layout.outer_dims, layout.size, layout.stride); \
+  ADD_OFFSETS()                                                                               \
+  FOR_OUTS(ADD_OUTER_OUT)                                                                     \
+  FOR_INS(ADD_OUTER_IN)
+
+#ifdef OCL_DEVICE_CPU
+
+#if !VECTOR_PATH
+#define SIDE 8
+#else
+#define SIDE WIDTH
+#define T TYPEV(C, WIDTH)
+#define LANES SUFFIX(WIDTH)
+
+/// Row i of the result holds element i of each row: log2(WIDTH) rounds of interleaving the first half
+/// of the rows with the second.
+static inline void transpose(T* rows) {
+  for (uint round = 1; round < WIDTH; round *= 2) {
+    T next[WIDTH];
+    for (uint i = 0; i < WIDTH / 2; i++) {
+      next[2 * i].even = rows[i].lo;
+      next[2 * i].odd = rows[i + WIDTH / 2].lo;
+      next[2 * i + 1].even = rows[i].hi;
+      next[2 * i + 1].odd = rows[i + WIDTH / 2].hi;
+    }
+    for (uint i = 0; i < WIDTH; i++) rows[i] = next[i];
+  }
+}
+
+#define DECLARE_TILE_0(k, name, tag)
+#define DECLARE_TILE_1(k, name, tag)
+#define DECLARE_TILE_2(k, name, tag)
+#define DECLARE_TILE_3(k, name, tag)                                                          \
+  T tile##k[WIDTH];                                                                           \
+  for (uint i = 0; i < WIDTH; i++)                                                            \
+    tile##k[i] = LOADV_AS(C, tag, WIDTH, AT(name, BUFFER_OF_IN(k), x + i, y0), 0);            \
+  transpose(tile##k);
+#define DECLARE_TILE(k, name, tag) PASTE2(DECLARE_TILE_, STEP_IN_##k)(k, name, tag)
+
+#define LOAD_VECTOR_0(k, name, tag)                                                           \
+  const T a##k = (T)(LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x, y), 0));
+#define LOAD_VECTOR_1(k, name, tag)                                                           \
+  const T a##k = LOADV_AS(C, tag, WIDTH, AT(name, BUFFER_OF_IN(k), x, y), 0);
+#define LOAD_VECTOR_2(k, name, tag)                                                           \
+  TYPE(C) lanes##k[WIDTH];                                                                    \
+  for (uint lane = 0; lane < WIDTH; lane++)                                                   \
+    lanes##k[lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x + lane, y), 0);              \
+  const T a##k = PASTE2(vload, WIDTH)(0, lanes##k);
+#define LOAD_VECTOR_3(k, name, tag) const T a##k = tile##k[row];
+#define LOAD_VECTOR(k, name, tag) PASTE2(LOAD_VECTOR_, STEP_IN_##k)(k, name, tag)
+#define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, AT(name, k, x, y), 0, r##k);
+#endif
+
+kernel void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
+  ADD_OUTER()
+  const uint x0 = get_global_id(0) * SIDE;
+  for (uint step = 0; step < TILES; step++) {
+    const uint y0 = (get_global_id(1) * TILES + step) * SIDE;
+    if (x0 >= layout.nx || y0 >= layout.ny) return;
+#if VECTOR_PATH
+    if (x0 + WIDTH <= layout.nx && y0 + WIDTH <= layout.ny) {
+      const uint x = x0;
+      FOR_INS(DECLARE_TILE)
+      for (uint row = 0; row < WIDTH; row++) {
+        const uint y = y0 + row;
+        LOAD_INS(LOAD_VECTOR)
+        FOR_OUTS(DECLARE_RESULT)
+        APPLY();
+        FOR_OUTS(STORE_VECTOR)
+      }
+      continue;
+    }
+#undef T
+#undef LANES
+#endif
+#define T TYPE(C)
+#define LANES
+    for (uint y = y0; y < min(y0 + SIDE, layout.ny); y++) {
+      for (uint x = x0; x < min(x0 + SIDE, layout.nx); x++) {
+        LOAD_INS(LOAD_ONE)
+        FOR_OUTS(DECLARE_RESULT)
+        APPLY();
+        FOR_OUTS(STORE_ONE)
+      }
+    }
+  }
+}
+
+#else
+
+#define T TYPE(C)
+#define LANES
+#define TILE 32
+#define ROWS 8
+// One element of padding puts a column's elements in different banks.
+#define LOCAL_TILE_0(k, name, tag)
+#define LOCAL_TILE_1(k, name, tag)
+#define LOCAL_TILE_2(k, name, tag)
+#define LOCAL_TILE_3(k, name, tag) local T tile##k[TILE][TILE + 1];
+#define LOCAL_TILE(k, name, tag) PASTE2(LOCAL_TILE_, STEP_IN_##k)(k, name, tag)
+#define FILL_TILE_0(k, name, tag)
+#define FILL_TILE_1(k, name, tag)
+#define FILL_TILE_2(k, name, tag)
+#define FILL_TILE_3(k, name, tag)                                                             \
+  for (uint i = get_local_id(1); i < TILE && y0 + lane < layout.ny; i += ROWS)                \
+    if (x0 + i < layout.nx)                                                                   \
+      tile##k[i][lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x0 + i, y0 + lane), 0);
+#define FILL_TILE(k, name, tag) PASTE2(FILL_TILE_, STEP_IN_##k)(k, name, tag)
+#define LOAD_CELL_0(k, name, tag) LOAD_ONE(k, name, tag)
+#define LOAD_CELL_1(k, name, tag) LOAD_ONE(k, name, tag)
+#define LOAD_CELL_2(k, name, tag) LOAD_ONE(k, name, tag)
+#define LOAD_CELL_3(k, name, tag) const T a##k = tile##k[lane][i];
+#define LOAD_CELL(k, name, tag) PASTE2(LOAD_CELL_, STEP_IN_##k)(k, name, tag)
+
+kernel void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
+  ADD_OUTER()
+  FOR_INS(LOCAL_TILE)
+  const uint lane = get_local_id(0);
+  const uint x0 = get_group_id(0) * TILE, y0 = get_group_id(1) * TILE;
+  FOR_INS(FILL_TILE)
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const uint x = x0 + lane;
+  if (x >= layout.nx) return;
+  for (uint i = get_local_id(1); i < TILE && y0 + i < layout.ny; i += ROWS) {
+    const uint y = y0 + i;
+    LOAD_INS(LOAD_CELL)
+    FOR_OUTS(DECLARE_RESULT)
+    APPLY();
+    FOR_OUTS(STORE_ONE)
+  }
+}
+
+#endif
