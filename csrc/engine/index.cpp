@@ -3,6 +3,8 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
+
 #include "engine/dtype.h"
 #include "engine/index_problem.h"
 #include "runtime/stream.h"
@@ -13,7 +15,7 @@ namespace {
 
 constexpr int kMaxDims = 12;  // what one launch decodes; more are looped over on the host
 constexpr size_t kLocalSize = 64;
-constexpr size_t kVectorBytes = 64;
+constexpr size_t kVectorsPerLookup = 16;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
 
@@ -48,16 +50,37 @@ bool has_rows(const Problem& problem) {
   return true;
 }
 
+/// Whether rows of both operands, wherever an index leads, start at multiples of `bytes`.
+bool aligned_rows(Device& device, const Problem& problem, const Indexing& indexing,
+                  uint64_t bytes) {
+  const auto multiple = [&](int64_t step) { return static_cast<uint64_t>(step) % bytes == 0; };
+  for (int k = 0; k < 2; ++k) {
+    if (!multiple(device.addresses().find(problem.data[k]).offset)) return false;
+    for (int d = 1; d < problem.dims; ++d) {
+      if (!multiple(problem.stride[k][d])) return false;
+    }
+  }
+  return std::all_of(indexing.strides.begin(), indexing.strides.end(), multiple);
+}
+
 void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
   const bool rows = has_rows(problem);
   const size_t element = c10::elementSize(problem.dtype);
-  const size_t width = rows ? std::min<size_t>(16, kVectorBytes / element) : 1;
+  Device& device = queue.device();
+  const bool cpu = device.is_cpu();
+  // A CPU copies a piece of a row for each look-up; neighbours on a GPU share the row's cache
+  // lines.
+  const size_t vector_bytes = cpu ? 64 : aligned_rows(device, problem, indexing, 16) ? 16 : element;
+  const size_t width = rows ? std::clamp<size_t>(vector_bytes / element, 1, 16) : 1;
+  const size_t span = cpu ? width * kVectorsPerLookup : width;
   Kernel& kernel = (rows ? rows_family : elements_family)
-                       .get(queue.device(), {{"NIDX", problem.indices},
-                                             {"INDEX", tag(problem.index_dtype)},
-                                             {"WRAP", indexing.wrap},
-                                             {"E", element_tag(problem.dtype)},
-                                             {"WIDTH", width}});
+                       .get(device, {{"NIDX", problem.indices},
+                                     {"INDEX", tag(problem.index_dtype)},
+                                     {"WRAP", indexing.wrap},
+                                     {"E", element_tag(problem.dtype)},
+                                     {"WIDTH", width},
+                                     {"SPAN", span},
+                                     {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}});
   ArgumentBytes arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, indexing);
@@ -68,7 +91,7 @@ void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexin
     kernel.enqueue(queue, NDRange::linear(n, kLocalSize));
     return;
   }
-  const size_t chunks = (problem.size[0] + width - 1) / width;
+  const size_t chunks = (problem.size[0] + span - 1) / span;
   size_t local_x = 1;
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
   kernel.enqueue(queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x));

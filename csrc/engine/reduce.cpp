@@ -50,7 +50,7 @@ static_assert(sizeof(Arguments) == 664, "must match kernels/reduce/geometry.clh"
 struct Operands {
   const char *in_tag, *out_tag, *load_tag, *acc_tag, *scalar_tag;
   void *in, *out, *second;
-  int64_t in_size, load_size, acc_size;
+  int64_t in_size, out_size, load_size, acc_size;
   int max_width;
   bool has_second;
 };
@@ -92,6 +92,7 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   operands.scalar_tag =
       acc == ScalarType::Double || acc == ScalarType::ComplexDouble ? "f64" : "f32";
   operands.in_size = c10::elementSize(in);
+  operands.out_size = c10::elementSize(out);
   operands.load_size = c10::elementSize(load);
   operands.acc_size = c10::elementSize(acc);
   if (c10::isComplexType(load)) {
@@ -121,13 +122,14 @@ class DefineList {
                  Define{"MEAN", operands.has_second},
                  Define{"PARTIAL", 0},
                  Define{"", 0},
+                 Define{"", 0},
                  Define{"", 0}} {}
   void set_partial(bool partial) { defines_[11] = Define{"PARTIAL", partial}; }
   void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
   std::span<const Define> view() const { return {defines_.data(), count_}; }
 
  private:
-  std::array<Define, 14> defines_;
+  std::array<Define, 15> defines_;
   size_t count_ = 12;
 };
 
@@ -169,6 +171,9 @@ class Launcher {
   void launch_rows();
   void launch_columns(int width, int unroll);
   void launch_finish();
+  /// Whether every vector of `width` elements starts at a multiple of its size, for a GPU's sake.
+  bool aligned_input(int width, const Dimension* walked) const;
+  bool aligned_columns(int width) const;
   void enqueue(Kernel& kernel, const NDRange& range, bool with_input);
   /// Work-items that keep the device busy.
   int64_t wanted_items() const {
@@ -273,6 +278,30 @@ void Launcher::enqueue(Kernel& kernel, const NDRange& range, bool with_input) {
   kernel.enqueue(queue_, range);
 }
 
+bool Launcher::aligned_input(int width, const Dimension* walked) const {
+  const auto bytes = static_cast<uint64_t>(width * operands_.in_size);
+  if (device_.is_cpu() || width == 1) return false;
+  const auto steps_by_vectors = [&](const Dimension& dimension) {
+    return &dimension == walked || static_cast<uint64_t>(dimension.in) % bytes == 0;
+  };
+  const auto kept = geometry_.kept.begin(), reduced = geometry_.reduced.begin();
+  return device_.addresses().find(operands_.in).offset % bytes == 0 &&
+         std::all_of(kept, kept + geometry_.kept_count, steps_by_vectors) &&
+         std::all_of(reduced, reduced + geometry_.reduced_count, steps_by_vectors);
+}
+
+bool Launcher::aligned_columns(int width) const {
+  const auto bytes = static_cast<uint64_t>(width * operands_.out_size);
+  if (geometry_.kept[0].size % width != 0 || operands_.has_second) return false;
+  for (int i = 0; i < geometry_.kept_count; ++i) {
+    const int64_t stride = geometry_.kept[i].out[0];
+    if ((i > 0 || stride != operands_.out_size) && static_cast<uint64_t>(stride) % bytes != 0)
+      return false;
+  }
+  return device_.addresses().find(operands_.out).offset % bytes == 0 &&
+         aligned_input(width, &geometry_.kept[0]);
+}
+
 void Launcher::launch_rows() {
   const int64_t elements = geometry_.reduced_elements();
   const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
@@ -293,6 +322,8 @@ void Launcher::launch_rows() {
   defines.set_partial(partial);
   defines.add("CONTIGUOUS", contiguous);
   defines.add("GROUP", static_cast<int64_t>(group));
+  if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
+    defines.add("ALIGNED_VECTORS", 1);
   const uint32_t per_item = arguments_.outputs_per_item;
   const size_t groups = size_t{(arguments_.outputs + per_item - 1) / per_item} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
@@ -314,6 +345,7 @@ void Launcher::launch_columns(int width, int unroll) {
   DefineList defines(op_, operands_, width);
   defines.set_partial(partial);
   defines.add("UNROLL", unroll);
+  if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
   enqueue(columns_family.get(device_, defines.view()),
           NDRange::linear(static_cast<size_t>(items) * arguments_.splits,
                           device_.is_cpu() ? 1 : kGpuLocal),

@@ -35,6 +35,7 @@ struct Plan {
   Queue& queue;
   Arguments arguments{};
   std::array<cl_mem, 3> buffers{};
+  std::array<size_t, 3> element_size{};
   int buffer_count = 0;
   const char *in = nullptr, *out = nullptr, *grad = nullptr, *acc = nullptr;
   int width = 1;
@@ -43,10 +44,21 @@ struct Plan {
   void add(const at::Tensor& tensor) {
     const Location location = device.addresses().find(tensor.const_data_ptr());
     arguments.offset[buffer_count] = location.offset;
+    element_size[buffer_count] = tensor.element_size();
     buffers[buffer_count++] = location.mem;
   }
 
-  void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range) {
+  /// Whether every vector of a row starts at a multiple of its size.
+  bool aligned_rows() const {
+    if (device.is_cpu() || width == 1 || arguments.length % width != 0) return false;
+    for (int i = 0; i < buffer_count; ++i) {
+      if (arguments.offset[i] % (width * element_size[i]) != 0) return false;
+    }
+    return true;
+  }
+
+  void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range,
+               bool aligned = false) {
     Kernel& kernel = family.get(device, {{"IN", in},
                                          {"OUT", out},
                                          {"GRAD", grad},
@@ -54,7 +66,8 @@ struct Plan {
                                          {"LOG", log},
                                          {"STASH", stash},
                                          {"WIDTH", lanes},
-                                         {"GROUP", group}});
+                                         {"GROUP", group},
+                                         {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}});
     cl_uint index = 0;
     for (int i = 0; i < buffer_count; ++i) kernel.set_buffer(index++, buffers[i]);
     kernel.set_value(index, arguments);
@@ -69,7 +82,7 @@ struct Plan {
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
     const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
-    enqueue(family, width, group, NDRange::linear(groups * group, local));
+    enqueue(family, width, group, NDRange::linear(groups * group, local), aligned_rows());
   }
 
   /// Whole vectors of columns, then the columns left over one by one: tiles must not overlap, for
@@ -109,7 +122,8 @@ Plan make_plan(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& o
   plan.acc = tag(acc);
   plan.width = static_cast<int>((device.is_cpu() ? 64 : 16) / c10::elementSize(acc));
   plan.log = log;
-  plan.stash = out.scalar_type() == acc;
+  // A CPU reads its exponentials back from its cache; a GPU computes them again sooner.
+  plan.stash = device.is_cpu() && out.scalar_type() == acc;
   return plan;
 }
 

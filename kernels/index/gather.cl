@@ -1,10 +1,14 @@
 // Reads through indices: index_select, gather, take, advanced indexing.
 //
-// Compile parameters: those of index/operands.clh; WIDTH (elements per work-item of the rows kernel).
+// Compile parameters: those of index/operands.clh; WIDTH (elements of a vector in the rows kernel), SPAN
+// (elements per work-item there, a multiple of WIDTH).
 #include "index/operands.clh"
 
 #ifndef WIDTH
 #define WIDTH 8
+#endif
+#ifndef SPAN
+#define SPAN WIDTH
 #endif
 
 typedef struct {
@@ -32,11 +36,11 @@ kernel void gather_elements(global const char *in, global char *out INDEX_PARAME
   STORE(E, out + layout.offset[1] + at[1], 0, value);
 }
 
-/// The innermost dimension is contiguous and not indexed, so one look-up serves WIDTH elements. Global
-/// size: ceil(size[0] / WIDTH) by n / size[0], or more; dimensions from 1 on are decoded.
+/// The innermost dimension is contiguous and not indexed, so one look-up serves SPAN elements. Global
+/// size: ceil(size[0] / SPAN) by n / size[0], or more; dimensions from 1 on are decoded.
 kernel void gather_rows(global const char *in, global char *out INDEX_PARAMETERS,
                         const GatherLayout layout, global int *asserts, uint site) {
-  const uint first = get_global_id(0) * WIDTH;
+  const uint first = get_global_id(0) * SPAN;
   const uint row = get_global_id(1);
   if (first >= layout.size[0] || row >= layout.n / layout.size[0]) return;
   uint at[2 + NIDX] = {0};
@@ -53,14 +57,15 @@ kernel void gather_rows(global const char *in, global char *out INDEX_PARAMETERS
   if (!valid) return;
   global const char *from = in + (layout.offset[0] + at[0]) + moved;
   global char *to = out + layout.offset[1] + at[1];
+  const uint end = min(first + SPAN, layout.size[0]);
+  uint i = first;
 #if WIDTH > 1
-  if (first + WIDTH <= layout.size[0]) {
-    const TYPEV(E, WIDTH) values = LOADV(E, WIDTH, from, get_global_id(0));
-    STOREV(E, WIDTH, to, get_global_id(0), values);
-    return;
+  for (; i + WIDTH <= end; i += WIDTH) {
+    const TYPEV(E, WIDTH) values = LOADV(E, WIDTH, from, i / WIDTH);
+    STOREV(E, WIDTH, to, i / WIDTH, values);
   }
 #endif
-  for (uint i = first; i < layout.size[0]; i++) {
+  for (; i < end; i++) {
     const TYPE(E) value = LOAD(E, from, i);
     STORE(E, to, i, value);
   }
