@@ -355,7 +355,7 @@ void Launcher::launch_columns(int width, int unroll) {
 
 void Launcher::launch_finish() {
   const DefineList defines(op_, operands_, 1);
-  enqueue(finish_family.get(device_, defines.view()), NDRange::linear(arguments_.outputs, 16),
+  enqueue(finish_family.get(device_, defines.view()), NDRange::linear(arguments_.outputs, device_.is_cpu() ? 16 : 64),
           false);
 }
 

@@ -4,6 +4,13 @@
 #include "reduce/defaults.clh"
 
 #define TILE (WIDTH * UNROLL)
+// A work-item with one vector per row has several rows under way, to hide the memory's latency. Not
+// where the first of equal values must win.
+#if UNROLL == 1 && FORM != FORM_ARG
+#define ROWS_AT_ONCE 4
+#else
+#define ROWS_AT_ONCE 1
+#endif
 
 kernel void reduce_columns(global const char* in_base, global char* out0_base,
                            global char* out1_base, global char* partial, const ReduceArgs args,
@@ -36,7 +43,24 @@ kernel void reduce_columns(global const char* in_base, global char* out0_base,
     const uint count = min((ulong)args.chunk, args.length - first);
     Columns block[UNROLL];
     for (uint u = 0; u < UNROLL; u++) block[u] = columns_identity();
-    for (uint i = 0; i < count; i++) {
+    uint i = 0;
+#if ROWS_AT_ONCE > 1
+    if (count >= ROWS_AT_ONCE) {
+      Columns rows[ROWS_AT_ONCE];
+#pragma unroll
+      for (uint r = 0; r < ROWS_AT_ONCE; r++) rows[r] = columns_identity();
+      for (; i + ROWS_AT_ONCE <= count; i += ROWS_AT_ONCE) {
+#pragma unroll
+        for (uint r = 0; r < ROWS_AT_ONCE; r++) {
+          rows[r] = columns_step(rows[r], row + r * args.step, first + i + r, s0);
+        }
+        row += ROWS_AT_ONCE * args.step;
+      }
+#pragma unroll
+      for (uint r = 0; r < ROWS_AT_ONCE; r++) block[0] = columns_combine(block[0], rows[r]);
+    }
+#endif
+    for (; i < count; i++) {
 #pragma unroll
       for (uint u = 0; u < UNROLL; u++) {
         block[u] = columns_step(block[u], row + u * (WIDTH * STORAGE_SIZE(IN)), first + i, s0);
