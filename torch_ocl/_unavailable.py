@@ -48,7 +48,7 @@ def install_conflict(other: str) -> None:
     """Installs torch.ocl beside another backend, and makes "ocl" as a device name an error that
     names it. Torch's own message lists device types and does not say why `ocl` is missing.
 
-    torch.device("ocl") keeps that message: C++ parses the string, from a fixed list, without a hook.
+    torch.device("ocl") keeps that message: C++ parses the string, from a fixed list.
     Only another object in the place of torch.device could catch it, and isinstance takes a type.
     """
     reason = (
