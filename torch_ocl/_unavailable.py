@@ -46,7 +46,11 @@ def make_module(reason: str, *, ignore_seeds: bool) -> types.ModuleType:
 
 def install_conflict(other: str) -> None:
     """Installs torch.ocl beside another backend, and makes "ocl" as a device name an error that
-    names it. Torch's own message lists device types and does not say why `ocl` is missing."""
+    names it. Torch's own message lists device types and does not say why `ocl` is missing.
+
+    torch.device("ocl") keeps that message: C++ parses the string, from a fixed list.
+    Only another object in the place of torch.device could catch it, and isinstance takes a type.
+    """
     reason = (
         f"device 'ocl' is not available: PrivateUse1, of which torch has one, is used by the "
         f"backend '{other}'. Uninstall one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and "

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstring>
-#include <string>
 
 #include "engine/pointwise_launch.h"
 #include "opencl/device.h"
@@ -14,11 +13,6 @@
 namespace ocl::pointwise {
 
 namespace {
-
-const char* intern(const std::string& text) {
-  // Leaked on purpose: compile parameters are compared by address for the life of the process.
-  return (new std::string(text))->c_str();
-}
 
 // The dtype that the iterator's promotion arrived at, Undefined if it was not asked for one.
 c10::ScalarType promoted_dtype(const at::TensorIteratorBase& iter) {
@@ -93,21 +87,22 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     iterator_index[operands.count++] = i;
   }
   operands.total_scalars = scalar;
+  const bool last_is_scalar =
+      operands.inputs > 0 && operands.scalar_mask >> (operands.inputs - 1) & 1;
+  operands.checked =
+      op.needs_check(compute, last_is_scalar ? &operands.scalars[scalar - 1] : nullptr);
 }
 
 }  // namespace
-
-Op::Op(const char* functor, int scalars, uint32_t flags)
-    : name(functor),
-      real_macro(intern(std::string(flags & flag::two_outputs ? "op2_" : "op_") + functor)),
-      complex_macro(intern(std::string(flags & flag::two_outputs ? "cop2_" : "cop_") + functor)),
-      scalars(scalars),
-      flags(flags) {}
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
   if (iter.ninputs() == 0) {
     for (const c10::Scalar& value : scalars) check_scalar(iter.dtype(0), value);
+  }
+  if (op.flags & flag::any_refusal) {
+    const c10::ScalarType dtype = choose_compute_dtype(iter, op);
+    if (op.refuses(dtype)) op.raise_refusal(dtype, device(iter.device(0).index()));
   }
   if (n == 0) return;
   if (!iter.can_use_32bit_indexing()) {

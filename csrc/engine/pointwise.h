@@ -8,8 +8,10 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "engine/dtype.h"
+#include "opencl/device.h"
 
 namespace ocl::pointwise {
 
@@ -23,25 +25,54 @@ inline constexpr uint32_t special = 1u << 1;
 inline constexpr uint32_t compute_in_output = 1u << 2;
 /// The functor has two results.
 inline constexpr uint32_t two_outputs = 1u << 3;
+/// The last input divides: an integer 0 there is an error (ZeroDivisionError). A host scalar is
+/// checked at once, elements of a tensor by the kernel, which reports at the next wait.
+inline constexpr uint32_t divides = 1u << 4;
+/// Computed in these dtypes the op raises NotImplementedError, since CPU torch does: bool, the
+/// other integers, float16 and bfloat16, all floating dtypes, complex dtypes.
+inline constexpr uint32_t no_bool = 1u << 5;
+inline constexpr uint32_t no_integer = 1u << 6;
+inline constexpr uint32_t no_half = 1u << 7;
+inline constexpr uint32_t no_floating = 1u << 8;
+inline constexpr uint32_t no_complex = 1u << 9;
+inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
+
+/// A condition that no element's inputs may meet: the macro `fails_<name>` over the functor's
+/// arguments, and what the next wait raises (RuntimeError) where it holds.
+struct Check {
+  const char* macro = nullptr;  // a literal; null: no check
+  std::string message;
+};
 
 /// A functor: `op_<name>` in kernels/pointwise/ops, `cop_<name>` for complex, `op2_<name>` with two
 /// results. Objects are static.
 struct Op {
-  explicit Op(const char* functor, int scalars = -1, uint32_t flags = 0);
+  explicit Op(const char* functor, int scalars = -1, uint32_t flags = 0, Check check = {});
+
+  bool refuses(c10::ScalarType dtype) const;
+  /// Throws NotImplementedError naming the op, the dtype and the device.
+  [[noreturn]] void raise_refusal(c10::ScalarType dtype, const Device& device) const;
+  /// Whether the kernel has to make the check when it computes in this dtype. `last` is the last
+  /// input where that is a host scalar: as an integer divisor it is looked at here, and
+  /// RuntimeError thrown if it is 0.
+  bool needs_check(c10::ScalarType compute, const ScalarArgument* last) const;
 
   const char* name;
   const char* real_macro;  // interned: compared by address on the warm path
   const char* complex_macro;
   int scalars;  // -1: as many as the caller passes
   uint32_t flags;
+  Check check;
+  uint32_t check_site;  // of check.message; 0: no check
 };
 
 /// Enqueues the functor over `iter`, whose operands may have any mix of dtypes and strides; scalars
 /// come after the inputs in the functor's arguments. 0-dim CPU inputs become kernel arguments.
 /// Computes in iter's common dtype (float for half and bfloat16) or, without one, in the dtype of
 /// the last input. Iterators past 32-bit indexing are split. Throws NotImplementedError for a dtype
-/// no kernel knows, Error for a device failure.
+/// no kernel knows, RuntimeError for a host scalar 0 that divides integers, Error for a device
+/// failure.
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars = {});
 
 namespace detail {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 
 namespace ocl::pointwise {
@@ -59,7 +60,7 @@ class DefineList {
   struct alignas(Define) Slot {
     unsigned char bytes[sizeof(Define)];
   };
-  std::array<Slot, 24> storage_;
+  std::array<Slot, 25> storage_;
   size_t count_ = 0;
 };
 
@@ -133,6 +134,7 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
+  if (operands.checked) defines.add({"FAILS", op.check.macro});
 }
 
 /// Whether a copy of the compute dtype builds: then what does not is the functor.
@@ -165,18 +167,22 @@ Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& 
   } catch (const Error& error) {
     if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, access.aligned))
       throw;
-    TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op.name, "\" not implemented for '", operands.dtype,
-                                "' on ", device.description());
+    op.raise_refusal(operands.dtype, device);
   }
 }
 
 void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
-             const std::array<Location, kMaxOperands>& locations, const ArgumentStruct& arguments) {
+             const Op& op, const std::array<Location, kMaxOperands>& locations,
+             const ArgumentStruct& arguments) {
   cl_uint index = 0;
   for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
   kernel.set_bytes(index++, arguments.data(), arguments.size());
   for (int i = 0; i < operands.total_scalars; ++i) {
     kernel.set_bytes(index++, operands.scalars[i].bytes, operands.scalars[i].size);
+  }
+  if (operands.checked) {
+    kernel.set_buffer(index++, queue.device().asserts().mem());
+    kernel.set_value(index++, op.check_site);
   }
   kernel.enqueue(queue, range);
 }
@@ -236,7 +242,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   // Rows shorter than a work-group share it, so that no lane idles.
   size_t local_x = 1;
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
-  enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands,
+  enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands, op,
           locations, arguments);
 }
 
@@ -306,7 +312,7 @@ void launch_tiles(Queue& queue, const Operands& operands, const Op& op, const Ge
           : NDRange::volume(
                 {blocks(nx, kGpuTile) * kGpuTile, blocks(ny, kGpuTile) * kGpuTileRows, outer_items},
                 {kGpuTile, kGpuTileRows, 1});
-  enqueue(kernel, queue, range, operands, locations, arguments);
+  enqueue(kernel, queue, range, operands, op, locations, arguments);
 }
 
 void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
@@ -327,7 +333,7 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
     }
   }
   arguments.finish();
-  enqueue(kernel, queue, NDRange::linear(n, kLocalSize), operands, locations, arguments);
+  enqueue(kernel, queue, NDRange::linear(n, kLocalSize), operands, op, locations, arguments);
 }
 
 }  // namespace
@@ -345,7 +351,7 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
   enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, kLocalSize),
-          operands, locations, arguments);
+          operands, op, locations, arguments);
 }
 
 /// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16

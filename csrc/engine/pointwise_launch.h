@@ -35,6 +35,7 @@ struct Operands {
   std::array<ScalarArgument, kMaxScalars + kMaxOperands> scalars;
   int op_scalars = 0;
   int total_scalars = 0;
+  bool checked = false;  // the kernel makes the op's check
 };
 
 /// Shape and byte strides, innermost dimension first.

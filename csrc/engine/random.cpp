@@ -10,6 +10,7 @@
 
 #include "engine/dtype.h"
 #include "engine/index_layout.h"
+#include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "runtime/generator.h"
 #include "runtime/stream.h"
@@ -143,6 +144,9 @@ void fill_bernoulli(const at::TensorBase& out, double p, const Generator& genera
 
 void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p,
                     const Generator& generator) {
+  static const uint32_t site =
+      message_site("bernoulli: all probabilities should be between 0 and 1");
+  const bool p_is_double = p.scalar_type() == at::kDouble;
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor&) {
     const RowMajor layout = row_major(target.sizes(), {target, p});
@@ -160,9 +164,10 @@ void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p,
         bernoulli_tensor_family.get(queue.device(), {{"V", kInt},
                                                      {"OUT", tag(target.scalar_type())},
                                                      {"IN", tag(p.scalar_type())},
+                                                     {"P", p_is_double ? kDouble : kFloat},
                                                      {"CONTIGUOUS", layout.contiguous}});
     launch(kernel, queue, groups_of_four(layout.n), to.mem, from.mem, argument, state.seed,
-           state.offset);
+           state.offset, queue.device().asserts().mem(), site);
   });
 }
 

@@ -31,7 +31,8 @@ void fill_integer(const at::TensorBase& out, int64_t base, uint64_t range,
 
 /// 1 with probability p, else 0.
 void fill_bernoulli(const at::TensorBase& out, double p, const Generator& generator);
-/// 1 with the probability in p (floating, expanded to out's shape), else 0.
+/// 1 with the probability in p (floating, expanded to out's shape), else 0. One outside
+/// [0, 1] raises RuntimeError at the next wait.
 void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p, const Generator& generator);
 
 /// mask (bool) = 1 with probability keep, out = in * mask * scale. One shape; 0 < keep < 1.

@@ -6,9 +6,11 @@
 #include <fstream>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "opencl/device_assert.h"
+#include "opencl/environment.h"
 #include "opencl/log.h"
 #include "opencl/program.h"
 
@@ -109,20 +111,36 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
   }
 }
 
-/// Leaves out the features that TORCH_OCL_WITHOUT names (comma-separated: fp64, fp16, subgroups,
-/// int64_atomics, work_group_reduce), so that what a lesser device would do can be tested on any.
-void mask_features(DeviceProperties& p) {
+using FeatureFlag = bool DeviceProperties::*;
+
+/// The features that TORCH_OCL_WITHOUT names; warns of words that name none.
+std::vector<FeatureFlag> unwanted_features() {
+  static constexpr std::pair<std::string_view, FeatureFlag> kFeatures[] = {
+      {"fp64", &DeviceProperties::has_fp64},
+      {"fp16", &DeviceProperties::has_fp16},
+      {"subgroups", &DeviceProperties::has_subgroups},
+      {"int64_atomics", &DeviceProperties::has_int64_atomics},
+      {"work_group_reduce", &DeviceProperties::has_work_group_reduce}};
+  std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
-  if (text == nullptr) return;
-  const std::string list = "," + std::string(text) + ",";
-  const auto without = [&](const char* feature) {
-    return list.find("," + std::string(feature) + ",") != std::string::npos;
-  };
-  if (without("fp64")) p.has_fp64 = false;
-  if (without("fp16")) p.has_fp16 = false;
-  if (without("subgroups")) p.has_subgroups = false;
-  if (without("int64_atomics")) p.has_int64_atomics = false;
-  if (without("work_group_reduce")) p.has_work_group_reduce = false;
+  for (const std::string_view word : split_list(text == nullptr ? "" : text)) {
+    std::string known;
+    const size_t before = unwanted.size();
+    for (const auto& [name, flag] : kFeatures) {
+      if (word == name) unwanted.push_back(flag);
+      known += " " + std::string(name);
+    }
+    if (unwanted.size() == before) {
+      warn("TORCH_OCL_WITHOUT: no feature \"" + std::string(word) + "\" (there are" + known + ")");
+    }
+  }
+  return unwanted;
+}
+
+/// Leaves them out, so that what a lesser device would do can be tested on any.
+void mask_features(DeviceProperties& p) {
+  static const std::vector<FeatureFlag> unwanted = unwanted_features();
+  for (const FeatureFlag flag : unwanted) p.*flag = false;
 }
 
 uint64_t last_level_cache(const DeviceProperties& p) {

@@ -1,21 +1,31 @@
 #include "opencl/disk_cache.h"
 
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
+#include "opencl/environment.h"
 #include "opencl/log.h"
 
 namespace ocl {
 namespace {
+
+namespace fs = std::filesystem;
+
+// The folder's size is looked at when this part of what it may hold has been written.
+constexpr uint64_t kLooksPerSize = 8;
+constexpr std::chrono::hours kAbandoned{24};
 
 constexpr char kMagic[8] = {'O', 'C', 'L', 'P', 'R', 'O', 'G', '1'};
 
@@ -88,7 +98,11 @@ Digest digest(std::string_view text) {
   return {hash(text, 0x243f6a8885a308d3), hash(text, 0x13198a2e03707344)};
 }
 
-DiskCache::DiskCache() : folder_(folder_from_environment()) {}
+DiskCache::DiskCache() : folder_(folder_from_environment()) {
+  static const int64_t mebibytes = positive_number("TORCH_OCL_CACHE_SIZE", 1024);
+  max_bytes_ = static_cast<uint64_t>(std::min(mebibytes, int64_t{1} << 40)) << 20;
+  written_ = max_bytes_;  // the first file written makes it look
+}
 
 std::string DiskCache::path_of(const std::string& key) const {
   return folder_ + "/" + digest(key).hex() + ".bin";
@@ -114,14 +128,16 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
     warn_damaged(path_of(key));
     return std::nullopt;
   }
+  // Its time of use, which limit_size() goes by: times of access are often not kept.
+  utimensat(AT_FDCWD, path_of(key).c_str(), nullptr, 0);
   return std::string(rest.substr(key.size()));
 }
 
 void DiskCache::store(const std::string& key, std::string_view payload) const {
   if (!enabled()) return;
   std::error_code failure;
-  if (!std::filesystem::is_directory(folder_, failure)) {
-    std::filesystem::create_directories(folder_, failure);
+  if (!fs::is_directory(folder_, failure)) {
+    fs::create_directories(folder_, failure);
     // Binaries are run as they are, so nobody else may put any there.
     chmod(folder_.c_str(), 0700);
   }
@@ -145,6 +161,45 @@ void DiskCache::store(const std::string& key, std::string_view payload) const {
     const std::string reason = std::strerror(errno);
     std::remove(temporary.c_str());
     warn_once("the program cache in " + folder_ + " can't be written (" + reason + ")");
+    return;
+  }
+  limit_size(sizeof header + content.size());
+}
+
+// Several processes may do this at a time: each removes what it finds oldest, and a file that is
+// gone or in use elsewhere harms nobody (an open file can still be read; a missing one is built
+// again).
+void DiskCache::limit_size(uint64_t written) const {
+  if (written_.fetch_add(written) + written < max_bytes_ / kLooksPerSize) return;
+  written_ = 0;
+  struct File {
+    fs::file_time_type used;
+    uint64_t bytes;
+    fs::path path;
+  };
+  std::vector<File> files;
+  uint64_t total = 0;
+  std::error_code failure;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator entry(folder_, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    std::error_code vanished;
+    const File file{entry->last_write_time(vanished), entry->file_size(vanished), entry->path()};
+    if (vanished) continue;
+    if (file.path.extension() == ".bin") {
+      total += file.bytes;
+      files.push_back(file);
+    } else if (file.path.extension() == ".tmp" && now - file.used > kAbandoned) {
+      fs::remove(file.path, vanished);  // its writer was killed
+    }
+  }
+  if (total <= max_bytes_) return;
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.used < b.used; });
+  for (const File& file : files) {
+    if (total <= max_bytes_ / 4 * 3) return;  // leaves room, so that the next look has less to do
+    fs::remove(file.path, failure);
+    total -= file.bytes;
   }
 }
 

@@ -3,6 +3,7 @@
 // Offers: DiskCache, Digest, digest().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,8 +19,9 @@ struct Digest {
 };
 Digest digest(std::string_view text);
 
-/// The folder is TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl.
-/// Thread-safe, and safe among processes. No member throws for what it finds on disk.
+/// The folder is TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl. It
+/// holds about TORCH_OCL_CACHE_SIZE MiB (1024): past that the files go that were not used for
+/// longest. Thread-safe, and safe among processes. No member throws for what it finds on disk.
 class DiskCache {
  public:
   DiskCache();
@@ -27,12 +29,16 @@ class DiskCache {
   bool enabled() const { return !folder_.empty(); }
   /// What was stored under this key; nothing if there is no intact file for it.
   std::optional<std::string> load(const std::string& key) const;
-  /// Stores by atomic rename. The first failure of the process warns, once.
+  /// Stores by atomic rename. The first failure of the process warns, once. The first call and then
+  /// one in a while look at the folder's size.
   void store(const std::string& key, std::string_view payload) const;
 
  private:
   std::string path_of(const std::string& key) const;
+  void limit_size(uint64_t written) const;
   std::string folder_;
+  uint64_t max_bytes_ = 0;
+  mutable std::atomic<uint64_t> written_{0};  // bytes since the folder's size was looked at
 };
 
 }  // namespace ocl

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "opencl/environment.h"
+
 namespace ocl {
 namespace {
 
@@ -22,12 +24,9 @@ uint32_t verbose_topics() {
   const char* text = std::getenv("TORCH_OCL_VERBOSE");
   if (text == nullptr) return 0;
   uint32_t topics = 0;
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string_view name = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  for (const std::string_view name : split_list(text)) {
     const uint32_t bit = topic_bit(name);
-    if (bit == 0 && !name.empty() && name != "0") {
+    if (bit == 0 && name != "0") {
       warn("TORCH_OCL_VERBOSE: no topic \"" + std::string(name) +
            "\" (there are build, launch, dispatch, memory, all)");
     }

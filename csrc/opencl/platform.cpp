@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "opencl/device.h"
+#include "opencl/environment.h"
 #include "opencl/log.h"
 
 namespace ocl {
@@ -84,13 +85,8 @@ bool selects(const std::string& selector, size_t index, const DeviceProperties& 
 void apply_selectors(const char* text, Registry& registry) {
   const std::string before = listing(registry.slots);
   std::vector<std::unique_ptr<Slot>> chosen;
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    std::string selector = lower(rest.substr(0, comma));
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    selector.erase(0, selector.find_first_not_of(" \t"));
-    selector.erase(selector.find_last_not_of(" \t") + 1);
-    if (selector.empty()) continue;
+  for (const std::string_view item : split_list(text)) {
+    const std::string selector = lower(item);
     for (size_t i = 0; i < registry.slots.size(); ++i) {
       // A slot taken by an earlier selector is empty by now: duplicates drop out.
       if (registry.slots[i] && selects(selector, i, registry.slots[i]->properties)) {

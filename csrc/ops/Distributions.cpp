@@ -12,6 +12,7 @@
 
 #include "engine/dtype.h"
 #include "engine/random.h"
+#include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "ops/randperm.h"
 #include "runtime/generator.h"
@@ -81,7 +82,8 @@ void check_floating(const char* op, at::ScalarType dtype) {
                               dtype, "'");
 }
 
-const KernelFamily multinomial_family{"random/multinomial.cl", "multinomial_search"};
+const KernelFamily multinomial_check_family{"random/multinomial.cl", "multinomial_check"};
+const KernelFamily multinomial_search_family{"random/multinomial.cl", "multinomial_search"};
 
 }  // namespace
 
@@ -188,18 +190,29 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
 
 void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, int64_t samples,
                                   Generator generator) {
+  static const uint32_t bad_weight =
+      message_site("invalid multinomial distribution (probability entry < 0, infinity or NaN)");
+  static const uint32_t no_weight =
+      message_site("invalid multinomial distribution (sum of probabilities <= 0)");
   if (result.numel() == 0) return;
   const bool is_double = self.scalar_type() == at::kDouble;
+  const at::Tensor weights = self.contiguous();
   const at::Tensor cumulative =
       at::cumsum(self, -1, is_double ? at::kDouble : at::kFloat).contiguous();
   at::Tensor dense = result.contiguous();
   const PhiloxState state = reserve_philox(generator, self.device().index(), 4);
   Queue& queue = current_queue(self.device().index());
   const uint64_t rows = self.dim() == 1 ? 1 : self.size(0);
-  Kernel& kernel = multinomial_family.get(queue.device(), {{"V", tag(cumulative.scalar_type())}});
-  launch(kernel, queue, NDRange::linear(rows * samples, 64), Pointer{dense.data_ptr()},
+  const std::initializer_list<Define> defines = {{"V", tag(cumulative.scalar_type())},
+                                                 {"IN", tag(weights.scalar_type())}};
+  const cl_mem asserts = queue.device().asserts().mem();
+  launch(multinomial_check_family.get(queue.device(), defines), queue,
+         NDRange::linear(weights.numel(), 64), Pointer{weights.const_data_ptr()},
+         static_cast<uint64_t>(weights.numel()), asserts, bad_weight);
+  launch(multinomial_search_family.get(queue.device(), defines), queue,
+         NDRange::linear(rows * samples, 64), Pointer{dense.data_ptr()},
          Pointer{cumulative.data_ptr()}, static_cast<uint64_t>(samples), rows,
-         static_cast<uint32_t>(self.size(-1)), state.seed, state.offset);
+         static_cast<uint32_t>(self.size(-1)), state.seed, state.offset, asserts, no_weight);
   if (!dense.is_same(result)) result.copy_(dense);
 }
 

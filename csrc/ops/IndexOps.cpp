@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "engine/index.h"
 #include "ops/embedding.h"
@@ -47,8 +48,7 @@ at::Tensor stand_still(const at::Tensor& tensor, c10::IntArrayRef sizes, int64_t
 
 /// A vector seen with shape `sizes`, moving along `dim` alone.
 at::Tensor move_along(const at::Tensor& vector, c10::IntArrayRef sizes, int64_t dim) {
-  c10::DimVector strides;
-  strides.resize(sizes.size(), 0);
+  std::vector<int64_t> strides(sizes.size(), 0);
   strides[dim] = vector.dim() == 0 ? 0 : vector.stride(0);
   return vector.as_strided(sizes, strides);
 }

@@ -16,7 +16,12 @@ namespace ocl::native {
 
 namespace {
 
-const pointwise::Op binary_cross_entropy_op{"binary_cross_entropy", 0};
+const pointwise::Op binary_cross_entropy_op{
+    "binary_cross_entropy",
+    0,
+    0,
+    {"fails_probabilities",
+     "binary_cross_entropy: all elements of input should be between 0 and 1, and all of target"}};
 const pointwise::Op binary_cross_entropy_backward_op{"binary_cross_entropy_backward", 0};
 
 at::TensorIterator loss_iterator(at::Tensor& out, std::initializer_list<at::Tensor> inputs) {

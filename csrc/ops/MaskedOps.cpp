@@ -103,7 +103,12 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   check_nonzero_out(self, out);
   const index::NonzeroScan scan(self);
-  at::native::resize_output(out, {scan.total(), self.dim()});
+  const int64_t total = scan.total();
+  if (at::native::resize_output(out, {total, self.dim()})) {
+    // As on the CPU: the coordinates along one dimension, which indexing takes apart, are
+    // contiguous.
+    out.as_strided_({total, self.dim()}, {1, total});
+  }
   scan.write(out);
   return out;
 }

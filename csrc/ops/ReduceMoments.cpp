@@ -38,7 +38,7 @@ Request request(const char* name, bool root, at::OptionalIntArrayRef dims,
   return {name, root, dims, correction.value_or(1).toDouble(), keepdim};
 }
 
-void check(const Request& r, const at::Tensor& self) {
+void check(const at::Tensor& self) {
   TORCH_CHECK(self.layout() == c10::kStrided,
               "std and var only supports strided layout, got: ", self.layout());
   TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(),
@@ -80,7 +80,7 @@ void compute_complex(const Request& r, const at::Tensor& self, at::Tensor& out, 
 }
 
 at::Tensor& spread_out(const Request& r, const at::Tensor& self, at::Tensor& out) {
-  check(r, self);
+  check(self);
   if (self.is_complex()) {
     compute_complex(r, self, out, {});
   } else {
@@ -90,13 +90,13 @@ at::Tensor& spread_out(const Request& r, const at::Tensor& self, at::Tensor& out
 }
 
 at::Tensor spread(const Request& r, const at::Tensor& self) {
-  check(r, self);
+  check(self);
   at::Tensor out = empty_result(r, self, c10::toRealValueType(self.scalar_type()));
   return spread_out(r, self, out);
 }
 
 std::tuple<at::Tensor, at::Tensor> spread_mean(const Request& r, const at::Tensor& self) {
-  check(r, self);
+  check(self);
   at::Tensor out = empty_result(r, self, c10::toRealValueType(self.scalar_type()));
   at::Tensor mean = empty_result(r, self, self.scalar_type());
   if (self.is_complex()) {

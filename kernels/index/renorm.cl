@@ -26,14 +26,14 @@ typedef struct {
 } RenormLayout;
 
 /// owner[row] = one of the indices that name the row: an index named twice must scale once. Any of
-/// the concurrent writes may stay.
+/// the concurrent writes may stay; they are atomic, since OpenCL gives a race no meaning.
 kernel void renorm_claim(global const char *index, global char *owner, const RenormLayout layout,
                          global int *asserts, uint site) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
   const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
   if (!check_index(row, layout.rows, asserts, site)) return;
-  ((global uint *)(owner + layout.owner_offset))[row] = i;
+  atomic_xchg((volatile global uint *)(owner + layout.owner_offset) + row, i);
 }
 
 kernel void renorm_scale(global char *weight, global const char *index, global const char *owner,

@@ -1,12 +1,17 @@
 // Coin tosses: one probability for all elements, one per element, and dropout.
 //
 // Compile parameters, besides fill.clh's: IN (tag of the probabilities or of dropout's input). A
-// probability has 32 bits: heads if the random word is at most `limit`. Global size: ceil(n / 4) or
+// probability has 32 bits: heads if the random word is at most `limit`. P (f32 or f64) is the tag that a
+// tensor's probabilities are compared in. Global size: ceil(n / 4) or
 // more.
 #include "random/fill.clh"
+#include "include/assert.clh"
 
 #ifndef IN
 #define IN f32
+#endif
+#ifndef P
+#define P f32
 #endif
 #ifndef C
 #define C f32
@@ -50,13 +55,15 @@ typedef struct {
   vstore4(philox4x32(seed, group, offset), 0, word);    \
   const ulong end = min(group * 4 + 4, layout.n);
 
-/// out = uniform < probability
+/// out = uniform < probability. A probability outside [0, 1], NaN included, fails.
 kernel void bernoulli_tensor(global char *out, global const char *probability,
-                             const OperandLayout layout, ulong seed, ulong offset) {
+                             const OperandLayout layout, ulong seed, ulong offset,
+                             global int *asserts, uint site) {
   DRAW_WORDS()
   for (ulong i = group * 4; i < end; i++) {
     OFFSETS(2)
-    const float p = LOAD_AS(f32, IN, probability + layout.offset[1] + at[1], 0);
+    const TYPE(P) p = LOAD_AS(P, IN, probability + layout.offset[1] + at[1], 0);
+    if (!(p >= 0 && p <= 1)) record_failure(0, 0, asserts, site);
     const int heads = (word[i & 3] >> 8) * 0x1p-24f < p;
     STORE_FROM(OUT, i32, out + layout.offset[0] + at[0], 0, heads);
   }

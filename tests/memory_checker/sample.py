@@ -54,7 +54,26 @@ def main():
         x.long().unique(return_counts=True)[1],
     ]
     keep += [x.long()[:, :2].unique(dim=0), torch.isin(index, index[:2])]
+    # Duplicate indices, and positions.
+    twice = torch.tensor([[1, 1, 0, 1, 5], [2, 2, 2, 2, 2]]).to("ocl")
+    filled = x.clone().scatter_add_(0, twice, torch.ones(2, 5, device="ocl"))
+    keep += [filled, filled.scatter(1, twice, 3.0), (x > 0).nonzero(), x[x > 1]]
+    keep.append(torch.embedding_renorm_(weight.detach().clone(), index, 1.0, 2.0))
+    keep += [
+        filled.index_put((index, index), y[:4], accumulate=True),
+        filled.index_put((index,), y, accumulate=False),
+        x.scatter_reduce(1, twice, x[:2, :5], "amax"),
+        x.long().index_add(0, index, x[:4].long()),
+    ]
+    # Complex numbers, integer division (which checks divisors), losses that check probabilities.
+    c = torch.randn(7, 37, dtype=torch.complex64).to("ocl")
+    keep += [(c * c.conj()).real, c.abs(), torch.view_as_real(c.exp() + c.t().mT / x), (c * 2).imag]
+    keep += [x.long() // (y.long() + 9), x.int().t() % 3, 17 % (x.long() + 9)]
+    keep.append(nn.functional.binary_cross_entropy(x.sigmoid(), y.sigmoid().expand(7, 37)))
     # Random.
+    weights = torch.rand(3, 7).to("ocl")
+    keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
+    keep += [torch.bernoulli(weights.half()), torch.randperm(21, device="ocl")]
     keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), nn.functional.dropout(x)]
     keep += [torch.randint(0, 9, (17,), device="ocl"), torch.empty(9, device="ocl").exponential_()]
     # A training step.
@@ -64,7 +83,7 @@ def main():
     nn.functional.cross_entropy(model(x), target).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimiser.step()
-    total = sum(float(t.float().sum().cpu()) for t in keep if not t.is_complex())
+    total = sum(float(t.float().sum().cpu()) for t in keep)
     torch.ocl.synchronize()
     print("checksum:", total)
 

@@ -35,7 +35,8 @@ def test_floor1(tmp_path):
         check=True,
     )
     program = tmp_path / "floor1_test"
-    sources = sorted(str(path) for path in (ROOT / "csrc" / "opencl").glob("*.cpp"))
+    folders = (ROOT / "tests" / "opencl" / "floor1", ROOT / "csrc" / "opencl")
+    sources = [str(path) for folder in folders for path in sorted(folder.glob("*.cpp"))]
     subprocess.run(
         [
             "g++",
@@ -47,7 +48,7 @@ def test_floor1(tmp_path):
             "-I",
             str(opencl_headers()),
         ]
-        + [str(ROOT / "tests" / "opencl" / "floor1_test.cpp"), *sources, str(embedded), "-ldl"]
+        + [*sources, str(embedded), "-ldl"]
         + ["-o", str(program)],
         check=True,
     )

@@ -244,6 +244,25 @@ def test_masks_small(device):
     check(device, lambda x: torch.argwhere(x), sample(9, 4))
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (9,), (), (0, 3)])
+@pytest.mark.parametrize("empty", [False, True])
+def test_strides_of_nonzero(device, shape, empty):
+    """One coordinate after the other, as on the CPU."""
+    x = torch.zeros(shape) if empty else torch.ones(shape)
+    count = int(x.sum())
+
+    def fresh(function, shape):
+        def call(x):
+            return function(x, out=torch.empty(shape, dtype=torch.int64, device=x.device))
+
+        return call
+
+    calls = [torch.nonzero, torch.argwhere, lambda x: torch.nonzero_static(x, size=5)]
+    calls += [fresh(torch.nonzero, 0), fresh(torch.nonzero, (count, len(shape)))]
+    for call in calls:
+        assert check(device, call, x).stride() == call(x).stride()
+
+
 # ---- Writes -----------------------------------------------------------------------------------
 
 

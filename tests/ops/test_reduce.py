@@ -92,11 +92,14 @@ def test_folds(name, dtype):
 @pytest.mark.parametrize("name", ["sum", "amax", "any", "count_nonzero"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_fold_layouts(name, dtype, shape):
+    # CPU torch adds up a dimension of stride 0 one by one, in float32 too: it may be the worse.
+    wide = torch.float64 if name == "sum" and dtype.is_floating_point else None
     for label, x in layouts(make(shape, dtype)):
         for dim in DIMS[1:-1]:
             check(
                 call(name, dim=dim),
                 x,
+                wide,
                 **tolerance(dtype),
                 msg=lambda m, a=(label, dim): f"{a}: {m}",
             )

@@ -26,11 +26,10 @@ def test_generated_parts_are_current() -> None:
 
 @pytest.mark.skipif(not IN_SOURCE_TREE, reason="not run from the source tree")
 def test_environment_variables_are_documented() -> None:
+    reads = r"(?:getenv\(|positive_number\(|environ\S*[\[(])\"(TORCH_OCL_\w+)\""
     read = set()
     for folder, pattern in (("csrc", "*.cpp"), ("torch_ocl", "*.py")):
         for path in (ROOT / folder).rglob(pattern):
-            read |= set(
-                re.findall(r"(?:getenv\(|environ\S*[\[(])\"(TORCH_OCL_\w+)\"", path.read_text())
-            )
+            read |= set(re.findall(reads, path.read_text()))
     readme = (ROOT / "README.md").read_text()
     assert {name for name in read if f"`{name}`" not in readme} == set()

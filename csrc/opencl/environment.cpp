@@ -1,0 +1,38 @@
+#include "opencl/environment.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string>
+
+#include "opencl/log.h"
+
+namespace ocl {
+
+std::vector<std::string_view> split_list(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  std::vector<std::string_view> items;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    std::string_view item = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    item.remove_prefix(std::min(item.size(), item.find_first_not_of(kBlanks)));
+    item = item.substr(0, item.find_last_not_of(kBlanks) + 1);
+    if (!item.empty()) items.push_back(item);
+  }
+  return items;
+}
+
+int64_t positive_number(const char* variable, int64_t otherwise) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return otherwise;
+  const std::string_view text = value;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
+  if (error == std::errc() && end == text.end() && number > 0) return number;
+  warn(std::string(variable) + "=" + value + " is not a whole number above 0: it is ignored, and " +
+       std::to_string(otherwise) + " is used");
+  return otherwise;
+}
+
+}  // namespace ocl

@@ -1,0 +1,20 @@
+// Reading environment variables, with a warning for what can't be understood.
+//
+// Offers: split_list(), positive_number().
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace ocl {
+
+/// The items of a comma-separated list, without the blanks around them and without empty ones. They
+/// point into `text`.
+std::vector<std::string_view> split_list(std::string_view text);
+
+/// The variable's value if it is a whole number above 0. `otherwise` if it is unset or empty, and,
+/// with a warning, if it is anything else. Warns each time, so callers keep what they got.
+int64_t positive_number(const char* variable, int64_t otherwise);
+
+}  // namespace ocl

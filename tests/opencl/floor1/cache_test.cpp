@@ -1,0 +1,90 @@
+// The cache of built programs on disk.
+#include <atomic>
+#include <chrono>
+#include <iterator>
+#include <thread>
+
+#include "harness.h"
+#include "tests.h"
+
+namespace floor1 {
+
+void test_disk_cache(Device& device) {
+  const std::string cache = work_folder + "/cache" + index_text(device);
+  const std::string environment = "TORCH_OCL_CACHE_DIR=" + cache +
+                                  " CHILD_DEVICE=" + index_text(device) +
+                                  " POCL_CACHE_DIR=" + cache + "-pocl";
+  const auto run = [&](const char* expected) {
+    const Result result = child("build", environment);
+    REQUIRE_CONTAINS(result.output, expected);
+    REQUIRE(result.code == 0);
+  };
+  run("built 1 loaded 0");
+  run("built 0 loaded 1");
+  REQUIRE(std::distance(fs::directory_iterator(cache), {}) == 1);
+  const std::string path = fs::directory_iterator(cache)->path();
+  const std::string good = read_file(path);
+  std::string flipped = good;
+  flipped[good.size() * 3 / 4] ^= 1;
+  std::string renamed = good;  // intact, but of another key
+  const size_t at = good.find("driver: ");
+  REQUIRE(at != std::string::npos);
+  renamed[at + 8] ^= 1;
+  for (const std::string& bad : {good.substr(0, good.size() / 2), flipped, renamed,
+                                 std::string("junk"), std::string(), std::string(5000, 'x')}) {
+    write_file(path, bad);
+    run("built 1 loaded 0");
+    run("built 0 loaded 1");
+  }
+  REQUIRE_CONTAINS(child("build", environment + " TORCH_OCL_CACHE=0").output, "built 1 loaded 0");
+  // A folder that can't be made: one warning, and the kernels run.
+  write_file(work_folder + "/plain_file", "");
+  const Result result =
+      child("build", environment + " TORCH_OCL_CACHE_DIR=" + work_folder + "/plain_file/sub");
+  REQUIRE_CONTAINS(result.output, "built 1 loaded 0");
+  const size_t warning = result.output.find("can't be written");
+  REQUIRE(result.code == 0 && warning != std::string::npos);
+  REQUIRE(result.output.find("can't be written", warning + 1) == std::string::npos);
+}
+
+// Times of last use decide: those of the fake files are set, that of the one loaded is now.
+void test_cache_size(Device& device) {
+  const std::string cache = work_folder + "/limited" + index_text(device);
+  const std::string environment = "TORCH_OCL_CACHE_DIR=" + cache + " TORCH_OCL_CACHE_SIZE=1" +
+                                  " CHILD_DEVICE=" + index_text(device);
+  REQUIRE_CONTAINS(child("build", environment).output, "built 1 loaded 0");
+  const fs::path used = fs::directory_iterator(cache)->path();
+  const auto put = [&](const fs::path& path, int days_old, size_t kilobytes) {
+    if (kilobytes > 0) write_file(path, std::string(kilobytes << 10, 'x'));
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * days_old));
+  };
+  put(used, 10, 0);
+  put(cache + "/oldest.bin", 9, 300);
+  put(cache + "/old.bin", 8, 300);
+  put(cache + "/newest.bin", 6, 460);
+  put(cache + "/notes.txt", 20, 3000);  // not ours
+  put(cache + "/killed.bin.1.0.tmp", 2, 1);
+  put(cache + "/written.bin.2.0.tmp", 0, 1);
+  const auto exists = [&](const char* name) { return fs::exists(cache + "/" + name); };
+  REQUIRE_CONTAINS(child("build", environment).output, "built 0 loaded 1");
+  REQUIRE(exists("oldest.bin"));  // nothing was written
+  REQUIRE_CONTAINS(child("build_other", environment).output, "built 1 loaded 0");
+  REQUIRE(!exists("oldest.bin") && !exists("old.bin"));
+  REQUIRE(exists("newest.bin") && exists("notes.txt") && fs::exists(used));
+  REQUIRE(!exists("killed.bin.1.0.tmp") && exists("written.bin.2.0.tmp"));
+  REQUIRE_CONTAINS(child("build_other", environment).output, "built 0 loaded 1");
+  // Several processes at a time: nobody minds what the others remove.
+  put(cache + "/oldest.bin", 9, 1200);
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const Result result = child("build_other", environment + " ADD=" + std::to_string(100 + i));
+      failed += result.code != 0 || contains(result.output, "warning");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  REQUIRE(failed == 0 && !exists("oldest.bin"));
+}
+
+}  // namespace floor1

@@ -1,0 +1,74 @@
+// What needs no device: errors, the address space, kernel sources, the list of devices.
+#include "harness.h"
+#include "kernels.h"
+#include "opencl/error.h"
+#include "opencl/program.h"
+#include "tests.h"
+
+namespace floor1 {
+
+void test_errors() {
+  REQUIRE(std::string(error_name(-5)) == "CL_OUT_OF_RESOURCES");
+  REQUIRE(std::string(error_name(-1001)) == "CL_PLATFORM_NOT_FOUND_KHR");
+  REQUIRE(std::string(error_name(-31337)) == "unknown OpenCL error");
+  const Error error("clFinish", -5, nullptr, "detail");
+  REQUIRE(std::string(error.what()) == "clFinish failed: CL_OUT_OF_RESOURCES (-5): detail");
+  REQUIRE(error.out_of_memory() && !Error("clFinish", -30, nullptr).out_of_memory());
+}
+
+void test_address_space() {
+  constexpr size_t kGranule = AddressSpace::kGranule;
+  AddressSpace space(8 * kGranule);
+  const auto mem = [](uintptr_t n) { return reinterpret_cast<cl_mem>(n); };
+  REQUIRE(space.find(nullptr).mem == nullptr && space.find(nullptr).offset == 0);
+  char* a = static_cast<char*>(space.map(mem(1), kGranule + 1));  // two granules
+  char* b = static_cast<char*>(space.map(mem(2), 1));
+  REQUIRE(reinterpret_cast<uintptr_t>(a) % kGranule == 0 && b != a);
+  REQUIRE(space.find(a + kGranule + 5).mem == mem(1) &&
+          space.find(a + kGranule + 5).offset == kGranule + 5);
+  REQUIRE(space.find(b).mem == mem(2) && space.find(b).offset == 0);
+  REQUIRE(space.contains(a) && !space.contains(&space));
+  REQUIRE_CONTAINS(message_of([&] { space.find(&space); }), "not memory of this device");
+  REQUIRE_CONTAINS(message_of([&] { space.find(b + kGranule); }), "freed");
+  REQUIRE_CONTAINS(message_of([&] { space.map(mem(3), 6 * kGranule); }), "exhausted");
+  REQUIRE_CONTAINS(message_of([&] { space.unmap(a + 1); }), "not the start");
+  const uint32_t epoch = space.epoch();
+  space.unmap(a);
+  REQUIRE(space.epoch() != epoch);
+  REQUIRE_CONTAINS(message_of([&] { space.find(a); }), "freed");
+  space.unmap(b);
+  space.unmap(space.map(mem(4), 8 * kGranule));  // the holes have grown together
+  AddressSpace full;                             // the default size
+  REQUIRE(full.contains(full.map(mem(5), size_t{1} << 36)));
+}
+
+void test_sources() {
+  REQUIRE(contains(std::string(embedded_kernel("include/assert.clh")), "check_index"));
+  REQUIRE(embedded_kernel("include/absent.clh").empty());
+  const std::string text = kernel_source("test/fill.cl");
+  REQUIRE_CONTAINS(text, "#line 1 \"include/twice.clh\"\nstatic inline");
+  REQUIRE_CONTAINS(text, "#define NEAR 7\n#endif\n#line 3 \"test/fill.cl\"\n");
+  REQUIRE(text.find("int twice(") == text.rfind("int twice("));  // once, though included twice
+  REQUIRE(!contains(text, "#include"));
+  // Under conditions: once in each branch, and behind a guard after them.
+  const std::string branches = kernel_source("test/branches.cl");
+  size_t copies = 0;
+  for (size_t at = 0; (at = branches.find("int twice(", at)) != std::string::npos; ++at) ++copies;
+  REQUIRE(copies == 3);
+  REQUIRE_CONTAINS(message_of([] { kernel_source("test/no_include.cl"); }), "test/no_include.cl:2");
+  REQUIRE_CONTAINS(message_of([] { kernel_source("test/absent.cl"); }),
+                   "no kernel file \"test/absent.cl\"");
+}
+
+void test_registry() {
+  REQUIRE(api().unavailable.empty() && !api().loader_path.empty());
+  REQUIRE(device_count() > 0 && unavailable_reason().empty() && is_initialized());
+  REQUIRE_CONTAINS(message_of([] { device(device_count()); }), "out of range; the devices are 0: ");
+  REQUIRE_CONTAINS(message_of([] { device(-1); }), "-1 is out of range");
+  for (int i = 0; i < device_count(); ++i) {
+    REQUIRE(&device(i) == &device(i) && device(i).index() == i);
+    REQUIRE(!device(i).properties().name.empty() && device(i).properties().global_memory > 0);
+  }
+}
+
+}  // namespace floor1

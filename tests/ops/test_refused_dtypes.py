@@ -1,0 +1,97 @@
+"""Pointwise ops refuse the dtypes that CPU torch refuses, with the same exception."""
+
+import pytest
+import torch
+
+from codegen.optable import load_table
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+]
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+NAMES = [entry.name for entry in load_table(torch_version=VERSION) if entry.kind == "pointwise"]
+# Arguments that are no tensor of shape (2, 2), of the dtype tested, and no 1.
+SHAPES = {
+    ("addr", "vec1"): (2,),
+    ("addr", "vec2"): (2,),
+    ("glu_backward", "grad_output"): (2, 1),
+    ("glu_jvp", "glu"): (2, 1),
+}
+DTYPES_OF_OUT = {
+    ("complex", "out"): torch.complex64,
+    ("polar", "out"): torch.complex64,
+    ("frexp", "exponent"): torch.int32,
+}
+VALUES = {
+    ("div", "rounding_mode"): "floor",
+    ("glu_backward", "dim"): -1,
+    ("glu_jvp", "dim"): -1,
+}
+
+
+def overload(name):
+    """The ATen function that an entry names."""
+    base, _, variant = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), variant or "default")
+
+
+def arguments(function, dtype, device):
+    """(positional, keyword) arguments: what has a default keeps it, but for optional bounds."""
+    positional, keyword = [], {}
+    base = function._schema.name.removeprefix("aten::")
+    for argument in function._schema.arguments:
+        key, kind = (base, argument.name), str(argument.type)
+        if argument.is_out:
+            out = DTYPES_OF_OUT.get(key, dtype)
+            keyword[argument.name] = torch.empty(0, dtype=out, device=device)
+            continue
+        if key in VALUES:
+            value = VALUES[key]
+        elif argument.has_default_value() and not base.startswith("clamp"):
+            continue
+        elif "Tensor" in kind:
+            value = torch.ones(SHAPES.get(key, (2, 2)), dtype=dtype, device=device)
+        elif "number" in kind and dtype is torch.bool:
+            value = True  # 1 would be promoted to
+        else:
+            value = {"bool": False, "float": 1.0}.get(kind, 1)
+        if argument.kwarg_only:
+            keyword[argument.name] = value
+        else:
+            positional.append(value)
+    return positional, keyword
+
+
+def outcome(function, dtype, device):
+    """What a call raises, None if nothing."""
+    positional, keyword = arguments(function, dtype, device)
+    try:
+        function(*positional, **keyword)
+        if device == "ocl":
+            torch.ocl.synchronize()
+    except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refused_dtypes(name):
+    function = overload(name)
+    expected = {dtype: outcome(function, dtype, "cpu") for dtype in DTYPES}
+    assert None in expected.values(), f"these arguments are wrong: {expected[torch.float32]}"
+    # What CPU torch accepts, the op matrix compares.
+    for dtype, error in expected.items():
+        if error is not None:
+            actual = outcome(function, dtype, "ocl")
+            assert type(actual) is type(error), f"{dtype}: {actual!r} instead of {error!r}"
