@@ -355,8 +355,8 @@ void Launcher::launch_columns(int width, int unroll) {
 
 void Launcher::launch_finish() {
   const DefineList defines(op_, operands_, 1);
-  enqueue(finish_family.get(device_, defines.view()), NDRange::linear(arguments_.outputs, device_.is_cpu() ? 16 : 64),
-          false);
+  enqueue(finish_family.get(device_, defines.view()),
+          NDRange::linear(arguments_.outputs, device_.is_cpu() ? 16 : 64), false);
 }
 
 void Launcher::run() {

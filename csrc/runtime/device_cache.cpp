@@ -257,7 +257,8 @@ void DeviceCache::finish_events() {
 
 size_t DeviceCache::limit() const {
   size_t total = device_.properties().global_memory;
-  if (device_.properties().device_class == DeviceClass::cpu) total = std::min(total, host_memory_limit());
+  if (device_.properties().device_class == DeviceClass::cpu)
+    total = std::min(total, host_memory_limit());
   return static_cast<size_t>(static_cast<double>(total) * fraction_);
 }
 

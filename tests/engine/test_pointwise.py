@@ -192,8 +192,8 @@ def test_transposed_operands(dtype):
         check(lambda x, y: torch.where(x.t() == y, x.t(), y), a, b)
     stack = make((3, 40, 5, 34), dtype, 3)
     for order in itertools.permutations(range(4)):
-        check(lambda x: x.permute(order).contiguous(), stack)
-        check(lambda x: x[1:, 1:, :, 1:].permute(order) * 2, stack)
+        check(lambda x, o=order: x.permute(o).contiguous(), stack)
+        check(lambda x, o=order: x[1:, 1:, :, 1:].permute(o) * 2, stack)
     out = make((90, 90), dtype, 4)
     a, row = make((90, 90), dtype, 5), make((90,), dtype, 6)
     check(lambda o, x, r: o.clone().add_(x.t() * r).mul_(x[::2].repeat(2, 1).t()), out, a, row)
