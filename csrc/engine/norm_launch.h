@@ -18,7 +18,8 @@ template <class Arguments>
 struct NormLaunch {
   NormLaunch(Device& device, const Arguments& arguments) : device(device), arguments(arguments) {}
 
-  NormLaunch& add(const void* address) {
+  NormLaunch& add(const void* address, size_t element_size = 1) {
+    sizes[count] = element_size;
     if (address == nullptr) {
       buffers[count] = buffers[0];
       arguments.offset[count++] = 0;
@@ -30,7 +31,15 @@ struct NormLaunch {
     return *this;
   }
   NormLaunch& add(const at::Tensor& tensor) {
-    return add(tensor.defined() ? tensor.const_data_ptr() : nullptr);
+    return tensor.defined() ? add(tensor.const_data_ptr(), tensor.element_size()) : add(nullptr);
+  }
+
+  /// Whether each operand begins at a multiple of `width` of its elements.
+  bool aligned(uint32_t width) const {
+    for (int i = 0; i < count; ++i) {
+      if (arguments.offset[i] % (width * sizes[i]) != 0) return false;
+    }
+    return true;
   }
 
   /// Sets buffers, then `scalars`, then the struct.
@@ -48,6 +57,7 @@ struct NormLaunch {
   Device& device;
   Arguments arguments;
   std::array<cl_mem, 8> buffers{};
+  std::array<size_t, 8> sizes{};
   int count = 0;
 };
 

@@ -1,5 +1,7 @@
 #include <c10/util/Exception.h>
 
+#include <array>
+
 #include "engine/norm.h"
 #include "engine/norm_launch.h"
 #include "runtime/allocator.h"
@@ -39,7 +41,8 @@ struct Problem {
         acc(compute_dtype(x.scalar_type())),
         in_tag(tag(x.scalar_type())),
         stat_tag(tag(rstd.scalar_type())),
-        acc_tag(tag(acc)) {
+        acc_tag(tag(acc)),
+        stretch(shape.grouped ? shape.run : shape.length) {
     TORCH_CHECK_NOT_IMPLEMENTED(shape.rows <= UINT32_MAX && shape.length <= UINT32_MAX,
                                 "ocl: normalisation of more than 2^32 rows or elements of a row");
     arguments.rows = static_cast<uint32_t>(shape.rows);
@@ -48,9 +51,21 @@ struct Problem {
     arguments.runs = static_cast<uint32_t>(shape.length / shape.run);
     arguments.groups = static_cast<uint32_t>(shape.groups);
     arguments.rows_per_item = 1;
-    width = norm_width(device, acc, shape.grouped ? shape.run : shape.length);
+    width = norm_width(device, acc, stretch);
     const int64_t vectors = shape.length / width;
     group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
+  }
+
+  /// Compile parameters for vectors that are aligned: -DALIGNED_VECTORS for GPUs, which move them
+  /// in one piece then; on CPUs only together with -DSTREAMING_STORES, for results that the caches
+  /// can't hold anyway. `bytes`: of all that is read and written.
+  std::array<Define, 2> access(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
+    const bool aligned = width > 1 && stretch % width == 0 && launch.aligned(width);
+    const bool cpu = device.is_cpu();
+    const bool streaming =
+        cpu && aligned && static_cast<size_t>(bytes) > device.properties().last_level_cache;
+    return {Define{aligned && (!cpu || streaming) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
+            Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
   }
 
   NDRange range() const {
@@ -63,6 +78,7 @@ struct Problem {
   Queue& queue;
   const ScalarType acc;
   const char *in_tag, *stat_tag, *acc_tag;
+  const int64_t stretch;  // the contiguous elements that vectors are taken from
   RowArguments arguments{};
   uint32_t width, group;
 };
@@ -103,6 +119,9 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
     problem.arguments.rows_per_item =
         static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
   }
+  NormLaunch launch(problem.device, problem.arguments);
+  launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
+  const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
   Kernel& kernel =
       rows_family.get(problem.device, {{"IN", problem.in_tag},
                                        {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
@@ -113,15 +132,10 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
                                        {"RMS", !mean.defined()},
                                        {"RUNS", shape.grouped},
                                        {"WIDTH", problem.width},
-                                       {"GROUP", problem.group}});
-  NormLaunch(problem.device, problem.arguments)
-      .add(x)
-      .add(y)
-      .add(mean)
-      .add(rstd)
-      .add(weight)
-      .add(bias)
-      .enqueue(problem.queue, kernel, problem.range(), {scalar_argument(problem.acc, eps)});
+                                       {"GROUP", problem.group},
+                                       access[0],
+                                       access[1]});
+  launch.enqueue(problem.queue, kernel, problem.range(), {scalar_argument(problem.acc, eps)});
 }
 
 void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
@@ -151,6 +165,9 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   if (parameters || shape.grouped) {
     partial = allocator()->allocate(static_cast<size_t>(parts * columns) * 2 * acc_size);
   }
+  NormLaunch launch(problem.device, arguments);
+  launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
+  const auto access = problem.access(launch, 3 * static_cast<int64_t>(x.nbytes()));
   const char* param_tag = tag_or(weight, problem.stat_tag);
   Kernel& kernel = shape.grouped
                        ? runs_backward_family.get(problem.device, {{"IN", problem.in_tag},
@@ -160,7 +177,9 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                                                    {"WEIGHT", weight.defined()},
                                                                    {"DX", dx.defined()},
                                                                    {"WIDTH", problem.width},
-                                                                   {"GROUP", problem.group}})
+                                                                   {"GROUP", problem.group},
+                                                                   access[0],
+                                                                   access[1]})
                        : rows_backward_family.get(problem.device, {{"IN", problem.in_tag},
                                                                    {"PARAM", param_tag},
                                                                    {"STAT", problem.stat_tag},
@@ -170,16 +189,10 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                                                    {"DX", dx.defined()},
                                                                    {"DPARAM", parameters},
                                                                    {"WIDTH", problem.width},
-                                                                   {"GROUP", problem.group}});
-  NormLaunch(problem.device, arguments)
-      .add(grad)
-      .add(x)
-      .add(mean)
-      .add(rstd)
-      .add(weight)
-      .add(dx)
-      .add(partial.get())
-      .enqueue(problem.queue, kernel, problem.range());
+                                                                   {"GROUP", problem.group},
+                                                                   access[0],
+                                                                   access[1]});
+  launch.enqueue(problem.queue, kernel, problem.range());
   if (parameters) finish(problem, partial.get(), parts, columns, dweight, dbias);
 }
 

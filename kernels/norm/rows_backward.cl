@@ -81,6 +81,14 @@ static inline RowState row_state(global const char* grad, global const char* x,
   return state;
 }
 
+// Partial sums are read again soon, so they stay in the caches whatever the other stores do.
+#if WIDTH > 1
+#define KEEPV(p, i, v) PASTE2(vstore, WIDTH)(v, i, (global SCALAR*)(p))
+#else
+#define KEEPV(p, i, v) STORE(ACC, p, i, v)
+#endif
+#define KEEP(p, i, v) STORE(ACC, p, i, v)
+
 // n is a constant where this is called, so that the loops over k unroll.
 static inline void rows_together(global const char* grad, global const char* x,
                                  global const char* weight, global char* out, global char* partial,
@@ -89,7 +97,7 @@ static inline void rows_together(global const char* grad, global const char* x,
   const ulong next = (ulong)length * STORAGE_SIZE(IN);
   global char* dbias = partial;
   global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
-#define STEP(T, load, store, i)                                                             \
+#define STEP(T, load, store, keep, i)                                                        \
   T bias_sum = (T)(0), weight_sum = (T)(0);                                                 \
   if (DPARAM && !first) {                                                                   \
     if (!RMS) bias_sum = load(ACC, dbias, i);                                               \
@@ -108,11 +116,11 @@ static inline void rows_together(global const char* grad, global const char* x,
     }                                                                                       \
   }                                                                                         \
   if (DPARAM) {                                                                             \
-    if (!RMS) store(ACC, dbias, i, bias_sum);                                               \
-    store(ACC, dweight, i, weight_sum);                                                     \
+    if (!RMS) keep(dbias, i, bias_sum);                                                     \
+    keep(dweight, i, weight_sum);                                                           \
   }
-  FOR_VECTORS(v, length) { STEP(VECTOR, LOADV_OF, STOREV_TO, v) }
-  FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, i) }
+  FOR_VECTORS(v, length) { STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v) }
+  FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
 }
 
 kernel void norm_rows_backward(global const char* grad_base, global const char* x_base,

@@ -146,6 +146,20 @@ def test_modules(make):
     assert_close(twin(x.to("ocl")).cpu(), module(x))
 
 
+def test_larger_than_the_caches():
+    """Results of this size are stored past the caches, in whole vectors; and not, a row is odd."""
+    for length in (1024, 1023):
+        rows = 2**24 // length
+        inputs = [made((rows, length), torch.float32), made(length, torch.float32, 1)]
+        actual, expected = (
+            results(lambda x, w: functional.layer_norm(x, [x.shape[1]], w), inputs, device)
+            for device in ("ocl", "cpu")
+        )
+        assert_close(actual[0].cpu(), expected[0], rtol=1e-4, atol=1e-4)
+        assert_close(actual[1].cpu(), expected[1], rtol=1e-4, atol=1e-4)
+        assert_close(actual[2].cpu(), expected[2], rtol=1e-3, atol=2e-2)
+
+
 def pairs(function):
     """What a function returns on both devices, or the type of what it raises."""
     out = []
