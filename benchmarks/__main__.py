@@ -1,77 +1,81 @@
-"""Runs the cases and prints, per case, the times of ocl and CPU torch and their ratio.
+"""Runs the cases and prints, per case, the times of ocl and of torch on another device, their
+ratio, and how much of the device's measured peaks ocl reaches.
 
-python -m benchmarks [--family gemm] [--case mm] [--seconds 0.6] [--markdown FILE]
+python -m benchmarks [--against cuda] [--family gemm] [--case mm] [--quick] [--document]
 """
 
 import argparse
-import math
 import pathlib
 
 import torch
 
-from benchmarks import cases_ops, cases_training, measure  # noqa: F401 - they register cases
+from benchmarks import cases_ops, cases_training, measure, report  # noqa: F401 - register cases
 from benchmarks.case import CASES
+from benchmarks.naive import naive_cases
+from benchmarks.peaks import measure_peaks
+from benchmarks.untimed import by_family, record
 
-ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>9s} {:>9s}  {}"
-
-
-def text(seconds):
-    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
-
-
-def rates(result):
-    """GFLOP/s and GB/s of ocl, where the case says what it computes and moves."""
-    gflops = f"{result.flops / result.ocl.wall / 1e9:.0f}" if result.flops else ""
-    gbytes = f"{result.bytes / result.ocl.wall / 1e9:.1f}" if result.bytes else ""
-    return gflops, gbytes
+PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", help="only cases of this family")
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--against", choices=("cpu", "cuda"), default="cpu", help="torch on this")
+    parser.add_argument("--family", help="only cases of this family (`naive` is one)")
     parser.add_argument("--case", default="", help="only cases whose name contains this")
     parser.add_argument("--seconds", type=float, default=measure.SECONDS, help="per side and case")
-    parser.add_argument("--markdown", type=pathlib.Path, help="append the table to this file")
-    arguments = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a call or two per case: does it work")
+    parser.add_argument(
+        "--document",
+        nargs="?",
+        type=pathlib.Path,
+        const=PERFORMANCE,
+        help="write this device's section of the file (docs/performance.md) and its plot",
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.against == "cuda" and not torch.cuda.is_available():
+        parser.error("--against cuda needs a torch with CUDA and a device for it")
+    return chosen
+
+
+def main(arguments=None):
+    chosen = parse(arguments)
+    limits = {"seconds": 0.0, "least_calls": 1} if chosen.quick else {"seconds": chosen.seconds}
     properties = torch.ocl.get_device_properties(0)
-    title = f"{properties.name}, torch {torch.__version__}, {torch.get_num_threads()} threads"
-    print(title)
-    print(ROW.format("case", "ocl", "CPU torch", "ratio", "GFLOP/s", "GB/s", ""))
-    results = []
-    for case in CASES:
-        if arguments.family not in (None, case.family) or arguments.case not in case.name:
-            continue
-        result = measure.run(case, seconds=arguments.seconds)
-        results.append((case, result))
-        note = f"WRONG: {result.error}" if result.error else ""
-        if result.ratio > case.target:
-            note = f"above {case.target} {note}"
-        ratio = f"{result.ratio:.2f}"
-        times = text(result.ocl.wall), text(result.cpu.wall)
-        print(ROW.format(case.name, *times, ratio, *rates(result), note), flush=True)
-    mean = geometric_mean([result.ratio for _, result in results])
-    print(f"geometric mean of {len(results)} ratios: {mean:.3f}")
-    if arguments.markdown:
-        write_markdown(arguments.markdown, title, results, mean)
-    raise SystemExit(any(result.error for _, result in results))
+    print(
+        f"{properties.name} ({properties.platform_name}), torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads"
+    )
+    run = report.Run(chosen.against, measure_peaks(32 if chosen.quick else 256))
+    print("peaks:", run.peaks.describe())
 
+    def wanted(case):
+        return chosen.family in (None, case.family) and chosen.case in case.name
 
-def write_markdown(path, title, results, mean):
-    lines = [
-        f"\n## {title}\n",
-        "| case | ocl | CPU torch | ratio | GFLOP/s | GB/s |",
-        "|---|---|---|---|---|---|",
-    ]
-    for case, result in results:
-        cells = [case.name, text(result.ocl.wall), text(result.cpu.wall), f"{result.ratio:.2f}"]
-        lines.append("| " + " | ".join([*cells, *rates(result)]) + " |")
-    lines.append(f"\nGeometric mean of the ratios: {mean:.3f}\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n".join(lines))
+    print(report.ROW.format(*report.header(run), ""))
+    seen = set()
+    for case in filter(wanted, CASES):
+        seen |= record(case.make("ocl"))
+        result = measure.run(case, chosen.against, **limits)
+        run.results.append((case, result))
+        print(report.row(run, case, result), flush=True)
+    if run.results:
+        print(f"geometric mean of {len(run.results)} ratios: {run.mean:.3f}")
+    naive = [(case, make) for case, make in naive_cases() if wanted(case)]
+    if naive:
+        print("beside kernels with one work-item per element, on the same device:")
+    for case, make in naive:
+        result = measure.compare(case, case.make("ocl"), make("ocl"), "ocl", **limits)
+        run.naive.append((case, result))
+        print(report.row(run, case, result), flush=True)
+    run.programs = torch.ocl.program_stats()
+    print(report.programs_text(run.programs))
+    if chosen.family is None and not chosen.case:
+        run.untimed = by_family(seen)
+        print("\n".join(report.untimed_text(run.untimed)))
+    if chosen.document:
+        report.document(run, chosen.document)
+    raise SystemExit(any(result.error for _, result in run.results + run.naive))
 
 
 if __name__ == "__main__":

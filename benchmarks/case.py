@@ -12,7 +12,8 @@ class Case:
 
     make(device) prepares the inputs there (the same on every device) and returns the call to time.
     bytes and flops are what the call must move and compute at least, for the roofline; `repeats` is
-    how many ops of interest one call holds (times are per op).
+    how many ops of interest one call holds (times are per op). exact() gives the expected result
+    where CPU torch's own, in the case's dtype, is poor.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Case:
     random: bool = False
     target: float = 1.0
     tolerance: dict = field(default_factory=dict)
+    exact: Callable | None = None
 
 
 def add(name, family, make, **properties):

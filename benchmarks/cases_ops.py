@@ -204,6 +204,47 @@ add(
 )
 
 
+def normalization(function, dtype, bias, backward, as_float=False):
+    """A norm of 4096 rows of 1024 elements; with `backward`, the gradients of input and parameters.
+    `as_float`: the same values in float."""
+
+    def make(device):
+        shapes = [ROWS, ROWS, *[(1024,)] * (2 if bias else 1)]
+        made = tensors(device, *shapes, dtype=dtype)
+        x, gradient, *parameters = [t.float() for t in made] if as_float else made
+        if not backward:
+            return lambda: function(x, (1024,), *parameters)
+        leaves = [t.requires_grad_() for t in (x, *parameters)]
+        out = function(x, (1024,), *parameters)
+        return lambda: torch.autograd.grad(out, leaves, gradient, retain_graph=True)
+
+    return make
+
+
+for dtype in (torch.float32, torch.bfloat16):
+    size = torch.empty(0, dtype=dtype).element_size()
+    suffix = "" if dtype == torch.float32 else f" {str(dtype)[6:]}"
+    for label, function, bias in (
+        ("layer norm", functional.layer_norm, True),
+        ("rms norm", functional.rms_norm, False),
+    ):
+        for direction, moved in (("forward", 2), ("backward", 3)):
+            what = function, dtype, bias, direction == "backward"
+            add(
+                f"{label} 4096x1024 {direction}{suffix}",
+                "rows",
+                normalization(*what),
+                dtype=str(dtype)[6:],
+                bytes=moved * size * 4 * MIB,
+                # Mean and deviation are saved in bfloat16, for sums of 4096 terms.
+                tolerance=LOOSE if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.6},
+                # CPU torch sums the parameters' gradients in bfloat16, and is off by 20.
+                exact=None
+                if dtype == torch.float32
+                else lambda what=what: normalization(*what, as_float=True)("cpu")(),
+            )
+
+
 def make_embedding(device):
     (weight,) = tensors(device, (32000, 512))
     weight.requires_grad_()

@@ -23,6 +23,19 @@ def main():
     keep += [x.sum(), x.sum(0), x.sum(1), x.mean(), x.max(), x.argmax(1), x.var(0), x.norm()]
     keep += [(x > 0).any(), x.prod(1), x.max(0)[1], torch.randn(5000).to("ocl").sum()]
     keep += [x.softmax(1), x.log_softmax(0)]
+    # Normalisation: rows, runs, planes and columns, forward and backward.
+    images = torch.randn(3, 6, 5, 7).to("ocl")
+    for norm, given in (
+        (nn.LayerNorm(37), x),
+        (nn.RMSNorm(37), x),
+        (nn.GroupNorm(2, 6), images),
+        (nn.BatchNorm2d(6), images),
+        (nn.BatchNorm2d(6), images.contiguous(memory_format=torch.channels_last)),
+        (nn.BatchNorm1d(37).eval(), x),
+    ):
+        leaf = given.detach().requires_grad_()
+        norm.to("ocl")(leaf).pow(2).sum().backward()
+        keep.append(leaf.grad)
     # Matrix products.
     a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
     keep += [

@@ -1,0 +1,33 @@
+"""OpenCL kernels of the benchmarks' own, launched on an `ocl` device.
+
+Offers: Kernel. Buffers are given as tensors, scalars as ctypes values."""
+
+import ctypes
+
+import torch
+
+
+class Kernel:
+    """A kernel of `source`, built for one device with -D definitions."""
+
+    def __init__(self, source, name, device=0, **definitions):
+        from torch_ocl import _C
+
+        options = " ".join(f"-D{key}={value}" for key, value in definitions.items())
+        self._kernel = _C.SourceKernel(device, source, name, options)
+
+    def __call__(self, global_size, local_size, *arguments):
+        """Enqueues on the current stream; a tensor is two arguments, buffer and offset in bytes."""
+        raw = [a.data_ptr() if isinstance(a, torch.Tensor) else bytes(a) for a in arguments]
+        self._kernel.launch(global_size, local_size, *raw)
+
+
+def embedded_source(path):
+    """The text of a file of kernels/."""
+    from torch_ocl import _C
+
+    return _C.kernel_source(path)
+
+
+def uint(value):
+    return ctypes.c_uint32(value)

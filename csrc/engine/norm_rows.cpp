@@ -1,0 +1,199 @@
+#include <c10/util/Exception.h>
+
+#include <array>
+
+#include "engine/norm.h"
+#include "engine/norm_launch.h"
+#include "runtime/allocator.h"
+
+namespace ocl {
+
+namespace {
+
+using c10::ScalarType;
+
+constexpr int64_t kTogether = 4;  // TOGETHER of kernels/norm/rows_backward.cl
+// Partial sums grow by so many rows at most, which bounds their rounding error.
+constexpr int64_t kMostRowsPerItem = 1024;
+
+const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
+const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
+const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
+const KernelFamily finish_family{"norm/finish.cl", "norm_finish"};
+
+/// RowArgs of kernels/norm/rows.clh.
+struct RowArguments {
+  uint64_t offset[8];
+  uint32_t rows, length, run, runs, groups, rows_per_item;
+};
+
+/// FinishArgs of kernels/norm/finish.cl.
+struct FinishArguments {
+  uint64_t offset[3];
+  uint32_t parts, length, first, unused;
+};
+
+/// The launch geometry and the compile parameters that all kernels of a problem share.
+struct Problem {
+  Problem(const at::Tensor& x, const at::Tensor& rstd, const RowShape& shape)
+      : device(ocl::device(x.device().index())),
+        queue(current_queue(x.device().index())),
+        acc(compute_dtype(x.scalar_type())),
+        in_tag(tag(x.scalar_type())),
+        stat_tag(tag(rstd.scalar_type())),
+        acc_tag(tag(acc)),
+        stretch(shape.grouped ? shape.run : shape.length) {
+    TORCH_CHECK_NOT_IMPLEMENTED(shape.rows <= UINT32_MAX && shape.length <= UINT32_MAX,
+                                "ocl: normalisation of more than 2^32 rows or elements of a row");
+    arguments.rows = static_cast<uint32_t>(shape.rows);
+    arguments.length = static_cast<uint32_t>(shape.length);
+    arguments.run = static_cast<uint32_t>(shape.run);
+    arguments.runs = static_cast<uint32_t>(shape.length / shape.run);
+    arguments.groups = static_cast<uint32_t>(shape.groups);
+    arguments.rows_per_item = 1;
+    width = norm_width(device, acc, stretch);
+    const int64_t vectors = shape.length / width;
+    group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
+  }
+
+  /// Compile parameters for vectors that are aligned: -DALIGNED_VECTORS for GPUs, which move them
+  /// in one piece then; on CPUs only together with -DSTREAMING_STORES, for results that the caches
+  /// can't hold anyway. `bytes`: of all that is read and written.
+  std::array<Define, 2> access(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
+    const bool aligned = width > 1 && stretch % width == 0 && launch.aligned(width);
+    const bool cpu = device.is_cpu();
+    const bool streaming =
+        cpu && aligned && static_cast<size_t>(bytes) > device.properties().last_level_cache;
+    return {Define{aligned && (!cpu || streaming) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
+            Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
+  }
+
+  NDRange range() const {
+    const size_t items =
+        (size_t{arguments.rows} + arguments.rows_per_item - 1) / arguments.rows_per_item;
+    return NDRange::linear(items * group, group);
+  }
+
+  Device& device;
+  Queue& queue;
+  const ScalarType acc;
+  const char *in_tag, *stat_tag, *acc_tag;
+  const int64_t stretch;  // the contiguous elements that vectors are taken from
+  RowArguments arguments{};
+  uint32_t width, group;
+};
+
+void finish(Problem& problem, const void* partial, int64_t parts, int64_t length,
+            const at::Tensor& dweight, const at::Tensor& dbias) {
+  const uint32_t width = norm_width(problem.device, problem.acc, length);
+  Kernel& kernel = finish_family.get(
+      problem.device, {{"IN", problem.in_tag},
+                       {"PARAM", tag((dweight.defined() ? dweight : dbias).scalar_type())},
+                       {"STAT", problem.stat_tag},
+                       {"ACC", problem.acc_tag},
+                       {"WIDTH", width}});
+  const bool both = dweight.defined() && dbias.defined();
+  FinishArguments arguments{{},
+                            static_cast<uint32_t>(parts),
+                            static_cast<uint32_t>(length),
+                            dbias.defined() ? 0u : 1u,
+                            0};
+  const size_t local = problem.device.is_cpu() ? 1 : kNormGpuLocal;
+  NormLaunch(problem.device, arguments)
+      .add(partial)
+      .add(dbias)
+      .add(dweight)
+      .enqueue(
+          problem.queue, kernel,
+          NDRange::grid((static_cast<size_t>(length) + width - 1) / width, both ? 2 : 1, local, 1));
+}
+
+}  // namespace
+
+void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
+               const RowShape& shape, const at::Tensor& y, const at::Tensor& mean,
+               const at::Tensor& rstd) {
+  if (shape.rows == 0) return;
+  Problem problem(x, rstd, shape);
+  if (problem.device.is_cpu()) {
+    problem.arguments.rows_per_item =
+        static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
+  }
+  NormLaunch launch(problem.device, problem.arguments);
+  launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
+  const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
+  Kernel& kernel =
+      rows_family.get(problem.device, {{"IN", problem.in_tag},
+                                       {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
+                                       {"STAT", problem.stat_tag},
+                                       {"ACC", problem.acc_tag},
+                                       {"WEIGHT", weight.defined()},
+                                       {"BIAS", bias.defined()},
+                                       {"RMS", !mean.defined()},
+                                       {"RUNS", shape.grouped},
+                                       {"WIDTH", problem.width},
+                                       {"GROUP", problem.group},
+                                       access[0],
+                                       access[1]});
+  launch.enqueue(problem.queue, kernel, problem.range(), {scalar_argument(problem.acc, eps)});
+}
+
+void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
+                        const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
+                        const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias) {
+  const bool parameters = dweight.defined() || dbias.defined();
+  if (shape.rows == 0 || (!parameters && !dx.defined())) return;
+  Problem problem(x, rstd, shape);
+  RowArguments& arguments = problem.arguments;
+  const size_t acc_size = c10::elementSize(problem.acc);
+  // Partial sums: a sample's channels, or the elements of a row per share of the rows.
+  int64_t parts = 1, columns = shape.length;
+  if (shape.grouped) {
+    parts = shape.rows / shape.groups;
+    columns = shape.groups * (shape.length / shape.run);
+  } else if (parameters) {
+    const int64_t shares = int64_t{problem.device.properties().compute_units} * 16;
+    const int64_t per_share = (shape.rows + shares - 1) / shares;
+    arguments.rows_per_item =
+        static_cast<uint32_t>(std::clamp(per_share, kTogether, kMostRowsPerItem));
+    parts = (shape.rows + arguments.rows_per_item - 1) / arguments.rows_per_item;
+  } else if (problem.device.is_cpu()) {
+    arguments.rows_per_item =
+        static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
+  }
+  c10::DataPtr partial;
+  if (parameters || shape.grouped) {
+    partial = allocator()->allocate(static_cast<size_t>(parts * columns) * 2 * acc_size);
+  }
+  NormLaunch launch(problem.device, arguments);
+  launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
+  const auto access = problem.access(launch, 3 * static_cast<int64_t>(x.nbytes()));
+  const char* param_tag = tag_or(weight, problem.stat_tag);
+  Kernel& kernel = shape.grouped
+                       ? runs_backward_family.get(problem.device, {{"IN", problem.in_tag},
+                                                                   {"PARAM", param_tag},
+                                                                   {"STAT", problem.stat_tag},
+                                                                   {"ACC", problem.acc_tag},
+                                                                   {"WEIGHT", weight.defined()},
+                                                                   {"DX", dx.defined()},
+                                                                   {"WIDTH", problem.width},
+                                                                   {"GROUP", problem.group},
+                                                                   access[0],
+                                                                   access[1]})
+                       : rows_backward_family.get(problem.device, {{"IN", problem.in_tag},
+                                                                   {"PARAM", param_tag},
+                                                                   {"STAT", problem.stat_tag},
+                                                                   {"ACC", problem.acc_tag},
+                                                                   {"WEIGHT", weight.defined()},
+                                                                   {"RMS", !mean.defined()},
+                                                                   {"DX", dx.defined()},
+                                                                   {"DPARAM", parameters},
+                                                                   {"WIDTH", problem.width},
+                                                                   {"GROUP", problem.group},
+                                                                   access[0],
+                                                                   access[1]});
+  launch.enqueue(problem.queue, kernel, problem.range());
+  if (parameters) finish(problem, partial.get(), parts, columns, dweight, dbias);
+}
+
+}  // namespace ocl

@@ -1,0 +1,48 @@
+// Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. A work-item owns
+// WIDTH adjacent elements of one of the two.
+#include "norm/norm.clh"
+
+// The layout is that of csrc/engine/norm_rows.cpp.
+typedef struct {
+  ulong offset[3];
+  uint parts;
+  uint length;
+  uint first;  // 0: from the bias on, 1: the weight alone
+} FinishArgs;
+
+// Parts summed one after the other before the sum goes to the total: bounds the rounding error.
+#define BLOCK 64
+
+#define SUM_PARTS(T, load)                                                     \
+  T total = (T)(0);                                                            \
+  for (uint begin = 0; begin < args.parts; begin += BLOCK) {                   \
+    T block = (T)(0);                                                          \
+    for (uint p = begin; p < min(begin + BLOCK, args.parts); p++) {            \
+      block += load(ACC, from + p * next, 0);                                  \
+    }                                                                          \
+    total += block;                                                            \
+  }
+
+kernel void norm_finish(global const char* partial_base, global char* bias_base,
+                        global char* weight_base, const FinishArgs args) {
+  const uint column = get_global_id(0) * WIDTH;
+  const uint which = args.first + get_global_id(1);
+  if (column >= args.length) return;
+  global char* out = which ? weight_base + args.offset[2] : bias_base + args.offset[1];
+  out += (ulong)column * STORAGE_SIZE(PARAM);
+  global const char* from =
+      partial_base + args.offset[0] + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
+  const ulong next = (ulong)args.length * 2 * STORAGE_SIZE(ACC);
+  if (column + WIDTH <= args.length) {
+    SUM_PARTS(VECTOR, LOADV_OF)
+    STOREV_TO(PARAM, out, 0, total);
+    return;
+  }
+  const uint rest = args.length - column;
+  for (uint i = 0; i < rest; i++) {
+    SUM_PARTS(SCALAR, LOAD_OF)
+    STORE_TO(PARAM, out, 0, total);
+    out += STORAGE_SIZE(PARAM);
+    from += STORAGE_SIZE(ACC);
+  }
+}

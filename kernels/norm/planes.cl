@@ -1,0 +1,133 @@
+// Batch norm where the positions of a channel are next to each other: a work-item, or a work-group of
+// GROUP, per channel and part for the sums, per stretch of elements for the result.
+#include "norm/channels.clh"
+
+#define ELEMENT(position) \
+  (((ulong)((position) / args.inner) * args.channels + channel) * args.inner + (position) % args.inner)
+#define POINTER(base, operand, element) \
+  ((base) + args.offset[operand] + (ulong)(element) * STORAGE_SIZE(IN))
+
+// Positions whose moments are taken in two passes, the second from the cache, before they are merged.
+#define BLOCK (256 * WIDTH * GROUP)
+
+#define FIND_CHANNEL                                             \
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;       \
+  const uint group = get_global_id(0) / GROUP;                   \
+  const uint channel = group % args.channels;                    \
+  const uint part = group / args.channels;                       \
+  if (part >= args.parts) return; /* the whole group */          \
+  const uint first = part * args.part;                           \
+  const uint last = args.count - first > args.part ? first + args.part : args.count;
+
+// Runs `vector`, which sees `count` elements from `start`, on each contiguous stretch of positions
+// [begin, end). In a group neighbours take neighbouring positions instead, whatever plane they are in,
+// for a plane may be smaller than the group.
+#if GROUP > 1
+#define FOR_STRETCHES(begin, end, action)                                \
+  for (uint p = (begin) + item; p < (end); p += GROUP) {                 \
+    const ulong start = ELEMENT(p);                                      \
+    const uint item = 0, count = 1;                                      \
+    action                                                               \
+  }
+#else
+#define FOR_STRETCHES(begin, end, action)                                \
+  for (uint p = (begin), count; p < (end); p += count) {                 \
+    const ulong start = ELEMENT(p);                                      \
+    count = min(args.inner - p % args.inner, (end) - p);                 \
+    action                                                               \
+  }
+#endif
+
+kernel void plane_moments(global const char* x_base, global char* partial_base,
+                          const ChannelArgs args) {
+  DECLARE_SHARED;
+  FIND_CHANNEL
+  Moments total = {0, 0};
+  for (uint begin = first; begin < last; begin += BLOCK) {
+    const uint end = last - begin > BLOCK ? begin + BLOCK : last;
+    SCALAR sum = 0, squares = 0;
+    FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x_base, 0, start), count, item);)
+    const SCALAR mean = group_sum(sum, item, SHARED) / (end - begin);
+    FOR_STRETCHES(begin, end, {
+      squares += stretch_squares(POINTER(x_base, 0, start), count, item, mean);
+    })
+    const Moments own = {mean, group_sum(squares, item, SHARED)};
+    total = begin == first ? own : merge(total, begin - first, own, end - begin);
+  }
+  if (item == 0) {
+    global char* partial = CHANNEL_ARRAY(partial_base + args.offset[1], 2 * part);
+    STORE(ACC, partial, channel, total.mean);
+    STORE(ACC, partial, args.channels + channel, total.m2);
+  }
+}
+
+kernel void plane_products(global const char* grad_base, global const char* x_base,
+                           global const char* mean_base, global char* partial_base,
+                           const ChannelArgs args) {
+  DECLARE_SHARED;
+  FIND_CHANNEL
+  const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], channel);
+  SCALAR total = 0, total_product = 0;
+  for (uint begin = first; begin < last; begin += BLOCK) {
+    const uint end = last - begin > BLOCK ? begin + BLOCK : last;
+    SCALAR sum = 0, product = 0;
+    FOR_STRETCHES(begin, end, {
+      stretch_products(POINTER(grad_base, 0, start), POINTER(x_base, 1, start), count, item, mean,
+                       &sum, &product);
+    })
+    total += sum;
+    total_product += product;
+  }
+  total = group_sum(total, item, SHARED);
+  total_product = group_sum(total_product, item, SHARED);
+  if (item == 0) {
+    global char* partial = CHANNEL_ARRAY(partial_base + args.offset[3], 2 * part);
+    STORE(ACC, partial, channel, total);
+    STORE(ACC, partial, args.channels + channel, total_product);
+  }
+}
+
+// Below, `part` elements per work-item, of count * channels in all.
+#if GROUP > 1
+#define FOR_PLANES(action)                                                        \
+  const ulong start = get_global_id(0);                                           \
+  if (start < (ulong)args.count * args.channels) {                                \
+    const uint channel = start / args.inner % args.channels, count = 1, item = 0; \
+    action                                                                        \
+  }
+#else
+#define FOR_PLANES(action)                                                        \
+  const uint item = 0;                                                            \
+  ulong start = (ulong)get_global_id(0) * args.part;                              \
+  const ulong end = min(start + args.part, (ulong)args.count * args.channels);    \
+  while (start < end) {                                                           \
+    const uint channel = start / args.inner % args.channels;                      \
+    const uint count = min((ulong)(args.inner - start % args.inner), end - start); \
+    action                                                                        \
+    start += count;                                                               \
+  }
+#endif
+
+kernel void plane_normalize(global const char* x_base, global char* y_base,
+                            global const char* coefficient_base, const ChannelArgs args) {
+  global const char* coefficients = coefficient_base + args.offset[2];
+  FOR_PLANES({
+    stretch_normalize(POINTER(x_base, 0, start), POINTER(y_base, 1, start), count, item,
+                      LOAD(ACC, coefficients, channel),
+                      LOAD(ACC, CHANNEL_ARRAY(coefficients, 1), channel),
+                      LOAD(ACC, CHANNEL_ARRAY(coefficients, 2), channel));
+  })
+}
+
+kernel void plane_gradient(global const char* grad_base, global const char* x_base,
+                           global char* out_base, global const char* coefficient_base,
+                           const ChannelArgs args) {
+  global const char* coefficients = coefficient_base + args.offset[3];
+  FOR_PLANES({
+    stretch_gradient(POINTER(grad_base, 0, start), POINTER(x_base, 1, start),
+                     POINTER(out_base, 2, start), count, item, LOAD(ACC, coefficients, channel),
+                     LOAD(ACC, CHANNEL_ARRAY(coefficients, 1), channel),
+                     LOAD(ACC, CHANNEL_ARRAY(coefficients, 2), channel),
+                     LOAD(ACC, CHANNEL_ARRAY(coefficients, 3), channel));
+  })
+}

@@ -1,0 +1,155 @@
+// Gradients of layer norm and RMS norm: a work-item, or a work-group of GROUP, takes a share of the
+// rows, and sums the gradients of weight and bias over them in a row of partial sums of its own.
+//
+// DX, DPARAM: which gradients are wanted, of the input; of weight and bias (RMS: of the weight).
+// partial is [share][bias, weight][length].
+#include "norm/rows.clh"
+#ifndef DX
+#define DX 1
+#define DPARAM 1
+#endif
+
+// Rows taken together, so that the partial sums are read and written once for them.
+#define TOGETHER 4
+
+#if RMS
+#define MEAN_OF(row) ((SCALAR)0)
+#else
+#define MEAN_OF(row) LOAD_OF(STAT, mean_base + args.offset[2], row)
+#endif
+#if WEIGHT
+#define WEIGHTED(g, load, i) ((g) * load(PARAM, weight, i))
+#else
+#define WEIGHTED(g, load, i) (g)
+#endif
+
+typedef struct {
+  SCALAR mean, rstd;
+  SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
+} RowState;
+
+// Adds the weighted gradients and their products with the deviations from `mean`, of `count` elements.
+static inline void weighted_products(global const char* grad, global const char* x,
+                                     global const char* weight, uint count, uint item, SCALAR mean,
+                                     SCALAR* sum, SCALAR* product) {
+  const uint vectors = count / WIDTH;
+  if (vectors > 0) {
+    VECTOR s0 = ZERO, s1 = ZERO, p0 = ZERO, p1 = ZERO;
+    uint v = item;
+    for (; v + GROUP < vectors; v += 2 * GROUP) {
+      const VECTOR g0 = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
+      const VECTOR g1 = WEIGHTED(LOADV_OF(IN, grad, v + GROUP), LOADV_OF, v + GROUP);
+      s0 += g0;
+      s1 += g1;
+      p0 += g0 * (LOADV_OF(IN, x, v) - mean);
+      p1 += g1 * (LOADV_OF(IN, x, v + GROUP) - mean);
+    }
+    if (v < vectors) {
+      const VECTOR g = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
+      s0 += g;
+      p0 += g * (LOADV_OF(IN, x, v) - mean);
+    }
+    *sum += sum_lanes(s0 + s1);
+    *product += sum_lanes(p0 + p1);
+  }
+  FOR_TAIL(i, count) {
+    const SCALAR g = WEIGHTED(LOAD_OF(IN, grad, i), LOAD_OF, i);
+    *sum += g;
+    *product += g * (LOAD_OF(IN, x, i) - mean);
+  }
+}
+
+static inline RowState row_state(global const char* grad, global const char* x,
+                                 global const char* weight, SCALAR mean, SCALAR rstd, uint length,
+                                 uint item, local SCALAR* shared) {
+  RowState state = {mean, rstd, 0, 0};
+#if DX
+  SCALAR sum = 0, product = 0;
+  for (uint begin = 0; begin < length; begin += BLOCK) {
+    const ulong start = (ulong)begin * STORAGE_SIZE(IN);
+    SCALAR block_sum = 0, block_product = 0;
+    weighted_products(grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM),
+                      min((uint)BLOCK, length - begin), item, mean, &block_sum, &block_product);
+    sum += block_sum;
+    product += block_product;
+  }
+#if !RMS
+  state.constant_ = group_sum(sum, item, shared) / length;
+#endif
+  state.slope = group_sum(product, item, shared) * rstd / length;
+#endif
+  return state;
+}
+
+// Partial sums are read again soon, so they stay in the caches whatever the other stores do.
+#if WIDTH > 1
+#define KEEPV(p, i, v) PASTE2(vstore, WIDTH)(v, i, (global SCALAR*)(p))
+#else
+#define KEEPV(p, i, v) STORE(ACC, p, i, v)
+#endif
+#define KEEP(p, i, v) STORE(ACC, p, i, v)
+
+// n is a constant where this is called, so that the loops over k unroll.
+static inline void rows_together(global const char* grad, global const char* x,
+                                 global const char* weight, global char* out, global char* partial,
+                                 const RowState* rows, uint length, uint item, bool first,
+                                 const uint n) {
+  const ulong next = (ulong)length * STORAGE_SIZE(IN);
+  global char* dbias = partial;
+  global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
+#define STEP(T, load, store, keep, i)                                                        \
+  T bias_sum = (T)(0), weight_sum = (T)(0);                                                 \
+  if (DPARAM && !first) {                                                                   \
+    if (!RMS) bias_sum = load(ACC, dbias, i);                                               \
+    weight_sum = load(ACC, dweight, i);                                                     \
+  }                                                                                         \
+  for (uint k = 0; k < n; k++) {                                                            \
+    const T g = load(IN, grad + k * next, i);                                               \
+    const T normal = (load(IN, x + k * next, i) - rows[k].mean) * rows[k].rstd;             \
+    if (DPARAM) {                                                                           \
+      bias_sum += g;                                                                        \
+      weight_sum += g * normal;                                                             \
+    }                                                                                       \
+    if (DX) {                                                                               \
+      store(IN, out + k * next, i,                                                          \
+            (WEIGHTED(g, load, i) - rows[k].constant_ - normal * rows[k].slope) * rows[k].rstd); \
+    }                                                                                       \
+  }                                                                                         \
+  if (DPARAM) {                                                                             \
+    if (!RMS) keep(dbias, i, bias_sum);                                                     \
+    keep(dweight, i, weight_sum);                                                           \
+  }
+  FOR_VECTORS(v, length) { STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v) }
+  FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
+}
+
+kernel void norm_rows_backward(global const char* grad_base, global const char* x_base,
+                               global const char* mean_base, global const char* rstd_base,
+                               global const char* weight_base, global char* out_base,
+                               global char* partial_base, const RowArgs args) {
+  DECLARE_SHARED;
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
+  const uint group = get_global_id(0) / GROUP;
+  global const char* weight = weight_base + args.offset[4];
+  global char* partial =
+      partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
+  const uint first_row = group * args.rows_per_item;
+  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+#define TAKE(n)                                                                                  \
+  {                                                                                              \
+    global const char* grad = ROW_START(grad_base, 0, IN, row);                                  \
+    global const char* x = ROW_START(x_base, 1, IN, row);                                        \
+    RowState rows[n];                                                                            \
+    for (uint k = 0; k < n; k++) {                                                               \
+      const ulong start = (ulong)k * args.length * STORAGE_SIZE(IN);                             \
+      rows[k] = row_state(grad + start, x + start, weight, MEAN_OF(row + k),                     \
+                          LOAD_OF(STAT, rstd_base + args.offset[3], row + k), args.length, item, \
+                          SHARED);                                                               \
+    }                                                                                            \
+    rows_together(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, rows, args.length,  \
+                  item, row == first_row, n);                                                    \
+  }
+  uint row = first_row;
+  for (; row + TOGETHER <= end_row; row += TOGETHER) TAKE(TOGETHER)
+  for (; row < end_row; row++) TAKE(1)
+}

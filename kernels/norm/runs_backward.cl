@@ -1,0 +1,51 @@
+// Gradients of group norm: a work-item, or a work-group of GROUP, per sample and group of channels.
+//
+// DX: the gradient of the input is wanted. partial is [sample][bias, weight][channel].
+#include "norm/rows.clh"
+#ifndef DX
+#define DX 1
+#endif
+
+kernel void norm_runs_backward(global const char* grad_base, global const char* x_base,
+                               global const char* mean_base, global const char* rstd_base,
+                               global const char* weight_base, global char* out_base,
+                               global char* partial_base, const RowArgs args) {
+  DECLARE_SHARED;
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
+  const uint row = get_global_id(0) / GROUP;
+  if (row >= args.rows) return;  // the whole group
+  const uint channels = args.groups * args.runs;
+  const uint channel = row % args.groups * args.runs;
+  global const char* weight = weight_base + args.offset[4];
+  global const char* grad = ROW_START(grad_base, 0, IN, row);
+  global const char* x = ROW_START(x_base, 1, IN, row);
+  global char* out = ROW_START(out_base, 5, IN, row);
+  global char* partial =
+      partial_base + args.offset[6] + (ulong)(row / args.groups) * 2 * channels * STORAGE_SIZE(ACC);
+  const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], row);
+  const SCALAR rstd = LOAD_OF(STAT, rstd_base + args.offset[3], row);
+
+  SCALAR constant_ = 0, slope = 0;
+  for (uint r = 0; r < args.runs; r++) {
+    const ulong start = (ulong)r * args.run * STORAGE_SIZE(IN);
+    SCALAR sum = 0, product = 0;
+    stretch_products(grad + start, x + start, args.run, item, mean, &sum, &product);
+    sum = group_sum(sum, item, SHARED);
+    product = group_sum(product, item, SHARED) * rstd;
+    if (item == 0) {
+      STORE(ACC, partial, channel + r, sum);
+      STORE(ACC, partial, channels + channel + r, product);
+    }
+    constant_ += WEIGHT_AT(weight, channel + r) * sum;
+    slope += WEIGHT_AT(weight, channel + r) * product;
+  }
+#if DX
+  constant_ *= rstd / args.length;
+  slope *= rstd * rstd / args.length;
+  for (uint r = 0; r < args.runs; r++) {
+    const ulong start = (ulong)r * args.run * STORAGE_SIZE(IN);
+    stretch_gradient(grad + start, x + start, out + start, args.run, item, mean,
+                     rstd * WEIGHT_AT(weight, channel + r), constant_, slope);
+  }
+#endif
+}

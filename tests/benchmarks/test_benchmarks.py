@@ -1,0 +1,119 @@
+"""The benchmark harness: it measures, notices wrong results, and writes its report."""
+
+import re
+
+import pytest
+import torch
+
+from benchmarks import measure, naive, report, untimed
+from benchmarks.__main__ import main
+from benchmarks.case import Case
+from benchmarks.launch import Kernel
+from benchmarks.peaks import Peaks, measure_peaks
+
+QUICK = {"seconds": 0.0, "least_calls": 1}
+
+
+def make_sum(device):
+    x = torch.arange(1000.0).to(device)
+    return lambda: x.sum()
+
+
+def test_measures_and_checks():
+    result = measure.run(Case("sum", "reduce", make_sum, repeats=2), **QUICK)
+    assert result.error == ""
+    assert result.ocl.wall > 0 and result.other.wall > 0
+    assert result.ratio == result.ocl.wall / result.other.wall
+
+    wrong = Case("wrong", "reduce", lambda d: lambda: torch.ones(3, device=d) * (d == "cpu"))
+    assert "not close" in measure.run(wrong, **QUICK).error
+    exact = Case("exact", "reduce", make_sum, exact=lambda: torch.tensor(1.0))
+    assert "not close" in measure.run(exact, **QUICK).error
+
+
+def test_peaks():
+    peaks = measure_peaks(4)
+    assert peaks.copy > 0 and peaks.read > 0
+    has_double = torch.ocl.get_device_properties(0).has_fp64
+    assert {"float32"} | ({"float64"} if has_double else set()) <= set(peaks.flops)
+    assert min(peaks.flops.values()) > 0
+
+
+def test_roofline():
+    peaks = Peaks(copy=10.0, read=20.0, flops={"float32": 100.0, "float16": 50.0})
+
+    def share(dtype="float32", **work):
+        return peaks.roofline(Case("", "", make_sum, dtype=dtype, **work), 2.0)
+
+    assert share(bytes=20.0) == 0.5
+    assert share(bytes=20.0, flops=200.0) == 1.0  # the longer of the two
+    assert share("bfloat16", flops=100.0) == 0.5
+    assert share("float16", flops=100.0) == 0.5  # in float, which is faster here
+    assert share("float64", flops=100.0) is None  # no peak is known
+    assert share() is None
+
+
+def test_naive_kernels(monkeypatch):
+    monkeypatch.setattr(naive, "N", 64)
+    monkeypatch.setattr(naive, "ELEMENTS", 4096)
+    cases = naive.naive_cases()
+    assert {case.name.split()[0] for case, _ in cases} == {"matmul", "relu", "squared"}
+    for case, make in cases:
+        result = measure.compare(case, case.make("ocl"), make("ocl"), "ocl", **QUICK)
+        assert result.error == "", case.name
+
+
+def test_source_kernel_errors():
+    with pytest.raises(RuntimeError, match="broken"):
+        Kernel("kernel void broken(global char* p) { p[0] = nothing; }", "broken")
+    kernel = Kernel("kernel void one(global char* p, ulong o) { p[o] = 1; }", "one")
+    out = torch.zeros(4, dtype=torch.uint8, device="ocl")
+    with pytest.raises(ValueError, match="global and local"):
+        kernel([1], [1, 1], out)
+    kernel([1], [1], out[2:])
+    assert out.cpu().tolist() == [0, 0, 1, 0]
+
+
+def test_ops_without_a_case():
+    def call():
+        x = torch.ones(3, device="ocl", requires_grad=True)
+        torch.autograd.grad((x.sigmoid() * 2).sum(), x)
+
+    seen = untimed.record(call)
+    assert {"sigmoid", "sigmoid_backward", "mul", "sum"} <= seen
+    total, families = untimed.by_family(seen)
+    left = {op for ops in families.values() for op in ops}
+    assert left.isdisjoint(seen) and "native_layer_norm" in left
+    assert total == len(left) + len(untimed.by_family(set())[1] and table_ops() & seen)
+    assert untimed.by_family(table_ops())[1] == {}
+
+
+def table_ops():
+    return {op for ops in untimed.by_family(set())[1].values() for op in ops}
+
+
+def test_document(tmp_path, capsys):
+    path = tmp_path / "performance.md"
+    path.write_text("Text.\n\n<!-- benchmarks: other -->\nKept.\n<!-- end benchmarks -->\n")
+    for _ in range(2):  # the second time its section is replaced
+        with pytest.raises(SystemExit) as done:
+            main(["--quick", "--case", "1000 adds", "--document", str(path)])
+        assert done.value.code == 0
+    text = path.read_text()
+    assert text.startswith("Text.") and "Kept." in text
+    assert len(re.findall("<!-- benchmarks:", text)) == 2
+    assert text.count("| 1000 adds of 10 elements |") == 1
+    assert "python -m benchmarks" in text and torch.__version__ in text
+    (image,) = re.findall(r"\]\((.*\.png)\)", text)
+    assert (tmp_path / image).read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "peaks: copy" in printed and "programs built" in printed
+
+
+def test_texts():
+    assert report.time_text(2e-6) == "2.00 us" and report.time_text(0.5) == "500.000 ms"
+    assert report.geometric_mean([2, 8]) == pytest.approx(4)
+    assert report.untimed_text((5, {"unary": ["sin", "tan"]})) == [
+        "2 of the 5 ops of the op table have no case:",
+        "- unary: sin, tan",
+    ]

@@ -1,0 +1,466 @@
+"""Layer, RMS, group, batch and instance norm against CPU torch, forward and backward."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.testing import assert_close
+
+FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+aten = torch.ops.aten
+
+LAYER_SHAPES = [(1, 1), (7,), (4, 33), (3, 1000), (3000, 16), (5000, 3), (2, 100003), (2, 5, 6, 17)]
+AFFINE_SHAPE = (4, 33)  # with and without weight and bias
+CHANNEL_SHAPES = [(2, 6), (1000, 35), (4, 12, 33), (2, 6, 4, 5), (3, 8, 7, 7), (2, 6, 3, 4, 5)]
+CHANNEL_SHAPES += [(1, 3, 300, 301), (40, 32, 20, 20)]
+
+
+def made(shape, dtype, seed=0, mean=0.5):
+    """Some tensor on the CPU, with values that are representable in `dtype`."""
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator, dtype=torch.float64) + mean).to(dtype)
+
+
+def results(function, inputs, device, dtype=None):
+    """The result and the gradients of a random combination of its elements."""
+    leaves = [t.to(device, dtype or t.dtype, copy=True).requires_grad_() for t in inputs]
+    out = function(*leaves)
+    out.backward(made(out.shape, inputs[0].dtype, seed=9, mean=0).to(device, out.dtype))
+    return [out.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def check(function, inputs):
+    """Compares with CPU torch in double, allowing four times the error CPU torch has in the dtype
+    itself (its sums are in another order; double is its own reference), and dtypes and strides with
+    CPU torch's."""
+    actual = results(function, inputs, "ocl")
+    expected = results(function, inputs, "cpu", torch.float64)
+    in_dtype = results(function, inputs, "cpu")
+    for i, (a, e, same) in enumerate(zip(actual, expected, in_dtype, strict=True)):
+        assert a.dtype == same.dtype and a.shape == e.shape
+        assert a.stride() == same.stride()
+        if e.numel() == 0:
+            continue
+        scale = e.abs().max().item()
+        allowed = 4 * (same.double() - e).abs().max().item() + 4 * torch.finfo(a.dtype).eps * scale
+        if inputs[0].dtype == torch.float64:
+            allowed = 1e-10 * max(1, scale)
+        assert (a.cpu().double() - e).abs().max().item() <= allowed, f"result {i}"
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", LAYER_SHAPES, ids=str)
+def test_layer_norm(dtype, shape):
+    inner = shape[1:] or shape
+    x, weight, bias = made(shape, dtype), made(inner, dtype, 1), made(inner, dtype, 2)
+    check(lambda x, w, b: functional.layer_norm(x, inner, w, b), [x, weight, bias])
+    if shape == AFFINE_SHAPE:
+        check(lambda x, w: functional.layer_norm(x, inner, w), [x, weight])
+        check(lambda x, b: functional.layer_norm(x, inner, None, b), [x, bias])
+        check(lambda x: functional.layer_norm(x, inner), [x])
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", LAYER_SHAPES, ids=str)
+def test_rms_norm(dtype, shape):
+    inner = shape[1:] or shape
+    x, weight = made(shape, dtype), made(inner, dtype, 1)
+    check(lambda x, w: functional.rms_norm(x, inner, w), [x, weight])
+    if shape == AFFINE_SHAPE:
+        check(lambda x: functional.rms_norm(x, inner, eps=0.5), [x])
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
+def test_group_norm(dtype, shape):
+    channels = shape[1]
+    x, weight, bias = made(shape, dtype), made(channels, dtype, 1), made(channels, dtype, 2)
+    groups = channels // 3 if channels % 3 == 0 else 1
+    check(lambda x, w, b: functional.group_norm(x, groups, w, b), [x, weight, bias])
+    if shape == (2, 6, 4, 5):
+        check(lambda x: functional.group_norm(x, 6), [x])
+        last = x.contiguous(memory_format=torch.channels_last)
+        check(lambda x, w: functional.group_norm(x, 1, w), [last, weight])
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
+def test_batch_norm(dtype, shape):
+    channels = shape[1]
+    inputs = [made(shape, dtype), made(channels, dtype, 1), made(channels, dtype, 2)]
+    mean, var = made(channels, dtype, 3), made(channels, dtype, 4).abs() + 0.5
+
+    def evaluated(x, *parameters):
+        running = [t.to(x.device, x.dtype) for t in (mean, var)]
+        return functional.batch_norm(x, *running, *parameters, training=False)
+
+    for function in (
+        evaluated,
+        lambda x, *p: functional.batch_norm(x, None, None, *p, training=True),
+    ):
+        check(function, inputs)
+        if shape == (4, 12, 33):
+            check(function, inputs[:1])
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        if len(shape) in formats:
+            check(function, [inputs[0].to(memory_format=formats[len(shape)]), *inputs[1:]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: (nn.BatchNorm1d(5, **k), (8, 5)),
+        lambda **k: (nn.BatchNorm1d(5, momentum=None, **k), (8, 5, 7)),
+        lambda **k: (nn.BatchNorm2d(5, **k), (3, 5, 4, 6)),
+        lambda **k: (nn.BatchNorm2d(5, track_running_stats=False, **k), (3, 5, 4, 6)),
+        lambda **k: (nn.BatchNorm3d(5, affine=False, **k), (3, 5, 2, 3, 4)),
+        lambda **k: (nn.InstanceNorm1d(5, **k), (3, 5, 9)),
+        lambda **k: (
+            nn.InstanceNorm2d(5, affine=True, track_running_stats=True, **k),
+            (3, 5, 4, 6),
+        ),
+        lambda **k: (nn.LayerNorm((4, 6), **k), (3, 5, 4, 6)),
+        lambda **k: (nn.LayerNorm(6, bias=False, **k), (3, 5, 4, 6)),
+        lambda **k: (nn.RMSNorm(6, **k), (3, 5, 4, 6)),
+        lambda **k: (nn.GroupNorm(2, 6, **k), (3, 6, 4, 6)),
+    ],
+)
+def test_modules(make):
+    """Training steps, then evaluation; running statistics agree too."""
+    torch.manual_seed(0)
+    module, shape = make()
+    twin = copy.deepcopy(module).to("ocl")
+    for _ in range(3):
+        x = torch.randn(shape) * 2 + 1
+        for m, device in ((module, "cpu"), (twin, "ocl")):
+            m.zero_grad()
+            m(x.to(device)).pow(3).sum().backward() if list(m.parameters()) else m(x.to(device))
+        for a, e in zip(twin.parameters(), module.parameters(), strict=True):
+            assert_close(a.grad.cpu(), e.grad, rtol=1e-3, atol=1e-3)
+    for (name, a), e in zip(twin.named_buffers(), module.buffers(), strict=True):
+        assert_close(a.cpu(), e, msg=name)
+    module.eval(), twin.eval()
+    x = torch.randn(shape)
+    assert_close(twin(x.to("ocl")).cpu(), module(x))
+
+
+def test_larger_than_the_caches():
+    """Results of this size are stored past the caches, in whole vectors; and not, a row is odd."""
+    for length in (1024, 1023):
+        rows = 2**24 // length
+        inputs = [made((rows, length), torch.float32), made(length, torch.float32, 1)]
+        actual, expected = (
+            results(lambda x, w: functional.layer_norm(x, [x.shape[1]], w), inputs, device)
+            for device in ("ocl", "cpu")
+        )
+        assert_close(actual[0].cpu(), expected[0], rtol=1e-4, atol=1e-4)
+        assert_close(actual[1].cpu(), expected[1], rtol=1e-4, atol=1e-4)
+        assert_close(actual[2].cpu(), expected[2], rtol=1e-3, atol=2e-2)
+
+
+def pairs(function):
+    """What a function returns on both devices, or the type of what it raises."""
+    out = []
+    for device in ("ocl", "cpu"):
+        try:
+            out.append(function(device))
+        except Exception as error:  # noqa: BLE001 - the type is what is compared
+            out.append(type(error))
+    return out
+
+
+@pytest.mark.parametrize("parameter", [None, *FLOATING], ids=str)
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.int64], ids=str)
+def test_mixed_dtypes(dtype, parameter):
+    """What CPU torch takes and refuses, and the dtypes of the results."""
+    x = made((4, 6, 5), torch.float32).to(dtype)
+    p = None if parameter is None else torch.ones(6).to(parameter)
+    t = x.transpose(1, 2)
+
+    def on(device, *tensors):
+        return [None if a is None else a.to(device) for a in tensors]
+
+    def layer(device):
+        a, w = on(device, t, p)
+        return aten.native_layer_norm(a, [6], w, w, 1e-5)
+
+    def group(device):
+        a, w = on(device, x, p)
+        return aten.native_group_norm(a, w, None, 4, 6, 5, 3, 1e-5)
+
+    def batch(device):
+        a, w, mean, var = on(device, x, p, *[None if p is None else p.clone() for _ in range(2)])
+        return aten.native_batch_norm(a, w, None, mean, var, True, 0.1, 1e-5)
+
+    def rms(device):
+        a, w = on(device, t, p)
+        return aten._fused_rms_norm(a, [6], w, None)
+
+    for function in (layer, group, batch, rms):
+        actual, expected = pairs(function)
+        if isinstance(expected, type):
+            assert actual is expected, function
+            continue
+        for a, e in zip(actual, expected, strict=True):
+            assert a.dtype == e.dtype and a.shape == e.shape
+            assert_close(a.cpu(), e, rtol=2e-2, atol=2e-2)
+
+
+def test_mixed_dtypes_backward():
+    x = made((4, 6, 5), torch.float32).bfloat16()
+    weight = made(6, torch.float32, 1)
+    t = x.transpose(1, 2).contiguous()
+
+    def layer(device):
+        a, w = t.to(device).requires_grad_(), weight.to(device).requires_grad_()
+        return torch.autograd.grad(functional.layer_norm(a, [6], w, w).float().sum(), (a, w))
+
+    def batch(device):
+        a, w = x.to(device).requires_grad_(), weight.to(device).requires_grad_()
+        out = functional.batch_norm(a, None, None, w, w, True)
+        return torch.autograd.grad((out.float() ** 3).sum(), (a, w))
+
+    for function in (layer, batch):
+        for a, e in zip(function("ocl"), function("cpu"), strict=True):
+            assert a.dtype == e.dtype
+            assert_close(a.cpu(), e, rtol=5e-2, atol=2e-1)
+
+
+@pytest.mark.parametrize("masked", range(8))
+def test_output_mask(masked):
+    mask = [bool(masked & bit) for bit in (1, 2, 4)]
+    x, grad, weight = (
+        made((4, 6, 5), torch.float32),
+        made((4, 6, 5), torch.float32, 5),
+        made(6, torch.float32, 1),
+    )
+    flat = x.transpose(1, 2).contiguous()
+
+    def layer(device):
+        a, g, w = flat.to(device), flat.flip(0).to(device), weight.to(device)
+        _, mean, rstd = aten.native_layer_norm(a, [6], w, w, 1e-5)
+        return aten.native_layer_norm_backward(g, a, [6], mean, rstd, w, w, mask)
+
+    def group(device):
+        a, g, w = x.to(device), grad.to(device), weight.to(device)
+        _, mean, rstd = aten.native_group_norm(a, w, w, 4, 6, 5, 2, 1e-5)
+        return aten.native_group_norm_backward(g, a, mean, rstd, w, 4, 6, 5, 2, mask)
+
+    def batch(device, train):
+        a, g, w = x.to(device), grad.to(device), weight.to(device)
+        _, mean, rstd = aten.native_batch_norm(a, w, w, None, None, True, 0, 1e-5)
+        running = w.abs() + 0.5
+        args = (running, running, mean, rstd, train, 1e-5, mask)
+        return aten.native_batch_norm_backward(g, a, w, *args)
+
+    for function in (layer, group, lambda d: batch(d, True), lambda d: batch(d, False)):
+        for wanted, a, e in zip(mask, function("ocl"), function("cpu"), strict=True):
+            if wanted:
+                assert_close(a.cpu(), e, rtol=1e-4, atol=1e-4)
+            else:
+                assert a is None or not wanted
+
+
+def test_layouts():
+    x = made((6, 20, 34), torch.float32)
+    for view in (
+        lambda t: t.transpose(0, 2),
+        lambda t: t[:, ::2],
+        lambda t: t[1:, 1:, 1:],
+        lambda t: t[:1].expand(4, -1, -1),
+    ):
+        size = view(x).shape
+        for function in (
+            lambda t, s=size: functional.layer_norm(t, s[1:]),
+            lambda t, s=size: functional.layer_norm(
+                t, s[2:], made(2 * s[2], t.dtype)[::2].to(t.device)
+            ),
+            lambda t, s=size: functional.rms_norm(t, s[2:]),
+            lambda t: functional.group_norm(t, 2) if t.shape[1] % 2 == 0 else t,
+            lambda t: functional.batch_norm(t, None, None, training=True),
+            lambda t: functional.instance_norm(t),
+        ):
+            a, e = function(view(x.to("ocl"))), function(view(x))
+            assert a.stride() == e.stride()
+            assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5)
+
+
+def test_running_statistics_with_strides():
+    x = made((30, 4, 5), torch.float32)
+    both = {}
+    for device in ("ocl", "cpu"):
+        storage = torch.ones(4, 2, 2).to(device)
+        mean, var = storage[:, 0, 0], storage[:, 1, 1]
+        functional.batch_norm(x.to(device), mean, var, training=True, momentum=0.3)
+        both[device] = storage.cpu()
+    assert_close(both["ocl"], both["cpu"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_no_cancellation(dtype):
+    """A variance as the difference of two mean squares would be noise here."""
+    x = made((6, 500), dtype, mean=3e3 if dtype == torch.float32 else 1e7)
+    exact = x.double() - x.double().mean(1, keepdim=True)
+    exact = exact / exact.square().mean(1, keepdim=True).sqrt()
+    d = x.to("ocl")
+    allowed = 2e-3 if dtype == torch.float32 else 1e-8
+    for out in (
+        functional.layer_norm(d, [500], eps=0.0),
+        functional.group_norm(d[None], 6, eps=0.0)[0],
+        functional.batch_norm(d[None], None, None, training=True, eps=1e-20)[0],
+        functional.batch_norm(d.t(), None, None, training=True, eps=1e-20).t(),
+    ):
+        assert_close(out.cpu().double(), exact, rtol=0, atol=allowed)
+
+
+def test_special_values():
+    nan, inf = float("nan"), float("inf")
+    x = torch.randn(6, 40)
+    x[0, 3], x[1, 5], x[2, 7] = nan, inf, -inf
+    x[3], x[5] = 2.0, nan
+    x[4] *= 1e10
+    for function in (
+        lambda t: functional.layer_norm(t, [40], t[2].detach().nan_to_num(0, 1, 1)),
+        lambda t: functional.layer_norm(t, [40], eps=0.0),
+        lambda t: functional.rms_norm(t, [40]),
+        lambda t: functional.group_norm(t, 4),
+        lambda t: functional.batch_norm(t, None, None, training=True),
+        lambda t: functional.batch_norm(t[None], None, None, training=True),
+    ):
+        a, e = function(x.to("ocl")), function(x)
+        assert torch.equal(a.cpu().isnan(), e.isnan())
+        assert_close(a.cpu(), e, equal_nan=True)
+
+
+def test_empty():
+    w = torch.ones(4)
+
+    def layer(device, shape, inner):
+        x = torch.empty(shape, device=device)
+        p = torch.ones(inner, device=device)
+        y, mean, rstd = aten.native_layer_norm(x, inner, p, p, 1e-5)
+        return (
+            y,
+            mean,
+            rstd,
+            *aten.native_layer_norm_backward(x, x, inner, mean, rstd, p, p, [True] * 3),
+        )
+
+    for shape, inner in (((0, 4), [4]), ((3, 0), [0]), ((0, 3, 4), [3, 4])):
+        for a, e in zip(layer("ocl", shape, inner), layer("cpu", shape, inner), strict=True):
+            assert_close(a.cpu(), e, equal_nan=True)
+    for function in (
+        lambda d: functional.group_norm(torch.empty(0, 4, 3, device=d), 2, w.to(d)),
+        lambda d: functional.group_norm(torch.empty(2, 4, 0, device=d), 2, w.to(d)),
+        lambda d: functional.batch_norm(torch.empty(0, 4, 3, device=d), w.to(d), w.to(d)),
+        lambda d: aten.native_batch_norm(
+            torch.empty(0, 4, 3, device=d), None, None, None, None, True, 0.1, 1e-5
+        )[0],
+        lambda d: functional.rms_norm(torch.empty(0, 4, device=d), [4], w.to(d)),
+    ):
+        actual, expected = pairs(function)
+        if isinstance(expected, type):
+            assert actual is expected
+        else:
+            assert_close(actual.cpu(), expected)
+    x = torch.empty(2, 4, 0, device="ocl", requires_grad=True)
+    weight = w.to("ocl").requires_grad_()
+    functional.group_norm(x, 2, weight).sum().backward()
+    assert_close(weight.grad.cpu(), torch.zeros(4))
+
+
+def test_every_batch_norm_function():
+    x, w = made((5, 3, 4), torch.float32), made(3, torch.float32, 1)
+
+    def run(device):
+        a, p = x.to(device), w.to(device)
+        out = []
+        for training in (True, False):
+            for function in (aten.native_batch_norm, aten._native_batch_norm_legit):
+                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+                out += [*function(a, p, p, mean, var, training, 0.1, 1e-5), mean, var]
+                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+                given = [torch.empty(0, device=device) for _ in range(3)]
+                function.out(
+                    a, p, p, mean, var, training, 0.1, 1e-5,
+                    out=given[0], save_mean=given[1], save_invstd=given[2],
+                )  # fmt: skip
+                out += [*given, mean, var]
+        out += aten._native_batch_norm_legit.no_stats(a, p, p, True, 0.1, 1e-5)
+        given = [torch.empty(0, device=device) for _ in range(3)]
+        aten._native_batch_norm_legit.no_stats_out(
+            a, p, p, True, 0.1, 1e-5, out=given[0], save_mean=given[1], save_invstd=given[2]
+        )
+        out += given
+        mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+        out += aten._batch_norm_with_update(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten._batch_norm_no_update(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten._native_batch_norm_legit_no_training(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten.batch_norm_update_stats(a, mean, var, 0.1)
+        out += aten.batch_norm_backward(
+            a,
+            a,
+            p,
+            mean,
+            var,
+            mean,
+            var,
+            True,
+            1e-5,
+            [True] * 3,
+            torch.empty(0, dtype=torch.uint8, device=device),
+        )
+        layer = [torch.empty(0, device=device) for _ in range(3)]
+        q = made(4, torch.float32, 2).to(device)
+        aten.native_layer_norm.out(a, [4], q, q, 1e-5, out0=layer[0], out1=layer[1], out2=layer[2])
+        return out + layer + [mean, var]
+
+    for i, (a, e) in enumerate(zip(run("ocl"), run("cpu"), strict=True)):
+        assert a.dtype == e.dtype
+        assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5, msg=lambda m, i=i: f"result {i}: {m}")
+
+
+def test_double_backward():
+    x = made((4, 6, 5), torch.float64)
+    weight = made(6, torch.float64, 1)
+
+    def second(function, device):
+        a, w = x.to(device).requires_grad_(), weight.to(device).requires_grad_()
+        (first,) = torch.autograd.grad((function(a, w) ** 3).sum(), a, create_graph=True)
+        return torch.autograd.grad((first**2).sum(), (a, w))
+
+    for function in (
+        lambda a, w: functional.layer_norm(a.transpose(1, 2), [6], w, w),
+        lambda a, w: functional.rms_norm(a.transpose(1, 2), [6], w),
+        lambda a, w: functional.group_norm(a, 3, w, w),
+        lambda a, w: functional.batch_norm(a, None, None, w, w, True),
+        lambda a, w: functional.batch_norm(a, a.new_ones(6), a.new_ones(6), w, w, False),
+    ):
+        for a, e in zip(second(function, "ocl"), second(function, "cpu"), strict=True):
+            assert_close(a.cpu(), e, rtol=1e-6, atol=1e-6)
+
+
+def test_errors():
+    for function in (
+        lambda d: functional.layer_norm(torch.ones(2, 3, device=d), [4]),
+        lambda d: functional.layer_norm(torch.ones(2, 3, device=d), []),
+        lambda d: functional.layer_norm(torch.ones(2, 3, device=d), [3], torch.ones(2, device=d)),
+        lambda d: functional.rms_norm(torch.ones(2, 3, device=d), [3], torch.ones(2, device=d)),
+        lambda d: functional.rms_norm(torch.ones(3, device=d), [2, 3]),
+        lambda d: functional.group_norm(torch.ones(2, 3, device=d), 2),
+        lambda d: torch.group_norm(torch.ones(2, 3, device=d), 2),
+        lambda d: torch.group_norm(torch.ones(2, 3, device=d), 3, torch.ones(2, device=d)),
+        lambda d: functional.batch_norm(torch.ones(2, 3, device=d), None, None),
+        lambda d: functional.batch_norm(torch.ones(1, 3, device=d), None, None, training=True),
+        lambda d: functional.batch_norm(
+            torch.ones(2, 3, device=d), torch.ones(2, device=d), torch.ones(2, device=d)
+        ),
+        lambda d: functional.layer_norm(torch.ones(2, 3, device=d, dtype=torch.int32), [3]),
+        lambda d: functional.batch_norm(
+            torch.ones(2, 3, device=d, dtype=torch.int32), None, None, training=True
+        ),
+    ):
+        actual, expected = pairs(function)
+        assert isinstance(expected, type) and actual is expected, (actual, expected)
