@@ -108,6 +108,7 @@ class DeviceProperties:
     has_subgroups: bool
     has_int64_atomics: bool
     has_work_group_reduce: bool
+    has_tensor_cores: bool
     extensions: str = dataclasses.field(repr=False)
 
     @property

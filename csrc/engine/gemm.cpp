@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,10 +24,9 @@ using c10::ScalarType;
 namespace {
 
 // In order of preference. The last one takes everything.
-constexpr const GemmImplementation* kOnCpu[] = {&gemm_skinny, &gemm_packed, &gemm_tiled,
-                                                &gemm_direct};
-constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tiled, &gemm_packed,
-                                                &gemm_direct};
+constexpr const GemmImplementation* kOnCpu[] = {&gemm_skinny, &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
+                                                &gemm_packed, &gemm_direct};
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -149,8 +149,10 @@ GemmPlan make_plan(const GemmDescription& d) {
   p.batch = checked_size(d.batch);
   p.splits = 1;
   p.split_k = p.k;
-  p.a = strides_of(d.a, d.m, d.k, d.batch);
-  p.b = strides_of(d.b, d.k, d.n, d.batch);
+  if (p.k > 0) {
+    p.a = strides_of(d.a, d.m, d.k, d.batch);
+    p.b = strides_of(d.b, d.k, d.n, d.batch);
+  }
   p.out = strides_of(d.out, d.m, d.n, d.batch);
   const bool addend = !is_zero(dtype, plan.beta);
   if (addend) p.c = strides_of(d.c, d.m, d.n, d.batch);
@@ -172,7 +174,7 @@ const GemmImplementation* forced_implementation() {
     const char* name = std::getenv("TORCH_OCL_GEMM");
     if (name == nullptr || *name == '\0') return nullptr;
     std::string known;
-    for (const GemmImplementation* implementation : kOnCpu) {
+    for (const GemmImplementation* implementation : kOnGpu) {
       if (std::string_view(name) == implementation->name) return implementation;
       known += std::string(" ") + implementation->name;
     }
@@ -203,8 +205,9 @@ void run_first(const GemmPlan& plan) {
     forced->run(plan);
     return;
   }
-  for (const GemmImplementation* implementation : plan.device.is_cpu() ? kOnCpu : kOnGpu) {
-    if (implementation == &gemm_tiled && plan.device.is_cpu()) continue;
+  const auto order = plan.device.is_cpu() ? std::span<const GemmImplementation* const>(kOnCpu)
+                                          : std::span<const GemmImplementation* const>(kOnGpu);
+  for (const GemmImplementation* implementation : order) {
     if (accepts(*implementation, plan)) {
       implementation->run(plan);
       return;
@@ -242,13 +245,10 @@ GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool c
     const int width = bytes / real_size;
     parameters.packed = {width, bytes == 64 ? 12 : 6, 2, 512, 256 << 10};
     parameters.skinny = {complex ? 1 : width, 4, 16, 8};
-    parameters.tiled = {8, 8, 4, 4, 16};
   } else {
     const int width = 16 / real_size;
     parameters.packed = {width, 4, 2, 512, 64 << 10};
     parameters.skinny = {complex ? 1 : width, 1, 128, 8};
-    const int sums = compute_size <= 8 ? 4 : 2;
-    parameters.tiled = {16, 16, sums, sums, 16};
   }
   parameters.max_workspace = max_workspace();
   return parameters;
@@ -275,7 +275,7 @@ Workspace::Workspace(size_t bytes)
 
 Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
                     std::span<const Define> parameters) {
-  constexpr size_t kMost = 12;
+  constexpr size_t kMost = 20;
   alignas(Define) std::array<unsigned char, kMost * sizeof(Define)> storage;
   Define* const defines = reinterpret_cast<Define*>(storage.data());
   size_t count = 0;
@@ -305,6 +305,18 @@ void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, con
   kernel.enqueue(plan.queue, range);
 }
 
+void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
+                 uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
+                 uint64_t pitch, char* copy) {
+  static const KernelFamily family{"gemm/gather.cl", "gemm_gather"};
+  const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
+  const size_t local = plan.device.is_cpu() ? 16 : 64;
+  launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
+         NDRange::grid(size_t{length} * lines, plan.problem.batch, local, 1), Pointer{source},
+         Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
+         lines, cl_ulong{pitch});
+}
+
 void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
   const int64_t k = problem.k;
   int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
@@ -326,12 +338,24 @@ void finish_split(const GemmPlan& plan, const void* sums) {
   const GemmProblem& p = plan.problem;
   if (p.splits <= 1) return;
   const size_t elements = static_cast<size_t>(p.m) * p.n;
-  launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, 16, 1), sums);
+  const size_t local = plan.device.is_cpu() ? 16 : 128;
+  launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 
 void gemm(const GemmDescription& description) {
   if (description.m == 0 || description.n == 0 || description.batch == 0) return;
-  run_first(make_plan(description));
+  GemmPlan plan = make_plan(description);
+  // What a GPU's grid has at least in its third dimension.
+  constexpr uint32_t kMostBatches = 65535;
+  for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
+    plan.problem.batch = std::min(left, kMostBatches);
+    run_first(plan);
+    const GemmProblem& p = plan.problem;
+    plan.a += p.a.batch * p.batch * plan.a_size;
+    plan.b += p.b.batch * p.batch * plan.b_size;
+    plan.c += p.c.batch * p.batch * plan.out_size;
+    plan.out += p.out.batch * p.batch * plan.out_size;
+  }
 }
 
 }  // namespace ocl

@@ -53,10 +53,6 @@ struct PackedParameters {
   int width, rows, vectors, kc;
   int64_t block_bytes;
 };
-/// The tiled kernel: work-groups of lm x ln, tm x tn sums per work-item, tiles tk deep.
-struct TiledParameters {
-  int lm, ln, tm, tn, tk;
-};
 /// The skinny kernels: rows per work-item (vectors of rows for the axpy one) of `width` elements;
 /// `local` work-items per row where a work-group shares it.
 struct SkinnyParameters {
@@ -66,7 +62,6 @@ struct SkinnyParameters {
 /// What a tuner may vary, for one device and one type computed with.
 struct GemmParameters {
   PackedParameters packed;
-  TiledParameters tiled;
   SkinnyParameters skinny;
   int64_t max_workspace;  // bytes; larger problems are packed in blocks
 };

@@ -26,7 +26,7 @@ static_assert(sizeof(GemmProblem) == 128);
 
 namespace gemm_flag {
 inline constexpr uint32_t addend = 1, conjugate_a = 2, conjugate_b = 4, conjugate_c = 8,
-                          conjugate_out = 16;
+                          conjugate_out = 16, wide = 32;
 }
 
 /// A checked description with what every implementation asks for.
@@ -57,7 +57,7 @@ struct GemmImplementation {
   void (*run)(const GemmPlan& plan);
 };
 
-extern const GemmImplementation gemm_packed, gemm_skinny, gemm_tiled, gemm_direct;
+extern const GemmImplementation gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled, gemm_direct;
 
 /// Device memory (none for 0 bytes) until the end of the scope; the allocator keeps stream order.
 class Workspace {
@@ -76,6 +76,13 @@ Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
 /// Enqueues with the operands of gemm.clh and `extra` (a trailing struct, may be empty).
 void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range,
                  const void* workspace = nullptr, std::span<const unsigned char> extra = {});
+
+/// Copies `lines` lines of `length` elements per batch to `copy`, each contiguous and `pitch`
+/// elements after the last. Strides in elements: within a line, from line to line, from batch to
+/// batch.
+void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
+                 uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
+                 uint64_t pitch, char* copy);
 
 /// Sets splits and split_k so that about `target` work-items run where `items` would, with no part
 /// of k shorter than `least` and parts a multiple of `multiple`.

@@ -58,18 +58,6 @@ void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
   finish_split(plan, sums.data());
 }
 
-/// Copies `lines` lines of p.k elements per batch to `copy`, contiguous.
-void gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
-            uint64_t line_stride, uint64_t batch_stride, uint32_t lines, char* copy) {
-  static const KernelFamily family{"gemm/gather.cl", "gemm_gather"};
-  const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
-  const uint32_t length = plan.problem.k;
-  launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
-         NDRange::volume({length, lines, plan.problem.batch}, {16, 1, 1}), Pointer{source},
-         Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
-         lines);
-}
-
 void run_dot(GemmPlan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_dot.cl", "gemm_skinny_dot"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
@@ -84,14 +72,14 @@ void run_dot(GemmPlan& plan, std::span<const Define> defines) {
   if (copies_columns(plan)) {
     copied.b = workspace.data() + sums_bytes;
     copied.problem.b = {1, p.k, uint64_t{p.n} * p.k};
-    gather(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.n,
-           workspace.data() + sums_bytes);
+    gemm_gather(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.k, p.n, p.k,
+                workspace.data() + sums_bytes);
   }
   if (copies_rows(plan)) {
     copied.a = workspace.data() + rows_at;
     copied.problem.a = {p.k, 1, uint64_t{p.m} * p.k};
-    gather(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.m,
-           workspace.data() + rows_at);
+    gemm_gather(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.k, p.m, p.k,
+                workspace.data() + rows_at);
   }
   launch_gemm(gemm_kernel(family, copied, defines), copied,
               NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());

@@ -19,6 +19,8 @@ namespace {
 
 // Queries of vendor extensions that CL/cl_ext.h of some headers lacks.
 constexpr cl_device_info kSubGroupSizesIntel = 0x4108;
+constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
+constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
 constexpr cl_device_info kWarpSizeNv = 0x4003;
 constexpr cl_device_info kWavefrontWidthAmd = 0x4043;
 
@@ -111,6 +113,24 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
   }
 }
 
+void probe_vendor(cl_device_id id, DeviceProperties& p) {
+  const std::string_view extensions = p.extensions;
+  if (p.device_class == DeviceClass::cpu) {
+    p.registers_per_item = 255;  // memory near the core: a work-item's values may well live there
+  } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
+    p.registers_per_item = 255;
+    const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
+    const cl_uint minor = number<cl_uint>(id, kComputeCapabilityMinorNv, 0);
+    p.has_tensor_cores = major >= 8;
+    // Neither earlier nor later capabilities have these instructions.
+    p.has_warpgroup_mma = major == 9 && minor == 0;
+  } else if (has_word(extensions, "cl_amd_device_attribute_query")) {
+    p.registers_per_item = 255;
+  } else if (has_word(extensions, "cl_intel_subgroups")) {
+    p.registers_per_item = 64;  // 128 registers of 32 bytes, shared by the 16 lanes of a sub-group
+  }
+}
+
 using FeatureFlag = bool DeviceProperties::*;
 
 /// The features that TORCH_OCL_WITHOUT names; warns of words that name none.
@@ -120,7 +140,9 @@ std::vector<FeatureFlag> unwanted_features() {
       {"fp16", &DeviceProperties::has_fp16},
       {"subgroups", &DeviceProperties::has_subgroups},
       {"int64_atomics", &DeviceProperties::has_int64_atomics},
-      {"work_group_reduce", &DeviceProperties::has_work_group_reduce}};
+      {"work_group_reduce", &DeviceProperties::has_work_group_reduce},
+      {"tensor_cores", &DeviceProperties::has_tensor_cores},
+      {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
   for (const std::string_view word : split_list(text == nullptr ? "" : text)) {
@@ -211,6 +233,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
        CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   probe_language(id, p);
   probe_features(id, p);
+  probe_vendor(id, p);
   correct_properties(p);
   p.last_level_cache = last_level_cache(p);
   mask_features(p);

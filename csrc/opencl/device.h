@@ -42,6 +42,11 @@ struct DeviceProperties {
   bool has_work_group_reduce =
       false;  // work_group_reduce_add and friends (OpenCL C 2.0 or feature)
   bool has_generic_address_space = false;
+  /// 32-bit values that a work-item can keep in registers; an estimate from the vendor's
+  /// extensions, since OpenCL has no question for it.
+  uint32_t registers_per_item = 128;
+  bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
+  bool has_warpgroup_mma = false;  // NVIDIA's wgmma
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time

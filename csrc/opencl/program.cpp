@@ -12,6 +12,7 @@
 #include "opencl/disk_cache.h"
 #include "opencl/log.h"
 #include "opencl/queue.h"
+#include "opencl/retarget.h"
 
 namespace ocl {
 namespace {
@@ -134,6 +135,8 @@ struct ProgramCache::Impl {
   cl_program make(const std::string& name, const Source& source, const std::string& all_options);
   cl_program load(const std::string& key, const std::string& name, const std::string& all_options);
   cl_program build(const std::string& name, const Source& source, const std::string& all_options);
+  cl_program build_ptx(const std::string& name, const std::string& ptx,
+                       const std::string& all_options);
 
   Device& device;
   const std::string options;
@@ -222,11 +225,33 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
     throw Error("clBuildProgram", code, &device,
                 name + " with options \"" + all_options + "\"\n" + log);
   }
+  if (const std::string target = ptx_target_of(all_options); !target.empty()) {
+    const std::string ptx = retarget_ptx(binary_of(program, device), target);
+    api().clReleaseProgram(program);
+    program = build_ptx(name, ptx, all_options);
+  }
   const uint64_t ns = elapsed_ns(start);
   program_stats().built.fetch_add(1);
   program_stats().build_ns.fetch_add(ns);
   trace_build(name, all_options, "built", ns, log);
   return program;
+}
+
+cl_program ProgramCache::Impl::build_ptx(const std::string& name, const std::string& ptx,
+                                         const std::string& all_options) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(ptx.data());
+  const size_t size = ptx.size();
+  const cl_device_id id = device.id();
+  cl_int status = CL_SUCCESS, code = CL_SUCCESS;
+  cl_program program =
+      api().clCreateProgramWithBinary(device.context(), 1, &id, &size, &bytes, &status, &code);
+  check(code, "clCreateProgramWithBinary", &device);
+  code = api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
+  if (code == CL_SUCCESS) return program;
+  const std::string log = build_log(program, device);
+  api().clReleaseProgram(program);
+  throw Error("clBuildProgram", code, &device,
+              name + " retargeted, with options \"" + all_options + "\"\n" + log);
 }
 
 ProgramCache::ProgramCache(Device& device) : impl_(std::make_unique<Impl>(device)) {}

@@ -52,6 +52,7 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["has_subgroups"] = p.has_subgroups;
   d["has_int64_atomics"] = p.has_int64_atomics;
   d["has_work_group_reduce"] = p.has_work_group_reduce;
+  d["has_tensor_cores"] = p.has_tensor_cores;
   d["extensions"] = p.extensions;
   return d;
 }

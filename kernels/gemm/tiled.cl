@@ -1,15 +1,24 @@
 // The matrix product for devices with many work-items in flight (GPUs): a work-group brings tiles
 // of a and b into local memory, a work-item keeps TM x TN sums in registers. Any dtype and strides.
 //
-// Compile parameters besides gemm.clh's: LM x LN (the work-group: LN work-items along n, LM along
-// m), TM x TN (sums per work-item), TK (depth of a tile). The tile: LM * TM rows x LN * TN columns.
+// The next tiles travel from global memory into registers while the current ones are multiplied,
+// and then into the other half of local memory: one barrier per tile.
+//
+// Compile parameters besides gemm.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in
+// runs of RUN next to each other), A_BY_K and B_BY_K (1: neighbouring work-items read along k), A_WIDTH
+// and B_WIDTH (elements per load along that direction; above 1 they are contiguous, aligned, and,
+// unless along k, a divisor of their number).
 #include "gemm/gemm.clh"
+#include "gemm/tiles.clh"
 
-#ifndef LM
-#define LM 16
+#ifndef BM
+#define BM 64
 #endif
-#ifndef LN
-#define LN 16
+#ifndef BN
+#define BN 64
+#endif
+#ifndef BK
+#define BK 8
 #endif
 #ifndef TM
 #define TM 4
@@ -17,69 +26,196 @@
 #ifndef TN
 #define TN 4
 #endif
-#ifndef TK
-#define TK 16
+#ifndef RUN
+#define RUN 4
+#endif
+#ifndef A_BY_K
+#define A_BY_K 1
+#endif
+#ifndef B_BY_K
+#define B_BY_K 0
+#endif
+#ifndef A_WIDTH
+#define A_WIDTH 1
+#endif
+#ifndef B_WIDTH
+#define B_WIDTH 1
 #endif
 
-#define BM (LM * TM)
-#define BN (LN * TN)
+#define LM (BM / TM)
+#define LN (BN / TN)
 #define ITEMS (LM * LN)
-// One element of padding keeps a column of the tile off a single memory bank.
-#define PADDED_M (BM + 1)
-#define PADDED_N (BN + 1)
+// A line of a tile holds the elements of one k. The padding keeps runs aligned, and spreads the
+// stores of an operand read along k over the banks.
+#define A_LINE (BM + RUN)
+#define B_LINE (BN + RUN)
+#define STAGE (BK * (A_LINE + B_LINE))
 
-/// Global size: LN * (n / BN), LM * (m / BM), batch * splits.
-kernel __attribute__((reqd_work_group_size(LN, LM, 1))) void gemm_tiled(OPERANDS) {
-  local T x[TK * PADDED_M], y[TK * PADDED_N];
-  const uint lx = get_local_id(0), ly = get_local_id(1), item = ly * LN + lx;
-  const ulong column0 = get_group_id(0) * BN, row0 = get_group_id(1) * BM;
-  const ulong z = get_global_id(2) % p.batch, split = get_global_id(2) / p.batch;
-  const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
-  ADVANCE_OPERANDS(z);
-  // Neighbouring work-items read along the direction that is contiguous in memory.
-  const bool a_by_k = p.a_column <= p.a_row, b_by_k = p.b_row < p.b_column;
+// A block of 4 x 8 work-items next to each other (half a wavefront, a warp, a sub-group) reads few
+// distinct runs of both operands.
+#define BLOCK_M (LM % 4 == 0 ? 4 : 1)
+#define BLOCK_N (LN % 8 == 0 ? 8 : LN)
+
+#define LOADS(size, width) ((size) * BK / (width) > ITEMS ? ((size) * BK / (width) + ITEMS - 1) / ITEMS : 1)
+#define A_LOADS LOADS(BM, A_WIDTH)
+#define B_LOADS LOADS(BN, B_WIDTH)
+// Along k, 8 elements of a row are read next to each other: whole sectors of the cache, and no bank
+// conflicts when they are stored.
+#define PIECES(width) ((BK < 8 ? BK : 8) / (width))
+
+typedef TYPEV(C, RUN) Run;
+
+/// Where load `e` of a work-item lies in a tile of `size` rows: (index along the rows, k).
+static inline uint2 place_of(uint e, const bool by_k, const uint size, const uint width) {
+  if (by_k) {
+    const uint pieces = PIECES(width);
+    const uint piece = e % pieces, rest = e / pieces;
+    return (uint2)(rest % size, (rest / size * pieces + piece) * width);
+  }
+  return (uint2)(e % (size / width) * width, e / (size / width));
+}
+
+// fetch_a and fetch_b: the tile that begins at `base`, `left` elements before the end of k, into
+// registers. What lies past the last row or column is replaced by other elements (its sums are not
+// stored), what lies past the end of k by zeros, which only a `partial` tile asks about.
+#define DEFINE_FETCH(name, tag, width, loads, size, by_k)                                        \
+  static inline void name(private RAW(tag, width) *raw, global const char *base,                 \
+                          ulong row_stride, ulong k_stride, uint first, uint count, uint item,   \
+                          uint left, const bool partial) {                                       \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                         \
+      const uint e = item + i * ITEMS;                                                           \
+      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                    \
+      const uint2 place = place_of(e, by_k, size, width);                                        \
+      const uint row = min(first + place.x, count - (by_k ? 1 : width));                         \
+      const ulong at = row * row_stride + place.y * k_stride;                                    \
+      if (!partial || place.y + (by_k ? width : 1) <= left) {                                    \
+        raw[i] = LOAD_RAW(tag, width, base, at);                                                 \
+      } else {                                                                                   \
+        raw[i] = (RAW(tag, width))(0);                                                           \
+        _Pragma("unroll") for (uint j = 0; by_k && j < width; j++) {                             \
+          if (place.y + j < left) {                                                              \
+            ((private RAW(tag, 1) *)(raw + i))[j] = LOAD_RAW(tag, 1, base, at + j);              \
+          }                                                                                      \
+        }                                                                                        \
+      }                                                                                          \
+    }                                                                                            \
+  }
+
+// keep_a and keep_b: from registers to local memory.
+#define DEFINE_KEEP(name, tag, width, loads, size, by_k, line)                              \
+  static inline void name(private const RAW(tag, width) *raw, local T *tile, uint item,     \
+                          const uint conjugate) {                                           \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                    \
+      const uint e = item + i * ITEMS;                                                      \
+      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;               \
+      const uint2 place = place_of(e, by_k, size, width);                                   \
+      TYPEV(C, width) values = DECODE_AS(C, tag, width, raw[i]);                            \
+      values = CONJUGATE(values, conjugate);                                                \
+      local T *to = tile + place.y * line + place.x;                                        \
+      if (by_k || width == 1) {                                                             \
+        _Pragma("unroll") for (uint j = 0; j < width; j++) {                                \
+          to[j * line] = ((private const T *)&values)[j];                                   \
+        }                                                                                   \
+      } else {                                                                              \
+        *(local TYPEV(C, width) *)to = values;                                              \
+      }                                                                                     \
+    }                                                                                       \
+  }
+DEFINE_FETCH(fetch_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K)
+DEFINE_FETCH(fetch_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K)
+DEFINE_KEEP(keep_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_LINE)
+DEFINE_KEEP(keep_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_LINE)
+
+/// Global size: ITEMS * tiles * batch * splits.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERANDS) {
+  local T memory[2 * STAGE] __attribute__((aligned(16)));
+  const uint item = get_local_id(0);
+  const Tile tile = tile_of(p, BM, BN);
+  const uint row0 = tile.row * BM, column0 = tile.column * BN, z = tile.z, split = tile.split;
+  const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
+  ADVANCE_OPERANDS((ulong)z);
+
+  const uint in_block = item % (BLOCK_M * BLOCK_N), block = item / (BLOCK_M * BLOCK_N);
+  const uint lx = block % (LN / BLOCK_N) * BLOCK_N + in_block % BLOCK_N;
+  const uint ly = block / (LN / BLOCK_N) * BLOCK_M + in_block / BLOCK_N;
+
   T sum[TM][TN];
 #pragma unroll
   for (uint i = 0; i < TM; i++) {
 #pragma unroll
     for (uint j = 0; j < TN; j++) sum[i][j] = (T)(0);
   }
-  for (ulong k0 = start; k0 < end; k0 += TK) {
-    for (uint e = item; e < BM * TK; e += ITEMS) {
-      const uint kk = a_by_k ? e % TK : e / BM, i = a_by_k ? e / TK : e % BM;
-      T value = (T)(0);
-      if (row0 + i < p.m && k0 + kk < end) value = A_AT(row0 + i, k0 + kk);
-      x[kk * PADDED_M + i] = value;
-    }
-    for (uint e = item; e < BN * TK; e += ITEMS) {
-      const uint kk = b_by_k ? e % TK : e / BN, j = b_by_k ? e / TK : e % BN;
-      T value = (T)(0);
-      if (column0 + j < p.n && k0 + kk < end) value = B_AT(k0 + kk, column0 + j);
-      y[kk * PADDED_N + j] = value;
-    }
+
+  RAW(IN0, A_WIDTH) raw_a[A_LOADS];
+  RAW(IN1, B_WIDTH) raw_b[B_LOADS];
+  a += start * p.a_column * STORAGE_SIZE(IN0);
+  b += start * p.b_row * STORAGE_SIZE(IN1);
+  uint now = 0, left = end - start;  // of k
+  if (left > 0) {
+    fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, true);
+    fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, true);
+    keep_a(raw_a, memory, item, p.flags & FLAG_CONJUGATE_A);
+    keep_b(raw_b, memory + BK * A_LINE, item, p.flags & FLAG_CONJUGATE_B);
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 4
-    for (uint kk = 0; kk < TK; kk++) {
-      T row[TM], column[TN];
+  }
+  while (left > 0) {
+    left = left > BK ? left - BK : 0;
+    a += BK * p.a_column * STORAGE_SIZE(IN0);
+    b += BK * p.b_row * STORAGE_SIZE(IN1);
+    if (left >= BK) {
+      fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, false);
+      fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, false);
+    } else if (left > 0) {
+      fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, true);
+      fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, true);
+    }
+    local const T *x = memory + now * STAGE + ly * RUN;
+    local const T *y = memory + now * STAGE + BK * A_LINE + lx * RUN;
 #pragma unroll
-      for (uint i = 0; i < TM; i++) row[i] = x[kk * PADDED_M + ly + i * LM];
+    for (uint kk = 0; kk < BK; kk++) {
+      Run rows[TM / RUN], columns[TN / RUN];
 #pragma unroll
-      for (uint j = 0; j < TN; j++) column[j] = y[kk * PADDED_N + lx + j * LN];
+      for (uint i = 0; i < TM / RUN; i++) {
+        rows[i] = *(local const Run *)(x + kk * A_LINE + i * LM * RUN);
+      }
+#pragma unroll
+      for (uint j = 0; j < TN / RUN; j++) {
+        columns[j] = *(local const Run *)(y + kk * B_LINE + j * LN * RUN);
+      }
 #pragma unroll
       for (uint i = 0; i < TM; i++) {
 #pragma unroll
-        for (uint j = 0; j < TN; j++) sum[i][j] = MAD(row[i], column[j], sum[i][j]);
+        for (uint j = 0; j < TN; j++) {
+          const T u = ((private const T *)rows)[i], v = ((private const T *)columns)[j];
+          sum[i][j] = MAD(u, v, sum[i][j]);
+        }
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    now ^= 1;
+    if (left > 0) {
+      keep_a(raw_a, memory + now * STAGE, item, p.flags & FLAG_CONJUGATE_A);
+      keep_b(raw_b, memory + now * STAGE + BK * A_LINE, item, p.flags & FLAG_CONJUGATE_B);
+      barrier(CLK_LOCAL_MEM_FENCE);
+    }
   }
+
+  // Through local memory, LM rows at a time, so that neighbouring work-items store neighbouring
+  // elements and the epilogue is compiled once per row of sums.
 #pragma unroll
   for (uint i = 0; i < TM; i++) {
-    const ulong r = row0 + ly + i * LM;
+    barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (uint j = 0; j < TN; j++) {
-      const ulong s = column0 + lx + j * LN;
-      if (r < p.m && s < p.n) FINISH_OR_SPLIT(z, split, r, s, sum[i][j]);
+      memory[ly * BN + j / RUN * LN * RUN + lx * RUN + j % RUN] = sum[i][j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = item; e < LM * BN; e += ITEMS) {
+      const ulong row = row0 + i / RUN * LM * RUN + e / BN * RUN + i % RUN;
+      const ulong column = column0 + e % BN;
+      if (row < p.m && column < p.n) {
+        const T total = memory[e];
+        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+      }
     }
   }
 }

@@ -44,6 +44,9 @@ def main():
         a @ b[:, 0],
         torch.randn(3, 5, 7).to("ocl") @ b[:7],
         a.half() @ b.half(),
+        torch.addmm(b[0].double(), a.double(), b.double()),
+        torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
+        torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
     ]
     # Index, shape and factories.
     index = torch.tensor([0, 3, 6, 3]).to("ocl")

@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "opencl/error.h"
 #include "opencl/program.h"
+#include "opencl/retarget.h"
 #include "tests.h"
 
 namespace floor1 {
@@ -58,6 +59,16 @@ void test_sources() {
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/no_include.cl"); }), "test/no_include.cl:2");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/absent.cl"); }),
                    "no kernel file \"test/absent.cl\"");
+}
+
+void test_retarget() {
+  REQUIRE(ptx_target_of("-DA=1 -DOCL_PTX_TARGET=sm_90a -DB=2") == "sm_90a");
+  REQUIRE(ptx_target_of("-DA=1").empty());
+  const std::string ptx =
+      ".version 9.0\n.target sm_90, texmode_independent\n\t//@target one;\n//@target two;\n";
+  REQUIRE(retarget_ptx(ptx, "sm_90a") ==
+          ".version 9.0\n.target sm_90a, texmode_independent\n\tone;\ntwo;\n");
+  REQUIRE_CONTAINS(message_of([] { retarget_ptx("ELF", "sm_90a"); }), "not PTX");
 }
 
 void test_registry() {

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   report("address space", test_address_space);
   report("sources", test_sources);
   report("registry", test_registry);
+  report("retarget", test_retarget);
   const std::pair<const char*, void (*)(Device&)> tests[] = {
       {"copies", test_copies},
       {"kernels", test_kernels},

@@ -12,6 +12,7 @@ void test_errors();
 void test_address_space();
 void test_sources();
 void test_registry();
+void test_retarget();
 void test_selectors();
 void test_variables();
 void test_unavailable();

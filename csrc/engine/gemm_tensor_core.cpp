@@ -1,0 +1,194 @@
+// Products in half and bfloat16 by NVIDIA's tensor cores (kernels/gemm/tensor_core.cl).
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "engine/gemm_plan.h"
+#include "engine/gemm_tiles.h"
+#include "opencl/log.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr double kLaunchCost = 1.2e7;  // about 8 us of an H200's compute unit
+constexpr int64_t kChunk = 8;          // elements in 16 bytes, which are copied at once
+
+/// Each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in local memory.
+struct CoreShape {
+  TileShape tile;
+  int warp_m, warp_n, stages;
+  bool warpgroup;  // by Hopper's instructions for 4 warps
+};
+
+constexpr CoreShape warp_shape(int m, int n, int k, int warp_m, int warp_n, int stages,
+                               float efficiency) {
+  const int items = m / warp_m * (n / warp_n) * 32;
+  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, false};
+}
+constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, float efficiency) {
+  return {{m, n, k, m * 2, efficiency}, 16, n, stages, true};
+}
+
+// What an operand may have for the second-level cache to hold it while tiles read it again.
+constexpr int64_t kCachedBytes = 64 << 20;
+
+// Efficiencies as measured on an NVIDIA H200 (460 TFLOP/s is 1).
+constexpr std::array<CoreShape, 6> kShapes{{
+    warpgroup_shape(128, 128, 32, 3, 0.96F),
+    warpgroup_shape(64, 128, 64, 2, 1.00F),
+    warpgroup_shape(64, 128, 32, 4, 0.95F),
+    warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
+    warp_shape(64, 64, 64, 32, 32, 3, 0.68F),
+    warp_shape(32, 64, 64, 32, 16, 3, 0.50F),
+}};
+constexpr std::array<TileShape, kShapes.size()> kTiles = [] {
+  std::array<TileShape, kShapes.size()> tiles{};
+  for (size_t i = 0; i < kShapes.size(); ++i) tiles[i] = kShapes[i].tile;
+  return tiles;
+}();
+
+/// Set where the driver turns out not to assemble Hopper's instructions.
+std::atomic<bool> warpgroups_fail{false};
+
+uint64_t fitting(const GemmPlan& plan) {
+  const DeviceProperties& properties = plan.device.properties();
+  const bool warpgroups = properties.has_warpgroup_mma && !warpgroups_fail.load();
+  // Larger tiles read their operands less often. That counts where they come from memory.
+  const GemmProblem& p = plan.problem;
+  const bool large =
+      (int64_t{p.m} + p.n) * p.k * 2 > 2 * kCachedBytes && std::min(p.m, p.n) >= 4096;
+  uint64_t fits = 0;
+  for (size_t i = 0; i < kShapes.size(); ++i) {
+    const CoreShape& s = kShapes[i];
+    const size_t local = static_cast<size_t>((s.tile.m + s.tile.n) * s.tile.k * s.stages) * 2;
+    if (s.warpgroup && !warpgroups) continue;
+    if (s.warpgroup && s.tile.m < 128 && large) continue;
+    if (local <= properties.local_memory) fits |= uint64_t{1} << i;
+  }
+  return fits;
+}
+
+bool is_tensor_tag(const char* tag) {
+  return std::strcmp(tag, "f16") == 0 || std::strcmp(tag, "bf16") == 0;
+}
+
+bool takes_a(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return takes_vectors(plan.a, 2, kChunk, p.m, p.a.row, p.k, p.a.column, p.a.batch, false);
+}
+bool takes_b(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return takes_vectors(plan.b, 2, kChunk, p.n, p.b.column, p.k, p.b.row, p.b.batch, false);
+}
+
+const char* refuse(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (!is_tensor_tag(plan.out_tag)) return "neither half nor bfloat16";
+  if (std::strcmp(plan.a_tag, plan.out_tag) != 0 || std::strcmp(plan.b_tag, plan.out_tag) != 0) {
+    return "operands of several types";
+  }
+  if (p.k == 0) return "k is 0";
+  if (fitting(plan) == 0) return "the tiles exceed the local memory";
+  // Copying an operand costs as much as multiplying it by that many lines.
+  if ((!takes_a(plan) && p.n < 64) || (!takes_b(plan) && p.m < 64)) {
+    return "an operand isn't aligned, and its copy costs more than it gains";
+  }
+  return nullptr;
+}
+
+/// An operand copied so that it is aligned: lines of p.k elements, or, where it is rather
+/// contiguous the other way, p.k lines.
+class AlignedOperand {
+ public:
+  AlignedOperand(const GemmPlan& plan, bool aligned, const char*& data, uint64_t& line_stride,
+                 uint64_t& k_stride, uint64_t& batch_stride, uint32_t lines)
+      : workspace_(aligned ? 0 : bytes(plan, lines, reads_by_k(line_stride, k_stride))) {
+    if (aligned) return;
+    const bool along_k = reads_by_k(line_stride, k_stride);
+    const uint32_t length = along_k ? plan.problem.k : lines;
+    const uint32_t count = along_k ? lines : plan.problem.k;
+    const uint64_t pitch = NDRange::round_up(length, kChunk);
+    gemm_gather(plan, data, 2, along_k ? k_stride : line_stride, along_k ? line_stride : k_stride,
+                batch_stride, length, count, pitch, workspace_.data());
+    data = workspace_.data();
+    line_stride = along_k ? pitch : 1;
+    k_stride = along_k ? 1 : pitch;
+    batch_stride = batch_stride == 0 ? 0 : pitch * count;
+  }
+
+ private:
+  static size_t bytes(const GemmPlan& plan, uint32_t lines, bool along_k) {
+    const size_t length = along_k ? plan.problem.k : lines,
+                 count = along_k ? lines : plan.problem.k;
+    return plan.problem.batch * count * NDRange::round_up(length, kChunk) * 2;
+  }
+  Workspace workspace_;
+};
+
+/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
+bool is_wide(const GemmPlan& plan) {
+  const auto wide = [&](const char* data, const GemmProblem::Strides& s) {
+    return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % kChunk == 0 &&
+           s.batch % kChunk == 0;
+  };
+  const GemmProblem& p = plan.problem;
+  return p.n % kChunk == 0 && wide(plan.out, p.out) &&
+         ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
+}
+
+Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
+  static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
+  const GemmProblem& p = plan.problem;
+  const std::array<Define, 11> defines{{{"BM", s.tile.m},
+                                        {"BN", s.tile.n},
+                                        {"BK", s.tile.k},
+                                        {"WM", s.warp_m},
+                                        {"WN", s.warp_n},
+                                        {"STAGES", s.stages},
+                                        {"AHEAD", s.stages - 2},
+                                        {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
+                                        {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
+                                        {"WARPGROUP", s.warpgroup},
+                                        {"OCL_PTX_TARGET", "sm_90a"}}};
+  return gemm_kernel(family, plan, std::span(defines).first(s.warpgroup ? 11 : 10));
+}
+
+void run(const GemmPlan& source) {
+  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+    return run(source.transposed());
+  }
+  GemmPlan plan = source;
+  GemmProblem& p = plan.problem;
+  if (is_wide(plan)) p.flags |= gemm_flag::wide;
+  const uint64_t fits = fitting(plan);
+  TileChoice choice = choose_tile(plan, kTiles, fits, kLaunchCost);
+  if (choice.index < 0) choice.index = std::countr_zero(fits);
+  const CoreShape& s = kShapes[static_cast<size_t>(choice.index)];
+  const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
+  const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
+  Kernel* kernel = nullptr;
+  try {
+    kernel = &kernel_of(plan, s);
+  } catch (const std::exception& error) {
+    if (!s.warpgroup) throw;
+    warn(std::string("warp-wide matrix instructions instead of Hopper's: ") + error.what());
+    warpgroups_fail.store(true);
+    return run(source);
+  }
+  set_splits(p, choice.splits, s.tile.k);
+  const Workspace sums(split_bytes(plan));
+  const size_t items = static_cast<size_t>(s.tile.items);
+  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
+  finish_split(plan, sums.data());
+}
+
+}  // namespace
+
+const GemmImplementation gemm_tensor_core{"tensor_core", refuse, run};
+
+}  // namespace ocl

@@ -1,0 +1,103 @@
+#include "engine/gemm_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "opencl/log.h"
+
+namespace ocl {
+
+namespace {
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+/// The tile that TORCH_OCL_GEMM_TILE asks for; zeros without one.
+std::array<int, 3> forced_tile() {
+  static const std::array<int, 3> tile = [] {
+    std::array<int, 3> sizes{};
+    const char* text = std::getenv("TORCH_OCL_GEMM_TILE");
+    if (text == nullptr || *text == '\0') return sizes;
+    if (std::sscanf(text, "%dx%dx%d", &sizes[0], &sizes[1], &sizes[2]) == 3) return sizes;
+    warn(std::string("TORCH_OCL_GEMM_TILE=") + text + ": expected <m>x<n>x<k>, ignored");
+    return std::array<int, 3>{};
+  }();
+  return tile;
+}
+
+/// The time of `groups` work-groups on the busiest compute unit, in sums. Those that run there
+/// together hide each other's latencies: measured on an NVIDIA H200, 8 warps of them reach 84% of
+/// what many do.
+double cost_of(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
+  const int64_t each = blocks(groups, units), resident = std::max(1, 384 / shape.items);
+  const auto time = [&](int64_t together) {
+    const double warps = static_cast<double>(together * shape.items) / 32;
+    return static_cast<double>(together) * (warps + 1.5) / warps;
+  };
+  double sum = static_cast<double>(each / resident) * time(resident);
+  if (each % resident != 0) sum += time(each % resident);
+  // The first tile's way and the epilogue take about as long as some tiles.
+  const double sums = static_cast<double>(shape.m) * shape.n * static_cast<double>(depth + 64);
+  return sum * sums / static_cast<double>(shape.efficiency);
+}
+
+}  // namespace
+
+TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                       double overhead) {
+  constexpr int64_t kLeastPart = 256, kMostParts = 32;
+  const GemmProblem& p = plan.problem;
+  const int64_t units = plan.device.properties().compute_units;
+  const std::array<int, 3> forced = forced_tile();
+  TileChoice best;
+  double best_cost = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const TileShape& shape = shapes[i];
+    if ((fits >> i & 1) == 0) continue;
+    if (forced[0] != 0 && forced != std::array{shape.m, shape.n, shape.k}) continue;
+    const int64_t tiles = blocks(p.m, shape.m) * blocks(p.n, shape.n) * p.batch;
+    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
+      const int64_t part = blocks(p.k, splits);
+      if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
+      double cost = cost_of(shape, tiles * splits, part, units);
+      if (splits > 1) {
+        // Parts are written and read as floats, at some bytes per sum.
+        const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
+        cost += overhead + parts * 48 / static_cast<double>(units);
+      }
+      if (best.index < 0 || cost < best_cost) {
+        best = {static_cast<int>(i), splits};
+        best_cost = cost;
+      }
+    }
+  }
+  return best;
+}
+
+void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple) {
+  if (problem.k == 0) return;
+  const int64_t part = blocks(blocks(problem.k, splits), multiple) * multiple;
+  problem.splits = static_cast<uint32_t>(blocks(problem.k, part));
+  problem.split_k = static_cast<uint32_t>(part);
+}
+
+size_t tile_groups(const GemmProblem& problem, const TileShape& shape) {
+  return static_cast<size_t>(blocks(problem.m, shape.m) * blocks(problem.n, shape.n)) *
+         problem.batch * problem.splits;
+}
+
+bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
+                   uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
+                   bool whole_lines) {
+  const bool along_k = reads_by_k(line_stride, k_stride);
+  const uint64_t within = along_k ? k_stride : line_stride;
+  const uint64_t between = along_k ? line_stride : k_stride;
+  const uint64_t others = along_k ? lines : k, vector = static_cast<uint64_t>(width);
+  return within == 1 && reinterpret_cast<uintptr_t>(data) % (vector * element_size) == 0 &&
+         (others <= 1 || between % vector == 0) && batch_stride % vector == 0 &&
+         (!whole_lines || along_k || lines % vector == 0);
+}
+
+}  // namespace ocl

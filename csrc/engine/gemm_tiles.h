@@ -1,0 +1,46 @@
+// Which tile of the product a work-group takes, and into how many parts k is split.
+//
+// Offers: TileShape, choose_tile(), by_k(), elements_per_load().
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/gemm_plan.h"
+
+namespace ocl {
+
+/// A work-group of `items` work-items takes m x n sums, k elements of each at a time.
+struct TileShape {
+  int m, n, k, items;
+  float efficiency;  // of a compute unit full of these, beside the other shapes of the kernel
+};
+
+struct TileChoice {
+  int index = -1;  // of the shape; -1: none of them
+  int64_t splits = 1;
+};
+
+/// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
+/// units busy. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the shape, for tests and comparisons.
+/// `overhead`: what a further launch costs, in sums of one compute unit.
+TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                       double overhead);
+
+/// Splits the plan's k into (about) that many parts, each a multiple of `multiple`.
+void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple);
+
+/// Work-groups of a launch, one after another: tiles, batches, parts of k.
+size_t tile_groups(const GemmProblem& problem, const TileShape& shape);
+
+/// Whether neighbouring work-items should read an operand along k, given its strides along its
+/// lines (rows of a, columns of b) and along k.
+inline bool reads_by_k(uint64_t line_stride, uint64_t k_stride) { return k_stride <= line_stride; }
+
+/// True if vectors of `width` elements along the direction read are contiguous, aligned and within
+/// the matrix: `lines` lines, `line_stride` apart.
+bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
+                   uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
+                   bool whole_lines);
+
+}  // namespace ocl

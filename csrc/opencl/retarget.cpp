@@ -1,0 +1,30 @@
+#include "opencl/retarget.h"
+
+#include <stdexcept>
+
+namespace ocl {
+
+std::string ptx_target_of(std::string_view options) {
+  constexpr std::string_view kOption = "-DOCL_PTX_TARGET=";
+  const size_t at = options.find(kOption);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = options.substr(at + kOption.size());
+  return std::string(rest.substr(0, rest.find(' ')));
+}
+
+std::string retarget_ptx(std::string ptx, std::string_view target) {
+  constexpr std::string_view kDirective = ".target ", kMark = "//@target ";
+  const size_t at = ptx.find(kDirective);
+  if (at == std::string::npos) {
+    throw std::runtime_error("the driver's binary is not PTX: no .target directive");
+  }
+
+  const size_t from = at + kDirective.size();
+  ptx.replace(from, ptx.find_first_of(",\n", from) - from, target);
+  for (size_t mark = ptx.find(kMark); mark != std::string::npos; mark = ptx.find(kMark, mark)) {
+    ptx.erase(mark, kMark.size());
+  }
+  return ptx;
+}
+
+}  // namespace ocl

@@ -1,0 +1,262 @@
+// The matrix product in half or bfloat16, summed in float by tensor cores.
+//
+// Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group of 32
+// (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's instructions for 4 of
+// them (64 x BN sums) read both operands from local memory and run while the next tile is waited for.
+//
+// Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES and AHEAD (STAGES - 2, as a
+// literal), A_BY_K and B_BY_K (1: an operand is contiguous along k, 0: along its rows or columns),
+// WARPGROUP. IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the other
+// strides multiples of 8 elements, and k above 0.
+#ifndef IN0
+#define IN0 f16
+#define IN1 f16
+#define OUT f16
+#endif
+#include "gemm/gemm.clh"
+#include "gemm/tiles.clh"
+#include "gemm/tensor_core.clh"
+
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 128
+#endif
+#ifndef BK
+#define BK 32
+#endif
+#ifndef WM
+#define WM 64
+#endif
+#ifndef WN
+#define WN 64
+#endif
+#ifndef STAGES
+#define STAGES 3
+#endif
+#ifndef AHEAD
+#define AHEAD 1
+#endif
+#ifndef A_BY_K
+#define A_BY_K 1
+#endif
+#ifndef B_BY_K
+#define B_BY_K 0
+#endif
+#ifndef WARPGROUP
+#define WARPGROUP 0
+#endif
+
+#define WARPS_N (BN / WN)
+#define ITEMS (BM / WM * WARPS_N * 32)
+#define A_BYTES (BM * BK * 2)
+#define B_BYTES (BN * BK * 2)
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+// Chunks of 8 elements in a line of a tile: a row or column of the operand by k, else one k.
+#define A_CHUNKS (A_BY_K ? BK / 8 : BM / 8)
+#define B_CHUNKS (B_BY_K ? BK / 8 : BN / 8)
+#define FM (WM / 16)  // 16 x 16 pieces of a
+#define FN (WN / 8)   // 16 x 8 pieces of b
+// The sums of the piece (i, j).
+#define SUM(i, j) (sum + ((i) * FN + (j)) * 4)
+
+// The epilogue's rows, in floats; the padding keeps 16-byte alignment.
+#define OUT_LINE (BN + 4)
+#define OUT_FITS(rows) ((rows) * OUT_LINE * 4 <= STAGES * STAGE_BYTES)
+#define OUT_ROWS (OUT_FITS(BM) ? BM : OUT_FITS(BM / 2) ? BM / 2 : OUT_FITS(BM / 4) ? BM / 4 : 16)
+
+/// Starts this work-item's copies of a tile: chunk `chunk` of line `line` (of which `bytes` exist) and of
+/// those that follow. `from` is where the first one is, `stride` the bytes from line to line. Lines from
+/// `lines` on are zeros.
+static inline void copy_tile(uint to, global const char *from, ulong stride, uint line, uint chunk,
+                             uint lines, uint bytes, const bool by_k, const uint size) {
+  const uint chunks = by_k ? BK / 8 : size / 8, step = ITEMS / chunks;
+  const uint all = by_k ? size : BK;
+  const uint first = chunk_offset(line, chunk, by_k, BK);
+#pragma unroll
+  for (uint i = 0; i < (all + step - 1) / step; i++) {
+    const uint l = line + i * step;
+    if (all % step != 0 && l >= all) continue;
+    const uint at = step % 8 == 0 ? first + i * step * (by_k ? BK * 2 : 128)
+                                  : chunk_offset(l, chunk, by_k, BK);
+    copy_async(to + at, from + i * step * stride, l < lines ? bytes : 0);
+  }
+}
+
+/// The bytes of a chunk of 8 elements of which `left` exist.
+static inline uint bytes_of(int left) { return clamp(left, 0, 8) * 2; }
+
+/// The piece of a (16 x 16) at row m0 and depth k0 of a tile.
+static inline uint4 piece_of_a(uint tile, uint m0, uint k0, uint lane) {
+  if (A_BY_K) return load_matrices(tile + chunk_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BK));
+  return load_matrices_transposed(tile + chunk_offset(k0 + lane / 16 * 8 + lane % 8,
+                                                      m0 / 8 + lane / 8 % 2, false, BK));
+}
+
+/// Two pieces of b (16 x 8) at depth k0 and column n0: (b0, b1) of the first, then of the second.
+static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
+  if (B_BY_K) {
+    return load_matrices(
+        tile + chunk_offset(n0 + lane / 16 * 8 + lane % 8, k0 / 8 + lane / 8 % 2, true, BK));
+  }
+  return load_matrices_transposed(
+      tile + chunk_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BK));
+}
+
+/// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
+static inline void finish8(private const float *sums, global const char *c, global char *out,
+                           const Problem p, float alpha, float beta, ulong row, ulong column) {
+  float value[8];
+#pragma unroll
+  for (uint j = 0; j < 8; j++) value[j] = alpha * sums[j];
+  if (p.flags & FLAG_ADDEND) {
+    const RAW(OUT, 8) bits = LOAD_RAW(OUT, 8, c, row * p.c_row + column);
+    const float8 addend = DECODE_AS(f32, OUT, 8, bits);
+#pragma unroll
+    for (uint j = 0; j < 8; j++) value[j] = MAD(beta, ((private const float *)&addend)[j], value[j]);
+  }
+  uint4 packed;
+#pragma unroll
+  for (uint j = 0; j < 4; j++) {
+    const float low = ACTIVATE(value[2 * j]), high = ACTIVATE(value[2 * j + 1]);
+    uint pair;
+    PACK2(OUT, low, high, pair);
+    ((private uint *)&packed)[j] = pair;
+  }
+  *(global uint4 *)(out + (row * p.out_row + column) * 2) = packed;
+}
+
+/// Global size: ITEMS * tiles * batch * splits.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(OPERANDS) {
+  local uchar memory[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
+  const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
+  const Tile tile = tile_of(p, BM, BN);
+  const uint row0 = tile.row * BM, column0 = tile.column * BN, z = tile.z, split = tile.split;
+  const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
+  ADVANCE_OPERANDS((ulong)z);
+  const uint warp_m = warp / WARPS_N * WM, warp_n = warp % WARPS_N * WN;
+  const uint stages = local_address(memory);
+
+  // Where this work-item's copies of the next tile begin, and how much of k is left from there.
+  const ulong a_stride = (A_BY_K ? p.a_row : p.a_column) * 2;
+  const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * 2;
+  const uint a_line = item / A_CHUNKS, a_chunk = item % A_CHUNKS;
+  const uint b_line = item / B_CHUNKS, b_chunk = item % B_CHUNKS;
+  a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride + ((A_BY_K ? start : row0) + a_chunk * 8) * 2;
+  b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
+       ((B_BY_K ? start : column0) + b_chunk * 8) * 2;
+  uint left = end - start, to = 0, from = 0;
+#define FETCH()                                                                                      \
+  do {                                                                                               \
+    if (left > 0) {                                                                                  \
+      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left,               \
+                bytes_of((int)(A_BY_K ? left : p.m - row0) - (int)a_chunk * 8), A_BY_K, BM);         \
+      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? p.n - column0 : left,  \
+                bytes_of((int)(B_BY_K ? left : p.n - column0) - (int)b_chunk * 8), B_BY_K, BN);      \
+      a += A_BY_K ? BK * 2 : BK * a_stride;                                                          \
+      b += B_BY_K ? BK * 2 : BK * b_stride;                                                          \
+      left = left > BK ? left - BK : 0;                                                              \
+    }                                                                                                \
+    commit_copies();                                                                                 \
+    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                                    \
+  } while (0)
+
+  float sum[FM * FN * 4];
+#pragma unroll
+  for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
+#pragma unroll
+  for (uint s = 0; s < STAGES - 1; s++) FETCH();
+  // At least once, even for the compiler: a way around the loop would set sums beside it, and then it
+  // waits after every multiplication.
+  uint k0 = start;
+  do {
+    // This work-item's part of the oldest tile is there; after the barrier, everyone's is.
+    WAIT_COPIES(AHEAD);
+#if WARPGROUP
+    publish_tiles();
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const ulong a_tile = descriptor(stages + from + warp / 4 * 64 * BK * 2, A_BY_K, BK);
+    const ulong b_tile = descriptor(stages + from + A_BYTES, B_BY_K, BK);
+    MULTIPLY_TILE(sum, a_tile, b_tile);  // behind those of the tile before
+    // No one reads the tile before any more, so it can be overwritten.
+    WAIT_MULTIPLY(1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    FETCH();
+#else
+    // No one reads the tile before any more, so it can be overwritten.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    FETCH();
+    uint4 u[2][FM], v[2][FN / 2];
+#pragma unroll
+    for (uint kk = 0; kk <= BK; kk += 16) {
+      if (kk < BK) {
+#pragma unroll
+        for (uint i = 0; i < FM; i++) {
+          u[kk / 16 % 2][i] = piece_of_a(stages + from, warp_m + i * 16, kk, lane);
+        }
+#pragma unroll
+        for (uint j = 0; j < FN / 2; j++) {
+          v[kk / 16 % 2][j] = pieces_of_b(stages + from + A_BYTES, warp_n + j * 16, kk, lane);
+        }
+      }
+      if (kk == 0) continue;
+      const uint old = (kk / 16 - 1) % 2;
+#pragma unroll
+      for (uint i = 0; i < FM; i++) {
+#pragma unroll
+        for (uint j = 0; j < FN / 2; j++) {
+          MULTIPLY(IN0, SUM(i, 2 * j), u[old][i], v[old][j].s0, v[old][j].s1);
+          MULTIPLY(IN0, SUM(i, 2 * j + 1), u[old][i], v[old][j].s2, v[old][j].s3);
+        }
+      }
+    }
+#endif
+    from = from == (STAGES - 1) * STAGE_BYTES ? 0 : from + STAGE_BYTES;
+    k0 += BK;
+  } while (k0 < end);
+#if WARPGROUP
+  WAIT_MULTIPLY(0);
+#endif
+  WAIT_COPIES(0);
+
+  // Through local memory, OUT_ROWS rows at a time, so that neighbouring work-items store
+  // neighbouring elements.
+  local float *lines = (local float *)memory;
+  const bool wide = p.splits == 1 && (p.flags & FLAG_WIDE);
+#pragma unroll 1
+  for (uint first = 0; first < BM; first += OUT_ROWS) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (uint i = 0; i < FM; i++) {
+      const uint at = warp_m + i * 16;
+      if (at < first || at >= first + OUT_ROWS) continue;
+#pragma unroll
+      for (uint j = 0; j < FN; j++) {
+        local float *to = lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
+        *(local float2 *)to = (float2)(SUM(i, j)[0], SUM(i, j)[1]);
+        *(local float2 *)(to + 8 * OUT_LINE) = (float2)(SUM(i, j)[2], SUM(i, j)[3]);
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (wide) {
+      for (uint e = item; e < OUT_ROWS * BN / 8; e += ITEMS) {
+        const uint r = e / (BN / 8), column = e % (BN / 8) * 8;
+        if (row0 + first + r < p.m && column0 + column < p.n) {
+          local const float4 *at = (local const float4 *)(lines + r * OUT_LINE + column);
+          float4 total[2] = {at[0], at[1]};
+          finish8((private const float *)total, c, out, p, alpha, beta, (ulong)row0 + first + r,
+                  (ulong)column0 + column);
+        }
+      }
+    } else {
+      for (uint e = item; e < OUT_ROWS * BN; e += ITEMS) {
+        const ulong row = row0 + first + e / BN, column = column0 + e % BN;
+        if (row < p.m && column < p.n) {
+          const float total = lines[e / BN * OUT_LINE + e % BN];
+          FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+        }
+      }
+    }
+  }
+}
