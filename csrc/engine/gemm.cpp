@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "engine/gemm_plan.h"
+#include "opencl/environment.h"
 #include "opencl/log.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
@@ -221,11 +222,7 @@ namespace {
 
 /// TORCH_OCL_GEMM_WORKSPACE (bytes) serves the tests of the blocked path.
 int64_t max_workspace() {
-  static const int64_t bytes = [] {
-    const char* text = std::getenv("TORCH_OCL_GEMM_WORKSPACE");
-    const int64_t asked = text != nullptr ? std::atoll(text) : 0;
-    return asked > 0 ? asked : int64_t{512} << 20;
-  }();
+  static const int64_t bytes = positive_number("TORCH_OCL_GEMM_WORKSPACE", int64_t{512} << 20);
   return bytes;
 }
 
