@@ -71,7 +71,7 @@ def measure_peaks(mib=256):
     on_cpu = properties.type == "cpu"
     width, local = (16, 1) if on_cpu else (4, 256)
     items = properties.max_compute_units * (64 if on_cpu else 8 * local)
-    count = mib * MIB // (4 * width * items)
+    count = max(1, mib * MIB // (4 * width * items))
     size = items * count * width  # floats
     source = embedded_source("probe/bandwidth.cl")
     given, taken = (torch.zeros(size, device="ocl") for _ in range(2))

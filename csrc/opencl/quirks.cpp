@@ -26,10 +26,14 @@ bool is_usable(const DeviceProperties& p) {
 }
 
 void correct_properties(DeviceProperties& p) {
-  // PoCL 5.0 (Debian's build, in Ubuntu 24.04) claims work-group functions, but a kernel that calls
-  // work_group_reduce_add can't be loaded ("undefined symbol: __pocl_work_group_alloca"), and
-  // PoCL then aborts the process.
-  if (is_pocl(p)) p.has_work_group_reduce = false;
+  // PoCL 5.0 (Debian's build, in Ubuntu 24.04) claims work-group functions and sub-groups, but a
+  // kernel that calls work_group_reduce_add or sub_group_reduce_add can't be loaded ("undefined
+  // symbol: __pocl_work_group_alloca"), and PoCL then aborts the process.
+  if (is_pocl(p)) {
+    p.has_work_group_reduce = false;
+    p.has_subgroups = false;
+    p.max_sub_group_size = 0;
+  }
   // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
   // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
   // well-trodden path.
