@@ -59,9 +59,9 @@ void test_cache_size(Device& device) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * days_old));
   };
   put(used, 10, 0);
-  put(cache + "/oldest.bin", 9, 300);
-  put(cache + "/old.bin", 8, 300);
-  put(cache + "/newest.bin", 6, 600);
+  put(cache + "/oldest.bin", 9, 400);
+  put(cache + "/old.bin", 8, 400);
+  put(cache + "/newest.bin", 6, 450);
   put(cache + "/notes.txt", 20, 3000);  // not ours
   put(cache + "/killed.bin.1.0.tmp", 2, 1);
   put(cache + "/written.bin.2.0.tmp", 0, 1);
