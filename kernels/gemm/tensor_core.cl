@@ -1,13 +1,14 @@
 // The matrix product in half or bfloat16, summed in float by tensor cores.
 //
-// Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group of 32
-// (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's instructions for 4 of
-// them (64 x BN sums) read both operands from local memory and run while the next tile is waited for.
+// Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group
+// of 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's
+// instructions for 4 of them (64 x BN sums) read both operands from local memory and run while the
+// next tile is waited for.
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES and AHEAD (STAGES - 2, as a
 // literal), A_BY_K and B_BY_K (1: an operand is contiguous along k, 0: along its rows or columns),
-// WARPGROUP. IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the other
-// strides multiples of 8 elements, and k above 0.
+// WARPGROUP. IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the
+// other strides multiples of 8 elements, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16
@@ -66,9 +67,9 @@
 #define OUT_FITS(rows) ((rows) * OUT_LINE * 4 <= STAGES * STAGE_BYTES)
 #define OUT_ROWS (OUT_FITS(BM) ? BM : OUT_FITS(BM / 2) ? BM / 2 : OUT_FITS(BM / 4) ? BM / 4 : 16)
 
-/// Starts this work-item's copies of a tile: chunk `chunk` of line `line` (of which `bytes` exist) and of
-/// those that follow. `from` is where the first one is, `stride` the bytes from line to line. Lines from
-/// `lines` on are zeros.
+/// Starts this work-item's copies of a tile: chunk `chunk` of line `line` (of which `bytes` exist)
+/// and of those that follow. `from` is where the first one is, `stride` the bytes from line to
+/// line. Lines from `lines` on are zeros.
 static inline void copy_tile(uint to, global const char *from, ulong stride, uint line, uint chunk,
                              uint lines, uint bytes, const bool by_k, const uint size) {
   const uint chunks = by_k ? BK / 8 : size / 8, step = ITEMS / chunks;
@@ -89,7 +90,9 @@ static inline uint bytes_of(int left) { return clamp(left, 0, 8) * 2; }
 
 /// The piece of a (16 x 16) at row m0 and depth k0 of a tile.
 static inline uint4 piece_of_a(uint tile, uint m0, uint k0, uint lane) {
-  if (A_BY_K) return load_matrices(tile + chunk_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BK));
+  if (A_BY_K) {
+    return load_matrices(tile + chunk_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BK));
+  }
   return load_matrices_transposed(tile + chunk_offset(k0 + lane / 16 * 8 + lane % 8,
                                                       m0 / 8 + lane / 8 % 2, false, BK));
 }
@@ -114,7 +117,9 @@ static inline void finish8(private const float *sums, global const char *c, glob
     const RAW(OUT, 8) bits = LOAD_RAW(OUT, 8, c, row * p.c_row + column);
     const float8 addend = DECODE_AS(f32, OUT, 8, bits);
 #pragma unroll
-    for (uint j = 0; j < 8; j++) value[j] = MAD(beta, ((private const float *)&addend)[j], value[j]);
+    for (uint j = 0; j < 8; j++) {
+      value[j] = MAD(beta, ((private const float *)&addend)[j], value[j]);
+    }
   }
   uint4 packed;
 #pragma unroll
@@ -143,23 +148,27 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * 2;
   const uint a_line = item / A_CHUNKS, a_chunk = item % A_CHUNKS;
   const uint b_line = item / B_CHUNKS, b_chunk = item % B_CHUNKS;
-  a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride + ((A_BY_K ? start : row0) + a_chunk * 8) * 2;
+  a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride +
+       ((A_BY_K ? start : row0) + a_chunk * 8) * 2;
   b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
        ((B_BY_K ? start : column0) + b_chunk * 8) * 2;
   uint left = end - start, to = 0, from = 0;
-#define FETCH()                                                                                      \
-  do {                                                                                               \
-    if (left > 0) {                                                                                  \
-      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left,               \
-                bytes_of((int)(A_BY_K ? left : p.m - row0) - (int)a_chunk * 8), A_BY_K, BM);         \
-      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? p.n - column0 : left,  \
-                bytes_of((int)(B_BY_K ? left : p.n - column0) - (int)b_chunk * 8), B_BY_K, BN);      \
-      a += A_BY_K ? BK * 2 : BK * a_stride;                                                          \
-      b += B_BY_K ? BK * 2 : BK * b_stride;                                                          \
-      left = left > BK ? left - BK : 0;                                                              \
-    }                                                                                                \
-    commit_copies();                                                                                 \
-    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                                    \
+#define FETCH()                                                                        \
+  do {                                                                                 \
+    if (left > 0) {                                                                    \
+      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left, \
+                bytes_of((int)(A_BY_K ? left : p.m - row0) - (int)a_chunk * 8),        \
+                A_BY_K, BM);                                                           \
+      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk,                   \
+                B_BY_K ? p.n - column0 : left,                                         \
+                bytes_of((int)(B_BY_K ? left : p.n - column0) - (int)b_chunk * 8),     \
+                B_BY_K, BN);                                                           \
+      a += A_BY_K ? BK * 2 : BK * a_stride;                                            \
+      b += B_BY_K ? BK * 2 : BK * b_stride;                                            \
+      left = left > BK ? left - BK : 0;                                                \
+    }                                                                                  \
+    commit_copies();                                                                   \
+    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                      \
   } while (0)
 
   float sum[FM * FN * 4];
@@ -167,8 +176,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
 #pragma unroll
   for (uint s = 0; s < STAGES - 1; s++) FETCH();
-  // At least once, even for the compiler: a way around the loop would set sums beside it, and then it
-  // waits after every multiplication.
+  // At least once, even for the compiler: a way around the loop would set sums beside it, and then
+  // it waits after every multiplication.
   uint k0 = start;
   do {
     // This work-item's part of the oldest tile is there; after the barrier, everyone's is.
@@ -233,7 +242,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       if (at < first || at >= first + OUT_ROWS) continue;
 #pragma unroll
       for (uint j = 0; j < FN; j++) {
-        local float *to = lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
+        local float *to =
+            lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
         *(local float2 *)to = (float2)(SUM(i, j)[0], SUM(i, j)[1]);
         *(local float2 *)(to + 8 * OUT_LINE) = (float2)(SUM(i, j)[2], SUM(i, j)[3]);
       }

@@ -5,9 +5,9 @@
 // and then into the other half of local memory: one barrier per tile.
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in
-// runs of RUN next to each other), A_BY_K and B_BY_K (1: neighbouring work-items read along k), A_WIDTH
-// and B_WIDTH (elements per load along that direction; above 1 they are contiguous, aligned, and,
-// unless along k, a divisor of their number).
+// runs of RUN next to each other), A_BY_K and B_BY_K (1: neighbouring work-items read along k),
+// A_WIDTH and B_WIDTH (elements per load along that direction; above 1 they are contiguous,
+// aligned, and, unless along k, a divisor of their number).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
 
@@ -56,7 +56,7 @@
 #define BLOCK_M (LM % 4 == 0 ? 4 : 1)
 #define BLOCK_N (LN % 8 == 0 ? 8 : LN)
 
-#define LOADS(size, width) ((size) * BK / (width) > ITEMS ? ((size) * BK / (width) + ITEMS - 1) / ITEMS : 1)
+#define LOADS(size, width) (((size) * BK / (width) + ITEMS - 1) / ITEMS)
 #define A_LOADS LOADS(BM, A_WIDTH)
 #define B_LOADS LOADS(BN, B_WIDTH)
 // Along k, 8 elements of a row are read next to each other: whole sectors of the cache, and no bank
