@@ -23,6 +23,7 @@ class Run:
     peaks: object
     results: list = field(default_factory=list)  # of (Case, Result)
     naive: list = field(default_factory=list)
+    failed: list = field(default_factory=list)  # of (Case, message)
     untimed: tuple | None = None  # what untimed.by_family() gives, of a full run
     programs: dict = field(default_factory=dict)
 
@@ -114,6 +115,9 @@ def section(run, image):
         "",
         *markdown_table(header(run), [cells(run, *pair) for pair in run.results]),
     ]
+    if run.failed:
+        lines += ["", "Cases that raised:", ""]
+        lines += [f"- {case.name}: {message}" for case, message in run.failed]
     if run.naive:
         rows = [cells(run, *pair)[:4] for pair in run.naive]
         lines += ["", "Beside kernels with one work-item per element, on the same device:", ""]

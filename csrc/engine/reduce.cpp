@@ -23,9 +23,9 @@ using c10::ScalarType;
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
 // cache.
 constexpr uint32_t kRowChunk = 4096;
-constexpr uint32_t kColumnChunk = 128;
-// Fewer elements than that are not worth a work-item of their own on a CPU.
-constexpr int64_t kElementsPerItem = 8192;
+constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
+// Fewer elements than that are not worth a work-item of their own.
+constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
 constexpr size_t kGpuGroup = 256;
 constexpr size_t kGpuLocal = 128;
 constexpr int kMaxDims = 20;
@@ -228,7 +228,8 @@ void Launcher::choose_chunks(uint32_t chunk) {
 
 void Launcher::choose_splits(int64_t parts_per_split, int64_t elements_per_split) {
   const int64_t wanted = (wanted_items() + parts_per_split - 1) / parts_per_split;
-  const int64_t worthwhile = elements_per_split / kElementsPerItem;
+  const int64_t worthwhile =
+      elements_per_split / (device_.is_cpu() ? kElementsPerItem : kGpuElementsPerItem);
   const int64_t splits =
       std::min<int64_t>({wanted, worthwhile, static_cast<int64_t>(arguments_.chunks)});
   arguments_.splits = static_cast<uint32_t>(std::max<int64_t>(1, splits));
@@ -337,7 +338,7 @@ void Launcher::launch_columns(int width, int unroll) {
   arguments_.columns = columns;
   arguments_.tiles = (columns + tile - 1) / tile;
   const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
-  choose_chunks(kColumnChunk);
+  choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
   choose_splits(items, geometry_.reduced_elements() * tile);
   const bool partial = arguments_.splits > 1;
   if (partial) allocate_partials();
