@@ -1,6 +1,8 @@
 """Devices: which there are, what they can do, which one is current."""
 
+import atexit
 import dataclasses
+import time
 from typing import Any
 
 import torch
@@ -27,6 +29,16 @@ def device_count() -> int:
 def is_initialized() -> bool:
     """True once this process has used OpenCL."""
     return _C.is_initialized() and not _C.is_in_bad_fork()
+
+
+def _let_autograd_threads_end() -> None:
+    """Waits a moment at exit, without the GIL: a thread of autograd's that lets go of a Python
+    object while the interpreter is finalised takes the process down with it."""
+    if is_initialized():
+        time.sleep(0.02)
+
+
+atexit.register(_let_autograd_threads_end)
 
 
 def init() -> None:

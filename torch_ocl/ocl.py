@@ -129,4 +129,7 @@ def __getattr__(name: str) -> Any:
     # A tuple as in torch.cuda, but made when asked for: it initialises OpenCL.
     if name == "default_generators":
         return tuple(default_generator(index) for index in range(device_count()))
+    # torch.utils.checkpoint saves the state of a device's generator only if this says so.
+    if name == "_initialized":
+        return is_initialized()
     raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")

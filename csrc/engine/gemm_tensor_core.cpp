@@ -37,13 +37,12 @@ constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, float effic
 constexpr int64_t kCachedBytes = 64 << 20;
 
 // Efficiencies as measured on an NVIDIA H200 (460 TFLOP/s is 1).
-constexpr std::array<CoreShape, 6> kShapes{{
+constexpr std::array<CoreShape, 5> kShapes{{
     warpgroup_shape(128, 128, 32, 3, 0.96F),
     warpgroup_shape(64, 128, 64, 2, 1.00F),
     warpgroup_shape(64, 128, 32, 4, 0.95F),
     warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
     warp_shape(64, 64, 64, 32, 32, 3, 0.68F),
-    warp_shape(32, 64, 64, 32, 16, 3, 0.50F),
 }};
 constexpr std::array<TileShape, kShapes.size()> kTiles = [] {
   std::array<TileShape, kShapes.size()> tiles{};

@@ -137,36 +137,48 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (operands.checked) defines.add({"FAILS", op.check.macro});
 }
 
-/// Whether a copy of the compute dtype builds: then what does not is the functor.
-bool copy_builds(Device& device, const Operands& operands, bool aligned) {
-  const char* const tag = operands.compute_tag;
+/// Whether the functor, or a copy, builds for a dtype it is written for: then it is the dtype that
+/// another build failed for, and not a mistake in the source.
+bool builds(Device& device, const Operands& operands, const Op& op, const char* macro,
+            const char* tag, bool copy) {
+  static constexpr const char* kOut[] = {"OUT0", "OUT1"};
+  static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
+  DefineList defines;
+  defines.add({"OP", macro});
+  defines.add({"C", tag});
+  defines.add({"WIDTH", 1});
+  defines.add({"NOUT", copy ? 1 : operands.outputs});
+  defines.add({"NIN", copy ? 1 : operands.inputs});
+  defines.add({"NSCALARS", copy ? 0 : operands.op_scalars});
+  defines.add({"SCALAR_INPUTS", 0});
+  for (int i = 0; i < (copy ? 1 : operands.outputs); ++i) defines.add({kOut[i], tag});
+  for (int i = 0; i < (copy ? 1 : operands.inputs); ++i) defines.add({kIn[i], tag});
+  if (!copy && (op.flags & flag::special)) defines.add({"NEED_SPECIAL", 1});
+  if (operands.complex && copy) defines.add({"NEED_COMPLEX", 1});
   try {
-    contiguous_family.get(device, {{"OP", operands.complex ? "cop_copy" : "op_copy"},
-                                   {"C", tag},
-                                   {"WIDTH", 1},
-                                   {"NOUT", 1},
-                                   {"NIN", 1},
-                                   {"NSCALARS", 0},
-                                   {"SCALAR_INPUTS", 0},
-                                   {"OUT0", tag},
-                                   {"IN0", tag},
-                                   {operands.complex ? "NEED_COMPLEX" : "NEED_REAL", 1},
-                                   {aligned ? "ALIGNED_VECTORS" : "UNALIGNED_VECTORS", 1}});
+    contiguous_family.get(device, defines.view());
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
+/// Whether the functor has no meaning for the dtype, while both are sound by themselves.
+bool is_refusal(Device& device, const Operands& operands, const Op& op) {
+  const char* const copy_macro = operands.complex ? "cop_copy" : "op_copy";
+  return builds(device, operands, op, copy_macro, operands.compute_tag, true) &&
+         (builds(device, operands, op, op.real_macro, "f32", false) ||
+          builds(device, operands, op, op.real_macro, "i32", false));
+}
+
 /// The kernel of a family. A functor that does not build for the dtype has no meaning for it
 /// (an order of complex numbers, say): NotImplementedError, as CPU torch raises.
 Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
-                  const Operands& operands, const Op& op, const Access& access) {
+                  const Operands& operands, const Op& op) {
   try {
     return family.get(device, defines.view());
   } catch (const Error& error) {
-    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !copy_builds(device, operands, access.aligned))
-      throw;
+    if (error.code() != CL_BUILD_PROGRAM_FAILURE || !is_refusal(device, operands, op)) throw;
     op.raise_refusal(operands.dtype, device);
   }
 }
@@ -225,7 +237,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
                                              ? 1
                                              : 2});
   }
-  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op, access);
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
   const int outer = geometry.dims - 1;
   arguments.put32(static_cast<uint32_t>(geometry.size[0]));
   arguments.put32(static_cast<uint32_t>(ny));
@@ -280,7 +292,7 @@ void launch_tiles(Queue& queue, const Operands& operands, const Op& op, const Ge
     const bool turned = i >= operands.outputs && geometry.stride[i][dim] == element;
     defines.add({step_name(operands, i), step == 0 ? 0 : step == element ? 1 : turned ? 3 : 2});
   }
-  Kernel& kernel = kernel_of(tiles_family, queue.device(), defines, operands, op, {.width = 1});
+  Kernel& kernel = kernel_of(tiles_family, queue.device(), defines, operands, op);
   const int64_t nx = geometry.size[0], ny = geometry.size[dim];
   std::array<int, kMaxTensorDims> others;
   int outer = 0;
@@ -320,7 +332,7 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
   DefineList defines;
   const Access access;
   common_defines(defines, operands, op, access);
-  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op, access);
+  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -347,7 +359,7 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   });
   DefineList defines;
   common_defines(defines, operands, op, access);
-  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op, access);
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
   enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, kLocalSize),

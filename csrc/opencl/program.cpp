@@ -94,11 +94,19 @@ ProgramStats& program_stats() {
   return stats;
 }
 
+namespace {
+
+/// Files of a folder may be edited while the process runs.
+bool sources_may_change() { return std::getenv("TORCH_OCL_KERNEL_DIR") != nullptr; }
+
+}  // namespace
+
 struct ProgramCache::Impl {
   // Its mutex is held while the program is built: others wait for this program only.
   struct Entry {
     std::mutex mutex;
     std::atomic<cl_program> program{nullptr};
+    std::unique_ptr<Error> failure;  // of the last build; guarded by the mutex
   };
 
   explicit Impl(Device& device) : device(device), options(common_options(device)) {
@@ -123,12 +131,17 @@ struct ProgramCache::Impl {
     if (cl_program program = place.program.load(std::memory_order_acquire)) return program;
     std::lock_guard<std::mutex> lock(place.mutex);
     if (cl_program program = place.program.load(std::memory_order_relaxed)) return program;
-    // A failed build leaves the entry empty: the next call tries again, with an edited file
-    // perhaps.
-    cl_program program =
-        make(name, *make_source(), extra.empty() ? options : options + " " + extra);
-    place.program.store(program, std::memory_order_release);
-    return program;
+    // What did not build won't the next time either, unless its file can be edited.
+    if (place.failure && !sources_may_change()) throw Error(*place.failure);
+    try {
+      cl_program program =
+          make(name, *make_source(), extra.empty() ? options : options + " " + extra);
+      place.program.store(program, std::memory_order_release);
+      return program;
+    } catch (const Error& error) {
+      if (error.code() == CL_BUILD_PROGRAM_FAILURE) place.failure = std::make_unique<Error>(error);
+      throw;
+    }
   }
 
   std::shared_ptr<const Source> file_source(const std::string& path);
@@ -150,8 +163,7 @@ struct ProgramCache::Impl {
 };
 
 std::shared_ptr<const Source> ProgramCache::Impl::file_source(const std::string& path) {
-  // Files of a folder are read anew for every program: they may have been edited since.
-  const bool may_change = std::getenv("TORCH_OCL_KERNEL_DIR") != nullptr;
+  const bool may_change = sources_may_change();
   if (!may_change) {
     std::lock_guard<std::mutex> lock(mutex);
     if (const auto it = sources.find(path); it != sources.end()) return it->second;

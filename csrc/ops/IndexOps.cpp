@@ -319,6 +319,9 @@ namespace {
 /// out[.., index[i], ..] = reduction(itself, source[.., i, ..])
 void reduce_along(const at::Tensor& out_, int64_t dim, const at::Tensor& index,
                   const at::Tensor& source_, const AssertSite& site, Reduction reduction) {
+  const bool ordered = reduction == Reduction::amax || reduction == Reduction::amin;
+  TORCH_CHECK_NOT_IMPLEMENTED(!ordered || !out_.is_complex(), "ocl: amax and amin of '",
+                              out_.scalar_type(), "', which has no order");
   const at::Tensor out = at_least_1d(out_), source = at_least_1d(source_);
   const AlongDimension along(out, dim, site);
   auto iter = iterator(stand_still(out, source.sizes(), dim),
@@ -342,6 +345,8 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
                                        bool include_self, const at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"index_reduce\" not implemented for '",
+                              self.scalar_type(), "'");
   const bool mean = reduce == "mean";
   const Reduction reduction = reduce == "prod"   ? Reduction::mul
                               : reduce == "amax" ? Reduction::amax

@@ -492,7 +492,7 @@ TILES = [
     ("64x64x8", "float64,complex64"),
     ("16x16x8", "complex128"),
 ]
-TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64", "32x64x64"]
+TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]
 
 
 def dtype_of(name):

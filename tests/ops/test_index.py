@@ -532,3 +532,13 @@ def test_bad_arguments(device, call):
         call(torch.zeros(3, 4), torch.tensor([0, 1]))
     with pytest.raises(type(on_cpu.value)):
         call(torch.zeros(3, 4).to(device), torch.tensor([0, 1]).to(device))
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_complex_numbers_have_no_order(reduce):
+    values = torch.tensor([1 + 5j, 2 - 3j], device="ocl")
+    index = torch.tensor([0, 0], device="ocl")
+    with pytest.raises(NotImplementedError):
+        torch.zeros_like(values).scatter_reduce_(0, index, values, reduce)
+    with pytest.raises(NotImplementedError):
+        torch.zeros_like(values).index_reduce_(0, index, values, reduce)

@@ -2,11 +2,15 @@
 environment."""
 
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
+
+KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 
 
 def run(code, **environment):
@@ -258,3 +262,47 @@ assert sum(torch.ocl.fallback_counts().values()) >= 4, torch.ocl.fallback_counts
 """
     exit_code, output = run(code, TORCH_OCL_FALLBACK="1")
     assert exit_code == 0, output
+
+
+def test_a_pointwise_kernel_that_does_not_build_says_why(tmp_path):
+    """A mistake in a functor is no missing op: file, options and the driver's log are named."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(KERNELS, folder)
+    functors = folder / "pointwise" / "ops" / "arithmetic.clh"
+    functors.write_text(
+        functors.read_text() + "\n#undef op_add\n#define op_add(a, b, s) (a + nowhere)\n"
+    )
+    code = """
+import torch
+try:
+    torch.ones(2, device="ocl") + torch.ones(2, device="ocl")
+except RuntimeError as error:
+    text = str(error)
+    assert not isinstance(error, NotImplementedError), text
+    assert "nowhere" in text and "pointwise/contiguous.cl" in text and "-DOP=op_add" in text, text
+else:
+    raise SystemExit("no error")
+"""
+    exit_code, output = run(code, TORCH_OCL_KERNEL_DIR=str(folder))
+    assert exit_code == 0, output
+
+
+def test_a_dtype_without_meaning_is_refused_without_building_again():
+    x = torch.ones(2, device="ocl")
+    built = []
+    for _ in range(3):
+        with pytest.raises(NotImplementedError, match="bitwise_and"):
+            torch.bitwise_and(x, x)
+        built.append(torch.ocl.program_stats()["built"])
+    assert built[1] == built[2]
+
+
+def test_exit_right_after_backward():
+    code = """
+import torch
+x = torch.ones(6, device="ocl", requires_grad=True)
+(x * 2).sum().backward()
+"""
+    for _ in range(3):
+        exit_code, output = run(code)
+        assert exit_code == 0, output

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.testing import assert_close
 
@@ -140,3 +141,14 @@ def test_two_threads_train():
     for thread in threads:
         thread.join()
     assert not errors
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_draws_the_same_dropout_again(reentrant):
+    x = torch.ones(1000, device="ocl", requires_grad=True)
+    torch.manual_seed(0)
+    y = torch.utils.checkpoint.checkpoint(
+        lambda t: torch.nn.functional.dropout(t, 0.5), x, use_reentrant=reentrant
+    )
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
