@@ -86,10 +86,18 @@ Reduction reduction_of(at::native::ReductionType type) {
   }
 }
 
+void check_order(Reduction reduction, c10::ScalarType dtype) {
+  const bool ordered = reduction == Reduction::amax || reduction == Reduction::amin;
+  TORCH_CHECK_NOT_IMPLEMENTED(!ordered || !c10::isComplexType(dtype),
+                              "\"scatter_reduce\" with amax or amin not implemented for '", dtype,
+                              "', which has no order");
+}
+
 /// scatter's operands: self along dim by index, and src or nothing.
 void scatter_along(const at::Tensor& self_, int64_t dim, const at::Tensor& index_,
                    const at::Tensor& src_, const AssertSite& site,
                    std::optional<Reduction> reduction) {
+  if (reduction) check_order(*reduction, self_.scalar_type());
   if (index_.numel() == 0) return;
   const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_), src = at_least_1d(src_);
   const AlongDimension along(self, dim, site);
@@ -319,9 +327,6 @@ namespace {
 /// out[.., index[i], ..] = reduction(itself, source[.., i, ..])
 void reduce_along(const at::Tensor& out_, int64_t dim, const at::Tensor& index,
                   const at::Tensor& source_, const AssertSite& site, Reduction reduction) {
-  const bool ordered = reduction == Reduction::amax || reduction == Reduction::amin;
-  TORCH_CHECK_NOT_IMPLEMENTED(!ordered || !out_.is_complex(), "ocl: amax and amin of '",
-                              out_.scalar_type(), "', which has no order");
   const at::Tensor out = at_least_1d(out_), source = at_least_1d(source_);
   const AlongDimension along(out, dim, site);
   auto iter = iterator(stand_still(out, source.sizes(), dim),

@@ -213,3 +213,19 @@ def test_larger_than_the_caches(dtype, offset):
     a = torch.arange(n + 16).to(dtype)
     check(lambda x: x[offset : offset + n] + 1, a)
     check(lambda x: x[:-16].mul(2)[offset:], a)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
+def test_ldexp_of_unrepresentable_powers(dtype):
+    x = torch.tensor([0.0, 1e-5, 0.5, 3.0, -2.0, float("inf"), float("nan"), 1.0]).to(dtype)
+    for exponents in ([200, 20, 16, -150, 0, -5, 7, -2000], [-3, 4, 5, -6, 7, 8, -9, 10]):
+        for integer in (torch.int64, torch.int32, torch.int16):
+            e = torch.tensor(exponents).to(integer)
+            check(torch.ldexp, x, e)
+            check(lambda a, b: a.clone().ldexp_(b), x, e)
+            check(lambda a, b: torch.ldexp(a, b, out=torch.empty_like(a)), x, e)
+    check(torch.ldexp, x, torch.tensor(3))
+    check(torch.ldexp, x, torch.rand(8))
+    check(torch.ldexp, torch.arange(8), torch.arange(8))
