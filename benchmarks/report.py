@@ -116,8 +116,11 @@ def section(run, image):
         *markdown_table(header(run), [cells(run, *pair) for pair in run.results]),
     ]
     if run.failed:
+        by_message = {}
+        for case, message in run.failed:
+            by_message.setdefault(message, []).append(case.name)
         lines += ["", "Cases that raised:", ""]
-        lines += [f"- {case.name}: {message}" for case, message in run.failed]
+        lines += [f"- {', '.join(names)}: {text}" for text, names in by_message.items()]
     if run.naive:
         rows = [cells(run, *pair)[:4] for pair in run.naive]
         lines += ["", "Beside kernels with one work-item per element, on the same device:", ""]
@@ -133,6 +136,7 @@ def plot(run, path):
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FixedLocator, NullLocator
 
     families = {}
     for case, result in run.results:
@@ -143,6 +147,9 @@ def plot(run, path):
         axes.plot([geometric_mean(ratios)] * 2, [y - 0.35, y + 0.35], color="tab:red")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(families)), list(families))
     axes.invert_yaxis()
     axes.set_xlabel(f"time of ocl / time of {LABELS.get(run.other, run.other)} (less is faster)")
