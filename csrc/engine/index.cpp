@@ -29,7 +29,7 @@ const char* element_tag(c10::ScalarType dtype) {
   return size == 16 ? "u128" : bits_tag(size);
 }
 
-void put_dimensions(ArgumentBytes& arguments, const Problem& problem) {
+void put_dimensions(ArgumentStruct& arguments, const Problem& problem) {
   arguments.put32(static_cast<uint32_t>(problem.numel()));
   arguments.put32(static_cast<uint32_t>(problem.dims));
   for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < problem.dims ? problem.size[d] : 1);
@@ -81,7 +81,7 @@ void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexin
                                      {"WIDTH", width},
                                      {"SPAN", span},
                                      {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}});
-  ArgumentBytes arguments;
+  ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, indexing);
   put_dimensions(arguments, problem);
@@ -104,7 +104,7 @@ void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexi
                                                        {"WRAP", indexing.wrap},
                                                        {"E", element_tag(problem.dtype)},
                                                        {"FILL", value != nullptr}});
-  ArgumentBytes arguments;
+  ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, indexing);
   put_dimensions(arguments, problem);
@@ -199,7 +199,7 @@ Problem::Problem(at::TensorIteratorBase& iter, const Indexing& indexing, Roles r
   index_dtype = iter.dtype(source[2]);
 }
 
-void put_operands(ArgumentBytes& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
+void put_operands(ArgumentStruct& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
                   const Problem& problem, const Indexing& indexing) {
   for (int k = 0; k < problem.operands(); ++k) {
     const Location location = device.addresses().find(problem.data[k]);
@@ -212,7 +212,7 @@ void put_operands(ArgumentBytes& arguments, std::array<cl_mem, kMaxOperands>& me
 
 cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
                       const std::array<cl_mem, kMaxOperands>& mems,
-                      const ArgumentBytes& arguments) {
+                      const ArgumentStruct& arguments) {
   cl_uint index = 0;
   for (int k = 0; k < problem.operands(); ++k) kernel.set_buffer(index++, mems[k]);
   kernel.set_bytes(index++, arguments.data(), arguments.size());

@@ -1,7 +1,7 @@
 // What the launchers of the index engine share: a TensorIterator's operands put in the kernels'
 // order.
 //
-// Offers: Problem, ArgumentBytes.
+// Offers: Problem.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/argument_struct.h"
 #include "engine/index.h"
 #include "opencl/kernel.h"
 
@@ -40,32 +41,13 @@ struct Problem {
   std::array<std::array<int64_t, 64>, kMaxOperands> stride;  // bytes
 };
 
-/// A kernel's by-value struct whose arrays depend on the number of index tensors.
-class ArgumentBytes {
- public:
-  void put64(uint64_t value) { put(&value, sizeof value); }
-  void put32(uint32_t value) { put(&value, sizeof value); }
-  void finish() {
-    if (size_ % 8 != 0) put32(0);
-  }
-  const void* data() const { return bytes_.data(); }
-  size_t size() const { return size_; }
-
- private:
-  void put(const void* value, size_t bytes) {
-    std::memcpy(bytes_.data() + size_, value, bytes);
-    size_ += bytes;
-  }
-  alignas(8) std::array<unsigned char, 1024> bytes_;
-  size_t size_ = 0;
-};
-
 /// Puts what every layout starts with: byte offsets, sizes and strides of the indexed dimensions.
-void put_operands(ArgumentBytes& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
+void put_operands(ArgumentStruct& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
                   const Problem& problem, const Indexing& indexing);
 
 /// Sets the buffers, the layout, the assert buffer and site, and returns the next argument's index.
 cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
-                      const std::array<cl_mem, kMaxOperands>& mems, const ArgumentBytes& arguments);
+                      const std::array<cl_mem, kMaxOperands>& mems,
+                      const ArgumentStruct& arguments);
 
 }  // namespace ocl::index

@@ -43,7 +43,7 @@ size_t work_items(const Device& device) {
   return device.is_cpu() ? units * 4 : units * 512;
 }
 
-void put_dimensions(ArgumentBytes& arguments, const Problem& problem,
+void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
                     const Dimensions& dimensions) {
   const auto used = [&](int i) { return i < dimensions.count; };
   for (int i = 0; i < kMaxDims; ++i) {
@@ -100,7 +100,7 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
                                                       {"REDUCE", name_of(job.reduction)},
                                                       {"FILL", job.value != nullptr},
                                                       {"WIDTH", width}});
-  ArgumentBytes arguments;
+  ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, job.indexing);
   arguments.put64(job.skipped);

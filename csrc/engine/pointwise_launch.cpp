@@ -1,9 +1,9 @@
 #include "engine/pointwise_launch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
+#include "engine/argument_struct.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 
@@ -27,27 +27,6 @@ const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_conti
 const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};
 const KernelFamily tiles_family{"pointwise/tiles.cl", "pointwise_tiles"};
 const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
-
-/// Builds the by-value struct of a kernel: the layout is that of the structs in kernels/pointwise.
-class ArgumentStruct {
- public:
-  void put64(uint64_t value) { put(&value, sizeof value); }
-  void put32(uint32_t value) { put(&value, sizeof value); }
-  /// Structs hold ulongs, so their size is a multiple of 8.
-  void finish() {
-    if (size_ % 8 != 0) put32(0);
-  }
-  const void* data() const { return bytes_.data(); }
-  size_t size() const { return size_; }
-
- private:
-  void put(const void* value, size_t bytes) {
-    std::memcpy(bytes_.data() + size_, value, bytes);
-    size_ += bytes;
-  }
-  alignas(8) std::array<unsigned char, 1024> bytes_;
-  size_t size_ = 0;
-};
 
 class DefineList {
  public:

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close, make_tensor
 
+from tests.layouts import layouts, on_device
+
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 COMPLEX = [torch.complex64, torch.complex128]
 INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -19,22 +21,6 @@ def make(shape, dtype, low=-2, high=2):
     if dtype in (torch.uint8, torch.bool):
         low = 0
     return make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
-
-
-def layouts(x):
-    """Views of one tensor that walk memory differently; all but the first are not contiguous."""
-    yield "contiguous", x
-    yield "transposed", x.transpose(0, -1)
-    yield "permuted", x.permute(1, 2, 0)
-    yield "sliced", torch.cat([x, x], -1)[..., ::2]
-    yield "offset", torch.cat([x, x], 0)[1:, 1:, 1:]
-    yield "expanded", x[:, :1].expand(-1, 6, -1)
-
-
-def on_device(x):
-    """The same view of a copy on the device: `to` alone would make it contiguous."""
-    storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
-    return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset())
 
 
 def to_cpu(result):

@@ -7,6 +7,8 @@ import sys
 import pytest
 import torch
 
+from tests.layouts import layouts, on_device
+
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 ALL = [*FLOATING, *INTEGER, torch.bool]
@@ -28,12 +30,6 @@ def make(shape, dtype, seed=0):
     for value in (float("nan"), -0.0, 0.0, float("inf"), -float("inf")):
         x[torch.rand(shape, generator=generator) < 0.05] = value
     return x
-
-
-def on_device(x):
-    """The same view of a copy on the device: `to` alone would make it contiguous."""
-    storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
-    return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset())
 
 
 def assert_same(actual, expected):
@@ -61,15 +57,6 @@ def test_sort(dtype, descending):
     for n in LENGTHS:
         check_sort(make((3, n), dtype), -1, descending)
     check_sort(make((LONG,), dtype), 0, descending)
-
-
-def layouts(x):
-    yield "contiguous", x
-    yield "transposed", x.transpose(0, -1)
-    yield "permuted", x.permute(1, 2, 0)
-    yield "sliced", torch.cat([x, x], -1)[..., ::2]
-    yield "offset", torch.cat([x, x], 0)[1:, 1:, 1:]
-    yield "expanded", x[:, :1].expand(-1, 6, -1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8], ids=str)
