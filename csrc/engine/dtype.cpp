@@ -191,6 +191,14 @@ ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const vo
   }
 }
 
+void round_argument(ScalarType half_type, ScalarArgument& argument) {
+  float value;
+  std::memcpy(&value, argument.bytes, sizeof value);
+  value = half_type == ScalarType::Half ? static_cast<float>(c10::Half(value))
+                                        : static_cast<float>(c10::BFloat16(value));
+  std::memcpy(argument.bytes, &value, sizeof value);
+}
+
 ScalarArgument storage_argument(ScalarType data_dtype, const void* data) {
   ScalarArgument argument{};
   argument.size = static_cast<uint32_t>(c10::elementSize(data_dtype));

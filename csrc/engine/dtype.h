@@ -45,6 +45,9 @@ void check_scalar(c10::ScalarType dtype, const c10::Scalar& value);
 /// Converts the 0-dim host value at `data` as c10::convert does: wraps and truncates, no checks.
 ScalarArgument scalar_argument(c10::ScalarType dtype, c10::ScalarType data_dtype, const void* data);
 
+/// Rounds a float argument to a half type, as it would come back from memory.
+void round_argument(c10::ScalarType half_type, ScalarArgument& argument);
+
 /// The stored bits of the 0-dim host value at `data`, for kernels that only move bits.
 ScalarArgument storage_argument(c10::ScalarType data_dtype, const void* data);
 

@@ -36,6 +36,16 @@ c10::ScalarType choose_compute_dtype(at::TensorIteratorBase& iter, const Op& op)
   return promoted != c10::ScalarType::Undefined ? promoted : iter.dtype(iter.ntensors() - 1);
 }
 
+/// Whether the input must be rounded to the common dtype, a half type, before it is computed with:
+/// the kernels load operands as they are, and float holds more than that dtype does.
+bool needs_rounding(const at::TensorIteratorBase& iter, const Op& op, c10::ScalarType promoted,
+                    int i) {
+  if (!c10::isReducedFloatingType(promoted)) return false;
+  const c10::ScalarType dtype = iter.dtype(i);
+  if (dtype == promoted || c10::elementSize(dtype) == 1) return false;
+  return !(op.flags & flag::opmath_scalar && i == iter.ntensors() - 1 && iter.is_scalar(i));
+}
+
 void gather_operands(at::TensorIteratorBase& iter, const Op& op,
                      std::span<const c10::Scalar> scalars, Operands& operands,
                      std::array<int, kMaxOperands>& iterator_index) {
@@ -46,6 +56,7 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
   operands.inputs = iter.ninputs();
   TORCH_INTERNAL_ASSERT(iter.ntensors() <= kMaxOperands && scalars.size() <= kMaxScalars);
   const bool bits = op.flags & flag::bits;
+  const c10::ScalarType promoted = bits ? c10::ScalarType::Undefined : promoted_dtype(iter);
   if (bits) {
     operands.compute_tag = bits_tag(c10::elementSize(dtype));
     operands.compute_size = c10::elementSize(dtype);
@@ -70,14 +81,17 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     operands.scalars[scalar++] = scalar_argument(compute, value);
   }
   for (int i = 0; i < iter.ntensors(); ++i) {
+    const bool rounds = i >= operands.outputs && needs_rounding(iter, op, promoted, i);
     if (i >= operands.outputs && iter.is_cpu_scalar(i)) {
       operands.scalar_mask |= 1u << (i - operands.outputs);
       const bool value_bits = bits && iter.dtype(i) == dtype;
-      operands.scalars[scalar++] = value_bits
-                                       ? storage_argument(dtype, iter.data_ptr(i))
-                                       : scalar_argument(compute, iter.dtype(i), iter.data_ptr(i));
+      ScalarArgument& argument = operands.scalars[scalar++];
+      argument = value_bits ? storage_argument(dtype, iter.data_ptr(i))
+                            : scalar_argument(compute, iter.dtype(i), iter.data_ptr(i));
+      if (rounds) round_argument(promoted, argument);
       continue;
     }
+    if (rounds) operands.rounded_mask |= 1u << (i - operands.outputs);
     const bool moves_bits = bits && iter.dtype(i) == dtype;
     operands.has_complex |= !moves_bits && c10::isComplexType(iter.dtype(i));
     operands.tags[operands.count] = moves_bits ? operands.compute_tag : tag(iter.dtype(i));

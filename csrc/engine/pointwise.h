@@ -35,6 +35,9 @@ inline constexpr uint32_t no_integer = 1u << 6;
 inline constexpr uint32_t no_half = 1u << 7;
 inline constexpr uint32_t no_floating = 1u << 8;
 inline constexpr uint32_t no_complex = 1u << 9;
+/// In half and bfloat16 a last input of one element is not rounded to the common dtype: upstream's
+/// kernels take it in the type they compute in.
+inline constexpr uint32_t opmath_scalar = 1u << 10;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
 

@@ -39,7 +39,7 @@ class DefineList {
   struct alignas(Define) Slot {
     unsigned char bytes[sizeof(Define)];
   };
-  std::array<Slot, 25> storage_;
+  std::array<Slot, 28> storage_;
   size_t count_ = 0;
 };
 
@@ -114,6 +114,10 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
   if (operands.checked) defines.add({"FAILS", op.check.macro});
+  if (operands.rounded_mask != 0) {
+    defines.add({"ROUNDED_INPUTS", operands.rounded_mask});
+    defines.add({"ROUND_TO", tag(operands.dtype)});
+  }
 }
 
 /// Whether the functor, or a copy, builds for a dtype it is written for: then it is the dtype that

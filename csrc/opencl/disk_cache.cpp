@@ -60,6 +60,9 @@ uint64_t hash(std::string_view text, uint64_t seed) {
 std::string folder_from_environment() {
   const char* enabled = std::getenv("TORCH_OCL_CACHE");
   if (enabled != nullptr && std::strcmp(enabled, "0") == 0) return {};
+  if (enabled != nullptr && *enabled != '\0' && std::strcmp(enabled, "1") != 0) {
+    warn(std::string("TORCH_OCL_CACHE=") + enabled + ": 0 and 1 are known, kernels are cached");
+  }
   if (const char* folder = std::getenv("TORCH_OCL_CACHE_DIR"); folder && *folder) return folder;
   if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base)
     return std::string(base) + "/torch_ocl";

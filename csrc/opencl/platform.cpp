@@ -78,7 +78,9 @@ bool selects(const std::string& selector, size_t index, const DeviceProperties& 
   if (selector == "gpu" || selector == "cpu" || selector == "accelerator") {
     return selector == class_name(p.device_class);
   }
-  return lower(p.vendor + "\n" + p.platform + "\n" + p.name).find(selector) != std::string::npos;
+  // PoCL calls its platform "Portable Computing Language"; only versions have the name all use.
+  return lower(p.vendor + "\n" + p.platform + "\n" + p.name + "\n" + p.version).find(selector) !=
+         std::string::npos;
 }
 
 /// Keeps what TORCH_OCL_DEVICES names, in its order.

@@ -30,6 +30,7 @@ void with_contiguous(const at::Tensor& out, const Compute& compute) {
 
 void forward(const char* name, const at::Tensor& self, int64_t dim, bool log,
              const at::Tensor& out) {
+  if (out.numel() == 0) return;
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), '"', name,
                               "\" not implemented for '", self.scalar_type(), "'");
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());

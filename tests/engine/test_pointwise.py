@@ -111,6 +111,24 @@ def test_host_scalars(dtype):
         check(lambda t: 5 - t, x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("op", [torch.add, torch.sub, torch.mul, torch.eq, torch.lt, torch.fmod])
+def test_operands_are_rounded_to_the_common_dtype(op, dtype):
+    x = torch.tensor([3000.0, 3001, 3002, 257, 258, 0.1, -0.3]).to(dtype)
+    whole = torch.tensor([3001, 3001, 3001, 257, 257, 1, -3])
+    for other in (whole, whole.int(), whole.short(), whole[:, None]):
+        check(op, x, other)
+        check(op, other, x)
+    check(op, x.expand(300, 7), whole)
+    for scalar in (torch.tensor(3001), torch.tensor(0.1), torch.tensor(0.3, dtype=torch.float64)):
+        check(op, x, scalar)
+        check(op, scalar, x)
+        check(lambda t, scalar=scalar: op(t, scalar), x)
+    for number in (3001, 257, 0.1):
+        check(lambda t, number=number: op(t, number), x)
+        check(lambda t, number=number: op(torch.tensor(number).to(t.device), t), x)
+
+
 LAYOUTS = {
     "contiguous": lambda t: t,
     "transposed": lambda t: t.transpose(0, 2),

@@ -64,7 +64,13 @@ def test_special_values(op):
 
 @pytest.mark.parametrize("op", OPS)
 def test_empty_and_scalar(op):
-    for x in (torch.empty(0), torch.empty(3, 0), torch.empty(0, 3), torch.tensor(2.0)):
+    for x in (
+        torch.empty(0),
+        torch.empty(3, 0),
+        torch.empty(0, 3),
+        torch.tensor(2.0),
+        torch.empty(0, 3, dtype=torch.int64),
+    ):
         for dim in range(-1, max(1, x.dim())):
             assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim))
 
