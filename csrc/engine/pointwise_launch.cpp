@@ -12,7 +12,7 @@ namespace ocl::pointwise {
 namespace {
 
 constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over on the host
-constexpr size_t kLocalSize = 128;
+constexpr size_t kLocalSize = 128, kGpuLocal = 256;
 // Below this many elements in the innermost dimension a work-item per element beats one per vector.
 constexpr int64_t kMinRow = 16;
 // Rows have a program per combination of steps, which small tensors do not pay back.
@@ -345,8 +345,10 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
-  enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, kLocalSize),
-          operands, op, locations, arguments);
+  // A GPU starts only so many work-groups at a time, and fills are over sooner than that.
+  const size_t local = queue.device().is_cpu() ? kLocalSize : kGpuLocal;
+  enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, local), operands,
+          op, locations, arguments);
 }
 
 /// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16

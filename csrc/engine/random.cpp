@@ -19,7 +19,7 @@ namespace ocl::random {
 
 namespace {
 
-constexpr size_t kLocalSize = 64;
+constexpr size_t kLocalSize = 64, kGpuLocal = 256;
 // Below this size a permutation is ranked, exactly uniform; above it a Feistel network is.
 constexpr int64_t kMaxRanked = 1024;
 // Philox calls of one operation: two at most, and generators count in fours.
@@ -56,7 +56,9 @@ const char* const kDouble = tag(at::kDouble);
 const char* const kInt = tag(at::kInt);
 const char* const kLong = tag(at::kLong);
 
-NDRange groups_of_four(int64_t n) { return NDRange::linear((n + 3) / 4, kLocalSize); }
+NDRange groups_of_four(const Device& device, int64_t n) {
+  return NDRange::linear((n + 3) / 4, device.is_cpu() ? kLocalSize : kGpuLocal);
+}
 
 /// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't
 /// address.
@@ -73,6 +75,17 @@ void fill_any(const at::TensorBase& out, const Fill& fill) {
   at::Tensor(out).copy_(dense);
 }
 
+/// The compile parameter that lets a GPU take the four elements of a work-item as one vector.
+Define vector_access(const RowMajor& layout,
+                     std::initializer_list<std::reference_wrapper<const at::TensorBase>> tensors) {
+  const bool gpu = !device(tensors.begin()->get().device().index()).is_cpu();
+  const bool aligned =
+      gpu && layout.contiguous && std::ranges::all_of(tensors, [](const at::TensorBase& tensor) {
+        return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (4 * tensor.itemsize()) == 0;
+      });
+  return {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1};
+}
+
 template <class... Arguments>
 void launch_fill(const KernelFamily& family, const at::TensorBase& out, const RowMajor& layout,
                  std::span<const Define> defines, const PhiloxState& state,
@@ -80,8 +93,8 @@ void launch_fill(const KernelFamily& family, const at::TensorBase& out, const Ro
   Queue& queue = current_queue(out.device().index());
   const Location to = queue.device().addresses().find(out.data_ptr());
   const FillLayout argument{to.offset, static_cast<uint64_t>(layout.n), StridedArgument<1>(layout)};
-  launch(family.get(queue.device(), defines), queue, groups_of_four(layout.n), to.mem, argument,
-         state.seed, state.offset, arguments...);
+  launch(family.get(queue.device(), defines), queue, groups_of_four(queue.device(), layout.n),
+         to.mem, argument, state.seed, state.offset, arguments...);
 }
 
 /// The largest 32-bit word that counts as heads, for p > 0.
@@ -103,7 +116,8 @@ void fill_real(const at::TensorBase& out, const Distribution& distribution,
                               {"DIGITS", distribution.digits ? distribution.digits
                                          : is_double         ? 53
                                                              : 24},
-                              {"CONTIGUOUS", layout.contiguous}};
+                              {"CONTIGUOUS", layout.contiguous},
+                              vector_access(layout, {target})};
     const auto [name, p0, p1, p2, digits] = distribution;
     if (is_double) {
       launch_fill(real_family, target, layout, defines, state, p0, p1, p2);
@@ -124,7 +138,8 @@ void fill_integer(const at::TensorBase& out, int64_t base, uint64_t range,
     const Define defines[] = {{"V", kLong},
                               {"OUT", tag(target.scalar_type())},
                               {"BITS", bits},
-                              {"CONTIGUOUS", layout.contiguous}};
+                              {"CONTIGUOUS", layout.contiguous},
+                              vector_access(layout, {target})};
     launch_fill(integer_family, target, layout, defines, state, base, range);
   });
 }
@@ -166,8 +181,8 @@ void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p,
                                                      {"IN", tag(p.scalar_type())},
                                                      {"P", p_is_double ? kDouble : kFloat},
                                                      {"CONTIGUOUS", layout.contiguous}});
-    launch(kernel, queue, groups_of_four(layout.n), to.mem, from.mem, argument, state.seed,
-           state.offset, queue.device().asserts().mem(), site);
+    launch(kernel, queue, groups_of_four(queue.device(), layout.n), to.mem, from.mem, argument,
+           state.seed, state.offset, queue.device().asserts().mem(), site);
   });
 }
 
@@ -195,8 +210,9 @@ void dropout(const at::TensorBase& out, const at::TensorBase& mask, const at::Te
                                                        {"C", is_double ? kDouble : kFloat},
                                                        {"OUT", tag(out.scalar_type())},
                                                        {"IN", tag(in.scalar_type())},
-                                                       {"CONTIGUOUS", layout.contiguous}});
-  const NDRange range = groups_of_four(layout.n);
+                                                       {"CONTIGUOUS", layout.contiguous},
+                                                       vector_access(layout, {out, source, mask})});
+  const NDRange range = groups_of_four(queue.device(), layout.n);
   if (is_double) {
     launch(kernel, queue, range, to.mem, from.mem, flags.mem, argument, state.seed, state.offset,
            heads_limit(keep), scale);

@@ -22,12 +22,14 @@ using c10::ScalarType;
 // A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
 // cache.
-constexpr uint32_t kRowChunk = 4096;
+constexpr uint32_t kRowChunk = 4096, kGpuLongRowChunk = 16384;
 constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
 // Fewer elements than that are not worth a work-item of their own.
 constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
-constexpr size_t kGpuGroup = 256;
 constexpr size_t kGpuLocal = 128;
+// Of an output with that many partial states a GPU's work-group takes them, not one work-item.
+constexpr uint32_t kGpuManySplits = 32;
+constexpr size_t kGpuFinishGroup = 64;
 constexpr int kMaxDims = 20;
 
 const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};
@@ -98,8 +100,9 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   if (c10::isComplexType(load)) {
     operands.max_width = 1;
   } else {
+    const bool by_load = op.form == Form::arg || (op.form == Form::moments && !device.is_cpu());
     const int64_t widest =
-        op.form == Form::arg ? operands.load_size : std::max(operands.load_size, operands.acc_size);
+        by_load ? operands.load_size : std::max(operands.load_size, operands.acc_size);
     operands.max_width =
         static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
   }
@@ -146,6 +149,15 @@ void set_scalar(Kernel& kernel, cl_uint index, const Operands& operands, double 
   } else {
     kernel.set_value(index, static_cast<float>(value));
   }
+}
+
+/// Work-items that share a row on a GPU: neighbours should read neighbouring elements, several
+/// vectors each. Where there are rows enough to keep it busy, smaller groups have less to combine.
+size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous) {
+  const bool many_rows = outputs >= int64_t{device.properties().compute_units} * 32;
+  if (elements >= 1024 && !many_rows) return 256;
+  if (elements >= 256) return 64;
+  return contiguous && elements >= 32 ? 32 : 1;
 }
 
 /// One reduction on its way: geometry in, launches out.
@@ -307,9 +319,11 @@ void Launcher::launch_rows() {
   const int64_t elements = geometry_.reduced_elements();
   const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
   const bool cpu = device_.is_cpu();
-  // On a GPU a work-group shares a long row and work-items own short ones.
-  const size_t group = !cpu && elements >= static_cast<int64_t>(kGpuGroup) ? kGpuGroup : 1;
-  choose_chunks(kRowChunk);
+  const size_t group = cpu ? 1 : gpu_group(device_, elements, arguments_.outputs, contiguous);
+  // A group of 256 has little of 4096 elements each, but without enough chunks the device idles.
+  const bool long_rows = group == 256 && elements / kGpuLongRowChunk >=
+                                             int64_t{device_.properties().compute_units} * 8;
+  choose_chunks(long_rows ? kGpuLongRowChunk : kRowChunk);
   choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group), elements);
   if (cpu && arguments_.splits == 1) {
     const int64_t worthwhile = kElementsPerItem / std::max<int64_t>(1, elements);
@@ -355,9 +369,12 @@ void Launcher::launch_columns(int width, int unroll) {
 }
 
 void Launcher::launch_finish() {
-  const DefineList defines(op_, operands_, 1);
+  const bool shared = !device_.is_cpu() && arguments_.splits >= kGpuManySplits;
+  const size_t group = shared ? kGpuFinishGroup : 1;
+  DefineList defines(op_, operands_, 1);
+  defines.add("GROUP", static_cast<int64_t>(group));
   enqueue(finish_family.get(device_, defines.view()),
-          NDRange::linear(arguments_.outputs, device_.is_cpu() ? 16 : 64), false);
+          NDRange::linear(arguments_.outputs * group, device_.is_cpu() ? 16 : 64), false);
 }
 
 void Launcher::run() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
@@ -16,7 +17,7 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
-constexpr size_t kGpuGroup = 256;
+constexpr int64_t kGpuVectorsPerItem = 4;
 constexpr size_t kGpuLocal = 128;
 
 const KernelFamily rows{"reduce/softmax_rows.cl", "softmax_rows"};
@@ -74,9 +75,16 @@ struct Plan {
     kernel.enqueue(queue, range);
   }
 
+  /// Work-items that share a row: a few vectors each, for rounds of a larger group cost more.
+  size_t gpu_group() const {
+    if (arguments.length < 32) return 1;
+    const int64_t items = arguments.length / (width * kGpuVectorsPerItem);
+    return std::clamp<size_t>(std::bit_floor(static_cast<size_t>(items)), 32, 256);
+  }
+
   void launch_rows(const KernelFamily& family) {
     const bool cpu = device.is_cpu();
-    const size_t group = !cpu && arguments.length >= kGpuGroup ? kGpuGroup : 1;
+    const size_t group = cpu ? 1 : gpu_group();
     arguments.outer_per_item =
         cpu ? static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / arguments.length)) : 1;
     const size_t groups =

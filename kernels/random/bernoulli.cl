@@ -47,19 +47,15 @@ typedef struct {
   DECODE_OFFSETS(at, operands, (uint)i, layout.dims, layout.size, layout.stride);
 #endif
 
-/// The four random words of the group, for use in a loop over its elements.
-#define DRAW_WORDS()                                    \
-  const ulong group = get_global_id(0);                 \
-  if (group * 4 >= layout.n) return;                    \
-  uint word[4];                                         \
-  vstore4(philox4x32(seed, group, offset), 0, word);    \
-  const ulong end = min(group * 4 + 4, layout.n);
-
 /// out = uniform < probability. A probability outside [0, 1], NaN included, fails.
 kernel void bernoulli_tensor(global char *out, global const char *probability,
                              const OperandLayout layout, ulong seed, ulong offset,
                              global int *asserts, uint site) {
-  DRAW_WORDS()
+  const ulong group = get_global_id(0);
+  if (group * 4 >= layout.n) return;
+  uint word[4];
+  vstore4(philox4x32(seed, group, offset), 0, word);
+  const ulong end = min(group * 4 + 4, layout.n);
   for (ulong i = group * 4; i < end; i++) {
     OFFSETS(2)
     const TYPE(P) p = LOAD_AS(P, IN, probability + layout.offset[1] + at[1], 0);
@@ -73,7 +69,22 @@ kernel void bernoulli_tensor(global char *out, global const char *probability,
 kernel void dropout(global char *out, global const char *in, global char *mask,
                     const OperandLayout layout, ulong seed, ulong offset, uint limit,
                     TYPE(C) scale) {
-  DRAW_WORDS()
+  const ulong group = get_global_id(0);
+  if (group * 4 >= layout.n) return;
+  const uint4 bits = philox4x32(seed, group, offset);
+#if CONTIGUOUS
+  if (group * 4 + 4 <= layout.n) {
+    const uchar4 heads = convert_uchar4((bits <= (uint4)(limit)) & (int4)(1));
+    const TYPEV(C, 4) x = LOADV_AS(C, IN, 4, in + layout.offset[1], group);
+    STOREV_FROM(OUT, C, 4, out + layout.offset[0], group,
+                x * (CONVERTV(C, u8, 4, heads) * scale));
+    STOREV(u8, 4, mask + layout.offset[2], group, heads);
+    return;
+  }
+#endif
+  uint word[4];
+  vstore4(bits, 0, word);
+  const ulong end = min(group * 4 + 4, layout.n);
   for (ulong i = group * 4; i < end; i++) {
     OFFSETS(3)
     const uchar heads = word[i & 3] <= limit;

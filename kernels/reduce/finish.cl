@@ -1,25 +1,38 @@
-// The second stage of a reduction: combines the partial states of each output.
+// The second stage of a reduction: a work-item, or a work-group of GROUP, combines the partial states of
+// an output.
 #include "reduce/defaults.clh"
+
+#define SPLIT(i) load_partial(partial, PARTIAL_OFFSETS(args), (ulong)(i) * args.outputs + output)
 
 kernel void reduce_finish(global char* out0_base, global char* out1_base, global char* partial,
                           const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
-  const uint output = get_global_id(0);
+  const uint output = get_global_id(0) / GROUP;
   if (output >= args.outputs) return;
-#define SPLIT(i) load_partial(partial, PARTIAL_OFFSETS(args), (ulong)(i) * args.outputs + output)
+#if GROUP > 1
+  local State shared[GROUP];
+  const uint item = get_local_id(0);
+  const uint begin = args.splits * item / GROUP, end = args.splits * (item + 1) / GROUP;
+#else
+  const uint item = 0, begin = 0, end = args.splits;
+#endif
   // Four chains hide the memory's latency. Each takes a stretch of its own: states are combined in
   // the order of their rows, so that the first of equal values wins.
   State state = identity(), second = identity(), third = identity(), fourth = identity();
-  const uint quarter = args.splits / 4;
-  for (uint split = 0; split < quarter; split++) {
+  const uint quarter = (end - begin) / 4;
+  for (uint split = begin; split < begin + quarter; split++) {
     state = combine(state, SPLIT(split));
     second = combine(second, SPLIT(quarter + split));
     third = combine(third, SPLIT(2 * quarter + split));
     fourth = combine(fourth, SPLIT(3 * quarter + split));
   }
-  for (uint split = 4 * quarter; split < args.splits; split++) {
+  for (uint split = begin + 4 * quarter; split < end; split++) {
     fourth = combine(fourth, SPLIT(split));
   }
   state = combine(combine(state, second), combine(third, fourth));
+#if GROUP > 1
+  state = combine_group(state, item, shared);
+#endif
+  if (item > 0) return;
   ulong in = 0;
   global char* out0 = out0_base + args.out_offset[0];
   global char* out1 = out1_base + args.out_offset[1];

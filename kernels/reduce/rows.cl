@@ -38,13 +38,7 @@ kernel void reduce_rows(global const char* in_base, global char* out0_base, glob
     }
 
 #if GROUP > 1
-    shared[item] = state;
-    for (uint half_group = GROUP / 2; half_group > 0; half_group /= 2) {
-      barrier(CLK_LOCAL_MEM_FENCE);
-      if (item < half_group) shared[item] = combine(shared[item], shared[item + half_group]);
-    }
-    if (item == 0) state = shared[0];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    state = combine_group(state, item, shared);
 #endif
     if (item == 0) {
 #if PARTIAL
