@@ -25,7 +25,8 @@ using c10::ScalarType;
 namespace {
 
 // In order of preference. The last one takes everything.
-constexpr const GemmImplementation* kOnCpu[] = {&gemm_skinny, &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_packed,
+                                                &gemm_direct};
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
 

@@ -57,7 +57,8 @@ struct GemmImplementation {
   void (*run)(const GemmPlan& plan);
 };
 
-extern const GemmImplementation gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled, gemm_direct;
+extern const GemmImplementation gemm_small, gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled,
+    gemm_direct;
 
 /// Device memory (none for 0 bytes) until the end of the scope; the allocator keeps stream order.
 class Workspace {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxDims = 12;  // what one launch decodes; more are looped over on the host
 constexpr size_t kLocalSize = 128;
-constexpr size_t kVectorsPerLookup = 16;
+constexpr size_t kVectorsPerLookup = 32;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
 

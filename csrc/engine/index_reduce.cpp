@@ -15,6 +15,8 @@ constexpr int kMaxDims =
     6;  // columns and indexed dimensions alike; more are looped over on the host
 constexpr int64_t kMinRow = 8;
 constexpr size_t kVectorBytes = 32;
+// A chunk of a row should fill a few cache lines, which a look-up then pays for.
+constexpr size_t kMinChunkBytes = 256;
 
 const KernelFamily reduce_family{"index/reduce.cl", "index_reduce"};
 
@@ -73,7 +75,7 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
                    const Dimensions& steps) {
   const Device& device = queue.device();
   const c10::ScalarType compute = compute_dtype(problem.dtype);
-  size_t width = 1;
+  size_t width = 1, chunk = 1;
   uint32_t row_size = 1;
   const int row =
       c10::isComplexType(compute) || !device.is_cpu() ? -1 : find_row(problem, job, columns);
@@ -83,9 +85,13 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
     const int d = columns.of[0];
     width = std::min<size_t>(16, kVectorBytes / c10::elementSize(compute));
     row_size = static_cast<uint32_t>(problem.size[d]);
-    problem.size[d] = (problem.size[d] + width - 1) / width;
-    problem.stride[0][d] *= width;
-    problem.stride[1][d] *= width;
+    // Two chunks per core if they stay that large: all of a row's indices may be the same.
+    const size_t cores = device.properties().compute_units;
+    chunk = std::max(kMinChunkBytes / c10::elementSize(compute), row_size / (2 * cores));
+    chunk = NDRange::round_up(chunk, width);
+    problem.size[d] = (problem.size[d] + chunk - 1) / chunk;
+    problem.stride[0][d] *= chunk;
+    problem.stride[1][d] *= chunk;
   }
   size_t column_count = 1, step_count = 1;
   for (int i = 0; i < columns.count; ++i) column_count *= problem.size[columns.of[i]];
@@ -108,6 +114,7 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   arguments.put32(static_cast<uint32_t>(step_count));
   arguments.put32(static_cast<uint32_t>(parts));
   arguments.put32(row_size);
+  arguments.put32(static_cast<uint32_t>(chunk));
   arguments.put32(static_cast<uint32_t>(columns.count));
   arguments.put32(static_cast<uint32_t>(steps.count));
   put_dimensions(arguments, problem, columns);

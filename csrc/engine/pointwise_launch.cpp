@@ -12,7 +12,7 @@ namespace ocl::pointwise {
 namespace {
 
 constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over on the host
-constexpr size_t kLocalSize = 128, kGpuLocal = 256;
+constexpr size_t kLocalSize = 128, kLargeLocalSize = 1024, kGpuLocal = 256;
 // Below this many elements in the innermost dimension a work-item per element beats one per vector.
 constexpr int64_t kMinRow = 16;
 // Rows have a program per combination of steps, which small tensors do not pay back.
@@ -54,10 +54,9 @@ struct Access {
 /// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
 /// line first. What the operands don't fit into at once, a next op won't find there anyway. Not for
 /// what is updated in place, whose lines are there, nor for fills, which gain nothing.
-bool should_stream(const Device& device, const Operands& operands, int64_t n) {
-  size_t bytes = 0;
-  for (int i = 0; i < operands.count; ++i) bytes += operands.element_size[i];
-  if (n * bytes <= device.properties().last_level_cache) return false;
+/// `moved`: bytes read and written. A little more than the cache holds is better left to it.
+bool should_stream(const Device& device, const Operands& operands, uint64_t moved) {
+  if (moved <= 2 * device.properties().last_level_cache) return false;
   for (int i = operands.outputs; i < operands.count; ++i) {
     for (int k = 0; k < operands.outputs; ++k) {
       if (operands.data[i] == operands.data[k]) return false;
@@ -66,13 +65,12 @@ bool should_stream(const Device& device, const Operands& operands, int64_t n) {
   return operands.count > operands.outputs;
 }
 
-/// A CPU wants registers full of the computing dtype. A GPU moves 16 bytes per work-item at most,
+/// A CPU wants registers full of the widest dtype. A GPU moves 16 bytes per work-item at most,
 /// and only if they are aligned: neighbours then touch neighbouring memory, which is what its
 /// bandwidth needs. So a functor that takes one element at a time gets one there. `is_aligned(i,
-/// b)` says whether all vectors of operand i start at multiples of b bytes; n is the number of
-/// elements.
+/// b)` says whether all vectors of operand i start at multiples of b bytes; `moved` as above.
 template <class IsAligned>
-Access choose_access(const Device& device, const Operands& operands, const Op& op, int64_t n,
+Access choose_access(const Device& device, const Operands& operands, const Op& op, uint64_t moved,
                      const IsAligned& is_aligned) {
   if (operands.complex || operands.has_complex) return {};
   const auto all_aligned = [&](size_t width) {
@@ -81,17 +79,27 @@ Access choose_access(const Device& device, const Operands& operands, const Op& o
     }
     return true;
   };
+  size_t widest = 1;
+  for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
   if (device.is_cpu()) {
-    const size_t width = std::min<size_t>(16, 64 / operands.compute_size);
-    const bool streaming = should_stream(device, operands, n) && all_aligned(width);
+    const size_t width = std::min<size_t>(16, 64 / std::max(widest, operands.compute_size));
+    const bool streaming = should_stream(device, operands, moved) && all_aligned(width);
     return {static_cast<int>(width), streaming, streaming};
   }
   if (op.flags & flag::special) return {};
-  size_t widest = 1;
-  for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
   const size_t width = std::max<size_t>(1, 16 / widest);
   if (width == 1 || !all_aligned(width)) return {};
   return {static_cast<int>(width), true, false};
+}
+
+/// A work-group costs something: a CPU's are larger where every core still gets several, and a
+/// GPU starts only so many at a time, which makes fills slow. Two sizes on a CPU, for some drivers
+/// compile for each.
+size_t local_size(const Device& device, size_t items) {
+  if (!device.is_cpu()) return kGpuLocal;
+  const size_t large = 8 * device.properties().compute_units * kLargeLocalSize;
+  const bool fits = kLargeLocalSize <= device.properties().max_work_group_size;
+  return items >= large && fits ? kLargeLocalSize : kLocalSize;
 }
 
 void common_defines(DefineList& defines, const Operands& operands, const Op& op,
@@ -203,14 +211,22 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   put_offsets(arguments, locations, queue.device(), operands);
   int64_t ny = 1;
   for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
-  const int64_t n = ny * geometry.size[0];
-  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
-    if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
-    for (int d = 1; d < geometry.dims; ++d) {
-      if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+  uint64_t moved = 0;
+  for (int i = 0; i < operands.count; ++i) {
+    uint64_t bytes = operands.element_size[i];
+    for (int d = 0; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] != 0) bytes *= geometry.size[d];
     }
-    return locations[i].offset % bytes == 0;
-  });
+    moved += bytes;
+  }
+  const Access access =
+      choose_access(queue.device(), operands, op, moved, [&](int i, size_t bytes) {
+        if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+        for (int d = 1; d < geometry.dims; ++d) {
+          if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+        }
+        return locations[i].offset % bytes == 0;
+      });
   DefineList defines;
   common_defines(defines, operands, op, access);
   for (int i = 0; i < operands.count; ++i) {
@@ -337,18 +353,19 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
-  const Access access = choose_access(queue.device(), operands, op, n, [&](int i, size_t bytes) {
-    return locations[i].offset % bytes == 0;
-  });
+  uint64_t moved = 0;
+  for (int i = 0; i < operands.count; ++i) moved += n * operands.element_size[i];
+  const Access access =
+      choose_access(queue.device(), operands, op, moved,
+                    [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; });
   DefineList defines;
   common_defines(defines, operands, op, access);
   Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
-  // A GPU starts only so many work-groups at a time, and fills are over sooner than that.
-  const size_t local = queue.device().is_cpu() ? kLocalSize : kGpuLocal;
-  enqueue(kernel, queue, NDRange::linear((n + access.width - 1) / access.width, local), operands,
-          op, locations, arguments);
+  const size_t items = (n + access.width - 1) / access.width;
+  enqueue(kernel, queue, NDRange::linear(items, local_size(queue.device(), items)), operands, op,
+          locations, arguments);
 }
 
 /// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16

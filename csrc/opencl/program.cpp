@@ -47,6 +47,7 @@ std::string common_options(const Device& device) {
   define(p.has_subgroups, "OCL_HAS_SUBGROUPS");
   define(p.has_work_group_reduce, "OCL_HAS_WORK_GROUP_REDUCE");
   define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");
+  define(device.quirks().slow_int64_to_real, "OCL_SLOW_INT64_TO_REAL");
   return options;
 }
 

@@ -58,6 +58,10 @@ Quirks quirks_of(const DeviceProperties& p) {
     // between two processes and time the second one's first launch.
     quirks.compiles_at_launch = true;
   }
+  // Intel's CPU runtime 2026.2 on an AVX-512 machine converts vectors of 64-bit integers to float
+  // or double lane by lane as soon as the kernel has a branch: a sum of float32 and int64 took
+  // twice as long.
+  quirks.slow_int64_to_real = p.device_class == DeviceClass::cpu && has(p.platform, "Intel");
   return quirks;
 }
 

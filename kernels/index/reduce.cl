@@ -7,8 +7,8 @@
 // the places of others.
 //
 // Compile parameters: those of index/operands.clh; C (the tag computed with), REDUCE (add, mul, amax,
-// amin, assign), FILL (1: every operand is `value`), WIDTH (columns per work-item; above 1 the innermost
-// column dimension is contiguous and not indexed).
+// amin, assign), FILL (1: every operand is `value`), WIDTH (lanes; above 1 the innermost column dimension
+// is contiguous and not indexed, and a work-item takes `chunk` columns of it).
 #include "index/operands.clh"
 
 #ifndef C
@@ -29,10 +29,11 @@ typedef struct {
   long index_size[NIDX];
   long index_stride[NIDX];  // bytes
   long skipped;  // an index value that is passed over (of the first index tensor)
-  uint columns;  // chunks of WIDTH columns
+  uint columns;  // chunks of columns
   uint steps;    // elements of the indexed dimensions
   uint parts;
   uint row;      // WIDTH > 1: columns in the innermost dimension, which column_size counts in chunks
+  uint chunk;    // columns of a chunk, a multiple of WIDTH
   uint column_dims;
   uint step_dims;
   uint column_size[6];  // innermost first
@@ -68,8 +69,8 @@ kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETER
                  layout.column_stride);
 #if WIDTH > 1
   const uint chunks = layout.column_size[0];
-  const uint first = column % chunks * WIDTH;
-  const uint count = min(layout.row - first, (uint)WIDTH);
+  const uint first = column % chunks * layout.chunk;
+  const uint count = min(layout.row - first, layout.chunk), vectors = count / WIDTH;
 #endif
   for (uint step = 0; step < layout.steps; step++) {
     uint at[2 + NIDX];
@@ -85,18 +86,17 @@ kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETER
     global char *to = out + (layout.offset[0] + at[0]) + moved;
     global const char *from = in + layout.offset[1] + at[1];
 #if WIDTH > 1
-    if (count == WIDTH) {
-      const TYPEV(C, WIDTH) a = LOADV_AS(C, E, WIDTH, to, 0);
+    for (uint v = 0; v < vectors; v++) {
+      const TYPEV(C, WIDTH) a = LOADV_AS(C, E, WIDTH, to, v);
 #if FILL
       const TYPEV(C, WIDTH) b = (TYPEV(C, WIDTH))(value);
 #else
-      const TYPEV(C, WIDTH) b = LOADV_AS(C, E, WIDTH, from, 0);
+      const TYPEV(C, WIDTH) b = LOADV_AS(C, E, WIDTH, from, v);
 #endif
       const TYPEV(C, WIDTH) result = COMBINE(a, b);
-      STOREV_FROM(E, C, WIDTH, to, 0, result);
-      continue;
+      STOREV_FROM(E, C, WIDTH, to, v, result);
     }
-    for (uint i = 0; i < count; i++) {
+    for (uint i = vectors * WIDTH; i < count; i++) {
 #else
     const uint i = 0;
     {
