@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch_ocl import _C, _utils, memory, random  # noqa: F401
+from torch_ocl import _C, _utils, memory, random, tunable  # noqa: F401
 from torch_ocl.device import (  # noqa: F401
     DeviceProperties,
     _is_in_bad_fork,
@@ -121,6 +121,7 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "tunable",
     "unavailable_reason",
 ]
 

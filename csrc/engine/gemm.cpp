@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "engine/gemm_plan.h"
-#include "opencl/environment.h"
+#include "engine/tuner.h"
 #include "opencl/log.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
@@ -24,7 +24,6 @@ using c10::ScalarType;
 
 namespace {
 
-// In order of preference. The last one takes everything.
 constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_packed,
                                                 &gemm_direct};
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
@@ -207,9 +206,9 @@ void run_first(const GemmPlan& plan) {
     forced->run(plan);
     return;
   }
-  const auto order = plan.device.is_cpu() ? std::span<const GemmImplementation* const>(kOnCpu)
-                                          : std::span<const GemmImplementation* const>(kOnGpu);
-  for (const GemmImplementation* implementation : order) {
+  if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned_gemm(plan))
+    return;
+  for (const GemmImplementation* implementation : gemm_implementations(plan.device)) {
     if (accepts(*implementation, plan)) {
       implementation->run(plan);
       return;
@@ -219,38 +218,12 @@ void run_first(const GemmPlan& plan) {
 
 }  // namespace
 
-namespace {
-
-/// TORCH_OCL_GEMM_WORKSPACE (bytes) serves the tests of the blocked path.
-int64_t max_workspace() {
-  static const int64_t bytes = positive_number("TORCH_OCL_GEMM_WORKSPACE", int64_t{512} << 20);
-  return bytes;
+std::span<const GemmImplementation* const> gemm_implementations(const Device& device) {
+  if (device.is_cpu()) return kOnCpu;
+  return kOnGpu;
 }
-
-}  // namespace
 
 bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
-
-GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex) {
-  const DeviceProperties& properties = device.properties();
-  GemmParameters parameters{};
-  // The packed kernel takes complex numbers apart; the others have no vectors of them.
-  const int real_size = static_cast<int>(complex ? compute_size / 2 : compute_size);
-  if (device.is_cpu()) {
-    // One register holds `bytes`; with 32 registers 12 x 2 sums fit beside the operands, with 16
-    // registers 6 x 2 do.
-    const int bytes = std::clamp<int>(static_cast<int>(properties.vector_width_float) * 4, 16, 64);
-    const int width = bytes / real_size;
-    parameters.packed = {width, bytes == 64 ? 12 : 6, 2, 512, 256 << 10};
-    parameters.skinny = {complex ? 1 : width, 4, 16, 8};
-  } else {
-    const int width = 16 / real_size;
-    parameters.packed = {width, 4, 2, 512, 64 << 10};
-    parameters.skinny = {complex ? 1 : width, 1, 128, 8};
-  }
-  parameters.max_workspace = max_workspace();
-  return parameters;
-}
 
 GemmPlan GemmPlan::transposed() const {
   GemmPlan t = *this;

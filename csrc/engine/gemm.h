@@ -1,6 +1,6 @@
 // The matrix product engine: out = act(alpha * a @ b + beta * c), batched, any dtype, any strides.
 //
-// Offers: GemmOperand, GemmDescription, gemm(); GemmParameters, gemm_parameters() for a tuner.
+// Offers: GemmOperand, GemmDescription, gemm(); GemmParameters, gemm_parameters().
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -41,7 +41,7 @@ struct GemmDescription {
 ///
 /// Of the implementations in gemm.cpp the first that does not refuse runs;
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
-/// refuses, the order holds).
+/// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 void gemm(const GemmDescription& description);
 
 /// True if the engine has products of that dtype.
@@ -59,14 +59,23 @@ struct SkinnyParameters {
   int width, rows, local, max_columns;
 };
 
-/// What a tuner may vary, for one device and one type computed with.
+/// The kernels with tiles in local memory: which of their shapes, and into how many parts k is
+/// split. By default a cost model says.
+struct TileParameters {
+  int shape = -1;
+  int splits = 0;
+};
+
+/// What the tuner may vary, for one device and one type computed with.
 struct GemmParameters {
   PackedParameters packed;
   SkinnyParameters skinny;
+  TileParameters tile;
   int64_t max_workspace;  // bytes; larger problems are packed in blocks
 };
 
-/// The defaults of the device's class for values of `compute_size` bytes.
+/// The defaults of the device's class (the table in gemm_parameters.cpp) for values of
+/// `compute_size` bytes.
 GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex);
 
 }  // namespace ocl

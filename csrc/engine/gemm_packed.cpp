@@ -1,6 +1,7 @@
 // Products on CPUs: both operands packed into panels, then register tiles (kernels/gemm/packed.cl).
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "engine/gemm_plan.h"
 
@@ -148,8 +149,60 @@ void run(const GemmPlan& plan) {
   }
 }
 
+/// Sums kept in registers of that many bytes: what the accumulators leave of 32 or 16 registers
+/// holds the operands. Fewer rows or columns suit small matrices.
+struct RegisterTile {
+  int bytes, rows, vectors;
+};
+constexpr RegisterTile kRegisterTiles[] = {{64, 12, 2}, {64, 14, 2}, {64, 8, 3}, {64, 6, 4},
+                                           {64, 8, 2},  {64, 12, 1}, {32, 6, 2}, {32, 4, 3},
+                                           {32, 4, 2},  {32, 12, 1}, {16, 6, 2}, {16, 4, 2}};
+
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  GemmParameters parameters = plan.parameters;
+  PackedParameters& packed = parameters.packed;
+  const PackedParameters usual = packed;
+  std::vector<GemmVariation> list;
+  // On others the kernel is only for what no other takes.
+  if (!plan.device.is_cpu()) return list;
+  if (stage == 0) {
+    const int real_size = static_cast<int>(plan.compute_size) / static_cast<int>(parts_of(plan));
+    for (const RegisterTile& tile : kRegisterTiles) {
+      // Half a register's vectors too: on some CPUs wide ones slow the clock down.
+      if (tile.bytes != usual.width * real_size && tile.bytes * 2 != usual.width * real_size) {
+        continue;
+      }
+      packed = {tile.bytes / real_size, tile.rows, tile.vectors, usual.kc, usual.block_bytes};
+      if (packed.width * packed.vectors < parts_of(plan)) continue;
+      if (std::tie(packed.width, packed.rows, packed.vectors) ==
+          std::tie(usual.width, usual.rows, usual.vectors)) {
+        continue;
+      }
+      std::string name = std::to_string(packed.rows) + "x" + std::to_string(packed.vectors) + "x" +
+                         std::to_string(packed.width);
+      list.push_back({std::move(name), parameters});
+    }
+  } else if (stage == 1) {
+    // Longer sums would gain little and round more.
+    for (const int kc : {256, 512, 1024}) {
+      // Where k is shorter the number does nothing.
+      if (kc == usual.kc || std::min(kc, usual.kc) >= static_cast<int64_t>(plan.problem.k))
+        continue;
+      packed.kc = kc;
+      list.push_back({"kc=" + std::to_string(kc), parameters});
+    }
+  } else if (stage == 2) {
+    for (const int64_t block : {64 << 10, 128 << 10, 256 << 10, 512 << 10, 1024 << 10}) {
+      if (block == usual.block_bytes) continue;
+      packed.block_bytes = block;
+      list.push_back({"block=" + std::to_string(block), parameters});
+    }
+  }
+  return list;
+}
+
 }  // namespace
 
-const GemmImplementation gemm_packed{"packed", refuse, run};
+const GemmImplementation gemm_packed{"packed", refuse, run, vary};
 
 }  // namespace ocl

@@ -1,6 +1,7 @@
 // A product on its way to a kernel: what gemm.cpp and the implementations share.
 //
-// Offers: GemmPlan, GemmImplementation and the list of them, launch_gemm(), Workspace.
+// Offers: GemmPlan, GemmVariation, GemmImplementation and the list of them, launch_gemm(),
+// Workspace.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -8,6 +9,8 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "engine/dtype.h"
 #include "engine/gemm.h"
@@ -50,15 +53,32 @@ struct GemmPlan {
   GemmPlan transposed() const;
 };
 
+/// Other parameters for an implementation, and what they are called in a file of tuning results:
+/// without commas, colons and white space.
+struct GemmVariation {
+  std::string name;
+  GemmParameters parameters;
+};
+
 struct GemmImplementation {
   const char* name;
   /// Why it does not take the plan; null if it does.
   const char* (*refuse)(const GemmPlan& plan);
   void (*run)(const GemmPlan& plan);
+  /// What the tuner may make of the plan's parameters at that stage (from 0), the most promising
+  /// first; nothing past its last stage. Null where there is nothing to vary.
+  std::vector<GemmVariation> (*vary)(const GemmPlan& plan, int stage) = nullptr;
 };
 
 extern const GemmImplementation gemm_small, gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled,
     gemm_direct;
+
+/// The implementations for that device in order of preference. The last one takes everything.
+std::span<const GemmImplementation* const> gemm_implementations(const Device& device);
+
+/// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False
+/// if the tuner is off or prefers the order of gemm_implementations().
+bool run_tuned_gemm(const GemmPlan& plan);
 
 /// Device memory (none for 0 bytes) until the end of the scope; the allocator keeps stream order.
 class Workspace {

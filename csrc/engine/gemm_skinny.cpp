@@ -118,8 +118,28 @@ void run(const GemmPlan& source) {
   }
 }
 
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  GemmParameters parameters = plan.parameters;
+  std::vector<GemmVariation> list;
+  if (stage > 0) return list;
+  const auto add = [&](const char* what, int& value, std::initializer_list<int> others) {
+    const int usual = value;
+    for (const int other : others) {
+      if (other == usual) continue;
+      value = other;
+      list.push_back({what + std::to_string(other), parameters});
+    }
+  };
+  if (plan.device.is_cpu()) {
+    add("rows=", parameters.skinny.rows, {2, 4, 8, 16});
+  } else {
+    add("local=", parameters.skinny.local, {32, 64, 128, 256});
+  }
+  return list;
+}
+
 }  // namespace
 
-const GemmImplementation gemm_skinny{"skinny", refuse, run};
+const GemmImplementation gemm_skinny{"skinny", refuse, run, vary};
 
 }  // namespace ocl

@@ -186,8 +186,12 @@ void run(const GemmPlan& source) {
   finish_split(plan, sums.data());
 }
 
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  return vary_tile(plan, kTiles, fitting(plan), stage);
+}
+
 }  // namespace
 
-const GemmImplementation gemm_tensor_core{"tensor_core", refuse, run};
+const GemmImplementation gemm_tensor_core{"tensor_core", refuse, run, vary};
 
 }  // namespace ocl

@@ -131,6 +131,11 @@ void run_tiled(const GemmPlan& source) {
   finish_split(plan, sums.data());
 }
 
+std::vector<GemmVariation> vary_tiled(const GemmPlan& plan, int stage) {
+  const Candidates candidates = candidates_of(plan);
+  return vary_tile(plan, candidates.tiles, fitting(plan, candidates.shapes), stage);
+}
+
 const char* refuse_direct(const GemmPlan&) { return nullptr; }
 
 void run_direct(const GemmPlan& plan) {
@@ -144,7 +149,7 @@ void run_direct(const GemmPlan& plan) {
 
 }  // namespace
 
-const GemmImplementation gemm_tiled{"tiled", refuse_tiled, run_tiled};
+const GemmImplementation gemm_tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
 const GemmImplementation gemm_direct{"direct", refuse_direct, run_direct};
 
 }  // namespace ocl

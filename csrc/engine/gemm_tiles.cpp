@@ -12,6 +12,8 @@ namespace ocl {
 
 namespace {
 
+constexpr int64_t kMostParts = 32;
+
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 /// The tile that TORCH_OCL_GEMM_TILE asks for; zeros without one.
@@ -47,15 +49,19 @@ double cost_of(const TileShape& shape, int64_t groups, int64_t depth, int64_t un
 
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead) {
-  constexpr int64_t kLeastPart = 256, kMostParts = 32;
+  constexpr int64_t kLeastPart = 256;
   const GemmProblem& p = plan.problem;
   const int64_t units = plan.device.properties().compute_units;
   const std::array<int, 3> forced = forced_tile();
+  TileParameters tuned = plan.parameters.tile;
+  if (forced[0] != 0 || tuned.shape < 0 || (fits >> tuned.shape & 1) == 0) tuned = {};
+  if (tuned.splits > 0) return {tuned.shape, tuned.splits};
   TileChoice best;
   double best_cost = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TileShape& shape = shapes[i];
     if ((fits >> i & 1) == 0) continue;
+    if (tuned.shape >= 0 && static_cast<size_t>(tuned.shape) != i) continue;
     if (forced[0] != 0 && forced != std::array{shape.m, shape.n, shape.k}) continue;
     const int64_t tiles = blocks(p.m, shape.m) * blocks(p.n, shape.n) * p.batch;
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
@@ -74,6 +80,35 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
     }
   }
   return best;
+}
+
+std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
+                                     uint64_t fits, int stage) {
+  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16;
+  const GemmProblem& p = plan.problem;
+  GemmParameters parameters = plan.parameters;
+  std::vector<GemmVariation> list;
+  if (forced_tile()[0] != 0) return list;
+  if (stage == 0) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const TileShape& s = shapes[i];
+      if ((fits >> i & 1) == 0) continue;
+      parameters.tile = {static_cast<int>(i), 0};
+      std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
+                         std::to_string(s.k) + "/" + std::to_string(s.items);
+      list.push_back({std::move(name), parameters});
+    }
+  } else if (stage == 1 && parameters.tile.shape >= 0) {
+    const TileShape& s = shapes[static_cast<size_t>(parameters.tile.shape)];
+    const int64_t tiles = blocks(p.m, s.m) * blocks(p.n, s.n) * p.batch;
+    const int64_t most = kGroupsPerUnit * plan.device.properties().compute_units;
+    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
+      if (splits > 1 && (p.k / splits < kLeastPart || tiles * splits > most)) break;
+      parameters.tile.splits = static_cast<int>(splits);
+      list.push_back({"splits=" + std::to_string(splits), parameters});
+    }
+  }
+  return list;
 }
 
 void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple) {

@@ -1,6 +1,6 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 //
-// Offers: TileShape, choose_tile(), by_k(), elements_per_load().
+// Offers: TileShape, choose_tile(), vary_tile(), reads_by_k(), takes_vectors().
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,15 @@ struct TileChoice {
 };
 
 /// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
-/// units busy. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the shape, for tests and comparisons.
+/// units busy, where the plan's parameters don't say. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the
+/// shape, for tests and comparisons.
 /// `overhead`: what a further launch costs, in sums of one compute unit.
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead);
+
+/// The shapes that fit (stage 0), and the numbers of parts of k (1), for the tuner.
+std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
+                                     uint64_t fits, int stage);
 
 /// Splits the plan's k into (about) that many parts, each a multiple of `multiple`.
 void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple);

@@ -101,7 +101,35 @@ Digest digest(std::string_view text) {
   return {hash(text, 0x243f6a8885a308d3), hash(text, 0x13198a2e03707344)};
 }
 
-DiskCache::DiskCache() : folder_(folder_from_environment()) {
+const std::string& cache_folder() {
+  static const std::string folder = folder_from_environment();
+  return folder;
+}
+
+void make_cache_folder() {
+  std::error_code failure;
+  if (cache_folder().empty() || fs::is_directory(cache_folder(), failure)) return;
+  fs::create_directories(cache_folder(), failure);
+  // Binaries are run as they are, so nobody else may put any there.
+  chmod(cache_folder().c_str(), 0700);
+}
+
+std::string replace_file(const std::string& path, std::initializer_list<std::string_view> parts) {
+  static std::atomic<unsigned> counter{0};
+  const std::string temporary =
+      path + "." + std::to_string(getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  for (const std::string_view part : parts) {
+    file.write(part.data(), static_cast<std::streamsize>(part.size()));
+  }
+  file.close();
+  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  const std::string reason = std::strerror(errno);
+  std::remove(temporary.c_str());
+  return reason;
+}
+
+DiskCache::DiskCache() : folder_(cache_folder()) {
   static const int64_t mebibytes = positive_number("TORCH_OCL_CACHE_SIZE", 1024);
   max_bytes_ = static_cast<uint64_t>(std::min(mebibytes, int64_t{1} << 40)) << 20;
   written_ = max_bytes_;  // the first file written makes it look
@@ -138,12 +166,7 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
 
 void DiskCache::store(const std::string& key, std::string_view payload) const {
   if (!enabled()) return;
-  std::error_code failure;
-  if (!fs::is_directory(folder_, failure)) {
-    fs::create_directories(folder_, failure);
-    // Binaries are run as they are, so nobody else may put any there.
-    chmod(folder_.c_str(), 0700);
-  }
+  make_cache_folder();
   std::string content = key;
   content.append(payload);
   Header header{};
@@ -152,17 +175,8 @@ void DiskCache::store(const std::string& key, std::string_view payload) const {
   header.payload_bytes = payload.size();
   header.checksum = digest(content);
 
-  static std::atomic<unsigned> counter{0};
-  const std::string path = path_of(key);
-  const std::string temporary =
-      path + "." + std::to_string(getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(&header), sizeof header);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(temporary.c_str());
+  const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
+  if (const std::string reason = replace_file(path_of(key), {head, content}); !reason.empty()) {
     warn_once("the program cache in " + folder_ + " can't be written (" + reason + ")");
     return;
   }

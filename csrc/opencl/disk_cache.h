@@ -1,10 +1,11 @@
 // Program binaries on disk: one file per key, safe against torn, corrupt and foreign files.
 //
-// Offers: DiskCache, Digest, digest().
+// Offers: DiskCache, Digest, digest(), cache_folder(), make_cache_folder(), replace_file().
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +20,19 @@ struct Digest {
 };
 Digest digest(std::string_view text);
 
-/// The folder is TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl. It
-/// holds about TORCH_OCL_CACHE_SIZE MiB (1024): past that the files go that were not used for
-/// longest. Thread-safe, and safe among processes. No member throws for what it finds on disk.
+/// TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl; empty with
+/// TORCH_OCL_CACHE=0 or where no folder can be named. The environment is read once.
+const std::string& cache_folder();
+/// Creates that folder where it is missing, for this user alone.
+void make_cache_folder();
+
+/// Writes the parts one after another into a file beside `path`, which then takes its place: others
+/// see the old file or the new one. Returns why that failed; empty if it did not. Does not throw.
+std::string replace_file(const std::string& path, std::initializer_list<std::string_view> parts);
+
+/// The folder is cache_folder(). It holds about TORCH_OCL_CACHE_SIZE MiB (1024): past that the
+/// files go that were not used for longest. Thread-safe, and safe among processes. No member throws
+/// for what it finds on disk.
 class DiskCache {
  public:
   DiskCache();

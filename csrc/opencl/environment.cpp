@@ -35,4 +35,13 @@ int64_t positive_number(const char* variable, int64_t otherwise) {
   return otherwise;
 }
 
+bool switched_on(const char* variable, bool otherwise) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return otherwise;
+  const std::string_view text = value;
+  if (text == "0" || text == "1") return text == "1";
+  warn(std::string(variable) + "=" + value + ": 0 and 1 are known, it is ignored");
+  return otherwise;
+}
+
 }  // namespace ocl

@@ -1,6 +1,6 @@
 // Reading environment variables, with a warning for what can't be understood.
 //
-// Offers: split_list(), positive_number().
+// Offers: split_list(), positive_number(), switched_on().
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,8 @@ std::vector<std::string_view> split_list(std::string_view text);
 /// The variable's value if it is a whole number above 0. `otherwise` if it is unset or empty, and,
 /// with a warning, if it is anything else. Warns each time, so callers keep what they got.
 int64_t positive_number(const char* variable, int64_t otherwise);
+
+/// Whether the variable is 1 rather than 0; `otherwise` as above.
+bool switched_on(const char* variable, bool otherwise);
 
 }  // namespace ocl

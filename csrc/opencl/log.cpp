@@ -14,6 +14,7 @@ uint32_t topic_bit(std::string_view name) {
   if (name == "launch") return static_cast<uint32_t>(Verbose::launch);
   if (name == "dispatch") return static_cast<uint32_t>(Verbose::dispatch);
   if (name == "memory") return static_cast<uint32_t>(Verbose::memory);
+  if (name == "tune") return static_cast<uint32_t>(Verbose::tune);
   if (name == "all") return ~uint32_t{0};
   return 0;
 }
@@ -28,7 +29,7 @@ uint32_t verbose_topics() {
     const uint32_t bit = topic_bit(name);
     if (bit == 0 && name != "0") {
       warn("TORCH_OCL_VERBOSE: no topic \"" + std::string(name) +
-           "\" (there are build, launch, dispatch, memory, all)");
+           "\" (there are build, launch, dispatch, memory, tune, all)");
     }
     topics |= bit;
   }

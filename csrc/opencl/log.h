@@ -9,7 +9,7 @@
 namespace ocl {
 
 /// Topics of TORCH_OCL_VERBOSE, a comma-separated list of their names ("all" for every one).
-enum class Verbose : uint32_t { build = 1, launch = 2, dispatch = 4, memory = 8 };
+enum class Verbose : uint32_t { build = 1, launch = 2, dispatch = 4, memory = 8, tune = 16 };
 
 /// The topics asked for; the environment is read once.
 uint32_t verbose_topics();

@@ -10,6 +10,7 @@ void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_diagnostics(pybind11::module_& module);
 void bind_source_kernel(pybind11::module_& module);
+void bind_tunable(pybind11::module_& module);
 
 /// For calls that may build, wait or allocate: other Python threads go on meanwhile.
 using release_gil = pybind11::call_guard<pybind11::gil_scoped_release>;

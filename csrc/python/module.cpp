@@ -16,4 +16,5 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_memory(module);
   ocl::python::bind_diagnostics(module);
   ocl::python::bind_source_kernel(module);
+  ocl::python::bind_tunable(module);
 }

@@ -26,7 +26,7 @@ def test_generated_parts_are_current() -> None:
 
 @pytest.mark.skipif(not IN_SOURCE_TREE, reason="not run from the source tree")
 def test_environment_variables_are_documented() -> None:
-    reads = r"(?:getenv\(|positive_number\(|environ\S*[\[(])\"(TORCH_OCL_\w+)\""
+    reads = r"(?:getenv\(|positive_number\(|switched_on\(|environ\S*[\[(])\"(TORCH_OCL_\w+)\""
     read = set()
     for folder, pattern in (("csrc", "*.cpp"), ("torch_ocl", "*.py")):
         for path in (ROOT / folder).rglob(pattern):

@@ -1,0 +1,120 @@
+"""Finding the fastest kernel for the matrix products of a program, as torch.cuda.tunable does it.
+
+    torch.ocl.tunable.enable()
+
+The first product of a class of shapes is tried with other kernels and other tile sizes, on data and
+results of the tuner's own, and the fastest is used from then on. That takes up to
+get_max_tuning_duration() for each class, once: results are kept in a file, by default in the cache
+folder, and later processes read it. A class is: the dtypes, how the matrices lie, what is fused
+with the product, and the sizes, rounded up in steps of 12 to 25%. Results of products differ by
+rounding at most: their sums are added up in another order.
+
+Unlike upstream, a duration is that of the whole search, and a file holds one device's results:
+functions that concern results are about the current device. What is found is written at once.
+"""
+
+from torch_ocl import _C
+
+__all__ = [
+    "enable",
+    "get_filename",
+    "get_max_tuning_duration",
+    "get_max_tuning_iterations",
+    "get_results",
+    "get_validators",
+    "is_enabled",
+    "read_file",
+    "set_filename",
+    "set_max_tuning_duration",
+    "set_max_tuning_iterations",
+    "tuning_enable",
+    "tuning_is_enabled",
+    "write_file",
+]
+
+
+def _positive(value: int, what: str) -> int:
+    if value <= 0:
+        raise ValueError(f"{what} must be above 0, got {value}")
+    return value
+
+
+def enable(val: bool = True) -> None:
+    """Uses what the tuner found, and has it search for what it has not (see tuning_enable)."""
+    _C.change_tunable_settings(enabled=val)
+
+
+def is_enabled() -> bool:
+    """Whether the tuner's results are used; at first whether TORCH_OCL_TUNABLE is 1."""
+    return _C.tunable_settings().enabled
+
+
+def tuning_enable(val: bool = True) -> None:
+    """Whether shapes without a result are searched for, while the tuner is enabled. If not, they
+    run as by default."""
+    _C.change_tunable_settings(tuning=val)
+
+
+def tuning_is_enabled() -> bool:
+    """Whether shapes without a result are searched for; at first True, unless
+    TORCH_OCL_TUNABLE_TUNING is 0."""
+    return _C.tunable_settings().tuning
+
+
+def set_max_tuning_duration(duration: int) -> None:
+    """The milliseconds that one search may take, compiling kernels included. Nothing is begun after
+    that, but what was begun ends."""
+    _C.change_tunable_settings(duration_ms=_positive(duration, "a duration"))
+
+
+def get_max_tuning_duration() -> int:
+    """The milliseconds that one search may take."""
+    return _C.tunable_settings().duration_ms
+
+
+def set_max_tuning_iterations(iterations: int) -> None:
+    """How often a kernel is timed at the most, by turns with the others."""
+    _C.change_tunable_settings(iterations=_positive(iterations, "a number of iterations"))
+
+
+def get_max_tuning_iterations() -> int:
+    """How often a kernel is timed at the most."""
+    return _C.tunable_settings().iterations
+
+
+def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
+    """Keeps results in that file, which is read if it is there. insert_device_ordinal puts the
+    device's index in front of the extension: with several devices each needs a file of its own. An
+    empty name means the file in the cache folder."""
+    _C.change_tunable_settings(filename=filename, insert_index=insert_device_ordinal)
+
+
+def get_filename() -> str:
+    """Where the current device's results are kept. Empty with TORCH_OCL_CACHE=0, unless a name was
+    set."""
+    return _C.tunable_filename(_C.current_device())
+
+
+def get_results() -> tuple[tuple[str, str, str, float], ...]:
+    """The current device's results: what is computed on which dtypes, the class of shapes, the
+    choice, and the milliseconds that it took."""
+    return tuple(_C.tunable_results(_C.current_device()))
+
+
+def get_validators() -> tuple[tuple[str, str], ...]:
+    """What a file must have been written for to be used on the current device: names and values."""
+    return tuple(_C.tunable_validators(_C.current_device()))
+
+
+def read_file(filename: str | None = None) -> bool:
+    """Adds the results of that file, or of get_filename(), to the current device's.
+
+    False if there is none, or if it is damaged or was written for another device, driver or
+    version; then nothing is added, and the first such file of the process is warned about."""
+    return _C.read_tunable_file(_C.current_device(), filename or get_filename())
+
+
+def write_file(filename: str | None = None) -> bool:
+    """Writes the current device's results to that file, or to get_filename(), together with results
+    that other processes wrote there. False if that failed, of which the first time warns."""
+    return _C.write_tunable_file(_C.current_device(), filename or get_filename())
