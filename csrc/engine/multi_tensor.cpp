@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "engine/argument_struct.h"
 #include "engine/dtype.h"
@@ -42,13 +43,19 @@ class Batch {
 
   bool empty() const { return count_ == 0; }
 
-  /// False if there is no room for the entry, or none for its buffers.
-  bool add(Device& device, std::span<const at::Tensor* const> tensors, uint64_t size) {
+  /// False if there is no room for the entry, or none for its buffers. A null tensor stands for the
+  /// number whose bits are given.
+  bool add(Device& device, std::span<const at::Tensor* const> tensors, uint64_t bits,
+           uint64_t size) {
     if (count_ == plan_.entries) return false;
     const uint64_t chunks = (size + plan_.chunk - 1) / plan_.chunk;
     if (chunks_ + chunks > UINT32_MAX) return false;
     const size_t buffers_before = buffer_count_;
     for (size_t k = 0; k < tensors.size(); ++k) {
+      if (tensors[k] == nullptr) {
+        place_[count_][k] = bits;
+        continue;
+      }
       const Location location = device.addresses().find(tensors[k]->const_data_ptr());
       const size_t number = buffer_number(location.mem);
       if (number == kBuffers) {
@@ -111,8 +118,20 @@ bool alike(std::span<const Operand> operands, size_t i) {
   const at::Tensor& first = operands[0].tensors[i];
   if (!first.is_non_overlapping_and_dense()) return false;
   return std::all_of(operands.begin() + 1, operands.end(), [&](const Operand& operand) {
-    return operand.access == Operand::single || operand.tensors[i].strides() == first.strides();
+    return operand.access == Operand::single || operand.access == Operand::number ||
+           operand.tensors[i].strides() == first.strides();
   });
+}
+
+/// Element i of a list that may be one for all.
+template <class List>
+auto& element(const List& list, size_t i) {
+  return list[list.size() == 1 ? 0 : i];
+}
+
+uint64_t bits_of(at::ScalarType compute, const c10::Scalar& number) {
+  if (compute == at::kDouble) return std::bit_cast<uint64_t>(number.toDouble());
+  return std::bit_cast<uint32_t>(static_cast<float>(number.toDouble()));
 }
 
 }  // namespace
@@ -121,13 +140,13 @@ void run(const KernelFamily& family, std::span<const Operand> operands,
          std::span<const Define> defines, SetArguments set_arguments) {
   const at::TensorList& first = operands[0].tensors;
   if (first.empty()) return;
-  const at::ScalarType dtype = first[0].scalar_type();
+  const at::ScalarType dtype = first[0].scalar_type(), compute = compute_dtype(dtype);
   Queue& queue = current_queue(first[0].device().index());
   Device& device = queue.device();
   const Plan plan(device, dtype, operands.size());
   TORCH_INTERNAL_ASSERT(operands.size() <= kMaxOperands && plan.entries <= kMaxEntries);
 
-  c10::SmallVector<Define, 20> all{{"E", tag(dtype)},           {"C", tag(compute_dtype(dtype))},
+  c10::SmallVector<Define, 20> all{{"E", tag(dtype)},           {"C", tag(compute)},
                                    {"OPERANDS", plan.operands}, {"TENSORS", plan.entries},
                                    {"WIDTH", plan.width},       {"GROUP", plan.group},
                                    {"CHUNK", plan.chunk}};
@@ -141,24 +160,30 @@ void run(const KernelFamily& family, std::span<const Operand> operands,
     std::array<const at::Tensor*, kMaxOperands> entry;
     std::array<at::Tensor, kMaxOperands> dense;
     const bool direct = alike(operands, i);
+    uint64_t bits = 0;
     for (size_t k = 0; k < operands.size(); ++k) {
-      entry[k] = &operands[k].tensors[i];
-      if (direct || operands[k].access == Operand::single) continue;
+      const Operand& operand = operands[k];
+      if (operand.access == Operand::number) {
+        entry[k] = nullptr;
+        bits = bits_of(compute, element(operand.numbers, i));
+        continue;
+      }
+      entry[k] = &element(operand.tensors, i);
+      if (direct || operand.access == Operand::single) continue;
       dense[k] = entry[k]->contiguous();
       entry[k] = &dense[k];
     }
     const std::span<const at::Tensor* const> tensors(entry.data(), operands.size());
-    if (!batch.add(device, tensors, size)) {
+    if (!batch.add(device, tensors, bits, size)) {
       batch.launch(kernel, queue, set_arguments);
-      TORCH_INTERNAL_ASSERT(batch.add(device, tensors, size));
+      TORCH_INTERNAL_ASSERT(batch.add(device, tensors, bits, size));
     }
     if (direct) continue;
     batch.launch(kernel, queue, set_arguments);
     for (size_t k = 0; k < operands.size(); ++k) {
+      if (operands[k].access != Operand::written) continue;
       const at::Tensor& target = operands[k].tensors[i];
-      if (operands[k].access == Operand::written && !dense[k].is_same(target)) {
-        target.copy_(dense[k]);
-      }
+      if (!dense[k].is_same(target)) target.copy_(dense[k]);
     }
   }
   if (!batch.empty()) batch.launch(kernel, queue, set_arguments);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
 #include <c10/util/FunctionRef.h>
 
 #include <span>
@@ -14,10 +15,12 @@ namespace ocl::multi_tensor {
 
 /// One list of a multi-tensor op.
 struct Operand {
-  enum Access { read, written, single };
+  enum Access { read, written, single, number };
   at::TensorList tensors;
-  /// `single`: one float per tensor (a step count), not as many elements as the others have.
+  /// `single`: one element per tensor (a step count), not as many elements as the others have; one
+  /// tensor may serve for all. `number`: no tensors, a host number for each, or one for all.
   Access access = read;
+  c10::ArrayRef<c10::Scalar> numbers = {};
 };
 
 /// Sets the arguments that come after the tensors, from that index on.
