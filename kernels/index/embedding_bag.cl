@@ -1,9 +1,10 @@
-// Bags of embeddings: the sum, mean or maximum of the rows that a stretch of indices names, and what
-// their gradients need. Every result belongs to one work-item, which adds in the order of the indices.
+// Bags of embeddings: the sum, mean or maximum of the rows that a stretch of indices names, and
+// what their gradients need. Every result belongs to one work-item, which adds in the order of the
+// indices.
 //
-// Compile parameters: E (tag of weights, results and gradients), C (computed with), POSITION (tag that
-// counts rows beside C: i32 for f32, i64 for f64), INDEX (tag of indices and offsets), MODE (0 sum,
-// 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time).
+// Compile parameters: E (tag of weights, results and gradients), C (computed with), POSITION (tag
+// that counts rows beside C: i32 for f32, i64 for f64), INDEX (tag of indices and offsets), MODE (0
+// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time).
 #ifndef E
 #define E f32
 #endif
@@ -118,10 +119,11 @@ kernel void bag_forward(global const char *weight_base, global const char *index
   }
 }
 
-/// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones. One
-/// work-item per bag. Checks the offsets.
-kernel void bag_map(global const char *index_base, global const char *bag_base, global char *map_base,
-                    global char *size_base, const BagArgs args, global int *asserts) {
+/// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
+/// One work-item per bag. Checks the offsets.
+kernel void bag_map(global const char *index_base, global const char *bag_base,
+                    global char *map_base, global char *size_base, const BagArgs args,
+                    global int *asserts) {
   const ulong bag = get_global_id(0);
   if (bag >= args.bags) return;
   DECLARE_BAG(bag);
@@ -154,8 +156,8 @@ kernel void bag_map(global const char *index_base, global const char *bag_base, 
                 value);                                                                         \
   }
 
-/// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the row's
-/// factor, over the bag's size for a mean. One work-item per index and WIDTH columns.
+/// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the
+/// row's factor, over the bag's size for a mean. One work-item per index and WIDTH columns.
 kernel void bag_rows(global const char *weight_base, global const char *map_base,
                      global const char *size_base, global const char *factor_base,
                      global char *out_base, const BagArgs args) {
@@ -178,7 +180,8 @@ kernel void bag_rows(global const char *weight_base, global const char *map_base
   }
 }
 
-/// out[i] = product of the row that index i names and the gradient of its bag. One work-item per index.
+/// out[i] = product of the row that index i names and the gradient of its bag. One work-item per
+/// index.
 kernel void bag_factors(global const char *weight_base, global const char *index_base,
                         global const char *map_base, global const char *grad_base,
                         global char *out_base, const BagArgs args, global int *asserts) {

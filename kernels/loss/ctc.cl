@@ -1,9 +1,9 @@
-// Connectionist temporal classification (Graves et al., ICML 2006): forward and backward variables over
-// the target with blanks between its labels, in logarithms.
+// Connectionist temporal classification (Graves et al., ICML 2006): forward and backward variables
+// over the target with blanks between its labels, in logarithms.
 //
-// log_probs is [time][batch][classes], contiguous; alpha and beta are [batch][time][width], width = 2 *
-// longest target + 1. A launch serves at most SAMPLES samples. Compile parameters: E (f32 or f64),
-// TARGET (tag of the labels), GROUP (work-items per sample; above 1 a work-group).
+// log_probs is [time][batch][classes], contiguous; alpha and beta are [batch][time][width], width =
+// 2 * longest target + 1. A launch serves at most SAMPLES samples. Compile parameters: E (f32 or
+// f64), TARGET (tag of the labels), GROUP (work-items per sample; above 1 a work-group).
 #ifndef E
 #define E f32
 #endif
@@ -47,8 +47,8 @@ typedef struct {
 #define LABEL(s)                                                                                 \
   (((s)&1) == 0                                                                                  \
        ? (long)args.blank                                                                        \
-       : checked_label(LOAD_AS(i64, TARGET, targets, ((s) / 2) * args.target_stride), args.classes, \
-                       asserts, args.site))
+       : checked_label(LOAD_AS(i64, TARGET, targets, ((s) / 2) * args.target_stride),            \
+                       args.classes, asserts, args.site))
 static inline long checked_label(long label, uint classes, global int *asserts, uint site) {
   return check_index(label, classes, asserts, site) ? label : -1;
 }
@@ -140,8 +140,8 @@ kernel void ctc_beta(global const char *log_probs_base, global const char *targe
   }
 }
 
-/// The gradient, contiguous like log_probs. One work-item per sample and time, so that sums over equal
-/// labels need no atomics and have one order.
+/// The gradient, contiguous like log_probs. One work-item per sample and time, so that sums over
+/// equal labels need no atomics and have one order.
 kernel void ctc_gradient(global const char *log_probs_base, global const char *target_base,
                          global const char *alpha_base, global const char *beta_base,
                          global const char *nll_base, global const char *grad_out_base,

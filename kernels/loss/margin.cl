@@ -1,8 +1,9 @@
 // multi_margin_loss and multilabel_margin_loss: hinges between the scores of a row.
 //
-// Scores are [rows][classes], contiguous. Compile parameters: E (tag of scores, weights and gradients),
-// C (computed with, and the tag of the rows' losses), GROUP (work-items per row; above 1 a work-group),
-// SQUARED (hinges are squared), WEIGHTED, EACH (the output's gradient has one element per row).
+// Scores are [rows][classes], contiguous. Compile parameters: E (tag of scores, weights and
+// gradients), C (computed with, and the tag of the rows' losses), GROUP (work-items per row; above
+// 1 a work-group), SQUARED (hinges are squared), WEIGHTED, EACH (the output's gradient has one
+// element per row).
 #ifndef E
 #define E f32
 #endif

@@ -1,7 +1,9 @@
-// Adam and AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization") over lists of tensors.
+// Adam and AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization") over lists of
+// tensors.
 //
-// Operands: parameters, gradients, exp_avg, exp_avg_sq, with AMSGRAD max_exp_avg_sq, then the steps (one
-// float each). DECOUPLED: weight decay shrinks the parameter instead of adding to the gradient.
+// Operands: parameters, gradients, exp_avg, exp_avg_sq, with AMSGRAD max_exp_avg_sq, then the steps
+// (one float each). DECOUPLED: weight decay shrinks the parameter instead of adding to the
+// gradient.
 #include "multi_tensor/optimizer.clh"
 
 #ifndef AMSGRAD
@@ -16,8 +18,8 @@ typedef struct {
   real log_beta1, log_beta2, weight_decay, eps;
 } AdamArgs;
 
-// 1 - beta^step. With the logarithm from the host no digits are lost where beta is close to 1, which a
-// float power would.
+// 1 - beta^step. With the logarithm from the host no digits are lost where beta is close to 1,
+// which a float power would.
 static inline real bias_correction(real log_beta, real step) {
   return step == 0 ? (real)0 : -expm1(step * log_beta);
 }

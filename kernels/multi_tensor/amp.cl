@@ -1,7 +1,8 @@
 // Gradient scaling of mixed precision training.
 //
-// unscale_tensors, over lists of gradients: multiplied by *inv_scale; *found_inf = 1 if one is infinite
-// or NaN. update_scale: the scale grows after enough steps without that, and shrinks at once.
+// unscale_tensors, over lists of gradients: multiplied by *inv_scale; *found_inf = 1 if one is
+// infinite or NaN. update_scale: the scale grows after enough steps without that, and shrinks at
+// once.
 #include "multi_tensor/tensors.clh"
 
 #define ANY_1(flags) (flags)

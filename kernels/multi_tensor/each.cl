@@ -1,8 +1,8 @@
 // Pointwise functions over lists of tensors: operand 0 = EACH(operands 1 ..., scalar).
 //
-// Compile parameters, besides tensors.clh's: EACH (a macro below, without its prefix), INPUTS (1 to 3),
-// SCALAR (0: none; 1: a number per tensor, whose bits stand in its place, the last operand; 2: the last
-// operand is a tensor of one element).
+// Compile parameters, besides tensors.clh's: EACH (a macro below, without its prefix), INPUTS (1 to
+// 3), SCALAR (0: none; 1: a number per tensor, whose bits stand in its place, the last operand; 2:
+// the last operand is a tensor of one element).
 #include "multi_tensor/tensors.clh"
 
 #ifndef EACH

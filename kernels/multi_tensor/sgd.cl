@@ -1,7 +1,7 @@
 // Stochastic gradient descent over lists of tensors.
 //
-// Operands: parameters, gradients, with MOMENTUM momentum buffers. NESTEROV; FIRST: the buffers start as
-// the gradient.
+// Operands: parameters, gradients, with MOMENTUM momentum buffers. NESTEROV; FIRST: the buffers
+// start as the gradient.
 #include "multi_tensor/optimizer.clh"
 
 #ifndef MOMENTUM

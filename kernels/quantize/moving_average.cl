@@ -1,5 +1,6 @@
-// The observer of quantisation-aware training: moving averages of a tensor's extremes, and the scale and
-// zero point that cover them. One work-item per channel (one in all if the grid is per tensor).
+// The observer of quantisation-aware training: moving averages of a tensor's extremes, and the
+// scale and zero point that cover them. One work-item per channel (one in all if the grid is per
+// tensor).
 #include "include/dtype.clh"
 
 typedef struct {

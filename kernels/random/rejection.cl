@@ -1,8 +1,8 @@
 // Samples whose distribution has parameters of its own for each element, by rejection.
 //
-// Element i takes its numbers from Philox subsequence i, as many as it needs: neither strides nor the
-// launch shape change the stream. Operands are contiguous. Compile parameters: E (tag of parameters and
-// results), C (f32 or f64, computed with). Global size: n or more.
+// Element i takes its numbers from Philox subsequence i, as many as it needs: neither strides nor
+// the launch shape change the stream. Operands are contiguous. Compile parameters: E (tag of
+// parameters and results), C (f32 or f64, computed with). Global size: n or more.
 #ifndef E
 #define E f32
 #endif
@@ -40,8 +40,8 @@ static inline Draw draw(ulong seed, ulong i, ulong counter) {
 }
 #endif
 
-/// Gamma of shape `a`: Marsaglia and Tsang, "A simple method for generating gamma variables". A shape
-/// below 1 is raised by 1 and the sample multiplied by u^(1/a).
+/// Gamma of shape `a`: Marsaglia and Tsang, "A simple method for generating gamma variables". A
+/// shape below 1 is raised by 1 and the sample multiplied by u^(1/a).
 static inline real sample_gamma(real a, ulong seed, ulong i, ulong counter) {
   if (!(a >= 0)) return NAN;
   if (a == 0) return 0;
@@ -127,8 +127,8 @@ static inline real binomial_log_probability(real k, real n, real p) {
          deviance(n - k, n * (1 - p)) + (log(n / k / (n - k)) - LOG_TWO_PI) / 2;
 }
 
-/// For p up to 0.5. Small means: sums of geometric waiting times. Others: Hoermann, "The generation of
-/// binomial random variates" (BTRS).
+/// For p up to 0.5. Small means: sums of geometric waiting times. Others: Hoermann, "The generation
+/// of binomial random variates" (BTRS).
 static inline real sample_half_binomial(real n, real p, ulong seed, ulong i, ulong counter) {
   if (n * p < 10) {
     const real scale = 1 / log1p(-p);

@@ -1,9 +1,9 @@
-// Reductions of stretches of a dimension: data is [outer][length][inner], offsets [outer][segments + 1],
-// results [outer][segments][inner], all contiguous. One work-item per result.
+// Reductions of stretches of a dimension: data is [outer][length][inner], offsets [outer][segments
+// + 1], results [outer][segments][inner], all contiguous. One work-item per result.
 //
-// Compile parameters: E (tag of data and results), C (computed with), INDEX (tag of the offsets), REDUCE
-// (0 maximum, 1 mean, 2 minimum, 3 sum, 4 product: at::native::ReductionType), INITIAL (`initial` is
-// what a segment starts from).
+// Compile parameters: E (tag of data and results), C (computed with), INDEX (tag of the offsets),
+// REDUCE (0 maximum, 1 mean, 2 minimum, 3 sum, 4 product: at::native::ReductionType), INITIAL
+// (`initial` is what a segment starts from).
 #ifndef E
 #define E f32
 #endif
