@@ -62,7 +62,7 @@ kernel void observe(global const char *low_base, global const char *high_base,
   const float low_error = fabs(args.lowest) + fabs(low / scale);
   const float high_error = fabs(args.highest) + fabs(high / scale);
   float zero = low_error < high_error ? from_low : from_high;
-  if (args.symmetric && low < 0 && high > 0) zero = trunc((args.lowest + args.highest) / 2);
+  if (args.symmetric && low < 0 && high > 0) zero = (args.lowest + args.highest) / 2;
   AT(float, scale_base, scale_offset)[i] = scale;
   AT(int, zero_base, zero_offset)[i] =
       (int)rint(clamp(zero, args.lowest, args.highest));
