@@ -60,6 +60,7 @@ struct Operands {
 ScalarType load_dtype(const Op& op, ScalarType in, ScalarType out) {
   switch (op.types) {
     case Types::input:
+    case Types::mapped:
       return compute_dtype(in);
     case Types::boolean:
     case Types::count:

@@ -24,6 +24,7 @@ enum class Types : uint8_t {
   boolean,    // both as bool
   count,      // loaded as bool, accumulated in the output's dtype
   magnitude,  // as `output`; complex elements are loaded as they are
+  mapped,     // loaded in the input's dtype, accumulated in the output's
 };
 
 struct Op {

@@ -4,14 +4,17 @@
 #include <ATen/TensorMeta.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Activation.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/leaky_relu.h>
 
 #include "engine/pointwise.h"
 #include "ops/gelu.h"
 #include "ops/gelu_backward.h"
 #include "ops/log_sigmoid_backward.h"
 #include "ops/log_sigmoid_forward.h"
+#include "ops/rrelu_with_noise.h"
 
 namespace ocl::native {
 
@@ -23,6 +26,8 @@ const pointwise::Op gelu_erf_backward_op{"gelu_erf_backward", 0};
 const pointwise::Op gelu_tanh_backward_op{"gelu_tanh_backward", 0};
 const pointwise::Op log_sigmoid_op{"log_sigmoid", 0};
 const pointwise::Op log_sigmoid_backward_op{"log_sigmoid_backward", 0};
+
+const pointwise::Op rrelu_op{"rrelu", 0, pointwise::flag::two_outputs};
 
 bool is_tanh(c10::string_view approximate) {
   return at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh;
@@ -66,6 +71,46 @@ at::Tensor log_sigmoid_backward(const at::Tensor& grad_output, const at::Tensor&
                                 const at::Tensor& buffer) {
   at::Tensor grad_input = at::empty_like(grad_output);
   return log_sigmoid_backward_grad_input(grad_output, self, buffer, grad_input);
+}
+
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 std::optional<at::Generator> generator, at::Tensor& out) {
+  TORCH_CHECK(self.sizes() == noise.sizes(),
+              "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
+              " noise.shape = ", noise.sizes());
+  if (!training) {
+    return at::leaky_relu_out(out, self, (lower.toDouble() + upper.toDouble()) / 2);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
+                              "\"rrelu_with_noise\" not implemented for '", self.scalar_type(),
+                              "'");
+  TORCH_CHECK(noise.scalar_type() == self.scalar_type(), "expected scalar type ",
+              self.scalar_type(), " but found ", noise.scalar_type());
+  noise.uniform_(lower.toDouble(), upper.toDouble(), generator);
+  at::native::resize_output(out, self.sizes());
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .add_output(out)
+                  .add_output(noise)
+                  .add_const_input(self)
+                  .add_const_input(noise)
+                  .build();
+  pointwise::run(iter, rrelu_op);
+  return out;
+}
+
+at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                            const at::Scalar& upper, bool training,
+                            std::optional<at::Generator> generator) {
+  at::Tensor out = at::empty_like(self);
+  return rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+}
+
+at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                              const at::Scalar& upper, bool training,
+                              std::optional<at::Generator> generator) {
+  return rrelu_with_noise_out(self, noise, lower, upper, training, generator, self);
 }
 
 }  // namespace ocl::native

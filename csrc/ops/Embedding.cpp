@@ -9,6 +9,7 @@
 #include "engine/dtype.h"
 #include "engine/index.h"
 #include "opencl/kernel.h"
+#include "ops/EmbeddingRows.h"
 #include "ops/embedding_dense_backward.h"
 #include "ops/embedding_renorm.h"
 #include "runtime/stream.h"
@@ -41,7 +42,7 @@ void check_indices(const char* op, const at::Tensor& indices) {
 
 /// sums[indices[i]] += rows[i] for all i but those whose index is `skipped`. rows: null for ones.
 void add_rows(const at::Tensor& sums, const at::Tensor& indices, const at::Tensor* rows,
-              int64_t skipped) {
+              int64_t skipped, const AssertSite& site) {
   const int64_t n = indices.numel(), columns = sums.size(1);
   const int64_t size = sums.size(0), stride = sums.stride(0) * sums.itemsize();
   at::TensorIteratorConfig config;
@@ -50,7 +51,7 @@ void add_rows(const at::Tensor& sums, const at::Tensor& indices, const at::Tenso
   if (rows) config.add_owned_const_input(*rows);
   config.add_owned_const_input(indices.as_strided({n, columns}, {1, 0}));
   auto iter = config.build();
-  const index::Indexing indexing{size, stride, /*wrap=*/false, backward_site};
+  const index::Indexing indexing{size, stride, /*wrap=*/false, site};
   if (rows) {
     index::reduce(iter, indexing, index::Reduction::add, skipped);
   } else {
@@ -67,6 +68,17 @@ void launch_scale(Kernel& kernel, Queue& queue, const RenormLayout& layout, cl_m
 
 }  // namespace
 
+void add_embedding_rows(const at::Tensor& sums, const at::Tensor& indices, const at::Tensor& rows,
+                        int64_t padding_idx, const AssertSite& site) {
+  add_rows(sums, indices, &rows, padding_idx < 0 ? index::kSkipNothing : padding_idx, site);
+}
+
+void divide_by_frequency(at::Tensor& sums, const at::Tensor& indices, const AssertSite& site) {
+  at::Tensor counts = at::zeros({sums.size(0), 1}, sums.options().dtype(at::kFloat));
+  add_rows(counts, indices, nullptr, index::kSkipNothing, site);
+  sums.div_(counts.clamp_min_(1));
+}
+
 at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Tensor& indices,
                                     int64_t num_weights, int64_t padding_idx,
                                     bool scale_grad_by_freq) {
@@ -76,12 +88,8 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   at::Tensor sums = at::zeros({num_weights, columns}, grad_output.options());
   if (flat.numel() == 0 || columns == 0) return sums;
   const at::Tensor rows = grad_output.reshape({flat.numel(), columns});
-  add_rows(sums, flat, &rows, padding_idx < 0 ? index::kSkipNothing : padding_idx);
-  if (scale_grad_by_freq) {
-    at::Tensor counts = at::zeros({num_weights, 1}, grad_output.options().dtype(at::kFloat));
-    add_rows(counts, flat, nullptr, index::kSkipNothing);
-    sums.div_(counts.clamp_min_(1));
-  }
+  add_embedding_rows(sums, flat, rows, padding_idx, backward_site);
+  if (scale_grad_by_freq) divide_by_frequency(sums, flat, backward_site);
   return sums;
 }
 

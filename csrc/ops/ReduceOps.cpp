@@ -50,6 +50,7 @@ constexpr Op norm_max_op{"norm_max", Form::value, Types::magnitude};
 constexpr Op norm_min_op{"norm_min", Form::value, Types::magnitude};
 constexpr Op norm_p_op{"norm_p", Form::value, Types::magnitude};
 constexpr Op powsum_op{"powsum", Form::value, Types::magnitude};
+constexpr Op xor_bits_op{"xor_bits", Form::value, Types::mapped};
 constexpr Op argmax_op{"argmax", Form::arg, Types::input, /*index_only=*/true};
 constexpr Op argmin_op{"argmin", Form::arg, Types::input, /*index_only=*/true};
 constexpr Op max_dim_op{"argmax", Form::arg, Types::input};
@@ -222,6 +223,12 @@ void norm_kernel(at::TensorIterator& iter, const c10::Scalar& order) {
 
 void powsum_kernel(at::TensorIterator& iter, const c10::Scalar& order) {
   reduce::run(powsum_op, iter, {order.toDouble()});
+}
+
+void xor_sum_kernel(at::TensorIterator& iter) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isComplexType(iter.dtype(1)),
+                              "\"xor_sum\" not implemented for '", iter.dtype(1), "'");
+  reduce::run(xor_bits_op, iter);
 }
 
 }  // namespace ocl::native

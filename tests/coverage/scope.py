@@ -42,6 +42,12 @@ def all_ops():
     return op_db
 
 
+def _registered_names(op):
+    """What the op, or the one that its composite function calls, may be registered as."""
+    names = {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")}
+    return names | {f"_{name}" for name in names} | {f"{name}_forward" for name in names}
+
+
 def in_scope():
     """The OpInfos of the op table, sorted by name."""
     roots = registered_roots()
@@ -49,7 +55,7 @@ def in_scope():
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+        and _registered_names(op) & roots
     ]
     return sorted(chosen, key=full_name)
 

@@ -86,11 +86,44 @@ def main():
     keep += [(c * c.conj()).real, c.abs(), torch.view_as_real(c.exp() + c.t().mT / x), (c * 2).imag]
     keep += [x.long() // (y.long() + 9), x.int().t() % 3, 17 % (x.long() + 9)]
     keep.append(nn.functional.binary_cross_entropy(x.sigmoid(), y.sigmoid().expand(7, 37)))
+    # Losses with a loop of their own, bags of embeddings, segments, fake quantisation.
+    scores = torch.randn(7, 37).to("ocl").requires_grad_()
+    several = torch.randint(0, 37, (7, 37)).to("ocl")
+    several[:, 3:] = -1
+    functional = nn.functional
+    for loss in (
+        functional.multi_margin_loss(scores, several[:, 0]),
+        functional.multilabel_margin_loss(scores, several),
+        functional.ctc_loss(
+            scores.view(7, 1, 37).log_softmax(2), several[:1, :3], [7], [3], blank=0
+        ),
+        functional.rrelu(scores, training=True).sum(),
+        torch.segment_reduce(scores, "max", lengths=torch.tensor([3, 0, 4]).to("ocl")).sum(),
+    ):
+        keep.append(torch.autograd.grad(loss, scores)[0].nan_to_num())
+    table = torch.randn(9, 11).to("ocl").requires_grad_()
+    for mode in ("sum", "mean", "max"):
+        bags = functional.embedding_bag(index, table, torch.tensor([0, 1, 1]).to("ocl"), mode=mode)
+        keep.append(torch.autograd.grad(bags.sum(), table)[0])
+    factors = torch.rand(4).to("ocl").requires_grad_()
+    bags = functional.embedding_bag(
+        index, table, torch.tensor([0, 3]).to("ocl"), mode="sum", per_sample_weights=factors
+    )
+    keep += torch.autograd.grad(bags.sum(), (table, factors))
+    keep.append(torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15))
+    observed = [torch.tensor([v]).to("ocl") for v in (torch.inf, -torch.inf, 1.0)]
+    on, zero = torch.ones(1).long().to("ocl"), torch.zeros(1).int().to("ocl")
+    keep.append(torch.fused_moving_avg_obs_fake_quant(x, on, on, *observed, zero, 0.1, 0, 15, 0))
+    keep.append(torch.hash_tensor(x, 1).view(torch.int64) % 1000)
     # Random.
     weights = torch.rand(3, 7).to("ocl")
     keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
     keep += [torch.bernoulli(weights.half()), torch.randperm(21, device="ocl")]
     keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), nn.functional.dropout(x)]
+    shapes = torch.rand(5, 7).to("ocl") * 20
+    gamma = torch._standard_gamma(shapes)
+    keep += [gamma, torch._standard_gamma_grad(shapes, gamma), torch._sample_dirichlet(shapes)]
+    keep += [torch.poisson(shapes), torch.binomial(shapes.round(), shapes / 21)]
     keep += [torch.randint(0, 9, (17,), device="ocl"), torch.empty(9, device="ocl").exponential_()]
     # A training step.
     model = nn.Sequential(nn.Linear(37, 19), nn.ReLU(), nn.Linear(19, 5)).to("ocl")
@@ -99,6 +132,19 @@ def main():
     nn.functional.cross_entropy(model(x), target).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimiser.step()
+    # Fused optimisers over lists of tensors, and gradient scaling.
+    scaler = torch.amp.GradScaler("ocl")
+    for fused in (
+        torch.optim.AdamW(model.parameters(), amsgrad=True, fused=True),
+        torch.optim.SGD(model.parameters(), momentum=0.9, fused=True),
+        torch.optim.Adagrad(model.parameters(), fused=True),
+        torch.optim.SGD(model.parameters(), momentum=0.9),
+    ):
+        fused.zero_grad()
+        scaler.scale(nn.functional.cross_entropy(model(x), target)).backward()
+        scaler.step(fused)
+        scaler.update()
+    keep += [p.detach() for p in model.parameters()]
     total = sum(float(t.float().sum().cpu()) for t in keep)
     torch.ocl.synchronize()
     print("checksum:", total)

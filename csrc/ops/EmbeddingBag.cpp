@@ -1,0 +1,294 @@
+// embedding_bag, forward and backward.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/native/EmbeddingBag.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "engine/dtype.h"
+#include "opencl/device_assert.h"
+#include "opencl/kernel.h"
+#include "ops/EmbeddingRows.h"
+#include "ops/_embedding_bag.h"
+#include "ops/_embedding_bag_dense_backward.h"
+#include "ops/_embedding_bag_forward_only.h"
+#include "ops/_embedding_bag_per_sample_weights_backward.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+using at::native::EmbeddingBagMode;
+
+const KernelFamily forward_family{"index/embedding_bag.cl", "bag_forward"};
+const KernelFamily map_family{"index/embedding_bag.cl", "bag_map"};
+const KernelFamily rows_family{"index/embedding_bag.cl", "bag_rows"};
+const KernelFamily factors_family{"index/embedding_bag.cl", "bag_factors"};
+const AssertSite bag_site{"embedding_bag"};
+
+constexpr size_t kLocalSize = 64;
+
+/// BagArgs of kernels/index/embedding_bag.cl.
+struct Arguments {
+  uint64_t weight_offset, index_offset, bag_offset, factor_offset, out_offset, map_offset,
+      size_offset, position_offset;
+  uint64_t weight_step, out_step, factor_step;
+  int64_t rows, skipped;
+  uint64_t indices, bags;
+  uint32_t columns, chunks, last_given, site, offset_site, unused;
+};
+
+/// One launch: operands are placed one by one.
+struct Bags {
+  Bags(const at::Tensor& values, const at::Tensor& indices, int64_t mode_)
+      : queue(current_queue(values.device().index())),
+        device(queue.device()),
+        dtype(values.scalar_type()),
+        index_dtype(indices.scalar_type()),
+        mode(mode_) {
+    static const uint32_t offset_site = message_site(
+        "embedding_bag: offsets must start from 0, not decrease and not be greater than the number "
+        "of indices");
+    const at::ScalarType compute = compute_dtype(dtype);
+    width = (device.is_cpu() ? 64 : 16) / c10::elementSize(compute);
+    arguments.columns = static_cast<uint32_t>(values.size(1));
+    arguments.chunks = (arguments.columns + width - 1) / width;
+    arguments.indices = indices.numel();
+    arguments.site = bag_site.id();
+    arguments.offset_site = offset_site;
+  }
+
+  Kernel& kernel(const KernelFamily& family, bool weighted) const {
+    const bool wide = dtype == at::kDouble;
+    return family.get(device, {{"E", tag(dtype)},
+                               {"C", tag(compute_dtype(dtype))},
+                               {"POSITION", tag(wide ? at::kLong : at::kInt)},
+                               {"INDEX", tag(index_dtype)},
+                               {"MODE", mode},
+                               {"WEIGHTED", weighted},
+                               {"WIDTH", width}});
+  }
+  /// The operand's buffer, null if there is no memory; its offset goes to `offset`.
+  cl_mem place(const at::Tensor& tensor, uint64_t& offset) const {
+    const void* address = tensor.defined() ? tensor.const_data_ptr() : nullptr;
+    if (address == nullptr) return nullptr;
+    const Location location = device.addresses().find(address);
+    offset = location.offset;
+    return location.mem;
+  }
+  cl_mem asserts() const { return device.asserts().mem(); }
+
+  Queue& queue;
+  Device& device;
+  const at::ScalarType dtype, index_dtype;
+  const int64_t mode;
+  size_t width;
+  Arguments arguments{};
+};
+
+void check_index_dtype(const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt,
+              "Expected tensor for argument '", name,
+              "' to have one of the following scalar types: Long, Int; but got ", tensor.toString(),
+              " instead (while checking arguments for embedding_bag)");
+}
+
+/// The tensor with rows whose columns are adjacent.
+at::Tensor with_dense_columns(const at::Tensor& tensor) {
+  return tensor.size(1) <= 1 || tensor.stride(1) == 1 ? tensor : tensor.contiguous();
+}
+
+void check_factors(const at::Tensor& weight, const at::Tensor& indices, int64_t mode,
+                   const std::optional<at::Tensor>& factors) {
+  if (!factors || !factors->defined()) return;
+  TORCH_CHECK(mode == EmbeddingBagMode::SUM,
+              "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+              "supported for mode='sum' (got mode='",
+              mode == EmbeddingBagMode::MEAN ? "mean" : "max",
+              "'). Please open a feature request on GitHub.");
+  TORCH_CHECK(factors->scalar_type() == weight.scalar_type(),
+              "Expected tensor for argument 'per_sample_weights' to have the same type as tensor "
+              "for argument 'weight' (while checking arguments for embedding_bag)");
+  TORCH_CHECK(factors->dim() == 1 && factors->numel() == indices.numel(),
+              "embedding_bag: per_sample_weights must be of one dimension and as many as indices");
+}
+
+/// Fills map (the bag of each index) and, if defined, sizes.
+void launch_map(Bags& bags, const at::Tensor& indices, const at::Tensor& offsets,
+                const at::Tensor& map, const at::Tensor& sizes) {
+  Arguments& arguments = bags.arguments;
+  const cl_mem offset_mem = bags.place(offsets, arguments.bag_offset);
+  const cl_mem index_mem = bags.place(indices, arguments.index_offset);
+  const cl_mem map_mem = bags.place(map, arguments.map_offset);
+  const cl_mem size_mem = bags.place(sizes, arguments.size_offset);
+  // Without indices nothing is read or written there.
+  launch(bags.kernel(map_family, false), bags.queue, NDRange::linear(arguments.bags, kLocalSize),
+         index_mem ? index_mem : offset_mem, offset_mem, map_mem ? map_mem : offset_mem, size_mem,
+         arguments, bags.asserts());
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
+    const at::Tensor& weight, const at::Tensor& indices_, const at::Tensor& offsets_,
+    bool scale_grad_by_freq, int64_t mode, bool sparse,
+    const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+    int64_t padding_idx) {
+  (void)scale_grad_by_freq, (void)sparse;  // of the gradient
+  TORCH_CHECK(weight.dim() == 2, "embedding_bag: expected a matrix of weights, got ",
+              weight.sizes());
+  TORCH_CHECK(indices_.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ",
+              indices_.dim());
+  TORCH_CHECK(offsets_.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ",
+              offsets_.dim());
+  TORCH_CHECK(mode >= 0 && mode <= 2, "embedding_bag: mode has to be 0, 1 or 2, got ", mode);
+  check_index_dtype("indices", indices_);
+  check_index_dtype("offsets", offsets_);
+  TORCH_CHECK(at::isFloatingType(weight.scalar_type()),
+              "Expected tensor for argument 'weight' to have one of the following scalar types: "
+              "Half, BFloat16, Float, Double; but got ",
+              weight.toString(), " instead (while checking arguments for embedding_bag)");
+  check_factors(weight, indices_, mode, per_sample_weights);
+  TORCH_CHECK(!include_last_offset || offsets_.size(0) >= 1,
+              "include_last_offset: number of offset should be at least 1");
+  const int64_t rows = weight.size(0);
+  TORCH_CHECK(padding_idx >= -rows && padding_idx < std::max<int64_t>(rows, 1),
+              "embedding_bag: padding_idx must be within the number of embeddings");
+
+  const at::ScalarType index_dtype =
+      indices_.scalar_type() == offsets_.scalar_type() ? indices_.scalar_type() : at::kLong;
+  const at::Tensor indices = indices_.to(index_dtype).contiguous();
+  const at::Tensor offsets = offsets_.to(index_dtype).contiguous();
+  const at::Tensor dense = with_dense_columns(weight);
+  const bool weighted = per_sample_weights && per_sample_weights->defined();
+  const int64_t count = offsets.numel() - include_last_offset;
+  const at::Tensor output = at::empty({count, weight.size(1)}, weight.options());
+  const at::Tensor map = at::empty(indices.sizes(), offsets.options());
+  const at::Tensor sizes = at::empty({count}, offsets.options());
+  const bool maximum = mode == EmbeddingBagMode::MAX;
+  const at::Tensor positions =
+      maximum ? at::empty({count, weight.size(1)}, offsets.options()) : sizes;
+  if (count == 0) return {output, map.zero_(), sizes, positions};
+
+  Bags bags(dense, indices, mode);
+  Arguments& arguments = bags.arguments;
+  arguments.bags = count;
+  arguments.last_given = include_last_offset;
+  arguments.rows = rows;
+  arguments.skipped = padding_idx;
+  arguments.weight_step = dense.stride(0);
+  launch_map(bags, indices, offsets, map, sizes);
+  if (output.numel() == 0) return {output, map, sizes, positions};
+  const cl_mem out = bags.place(output, arguments.out_offset);
+  const cl_mem index = bags.place(indices, arguments.index_offset);
+  const cl_mem weights = bags.place(dense, arguments.weight_offset);
+  const cl_mem offset = bags.place(offsets, arguments.bag_offset);
+  const cl_mem position = maximum ? bags.place(positions, arguments.position_offset) : out;
+  cl_mem factors = nullptr;
+  if (weighted) {
+    factors = bags.place(*per_sample_weights, arguments.factor_offset);
+    arguments.factor_step = per_sample_weights->stride(0);
+  }
+  launch(bags.kernel(forward_family, weighted), bags.queue,
+         NDRange::linear(arguments.bags * arguments.chunks, kLocalSize), weights ? weights : out,
+         index ? index : out, offset, factors ? factors : out, out, position, arguments,
+         bags.asserts());
+  return {output, map, sizes, positions};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag_forward_only(
+    const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets,
+    bool scale_grad_by_freq, int64_t mode, bool sparse,
+    const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+    int64_t padding_idx) {
+  return _embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse,
+                        per_sample_weights, include_last_offset, padding_idx);
+}
+
+at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tensor& indices_,
+                                         const at::Tensor& offset2bag, const at::Tensor& bag_size,
+                                         const at::Tensor& maximum_indices, int64_t num_weights,
+                                         bool scale_grad_by_freq, int64_t mode,
+                                         const std::optional<at::Tensor>& per_sample_weights,
+                                         int64_t padding_idx) {
+  check_factors(grad_, indices_, mode, per_sample_weights);
+  const at::Tensor grad = with_dense_columns(grad_), indices = indices_.contiguous();
+  const int64_t columns = grad.size(1);
+  at::Tensor sums = at::zeros({num_weights, columns}, grad.options());
+  if (sums.numel() == 0 || indices.numel() == 0 || grad.numel() == 0) return sums;
+  if (mode == EmbeddingBagMode::MAX) {
+    // An empty bag took no row.
+    const at::Tensor given = grad.masked_fill(bag_size.eq(0).unsqueeze(1), 0);
+    return sums.scatter_add_(0, maximum_indices.to(at::kLong), given);
+  }
+  const at::Tensor map = offset2bag.contiguous(), sizes = bag_size.contiguous();
+  TORCH_CHECK(
+      map.scalar_type() == indices.scalar_type() &&
+          (mode != EmbeddingBagMode::MEAN || sizes.scalar_type() == map.scalar_type()),
+      "_embedding_bag_dense_backward: indices, offset2bag and bag_size must be of one dtype");
+  const at::Tensor rows = at::empty({indices.numel(), columns}, grad.options());
+  Bags bags(grad, indices, mode);
+  Arguments& arguments = bags.arguments;
+  arguments.bags = grad.size(0);
+  arguments.weight_step = grad.stride(0);
+  const bool weighted = per_sample_weights && per_sample_weights->defined();
+  const cl_mem grads = bags.place(grad, arguments.weight_offset);
+  cl_mem factors = grads;
+  if (weighted) {
+    factors = bags.place(*per_sample_weights, arguments.factor_offset);
+    arguments.factor_step = per_sample_weights->stride(0);
+  }
+  const cl_mem map_mem = bags.place(map, arguments.map_offset);
+  const cl_mem size_mem =
+      mode == EmbeddingBagMode::MEAN ? bags.place(sizes, arguments.size_offset) : grads;
+  const cl_mem row_mem = bags.place(rows, arguments.out_offset);
+  launch(bags.kernel(rows_family, weighted), bags.queue,
+         NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), grads, map_mem,
+         size_mem, factors, row_mem, arguments);
+  add_embedding_rows(sums, indices, rows, padding_idx, bag_site);
+  if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
+  return sums;
+}
+
+at::Tensor _embedding_bag_per_sample_weights_backward(
+    const at::Tensor& grad_, const at::Tensor& weight_, const at::Tensor& indices_,
+    const at::Tensor& offsets_, const at::Tensor& offset2bag, int64_t mode, int64_t padding_idx) {
+  TORCH_CHECK(mode == EmbeddingBagMode::SUM,
+              "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+  TORCH_CHECK(grad_.dim() == 2 && weight_.dim() == 2 && weight_.size(1) == grad_.size(1),
+              "embedding_bag_backward: grad of sizes ", grad_.sizes(), " for weights of sizes ",
+              weight_.sizes());
+  TORCH_CHECK(grad_.scalar_type() == weight_.scalar_type(), "expected scalar type ",
+              weight_.scalar_type(), " but found ", grad_.scalar_type());
+  const at::Tensor indices = indices_.contiguous();
+  const at::Tensor output = at::empty({indices.numel()}, grad_.options());
+  if (indices.numel() == 0) return output;
+  const at::Tensor grad = with_dense_columns(grad_), weight = with_dense_columns(weight_);
+  Bags bags(weight, indices, mode);
+  Arguments& arguments = bags.arguments;
+  arguments.bags = grad.size(0);
+  arguments.rows = weight.size(0);
+  arguments.skipped = padding_idx;
+  arguments.weight_step = weight.stride(0);
+  arguments.factor_step = grad.stride(0);
+  at::Tensor map = offset2bag.to(indices.scalar_type()).contiguous();
+  if (map.numel() == 0) {  // a forward pass elsewhere may have left it out
+    const at::Tensor offsets = offsets_.to(indices.scalar_type()).contiguous();
+    map = at::empty(indices.sizes(), indices.options());
+    const at::Tensor sizes = at::empty({grad.size(0)}, indices.options());
+    arguments.last_given = offsets.numel() > grad.size(0);
+    if (arguments.bags > 0) launch_map(bags, indices, offsets, map, sizes);
+  }
+  const cl_mem out = bags.place(output, arguments.out_offset);
+  const cl_mem weights = bags.place(weight, arguments.weight_offset);
+  const cl_mem index = bags.place(indices, arguments.index_offset);
+  const cl_mem map_mem = bags.place(map, arguments.map_offset);
+  const cl_mem grads = bags.place(grad, arguments.factor_offset);
+  launch(bags.kernel(factors_family, false), bags.queue,
+         NDRange::linear(arguments.indices, kLocalSize), weights ? weights : out, index, map_mem,
+         grads ? grads : out, out, arguments, bags.asserts());
+  return output;
+}
+
+}  // namespace ocl::native

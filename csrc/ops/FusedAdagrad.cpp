@@ -1,0 +1,49 @@
+// The fused Adagrad.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+
+#include "ops/FusedOptimizer.h"
+#include "ops/_fused_adagrad.h"
+
+namespace ocl::native {
+
+namespace {
+
+const KernelFamily family{"multi_tensor/adagrad.cl", "adagrad_tensors"};
+
+using multi_tensor::Operand;
+
+struct AdagradLists {
+  at::TensorList params, grads, state_sums, steps;
+};
+
+void adagrad(const AdagradLists& lists, double lr_decay, double weight_decay, double eps,
+             const Options& options) {
+  const Operand operands[] = {{lists.params, Operand::written},
+                              {lists.grads, Operand::written},
+                              {lists.state_sums, Operand::written},
+                              {lists.steps, Operand::single}};
+  run_optimizer("_fused_adagrad_", family, operands, options, {},
+                std::array<double, 3>{lr_decay, weight_decay, eps});
+}
+
+}  // namespace
+
+void _fused_adagrad_(at::TensorList self, at::TensorList grads, at::TensorList state_sums,
+                     at::TensorList state_steps, double lr, double lr_decay, double weight_decay,
+                     double eps, bool maximize, const std::optional<at::Tensor>& grad_scale,
+                     const std::optional<at::Tensor>& found_inf) {
+  adagrad({self, grads, state_sums, state_steps}, lr_decay, weight_decay, eps,
+          Options{lr, {}, grad_scale, found_inf, maximize});
+}
+
+void _fused_adagrad__tensor_lr(at::TensorList self, at::TensorList grads, at::TensorList state_sums,
+                               at::TensorList state_steps, const at::Tensor& lr, double lr_decay,
+                               double weight_decay, double eps, bool maximize,
+                               const std::optional<at::Tensor>& grad_scale,
+                               const std::optional<at::Tensor>& found_inf) {
+  adagrad({self, grads, state_sums, state_steps}, lr_decay, weight_decay, eps,
+          Options{0, lr, grad_scale, found_inf, maximize});
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,55 @@
+// What the fused optimisers share: their options, and the launch.
+//
+// Offers: Options, run_optimizer().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <array>
+#include <optional>
+
+#include "engine/dtype.h"
+#include "engine/multi_tensor.h"
+
+namespace ocl::native {
+
+using Defines = c10::SmallVector<Define, 8>;
+
+/// The learning rate (a tensor's counts if it is defined: 0-dim, on the host or on the device), and
+/// what torch.amp.GradScaler passes: both 0-dim floats on the device.
+struct Options {
+  double lr;
+  at::Tensor lr_tensor;
+  std::optional<at::Tensor> grad_scale, found_inf;
+  bool maximize;
+};
+
+namespace detail {
+void prepare(const char* op, Options& options, std::span<const multi_tensor::Operand> operands,
+             Defines& defines);
+cl_uint set_options(Kernel& kernel, cl_uint index, const Options& options, at::ScalarType compute);
+}  // namespace detail
+
+/// Checks the lists and runs the kernel, whose own arguments are an array of numbers of the compute
+/// dtype. `defines` are the kernel's own. Throws RuntimeError for bad lists.
+template <size_t count>
+void run_optimizer(const char* op, const KernelFamily& family,
+                   std::span<const multi_tensor::Operand> operands, Options options,
+                   Defines defines, const std::array<double, count>& numbers) {
+  if (operands[0].tensors.empty()) return;
+  detail::prepare(op, options, operands, defines);
+  const at::ScalarType compute = compute_dtype(operands[0].tensors[0].scalar_type());
+  std::array<float, count> floats;
+  for (size_t i = 0; i < count; ++i) floats[i] = static_cast<float>(numbers[i]);
+  multi_tensor::run(family, operands, defines, [&](Kernel& kernel, cl_uint index) {
+    index = detail::set_options(kernel, index, options, compute);
+    if (compute == at::kDouble) {
+      kernel.set_value(index, numbers);
+    } else {
+      kernel.set_value(index, floats);
+    }
+  });
+}
+
+}  // namespace ocl::native

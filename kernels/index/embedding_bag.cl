@@ -1,0 +1,204 @@
+// Bags of embeddings: the sum, mean or maximum of the rows that a stretch of indices names, and
+// what their gradients need. Every result belongs to one work-item, which adds in the order of the
+// indices.
+//
+// Compile parameters: E (tag of weights, results and gradients), C (computed with), POSITION (tag
+// that counts rows beside C: i32 for f32, i64 for f64), INDEX (tag of indices and offsets), MODE (0
+// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time).
+#ifndef E
+#define E f32
+#endif
+#ifndef C
+#define C f32
+#endif
+#ifndef POSITION
+#define POSITION i32
+#endif
+#ifndef INDEX
+#define INDEX i64
+#endif
+#ifndef MODE
+#define MODE 0
+#endif
+#ifndef WEIGHTED
+#define WEIGHTED 0
+#endif
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+#include "include/assert.clh"
+#include "include/dtype.clh"
+
+// The layout is that of csrc/ops/EmbeddingBag.cpp.
+typedef struct {
+  ulong weight_offset, index_offset, bag_offset, factor_offset, out_offset, map_offset, size_offset,
+      position_offset;  // bytes
+  ulong weight_step;    // elements from row to row
+  ulong out_step;
+  ulong factor_step;
+  long rows;
+  long skipped;   // the padding index; no row if negative
+  ulong indices;
+  ulong bags;
+  uint columns;
+  uint chunks;    // of WIDTH columns
+  uint last_given;  // there is an offset past the last bag
+  uint site, offset_site, unused;
+} BagArgs;
+
+#define OFFSET(b) LOAD_AS(i64, INDEX, bag_base + args.bag_offset, b)
+#define INDEX_AT(i) LOAD_AS(i64, INDEX, index_base + args.index_offset, i)
+#define WEIGHT_ROW(row) \
+  (weight_base + args.weight_offset + ((row) * args.weight_step + column) * STORAGE_SIZE(E))
+#if WEIGHTED
+#define FACTOR(i) LOAD_AS(C, E, factor_base + args.factor_offset, (i) * args.factor_step)
+#else
+#define FACTOR(i) ((TYPE(C))1)
+#endif
+
+/// The stretch of indices of a bag, within bounds whatever the offsets say.
+#define DECLARE_BAG(b)                                                                          \
+  const long begin_ = OFFSET(b);                                                                \
+  const long end_ =                                                                             \
+      (b) + 1 < args.bags || args.last_given ? OFFSET((b) + 1) : (long)args.indices;            \
+  const ulong begin = clamp(begin_, 0l, (long)args.indices);                                    \
+  const ulong end = clamp(end_, (long)begin, (long)args.indices)
+
+#if MODE == 2
+#define COMBINE(width)                                                                          \
+  if (count == 0) {                                                                             \
+    best = (TYPEV(POSITION, width))(row);                                                       \
+    result = value;                                                                             \
+  } else {                                                                                      \
+    best = value > result ? (TYPEV(POSITION, width))(row) : best;                               \
+    result = value > result ? value : result;                                                   \
+  }
+#define STORE_POSITIONS(width)                                                                  \
+  STOREV_FROM(INDEX, POSITION, width,                                                           \
+              position_base + args.position_offset +                                            \
+                  (bag * args.columns + column) * STORAGE_SIZE(INDEX), 0, best)
+#else
+#define COMBINE(width) result += value * FACTOR(i);
+#define STORE_POSITIONS(width)
+#endif
+
+#define REDUCE_BAG(width)                                                                       \
+  {                                                                                             \
+    TYPEV(C, width) result = (TYPEV(C, width))((TYPE(C))0);                                     \
+    TYPEV(POSITION, width) best = (TYPEV(POSITION, width))((TYPE(POSITION))0);                  \
+    ulong count = 0;                                                                            \
+    for (ulong i = begin; i < end; i++) {                                                       \
+      const long row = INDEX_AT(i);                                                             \
+      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;    \
+      const TYPEV(C, width) value = LOADV_AS(C, E, width, WEIGHT_ROW(row), 0);                  \
+      COMBINE(width)                                                                            \
+      count++;                                                                                  \
+    }                                                                                           \
+    if (MODE == 1 && count > 0) result /= (TYPE(C))count;                                       \
+    STOREV_FROM(E, C, width,                                                                    \
+                out_base + args.out_offset +                                                    \
+                    (bag * args.columns + column) * STORAGE_SIZE(E), 0, result);                \
+    STORE_POSITIONS(width);                                                                     \
+    (void)best;                                                                                 \
+  }
+
+/// One work-item per bag and WIDTH columns.
+kernel void bag_forward(global const char *weight_base, global const char *index_base,
+                        global const char *bag_base, global const char *factor_base,
+                        global char *out_base, global char *position_base, const BagArgs args,
+                        global int *asserts) {
+  const ulong item = get_global_id(0);
+  const ulong bag = item / args.chunks;
+  if (bag >= args.bags) return;
+  uint column = (uint)(item - bag * args.chunks) * WIDTH;
+  DECLARE_BAG(bag);
+  if (column + WIDTH <= args.columns) {
+    REDUCE_BAG(WIDTH)
+  } else {
+    for (; column < args.columns; column++) REDUCE_BAG(1)
+  }
+}
+
+/// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
+/// One work-item per bag. Checks the offsets.
+kernel void bag_map(global const char *index_base, global const char *bag_base,
+                    global char *map_base, global char *size_base, const BagArgs args,
+                    global int *asserts) {
+  const ulong bag = get_global_id(0);
+  if (bag >= args.bags) return;
+  DECLARE_BAG(bag);
+  if ((bag == 0 && begin_ != 0) || begin_ < 0 || begin_ > end_ || end_ > (long)args.indices) {
+    record_failure(begin_, args.indices, asserts, args.offset_site);
+  }
+  global char *map = map_base + args.map_offset;
+  long count = 0;
+  for (ulong i = begin; i < end; i++) {
+    STORE_FROM(INDEX, i64, map, i, (long)bag);
+    count += INDEX_AT(i) != args.skipped;
+  }
+  STORE_FROM(INDEX, i64, size_base + args.size_offset, bag, count);
+  if (bag + 1 == args.bags) {
+    for (ulong i = end; i < args.indices; i++) STORE_FROM(INDEX, i64, map, i, -1l);
+  }
+}
+
+#define SPREAD_GRADIENT(width)                                                                  \
+  {                                                                                             \
+    TYPEV(C, width) value = (TYPEV(C, width))((TYPE(C))0);                                      \
+    if (bag >= 0 && bag < (long)args.bags) {                                                    \
+      value = LOADV_AS(C, E, width,                                                             \
+                       weight_base + args.weight_offset +                                       \
+                           (bag * args.weight_step + column) * STORAGE_SIZE(E), 0);             \
+      value *= factor;                                                                          \
+    }                                                                                           \
+    STOREV_FROM(E, C, width,                                                                    \
+                out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(E), 0,  \
+                value);                                                                         \
+  }
+
+/// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the
+/// row's factor, over the bag's size for a mean. One work-item per index and WIDTH columns.
+kernel void bag_rows(global const char *weight_base, global const char *map_base,
+                     global const char *size_base, global const char *factor_base,
+                     global char *out_base, const BagArgs args) {
+  const ulong item = get_global_id(0);
+  const ulong i = item / args.chunks;
+  if (i >= args.indices) return;
+  uint column = (uint)(item - i * args.chunks) * WIDTH;
+  const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+  TYPE(C) factor = FACTOR(i);
+#if MODE == 1
+  if (bag >= 0 && bag < (long)args.bags) {
+    const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
+    factor /= (TYPE(C))max(size, 1l);
+  }
+#endif
+  if (column + WIDTH <= args.columns) {
+    SPREAD_GRADIENT(WIDTH)
+  } else {
+    for (; column < args.columns; column++) SPREAD_GRADIENT(1)
+  }
+}
+
+/// out[i] = product of the row that index i names and the gradient of its bag. One work-item per
+/// index.
+kernel void bag_factors(global const char *weight_base, global const char *index_base,
+                        global const char *map_base, global const char *grad_base,
+                        global char *out_base, const BagArgs args, global int *asserts) {
+  const ulong i = get_global_id(0);
+  if (i >= args.indices) return;
+  const long row = INDEX_AT(i);
+  const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+  TYPE(C) sum = 0;
+  const bool valid = check_index(row, args.rows, asserts, args.site);
+  if (valid && row != args.skipped && bag >= 0 && bag < (long)args.bags) {
+    const uint column = 0;
+    global const char *values = WEIGHT_ROW(row);
+    global const char *grads =
+        grad_base + args.factor_offset + bag * args.factor_step * STORAGE_SIZE(E);
+    for (uint j = 0; j < args.columns; j++) {
+      sum += LOAD_AS(C, E, values, j) * LOAD_AS(C, E, grads, j);
+    }
+  }
+  STORE_FROM(E, C, out_base + args.out_offset, i, sum);
+}

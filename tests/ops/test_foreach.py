@@ -1,0 +1,129 @@
+"""Functions over lists of tensors: against CPU torch, and how many launches they take."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+SHAPES = [(20011,), (3, 5), (0,), (), (1,), (16,), (17, 4)] + [(i + 1,) for i in range(60)]
+
+
+def tensors(seed, dtype=torch.float32, shapes=SHAPES):
+    g = torch.Generator().manual_seed(seed)
+    return [(torch.rand(shape, generator=g) + 0.5).to(dtype) for shape in shapes]
+
+
+NUMBERS = [0.25 * i - 3.1 for i in range(len(SHAPES))]
+#: name: arguments after the first list, made for a dtype.
+CASES = {
+    "sqrt": lambda t: (),
+    "neg": lambda t: (),
+    "add": lambda t: (1.5,),
+    "add ": lambda t: (tensors(2, t),),
+    "mul": lambda t: (-0.5,),
+    "mul ": lambda t: (tensors(2, t),),
+    "mul  ": lambda t: (torch.tensor(0.75, dtype=t),),
+    "div": lambda t: (3,),
+    "div ": lambda t: (tensors(2, t),),
+    "div  ": lambda t: (NUMBERS,),
+    "lerp": lambda t: (tensors(2, t), 0.1),
+    "lerp ": lambda t: (tensors(2, t), 0.8),
+    "addcmul": lambda t: (tensors(2, t), tensors(3, t), 0.3),
+    "addcdiv": lambda t: (tensors(2, t), tensors(3, t), -0.3),
+    "addcdiv ": lambda t: (tensors(2, t), tensors(3, t), NUMBERS),
+}
+
+
+def moved(value, place):
+    if isinstance(value, list):
+        return [moved(v, place) for v in value]
+    return value.to(place) if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_against_the_cpu(device, case, dtype):
+    arguments = CASES[case](dtype)
+    first = tensors(1, dtype)
+    name = case.strip()
+    tolerance = {torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype)
+    tolerance = {"rtol": tolerance, "atol": tolerance} if tolerance else {}
+    mine = moved(first, device)
+    wanted = getattr(torch, f"_foreach_{name}")(first, *arguments)
+    got = getattr(torch, f"_foreach_{name}")(mine, *moved(list(arguments), device))
+    assert_close([t.cpu() for t in got], list(wanted), **tolerance)
+    assert_close([t.cpu() for t in mine], first)
+    places = [t.data_ptr() for t in mine]
+    getattr(torch, f"_foreach_{name}_")(mine, *moved(list(arguments), device))
+    assert_close([t.cpu() for t in mine], list(wanted), **tolerance)
+    assert places == [t.data_ptr() for t in mine]
+
+
+def test_alpha(device):
+    first, second = tensors(1), tensors(2)
+    got = torch._foreach_add(moved(first, device), moved(second, device), alpha=-2.5)
+    assert_close([t.cpu() for t in got], list(torch._foreach_add(first, second, alpha=-2.5)))
+
+
+def test_lists_that_go_tensor_by_tensor(device):
+    """Integers, mixed dtypes, broadcasting, complex numbers, strides that differ."""
+    a, b = torch.arange(6).view(2, 3), torch.ones(3)
+    for lists in (
+        ([a, a + 1], [a + 5, a]),
+        ([a.float(), a.double()], [a.float(), a.float()]),
+        ([a.float(), b], [b, b]),
+        ([a.to(torch.complex64)], [a.to(torch.complex64)]),
+        ([a.float(), a.float()[:, ::2]], [a.t().contiguous().t().float(), a.float()[:, 1:]]),
+        ([a.t().float()], [a.view(3, 2).float()]),
+    ):
+        wanted = torch._foreach_add(*lists)
+        got = torch._foreach_add(*moved(list(lists), device))
+        assert_close([t.cpu() for t in got], list(wanted))
+    mine = [torch.zeros(4, 6, device=device)[:, ::2]]
+    torch._foreach_add_(mine, [torch.ones(4, 3, device=device)])
+    assert (mine[0] == 1).all()
+    with pytest.raises(RuntimeError):
+        torch._foreach_add([a.to(device)], [])
+    with pytest.raises(RuntimeError):
+        torch._foreach_add([b.to(device)], [torch.ones(4, device=device)])
+
+
+def test_gradients(device):
+    xs = [torch.rand(3, device=device, requires_grad=True) for _ in range(3)]
+    loss = sum(t.sum() for t in torch._foreach_mul(torch._foreach_sqrt(xs), 2.0))
+    grads = torch.autograd.grad(loss, xs)
+    assert_close(list(grads), [x.detach().rsqrt() for x in xs])
+
+
+LAUNCHES = """
+import torch
+parameters = [torch.ones(7 + i, device="ocl", requires_grad=True) for i in range(60)]
+for p in parameters:
+    p.grad = torch.ones_like(p)
+optimiser = torch.optim.Adam(parameters, {options})
+optimiser.step()
+torch.ocl.synchronize()
+import sys
+print("=== step", file=sys.stderr, flush=True)
+optimiser.step()
+torch.ocl.synchronize()
+"""
+
+
+@pytest.mark.parametrize("options, most", [("fused=True", 8), ("foreach=True", 60)])
+def test_launches_of_a_step(options, most):
+    """Sixty parameters: far fewer launches than parameters times operations."""
+    run = subprocess.run(
+        [sys.executable, "-c", LAUNCHES.format(options=options)],
+        env={**os.environ, "TORCH_OCL_VERBOSE": "launch"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = run.stderr.split("=== step")[1].splitlines()
+    launches = [line for line in lines if "_tensors" in line or "pointwise" in line]
+    assert 0 < len(launches) <= most, "\n".join(lines[:20])
