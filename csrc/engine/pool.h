@@ -19,6 +19,8 @@ struct PoolWindow {
   int32_t count_pad = 0;  // padding belongs to that size
   int32_t axes = 2;       // spatial dimensions of the tensors
   int32_t adaptive = 0;
+  std::array<int32_t, 3> size{};  // set by the engine
+  int32_t unused = 0;
 };
 
 /// Tensors are (channels, spatial...) or (batch, channels, spatial...), strided in any way. `in`

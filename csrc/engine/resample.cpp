@@ -19,6 +19,7 @@ using spatial::Operand;
 
 const KernelFamily nearest_family{"spatial/nearest.cl", "nearest"};
 const KernelFamily nearest_backward_family{"spatial/nearest.cl", "nearest_backward"};
+const KernelFamily nearest_planes_family{"spatial/nearest.cl", "nearest_planes"};
 const KernelFamily interpolate_family{"spatial/resample.cl", "resample"};
 const KernelFamily table_family{"spatial/resample_table.cl", "resample_table"};
 const KernelFamily fixed_family{"spatial/resample_table.cl", "fixed_table"};
@@ -32,6 +33,7 @@ constexpr uint32_t kCpuSpan = 64;
 template <class T>
 struct NearestArguments {
   T scale[3], unused = 0;
+  uint32_t size[3], unused_too = 0;
 };
 /// ResampleArgs of kernels/spatial/resample.cl.
 template <class T>
@@ -252,6 +254,14 @@ void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
   NearestArguments<float> arguments{};
   set_scales(arguments, scales, to, from);
   const ScalarType acc = compute_dtype(grad_in.scalar_type());
+  if (spatial::sums_by_plane(grad_in, scales.axes)) {
+    for (int axis = 0; axis < 3; ++axis) {
+      arguments.size[axis] = static_cast<uint32_t>(to.size[2 + axis]);
+    }
+    spatial::run(nearest_planes_family, {{"IN", tag(acc)}, {"ACC", tag(acc)}, {"EXACT", exact}},
+                 {spatial::planes_of(to), from}, {.cost = spatial::kPlaneCost}, arguments);
+    return;
+  }
   spatial::run(nearest_backward_family,
                {{"IN", tag(grad_in.scalar_type())}, {"ACC", tag(acc)}, {"EXACT", exact}},
                {to, from}, {.channel_lanes = lanes(acc), .cost = 4}, arguments);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/dtype.h"
 #include "runtime/stream.h"
 
 namespace ocl::spatial {
@@ -70,6 +71,24 @@ Operand operand(const at::Tensor& tensor, int axes) {
   }
   if (result.size[1] == 1) result.stride[1] = 1;
   return result;
+}
+
+bool sums_by_plane(const at::Tensor& out, int axes) {
+  const Device& device = ocl::device(out.device().index());
+  if (!device.is_cpu() || compute_dtype(out.scalar_type()) != out.scalar_type()) return false;
+  const Operand planes = operand(out, axes);
+  int64_t expected = 1;
+  for (int d = 4; d >= 2; --d) {
+    if (planes.size[d] != 1 && planes.stride[d] != expected) return false;
+    expected *= planes.size[d];
+  }
+  return planes.size[0] * planes.size[1] >= 2 * int64_t{device.properties().compute_units};
+}
+
+Operand planes_of(const Operand& operand) {
+  Operand planes = operand;
+  planes.size = {operand.size[0], operand.size[1], 1, 1, 1};
+  return planes;
 }
 
 void run(const KernelFamily& family, std::initializer_list<Define> defines,

@@ -1,6 +1,6 @@
 // Kernels over [batch][channel][depth][height][width]: paddings, poolings, resamplings.
 //
-// Offers: spatial::Operand, operand(), Access, run().
+// Offers: spatial::Operand, operand(), sums_by_plane(), planes_of(), Access, run().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +28,16 @@ struct Operand {
 /// A tensor of shape (channels, spatial...) or (batch, channels, spatial...) with `axes` (1 to 3)
 /// spatial dimensions.
 Operand operand(const at::Tensor& tensor, int axes);
+
+/// Whether sums over contiguous planes of `out`, each one work-item's, are the way to scatter into
+/// it: on a CPU, with planes enough, in a dtype that is summed in memory.
+bool sums_by_plane(const at::Tensor& out, int axes);
+
+/// The operand with one element for each plane; its strides lead to the planes.
+Operand planes_of(const Operand& operand);
+
+/// What planes_of() needs: one plane is work enough.
+inline constexpr int kPlaneCost = 1 << 12;
 
 /// How a kernel's lanes may be used.
 struct Access {

@@ -124,10 +124,8 @@ at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input
         Define("GRAD", tag(acc)), Define("SCATTER", 1));
   } else {
     const Operand from = spatial::operand(grad_output, sampling.axes);
-    Operand planes = from;
-    planes.size = {from.size[0], from.size[1], 1, 1, 1};
-    run(planes_family, input, sampling, {planes, to, numbers, from}, 4096, arguments,
-        Define("GRAD", tag(acc)));
+    run(planes_family, input, sampling, {spatial::planes_of(from), to, numbers, from},
+        spatial::kPlaneCost, arguments, Define("GRAD", tag(acc)));
   }
   return sums.to(input.scalar_type());
 }

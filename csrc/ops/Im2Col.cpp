@@ -120,7 +120,10 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size,
   // A sum of bools is their or.
   const at::ScalarType acc = dtype == at::kBool ? at::kInt : compute_dtype(dtype);
   spatial::run(
-      col2im_family, {{"IN", tag(dtype)}, {"ACC", tag(acc)}},
+      col2im_family,
+      {{"IN", tag(dtype)},
+       {"ACC", tag(acc)},
+       {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1}},
       {spatial::operand(out, 2), columns_operand(self, fold, windows(output_size[0], fold, 0),
                                                  windows(output_size[1], fold, 1))},
       {.cost = static_cast<int>(std::min<int64_t>(taps, 64))}, fold);

@@ -1,12 +1,6 @@
 // Average pooling and its gradient, by windows of a fixed size or adaptive.
 //
 // Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE.
-#ifndef IN
-#define IN f32
-#endif
-#ifndef ACC
-#define ACC f32
-#endif
 #include "spatial/pool.clh"
 
 #define DIVISOR(d, h, w) \
@@ -60,6 +54,37 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
         }
       }
       STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+
+// The same where a work-item takes whole planes, contiguous ones: every output adds to its window. IN is ACC.
+kernel void average_pool_planes(global char* out_base, global const char* grad_base,
+                                const SpatialArgs args, const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  const int width = pool.size[2], area = pool.size[1] * width;
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(0, p), from = PLANE(1, p);
+      CLEAR_PLANE(IN, out, plane, (uint)(pool.size[0] * area));
+      for (uint d = 0; d < args.other[0]; d++) {
+        const Window wd = WINDOW(0, (int)d, (int)args.other[0], pool.size[0]);
+        for (uint h = 0; h < args.other[1]; h++) {
+          const Window wh = WINDOW(1, (int)h, (int)args.other[1], pool.size[1]);
+          for (uint w = 0; w < args.other[2]; w++) {
+            const Window ww = WINDOW(2, (int)w, (int)args.other[2], width);
+            const TYPE(ACC) share = LOAD(IN, grad, from + POINT(1, d, h, w)) / DIVISOR(wd, wh, ww);
+            for (int i = wd.begin; i < wd.end; i++) {
+              for (int j = wh.begin; j < wh.end; j++) {
+                global TYPE(ACC)* line = (global TYPE(ACC)*)AT(IN, out, plane) + i * area + j * width;
+                for (int k = ww.begin; k < ww.end; k++) line[k] += share;
+              }
+            }
+          }
+        }
+      }
     }
   }
 }

@@ -4,18 +4,12 @@
 // kernel.
 //
 // Compile parameters: E (im2col: the tag of the elements' bits), COPY (its lanes where windows are one apart;
-// 1: none), IN and ACC (col2im: the tags stored and summed in).
-#ifndef E
-#define E u32
-#endif
+// 1: none), IN and ACC (col2im: the tags stored and summed in), UNIT_STRIDE (col2im: windows are one apart).
 #ifndef COPY
 #define COPY 1
 #endif
-#ifndef IN
-#define IN f32
-#endif
-#ifndef ACC
-#define ACC f32
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
 #endif
 #include "spatial/spatial.clh"
 
@@ -74,8 +68,8 @@ kernel void im2col(global char* columns_base, global const char* image_base, con
 // The window that sees a position by tap `tap`, -1 if none does.
 static inline int window_at(int position, int tap, int stride, int pad, int dilation, int windows) {
   const int start = position + pad - tap * dilation;
-  const int window = start / stride;
-  return start >= 0 && window < windows && window * stride == start ? window : -1;
+  const int window = UNIT_STRIDE ? start : start / stride;
+  return start >= 0 && window < windows && (UNIT_STRIDE || window * stride == start) ? window : -1;
 }
 
 kernel void col2im(global char* image_base, global const char* columns_base, const SpatialArgs args,

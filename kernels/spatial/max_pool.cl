@@ -3,12 +3,6 @@
 //
 // Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as ACC),
 // ADAPTIVE; FRACTIONAL defined for the fractional kernels.
-#ifndef IN
-#define IN f32
-#endif
-#ifndef ACC
-#define ACC f32
-#endif
 #ifndef INDEX
 #define INDEX i32
 #endif
@@ -89,6 +83,32 @@ kernel void max_pool_backward(global char* out_base, global const char* grad_bas
         }
       }
       STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+
+// The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is ACC.
+kernel void max_pool_planes(global char* out_base, global const char* grad_base,
+                            global const char* indices_base, const SpatialArgs args,
+                            const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]);
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(0, p), from = PLANE(1, p), index_from = PLANE(2, p);
+      CLEAR_PLANE(IN, out, plane, count);
+      global TYPE(ACC)* sums = (global TYPE(ACC)*)AT(IN, out, plane);
+      for (uint d = 0; d < args.other[0]; d++) {
+        for (uint h = 0; h < args.other[1]; h++) {
+          for (uint w = 0; w < args.other[2]; w++) {
+            const ulong chosen = (ulong)LOAD(i64, indices, index_from + POINT(2, d, h, w));
+            if (chosen < count) sums[chosen] += LOAD(IN, grad, from + POINT(1, d, h, w));
+          }
+        }
+      }
     }
   }
 }

@@ -3,15 +3,6 @@
 // Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags stored and
 // summed in), POSITION (the tag positions are computed in), EXACT (an output is a pixel's centre, not its
 // corner).
-#ifndef E
-#define E u32
-#endif
-#ifndef IN
-#define IN f32
-#endif
-#ifndef ACC
-#define ACC f32
-#endif
 #ifndef POSITION
 #define POSITION f32
 #endif
@@ -23,6 +14,8 @@
 typedef struct {
   TYPE(POSITION) scale[3];
   TYPE(POSITION) unused;
+  uint size[3];  // of the input's planes, for nearest_planes
+  uint unused_too;
 } NearestArgs;
 
 // The input's position for output `o`. CPU torch rounds to float before it takes the floor.
@@ -75,6 +68,32 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
         }
       }
       STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+
+// The same where a work-item takes whole planes, contiguous ones: every output adds to its input. IN is ACC.
+kernel void nearest_planes(global char* out_base, global const char* grad_base,
+                           const SpatialArgs args, const NearestArgs nearest) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(0, p), from = PLANE(1, p);
+      CLEAR_PLANE(IN, out, plane, nearest.size[0] * nearest.size[1] * nearest.size[2]);
+      for (uint d = 0; d < args.other[0]; d++) {
+        const uint to_d = source(d, nearest.scale[0], nearest.size[0]) * nearest.size[1];
+        for (uint h = 0; h < args.other[1]; h++) {
+          const uint to_h = to_d + source(h, nearest.scale[1], nearest.size[1]);
+          global TYPE(ACC)* line = (global TYPE(ACC)*)AT(IN, out, plane) + to_h * nearest.size[2];
+          const uint line_from = from + POINT(1, d, h, 0);
+          for (uint w = 0; w < args.other[2]; w++) {
+            line[source(w, nearest.scale[2], nearest.size[2])] +=
+                LOAD(IN, grad, line_from + w * args.stride[1][4]);
+          }
+        }
+      }
     }
   }
 }

@@ -2,15 +2,6 @@
 //
 // Compile parameters: E (forward: the tag of the elements' bits), REPLICATE, COPY (lanes of the part of a row
 // that is copied; 1: none); IN and ACC (backward: the tags stored and summed in).
-#ifndef E
-#define E u32
-#endif
-#ifndef IN
-#define IN f32
-#endif
-#ifndef ACC
-#define ACC f32
-#endif
 #ifndef REPLICATE
 #define REPLICATE 0
 #endif

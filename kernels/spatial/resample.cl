@@ -2,9 +2,6 @@
 //
 // Compile parameters: IN, ACC (the tags stored and computed in), AXES (the last of which are interpolated),
 // TAPS (2: linear, 4: cubic), SPAN (the longest chunk of a row; 1 on a GPU).
-#ifndef IN
-#define IN f32
-#endif
 #ifndef AXES
 #define AXES 2
 #endif

@@ -8,9 +8,6 @@
 #ifndef TO
 #define TO f32
 #endif
-#ifndef ACC
-#define ACC f32
-#endif
 #ifndef AXIS
 #define AXIS 2
 #endif

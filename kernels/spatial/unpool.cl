@@ -1,9 +1,6 @@
 // Max unpooling: every element goes to the position that its index names; the host has zeroed the output.
 //
 // Compile parameter: E (the tag of the elements' bits).
-#ifndef E
-#define E u32
-#endif
 #include "include/assert.clh"
 #include "spatial/spatial.clh"
 

@@ -1,4 +1,4 @@
-"""Which OpInfos the matrix runs: those whose ATen op is in the op table."""
+"""Which OpInfos the matrix runs: those whose ATen op is in the op table, or composed of such."""
 
 import functools
 import json
@@ -23,6 +23,24 @@ DTYPES = (
 )
 
 
+#: Composites of ops of the table: no entry of it has their names.
+COMPOSITES = {
+    "constant_pad_nd",
+    "nn.functional.adaptive_avg_pool1d",
+    "nn.functional.adaptive_max_pool1d",
+    "nn.functional.avg_pool1d",
+    "nn.functional.grid_sample",
+    "nn.functional.interpolate",
+    "nn.functional.max_pool1d",
+    "nn.functional.max_pool2d",
+    "nn.functional.max_pool3d",
+    "nn.functional.max_unpool1d",
+    "nn.functional.pad",
+    "nn.functional.upsample_bilinear",
+    "nn.functional.upsample_nearest",
+}
+
+
 @functools.cache
 def registered_roots():
     """Names of the registered ATen ops without overload and in-place underscore."""
@@ -43,13 +61,16 @@ def all_ops():
 
 
 def in_scope():
-    """The OpInfos of the op table, sorted by name."""
+    """The OpInfos of the op table and of COMPOSITES, sorted by name."""
     roots = registered_roots()
     chosen = [
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+        and (
+            op.name in COMPOSITES
+            or {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+        )
     ]
     return sorted(chosen, key=full_name)
 

@@ -58,7 +58,10 @@ def test_max_pool_dtypes(axes, dtype):
     x = sample(*SHAPES[axes], dtype=dtype)
     check(call, x)
     if not (axes == 3 and dtype in (torch.uint8, torch.int8)):  # CPU torch's indices overflow
-        check(call, x.contiguous(memory_format=[torch.channels_last, torch.channels_last_3d][axes - 2]))
+        check(
+            call,
+            x.contiguous(memory_format=[torch.channels_last, torch.channels_last_3d][axes - 2]),
+        )
     if dtype.is_floating_point:
         check_gradients(call, x)
 
@@ -98,7 +101,9 @@ def test_average_pool_dtypes(dtype):
         for name, x in formats(sample(*SHAPES[axes], dtype=dtype)):
             check(call, x, what=name)
             if dtype.is_floating_point:
-                check_gradients(call, x, name)
+                # CPU torch sums gradients in the half type.
+                loose = {"rtol": 2e-2, "atol": 5e-2} if dtype in FLOATING[2:] else {}
+                check_gradients(call, x, name, **loose)
 
 
 @pytest.mark.parametrize("dtype", FLOATING)

@@ -81,14 +81,12 @@ def test_dtypes(mode, axes, dtype):
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [False, True])
-@pytest.mark.parametrize("size", [(11, 13), (3, 4), (40, 31), (1, 1), (64, 9)])
+@pytest.mark.parametrize("size", [(11, 13), (3, 4), (40, 31), (1, 2), (64, 9)])
 @pytest.mark.parametrize("align", [False, True])
 def test_bytes_are_exact(mode, antialias, size, align):
     for shape in ((2, 3, 33, 40), (1, 5, 7, 9)):
         for name, x in formats(image(*shape)):
-            call = interpolation(
-                mode, 2, {"size": size}, align_corners=align, antialias=antialias
-            )
+            call = interpolation(mode, 2, {"size": size}, align_corners=align, antialias=antialias)
             check(call, x, what=name)
 
 
@@ -158,24 +156,27 @@ def grid(shape, dtype):
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("dtype", FLOATING)
 def test_grid_sample(axes, mode, padding, align, dtype):
-    loose = {"rtol": 5e-2, "atol": 1e-1} if dtype in FLOATING[2:] else {"rtol": 1e-4, "atol": 1e-4}
+    # CPU torch computes places in the half type, and misses by a pixel: doubles are the reference.
+    half = dtype in FLOATING[2:]
+    close = {"rtol": 2e-2, "atol": 2e-2} if half else {"rtol": 1e-4, "atol": 1e-4}
     shape, grid_shape = GRID_SHAPES[axes]
     numbers = grid(grid_shape, dtype)
 
     def run(x, grid_):
         x, grid_ = x.detach().requires_grad_(), grid_.detach().requires_grad_()
         out = functional.grid_sample(x, grid_, mode, padding, align)
-        cotangent = sample(*out.shape, dtype=dtype, seed=1).to(x.device)
+        cotangent = sample(*out.shape, dtype=dtype, seed=1).to(x)
         gradients = torch.autograd.grad(out, (x, grid_), cotangent)
         return tuple(t.detach() for t in (out, *gradients))
 
     for name, x in formats(sample(*shape, dtype=dtype)):
-        want = run(x, numbers)
+        want = run(x.double(), numbers.double()) if half else run(x, numbers)
         for strided in (numbers, torch.stack([numbers, numbers], -1)[..., 1]):
             got = run(on_device(x), on_device(strided))
             for g, w in zip(got, want, strict=True):
+                assert g.dtype == dtype
                 torch.testing.assert_close(
-                    g.cpu(), w, msg=lambda text, name=name: f"{name}: {text}", **loose
+                    g.cpu().to(w), w, msg=lambda text, name=name: f"{name}: {text}", **close
                 )
 
 
