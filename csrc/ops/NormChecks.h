@@ -5,6 +5,8 @@
 #include <ATen/native/cpu/mixed_data_type.h>
 #include <c10/util/Exception.h>
 
+#include "ops/DtypeChecks.h"
+
 namespace ocl::native {
 
 inline const at::Tensor& or_undefined(const std::optional<at::Tensor>& tensor) {
@@ -15,16 +17,6 @@ inline const at::Tensor& or_undefined(const std::optional<at::Tensor>& tensor) {
 /// `tensor` where it is defined, contiguous.
 inline at::Tensor contiguous_or_undefined(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
-}
-
-inline void check_same_dtype(const at::Tensor& tensor, c10::ScalarType dtype) {
-  TORCH_CHECK(!tensor.defined() || tensor.scalar_type() == dtype, "expected scalar type ", dtype,
-              " but found ", tensor.scalar_type());
-}
-
-inline void check_floating(const char* name, const at::Tensor& input) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(input.scalar_type()), '"', name,
-                              "\" not implemented for '", input.scalar_type(), "'");
 }
 
 /// The dtype that parameters and statistics of a floating `input` have: the input's, or float where

@@ -87,6 +87,9 @@ DOUBLE_REFERENCE = {
     "_native_batch_norm_legit": LOW,
     "native_batch_norm": LOW,
     "native_layer_norm": (torch.float32, *LOW),
+    # CPU torch computes where to look in the half type.
+    "grid_sampler_2d": LOW,
+    "nn.functional.grid_sample": LOW,
     # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
     "pow": (torch.complex64,),
 }

@@ -1,4 +1,4 @@
-"""Which OpInfos the matrix runs: those whose ATen op is in the op table."""
+"""Which OpInfos the matrix runs: those whose ATen op is in the op table, or composed of such."""
 
 import functools
 import json
@@ -21,6 +21,24 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
+
+
+#: Composites of ops of the table: no entry of it has their names.
+COMPOSITES = {
+    "constant_pad_nd",
+    "nn.functional.adaptive_avg_pool1d",
+    "nn.functional.adaptive_max_pool1d",
+    "nn.functional.avg_pool1d",
+    "nn.functional.grid_sample",
+    "nn.functional.interpolate",
+    "nn.functional.max_pool1d",
+    "nn.functional.max_pool2d",
+    "nn.functional.max_pool3d",
+    "nn.functional.max_unpool1d",
+    "nn.functional.pad",
+    "nn.functional.upsample_bilinear",
+    "nn.functional.upsample_nearest",
+}
 
 
 @functools.cache
@@ -49,13 +67,13 @@ def _registered_names(op):
 
 
 def in_scope():
-    """The OpInfos of the op table, sorted by name."""
+    """The OpInfos of the op table and of COMPOSITES, sorted by name."""
     roots = registered_roots()
     chosen = [
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and _registered_names(op) & roots
+        and (op.name in COMPOSITES or _registered_names(op) & roots)
     ]
     return sorted(chosen, key=full_name)
 

@@ -36,6 +36,34 @@ def main():
         leaf = given.detach().requires_grad_()
         norm.to("ocl")(leaf).pow(2).sum().backward()
         keep.append(leaf.grad)
+    # Windows and resamplings, of planes and of channels last, forward and backward.
+    for given in (images, images.contiguous(memory_format=torch.channels_last)):
+        leaf = given.detach().requires_grad_()
+        pooled, where = nn.functional.max_pool2d(leaf, 3, 2, 1, return_indices=True)
+        random = torch.rand(3, 6, 2).to("ocl")
+        turned = torch.eye(2, 3).expand(3, 2, 3).to("ocl") * 1.2
+        looks = nn.functional.affine_grid(turned, (3, 6, 4, 5), align_corners=False)
+        for result in (
+            nn.functional.pad(leaf, (2, 1, 3, 0), "reflect"),
+            nn.functional.pad(leaf, (2, 1, 3, 0), "replicate"),
+            pooled,
+            nn.functional.max_unpool2d(pooled, where, 3, 2, 1, output_size=(5, 7)),
+            nn.functional.avg_pool2d(leaf, 2, ceil_mode=True),
+            nn.functional.adaptive_avg_pool2d(leaf, (2, 3)),
+            nn.functional.adaptive_max_pool2d(leaf, 3),
+            nn.functional.fractional_max_pool2d(leaf, 2, 3, _random_samples=random),
+            nn.functional.interpolate(leaf, size=(8, 4)),
+            nn.functional.interpolate(leaf, size=(8, 4), mode="bilinear"),
+            nn.functional.interpolate(leaf, size=(8, 4), mode="bicubic"),
+            nn.functional.interpolate(leaf, size=(3, 9), mode="bilinear", antialias=True),
+            nn.functional.unfold(leaf, (2, 3), padding=1),
+            nn.functional.fold(leaf.reshape(3, 6, 35), (6, 9), (2, 3)),
+            nn.functional.grid_sample(leaf, looks, align_corners=False),
+        ):
+            (gradient,) = torch.autograd.grad(result.pow(2).sum(), leaf, retain_graph=True)
+            keep += [result.detach(), gradient]
+    pixels = (images.abs() * 60).to(torch.uint8)
+    keep.append(nn.functional.interpolate(pixels, size=(9, 4), mode="bicubic"))
     # Matrix products.
     a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
     keep += [

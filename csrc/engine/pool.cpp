@@ -1,0 +1,177 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/pool.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "engine/dtype.h"
+#include "engine/spatial.h"
+
+namespace ocl {
+
+namespace {
+
+using c10::ScalarType;
+
+const KernelFamily average{"spatial/average_pool.cl", "average_pool"};
+const KernelFamily average_backward{"spatial/average_pool.cl", "average_pool_backward"};
+const KernelFamily max{"spatial/max_pool.cl", "max_pool"};
+const KernelFamily max_backward{"spatial/max_pool.cl", "max_pool_backward"};
+const KernelFamily average_planes{"spatial/average_pool.cl", "average_pool_planes"};
+const KernelFamily max_planes{"spatial/max_pool.cl", "max_pool_planes"};
+const KernelFamily fractional{"spatial/max_pool.cl", "fractional_max_pool"};
+const KernelFamily fractional_backward{"spatial/max_pool.cl", "fractional_max_pool_backward"};
+
+/// The dtype values are compared or summed in: positions have to fit an integer of its size.
+ScalarType accumulator(ScalarType dtype) {
+  const ScalarType compute = compute_dtype(dtype);
+  return c10::elementSize(compute) < 4 ? ScalarType::Int : compute;
+}
+
+spatial::Access access(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
+  // Elements looked at for each one written.
+  int64_t taps = 1;
+  if (window.adaptive) {
+    taps = in.numel() / std::max<int64_t>(out.numel(), 1);
+  } else {
+    for (const int32_t size : window.kernel) taps *= size;
+  }
+  return {.channel_lanes = static_cast<int>(64 / c10::elementSize(accumulator(out.scalar_type()))),
+          .cost = static_cast<int>(std::clamp<int64_t>(taps, 1, 4096))};
+}
+
+void check_plane(const at::Tensor& in, int axes) {
+  int64_t plane = 1;
+  for (int axis = 1; axis <= axes; ++axis) plane *= in.size(-axis);
+  TORCH_CHECK_NOT_IMPLEMENTED(plane < INT32_MAX, "ocl: max pooling of planes past 2^31 elements");
+}
+
+const char* index_tag(ScalarType acc) { return c10::elementSize(acc) == 8 ? "i64" : "i32"; }
+
+/// Whether products of sizes pass 32 bits.
+bool wide(const at::Tensor& a, const at::Tensor& b, const PoolWindow& window) {
+  if (!window.adaptive) return false;
+  for (int axis = 1; axis <= window.axes; ++axis) {
+    if ((a.size(-axis) + 1) * (b.size(-axis) + 1) > INT32_MAX) return true;
+  }
+  return false;
+}
+
+PoolWindow with_plane(PoolWindow window, const spatial::Operand& in) {
+  for (int axis = 0; axis < 3; ++axis) window.size[axis] = static_cast<int32_t>(in.size[2 + axis]);
+  return window;
+}
+
+/// The gradient of any max pooling by planes; false where that is not the way.
+bool max_by_plane(const at::Tensor& grad_in, const at::Tensor& grad_out, const at::Tensor& indices,
+                  const PoolWindow& window) {
+  if (!spatial::sums_by_plane(grad_in, window.axes)) return false;
+  const ScalarType dtype = grad_in.scalar_type();
+  const spatial::Operand to = spatial::operand(grad_in, window.axes);
+  spatial::run(max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+               {spatial::planes_of(to), spatial::operand(grad_out, window.axes),
+                spatial::operand(indices, window.axes)},
+               {.cost = spatial::kPlaneCost}, with_plane(window, to));
+  return true;
+}
+
+}  // namespace
+
+void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
+  if (out.numel() == 0) return;
+  const ScalarType dtype = in.scalar_type();
+  spatial::run(average,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(accumulator(dtype))},
+                {"ADAPTIVE", window.adaptive},
+                {"WIDE", wide(out, in, window)}},
+               {spatial::operand(out, window.axes), spatial::operand(in, window.axes)},
+               access(out, in, window), window);
+}
+
+void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
+                           const PoolWindow& window) {
+  if (grad_in.numel() == 0) return;
+  const ScalarType dtype = grad_in.scalar_type();
+  if (spatial::sums_by_plane(grad_in, window.axes)) {
+    const spatial::Operand to = spatial::operand(grad_in, window.axes);
+    spatial::run(average_planes,
+                 {{"IN", tag(dtype)},
+                  {"ACC", tag(dtype)},
+                  {"ADAPTIVE", window.adaptive},
+                  {"WIDE", wide(grad_in, grad_out, window)}},
+                 {spatial::planes_of(to), spatial::operand(grad_out, window.axes)},
+                 {.cost = spatial::kPlaneCost}, with_plane(window, to));
+    return;
+  }
+  spatial::run(average_backward,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(accumulator(dtype))},
+                {"ADAPTIVE", window.adaptive},
+                {"WIDE", wide(grad_in, grad_out, window)}},
+               {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes)},
+               access(grad_in, grad_out, window), window);
+}
+
+void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
+              const PoolWindow& window) {
+  if (out.numel() == 0) return;
+  check_plane(in, window.axes);
+  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
+  spatial::run(max,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"ADAPTIVE", window.adaptive},
+                {"WIDE", wide(out, in, window)}},
+               {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
+                spatial::operand(indices, window.axes)},
+               access(out, in, window), window);
+}
+
+void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
+                       const at::Tensor& indices, const PoolWindow& window) {
+  if (grad_in.numel() == 0) return;
+  check_plane(grad_in, window.axes);
+  if (max_by_plane(grad_in, grad_out, indices, window)) return;
+  const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
+  spatial::run(max_backward,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"ADAPTIVE", window.adaptive},
+                {"WIDE", wide(grad_in, grad_out, window)}},
+               {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
+                spatial::operand(indices, window.axes)},
+               access(grad_in, grad_out, window), window);
+}
+
+void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
+                         const at::Tensor& samples, const PoolWindow& window) {
+  if (out.numel() == 0) return;
+  check_plane(in, window.axes);
+  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
+  // (batch, channels, axes): one row per plane.
+  const spatial::Operand random = spatial::operand(samples, 1);
+  spatial::run(
+      fractional,
+      {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
+      {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
+       spatial::operand(indices, window.axes), random},
+      {.cost = access(out, in, window).cost}, window);
+}
+
+void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
+                                  const at::Tensor& indices, const PoolWindow& window) {
+  if (grad_in.numel() == 0) return;
+  const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
+  spatial::run(
+      fractional_backward,
+      {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
+      {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
+       spatial::operand(indices, window.axes)},
+      {.cost = access(grad_in, grad_out, window).cost}, window);
+}
+
+}  // namespace ocl

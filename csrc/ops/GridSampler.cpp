@@ -1,0 +1,187 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/GridSamplerUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "engine/dtype.h"
+#include "engine/spatial.h"
+#include "ops/DtypeChecks.h"
+#include "ops/grid_sampler_2d.h"
+#include "ops/grid_sampler_2d_backward.h"
+#include "ops/grid_sampler_3d.h"
+#include "ops/grid_sampler_3d_backward.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+using spatial::Operand;
+
+const KernelFamily sample_family{"spatial/grid_sample.cl", "grid_sample"};
+const KernelFamily grid_family{"spatial/grid_sample.cl", "grid_sample_grid"};
+const KernelFamily planes_family{"spatial/grid_sample.cl", "grid_sample_planes"};
+const KernelFamily scatter_family{"spatial/grid_sample.cl", "grid_sample_scatter"};
+
+/// GridArgs of kernels/spatial/grid_sample.clh.
+struct GridArguments {
+  uint32_t channels, coordinate_stride, gradient_stride = 0;
+  uint32_t locations[3];
+};
+
+struct Sampling {
+  int axes;
+  int64_t mode, padding;
+  bool align;
+};
+
+/// (batch, spatial..., axes) as an operand of one channel; the last dimension is stepped along by
+/// the kernel.
+Operand grid_operand(const at::Tensor& grid, int axes) {
+  return spatial::operand(grid.select(-1, 0).unsqueeze(1), axes);
+}
+
+/// The tensor's operand with its channels left out: kernels loop over them.
+Operand without_channels(const at::Tensor& tensor, int axes) {
+  Operand result = spatial::operand(tensor, axes);
+  result.size[1] = 1;
+  return result;
+}
+
+GridArguments arguments_of(const at::Tensor& input, const at::Tensor& grid, int axes) {
+  GridArguments arguments{};
+  arguments.channels = static_cast<uint32_t>(input.size(1));
+  arguments.coordinate_stride = static_cast<uint32_t>(grid.stride(-1));
+  for (int axis = 0; axis < 3; ++axis) {
+    arguments.locations[axis] =
+        axis < 3 - axes ? 1 : static_cast<uint32_t>(grid.size(1 + axis - (3 - axes)));
+  }
+  return arguments;
+}
+
+void check(const char* name, const at::Tensor& input, const at::Tensor& grid,
+           const Sampling& sampling) {
+  at::native::check_grid_sampler_common(input, grid);
+  if (sampling.axes == 2) {
+    at::native::check_grid_sampler_2d(input, grid);
+  } else {
+    at::native::check_grid_sampler_3d(input, grid, sampling.mode);
+  }
+  TORCH_CHECK(
+      sampling.mode >= 0 && sampling.mode <= 2 && sampling.padding >= 0 && sampling.padding <= 2,
+      name, ": unknown interpolation mode ", sampling.mode, " or padding mode ", sampling.padding);
+  check_floating(name, input);
+  check_same_dtype(grid, input.scalar_type());
+}
+
+template <class... More>
+void run(const KernelFamily& family, const at::Tensor& input, const Sampling& sampling,
+         std::initializer_list<Operand> operands, int64_t cost, const GridArguments& arguments,
+         More... more) {
+  const at::ScalarType dtype = input.scalar_type();
+  spatial::run(family,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(compute_dtype(dtype))},
+                {"AXES", sampling.axes},
+                {"MODE", sampling.mode},
+                {"PADDING", sampling.padding},
+                {"ALIGN", sampling.align},
+                more...},
+               operands, {.cost = static_cast<int>(std::min<int64_t>(cost, 4096))}, arguments);
+}
+
+at::Tensor sample(const char* name, const at::Tensor& input, const at::Tensor& grid,
+                  const Sampling& sampling) {
+  check(name, input, grid, sampling);
+  c10::DimVector sizes(grid.sizes().begin(), grid.sizes().end() - 1);
+  sizes.insert(sizes.begin() + 1, input.size(1));
+  const at::Tensor out = at::empty(sizes, input.options());
+  if (out.numel() == 0) return out;
+  run(sample_family, input, sampling,
+      {without_channels(out, sampling.axes), spatial::operand(input, sampling.axes),
+       grid_operand(grid, sampling.axes)},
+      8 * input.size(1), arguments_of(input, grid, sampling.axes));
+  return out;
+}
+
+/// The gradient of the input, summed in `acc`. A work-item for each channel adds in order; GPUs,
+/// which need more of them, add atomically.
+at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input,
+                          const at::Tensor& grid, const Sampling& sampling) {
+  const at::ScalarType acc = compute_dtype(input.scalar_type());
+  const at::Tensor sums = at::zeros(input.sizes(), input.options().dtype(acc));
+  if (grad_output.numel() == 0 || input.numel() == 0) return sums.to(input.scalar_type());
+  const Device& device = ocl::device(input.device().index());
+  const GridArguments arguments = arguments_of(input, grid, sampling.axes);
+  const Operand to = spatial::operand(sums, sampling.axes);
+  const Operand numbers = grid_operand(grid, sampling.axes);
+  const bool can_add = acc == at::kFloat || device.properties().has_int64_atomics;
+  if (!device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms()) {
+    run(scatter_family, input, sampling,
+        {without_channels(grad_output, sampling.axes), to, numbers}, 1, arguments,
+        Define("GRAD", tag(acc)), Define("SCATTER", 1));
+  } else {
+    const Operand from = spatial::operand(grad_output, sampling.axes);
+    run(planes_family, input, sampling, {spatial::planes_of(from), to, numbers, from},
+        spatial::kPlaneCost, arguments, Define("GRAD", tag(acc)));
+  }
+  return sums.to(input.scalar_type());
+}
+
+std::tuple<at::Tensor, at::Tensor> sample_backward(const char* name, const at::Tensor& grad_output,
+                                                   const at::Tensor& input, const at::Tensor& grid,
+                                                   const Sampling& sampling,
+                                                   std::array<bool, 2> mask) {
+  check(name, input, grid, sampling);
+  check_same_dtype(grad_output, input.scalar_type());
+  at::Tensor grad_input, grad_grid;
+  if (mask[0]) grad_input = input_gradient(grad_output, input, grid, sampling);
+  if (mask[1]) {
+    grad_grid = at::empty(grid.sizes(), grid.options());
+    if (input.numel() == 0) {
+      grad_grid.zero_();
+    } else if (grid.numel() != 0) {
+      GridArguments arguments = arguments_of(input, grid, sampling.axes);
+      arguments.gradient_stride = static_cast<uint32_t>(grad_grid.stride(-1));
+      run(grid_family, input, sampling,
+          {without_channels(grad_output, sampling.axes), spatial::operand(input, sampling.axes),
+           grid_operand(grid, sampling.axes), grid_operand(grad_grid, sampling.axes)},
+          16 * input.size(1), arguments);
+    }
+  }
+  return {grad_input, grad_grid};
+}
+
+}  // namespace
+
+at::Tensor grid_sampler_2d(const at::Tensor& input, const at::Tensor& grid,
+                           int64_t interpolation_mode, int64_t padding_mode, bool align_corners) {
+  return sample("grid_sampler_2d_cpu_kernel_impl", input, grid,
+                {2, interpolation_mode, padding_mode, align_corners});
+}
+
+std::tuple<at::Tensor, at::Tensor> grid_sampler_2d_backward(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid,
+    int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+    std::array<bool, 2> output_mask) {
+  return sample_backward("grid_sampler_2d_backward_cpu_kernel_impl", grad_output, input, grid,
+                         {2, interpolation_mode, padding_mode, align_corners}, output_mask);
+}
+
+at::Tensor grid_sampler_3d(const at::Tensor& input, const at::Tensor& grid,
+                           int64_t interpolation_mode, int64_t padding_mode, bool align_corners) {
+  return sample("grid_sampler3d_cpu", input, grid,
+                {3, interpolation_mode, padding_mode, align_corners});
+}
+
+std::tuple<at::Tensor, at::Tensor> grid_sampler_3d_backward(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid,
+    int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+    std::array<bool, 2> output_mask) {
+  return sample_backward("grid_sampler_3d_backward_cpu", grad_output, input, grid,
+                         {3, interpolation_mode, padding_mode, align_corners}, output_mask);
+}
+
+}  // namespace ocl::native

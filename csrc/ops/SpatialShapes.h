@@ -1,0 +1,28 @@
+// Shapes and memory formats of images and volumes.
+//
+// Offers: with_spatial_sizes(), follow_format().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+namespace ocl::native {
+
+/// `in`'s shape with other spatial sizes.
+inline c10::DimVector with_spatial_sizes(const at::Tensor& in, at::IntArrayRef spatial) {
+  c10::DimVector sizes(in.sizes().begin(), in.sizes().end());
+  std::copy(spatial.begin(), spatial.end(), sizes.end() - spatial.size());
+  return sizes;
+}
+
+/// Gives a contiguous `out` the memory format of `in`, as CPU torch does where upstream's meta
+/// functions leave it out.
+inline void follow_format(const at::Tensor& out, const at::Tensor& in) {
+  const at::MemoryFormat format = in.suggest_memory_format();
+  if (format != at::MemoryFormat::Contiguous && out.is_contiguous() && out.dim() == in.dim()) {
+    out.resize_(out.sizes(), format);
+  }
+}
+
+}  // namespace ocl::native

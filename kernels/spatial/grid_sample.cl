@@ -1,0 +1,131 @@
+// Grid sampling and its gradients. A location's taps are found once for all channels.
+//
+// Compile parameters: those of grid_sample.clh; GRAD (the tag of the input's gradient);
+// SCATTER defined for grid_sample_scatter.
+#include "spatial/grid_sample.clh"
+#ifdef SCATTER
+#include "include/atomics.clh"
+#endif
+#ifndef GRAD
+#define GRAD f32
+#endif
+
+// Operand 0 is the output with its channels left out (of size 1), 1 the input, 2 the grid.
+kernel void grid_sample(global char* out_base, global const char* in_base,
+                        global const char* grid_base, const SpatialArgs args, const GridArgs grid) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  global const char* numbers = grid_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      REACHES(numbers, ELEMENT(2, p), args.other);
+      uint to = ELEMENT(0, p), from = PLANE(1, p);
+      for (uint c = 0; c < grid.channels; c++) {
+        SCALAR sum = 0;
+        FOR_TAPS(kd, kh, kw) {
+          sum += TAP_WEIGHT(kd, kh, kw) * LOAD_AS(ACC, IN, in, from + TAP_POINT(1, kd, kh, kw));
+        }
+        STORE_FROM(IN, ACC, out, to, sum);
+        to += args.stride[0][1];
+        from += args.stride[1][1];
+      }
+    }
+  }
+}
+
+// Operand 0 is the output's gradient with its channels left out, 1 the input, 2 the grid, 3 its gradient.
+kernel void grid_sample_grid(global const char* grad_base, global const char* in_base,
+                             global const char* grid_base, global char* out_base,
+                             const SpatialArgs args, const GridArgs grid) {
+  global const char* grad = grad_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  global const char* numbers = grid_base + args.offset[2];
+  global char* out = out_base + args.offset[3];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      REACHES(numbers, ELEMENT(2, p), args.other);
+      uint at = ELEMENT(0, p), from = PLANE(1, p);
+      SCALAR by_w = 0, by_h = 0, by_d = 0;
+#if MODE != 1
+      for (uint c = 0; c < grid.channels; c++) {
+        const SCALAR g = LOAD_AS(ACC, IN, grad, at);
+        FOR_TAPS(kd, kh, kw) {
+          const SCALAR value = g * LOAD_AS(ACC, IN, in, from + TAP_POINT(1, kd, kh, kw));
+          by_w += value * DEPTH_WEIGHT(kd) * h.weight[kh] * w.slope[kw];
+          by_h += value * DEPTH_WEIGHT(kd) * h.slope[kh] * w.weight[kw];
+          by_d += value * DEPTH_SLOPE(kd) * h.weight[kh] * w.weight[kw];
+        }
+        at += args.stride[0][1];
+        from += args.stride[1][1];
+      }
+#endif
+      const uint to = ELEMENT(3, p);
+      STORE_FROM(IN, ACC, out, to, by_w);
+      STORE_FROM(IN, ACC, out, to + grid.gradient_stride, by_h);
+#if AXES == 3
+      STORE_FROM(IN, ACC, out, to + 2 * grid.gradient_stride, by_d);
+#endif
+    }
+  }
+}
+
+// The input's gradient where every channel has a work-item of its own, that walks over all locations: in
+// order, so that results don't vary. Operand 0 is a tensor with one element for each channel of each sample,
+// 1 the zeroed gradient, 2 the grid, 3 the output's gradient.
+kernel void grid_sample_planes(global const char* unused_base, global char* out_base,
+                               global const char* grid_base, global const char* grad_base,
+                               const SpatialArgs args, const GridArgs grid) {
+  global char* out = out_base + args.offset[1];
+  global const char* numbers = grid_base + args.offset[2];
+  global const char* grad = grad_base + args.offset[3];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      Place p = PLACE(row, x);
+      const uint plane = PLANE(1, p), from = PLANE(3, p);
+      const uint grid_plane = p.n * args.stride[2][0];
+      for (uint od = 0; od < grid.locations[0]; od++) {
+        for (uint oh = 0; oh < grid.locations[1]; oh++) {
+          for (uint ow = 0; ow < grid.locations[2]; ow++) {
+            REACHES(numbers, grid_plane + POINT(2, od, oh, ow), args.other);
+            const SCALAR g = LOAD_AS(ACC, IN, grad, from + POINT(3, od, oh, ow));
+            FOR_TAPS(kd, kh, kw) {
+              const uint to = plane + TAP_POINT(1, kd, kh, kw);
+              const SCALAR sum = LOAD_AS(ACC, GRAD, out, to) + TAP_WEIGHT(kd, kh, kw) * g;
+              STORE_FROM(GRAD, ACC, out, to, sum);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+#ifdef SCATTER
+// The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1 the zeroed
+// gradient, 2 the grid.
+kernel void grid_sample_scatter(global const char* grad_base, global char* out_base,
+                                global const char* grid_base, const SpatialArgs args,
+                                const GridArgs grid) {
+  global const char* grad = grad_base + args.offset[0];
+  global char* out = out_base + args.offset[1];
+  global const char* numbers = grid_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      REACHES(numbers, ELEMENT(2, p), args.other);
+      uint at = ELEMENT(0, p), plane = PLANE(1, p);
+      for (uint c = 0; c < grid.channels; c++) {
+        const SCALAR g = LOAD_AS(ACC, IN, grad, at);
+        FOR_TAPS(kd, kh, kw) {
+          const uint to = plane + TAP_POINT(1, kd, kh, kw);
+          ATOMIC(add, GRAD)(AT(GRAD, out, to), CONVERT(GRAD, ACC, TAP_WEIGHT(kd, kh, kw) * g));
+        }
+        at += args.stride[0][1];
+        plane += args.stride[1][1];
+      }
+    }
+  }
+}
+#endif

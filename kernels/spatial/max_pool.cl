@@ -1,0 +1,207 @@
+// Max pooling with the positions of the maxima, and the gradient, by windows of a fixed size, adaptive or
+// fractional. Positions count in a channel's plane, row by row. A NaN is a maximum; of several, the last is.
+//
+// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as ACC),
+// ADAPTIVE; FRACTIONAL defined for the fractional kernels.
+#ifndef INDEX
+#define INDEX i32
+#endif
+#include "spatial/pool.clh"
+
+#define VALUES TYPEV(ACC, WIDTH)
+#define INDICES TYPEV(INDEX, WIDTH)
+#define LOWEST_VALUE CONVERT(ACC, IN, LOWEST(IN))
+
+// Looks at one more value. Comparisons of vectors give lanes of their operands' size, of scalars an int.
+#define LOOK(value, position)                                                \
+  do {                                                                       \
+    const VALUES v_ = (value);                                               \
+    const INDICES take_ = (INDICES)((v_ > best) | (v_ != v_));               \
+    best = select(best, v_, take_);                                          \
+    index = select(index, (INDICES)((TYPE(INDEX))(position)), take_);        \
+  } while (0)
+
+#define STORE_BEST(p)                                                        \
+  do {                                                                       \
+    STORE_AT(IN, ACC, out, ELEMENT(0, p), best);                             \
+    STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index);                     \
+  } while (0)
+
+kernel void max_pool(global char* out_base, global const char* in_base, global char* indices_base,
+                     const SpatialArgs args, const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  global char* indices = indices_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const Window wd = WINDOW(0, p.d, args.size[0], args.other[0]);
+      const Window wh = WINDOW(1, p.h, args.size[1], args.other[1]);
+      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      const int step_d = ADAPTIVE ? 1 : pool.dilation[0];
+      const int step_h = ADAPTIVE ? 1 : pool.dilation[1];
+      const int step_w = ADAPTIVE ? 1 : pool.dilation[2];
+      const uint plane = PLANE(1, p);
+      VALUES best = (VALUES)(LOWEST_VALUE);
+      INDICES index = (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + ww.begin);
+      for (int d = wd.begin; d < wd.end; d += step_d) {
+        for (int h = wh.begin; h < wh.end; h += step_h) {
+          const int line = (d * (int)args.other[1] + h) * (int)args.other[2];
+          for (int w = ww.begin; w < ww.end; w += step_w) {
+            LOOK(LOAD_AT(ACC, IN, in, plane + POINT(1, d, h, w)), line + w);
+          }
+        }
+      }
+      STORE_BEST(p);
+    }
+  }
+}
+
+// Every input sums the gradients of the outputs that chose it.
+kernel void max_pool_backward(global char* out_base, global const char* grad_base,
+                              global const char* indices_base, const SpatialArgs args,
+                              const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const Window cd = COVER(0, p.d, args.other[0], args.size[0]);
+      const Window ch = COVER(1, p.h, args.other[1], args.size[1]);
+      const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
+      const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
+      const INDICES own = (INDICES)((TYPE(INDEX))((p.d * args.size[1] + p.h) * args.size[2] + p.w));
+      VALUES sum = (VALUES)(0);
+      for (int d = cd.begin; d < cd.end; d++) {
+        for (int h = ch.begin; h < ch.end; h++) {
+          for (int w = cw.begin; w < cw.end; w++) {
+            const INDICES chosen = LOAD_AT(INDEX, i64, indices, index_plane + POINT(2, d, h, w));
+            const VALUES value = LOAD_AT(ACC, IN, grad, plane + POINT(1, d, h, w));
+            sum += select((VALUES)(0), value, (INDICES)(chosen == own));
+          }
+        }
+      }
+      STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+
+// The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is ACC.
+kernel void max_pool_planes(global char* out_base, global const char* grad_base,
+                            global const char* indices_base, const SpatialArgs args,
+                            const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]);
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(0, p), from = PLANE(1, p), index_from = PLANE(2, p);
+      CLEAR_PLANE(IN, out, plane, count);
+      global TYPE(ACC)* sums = (global TYPE(ACC)*)AT(IN, out, plane);
+      for (uint d = 0; d < args.other[0]; d++) {
+        for (uint h = 0; h < args.other[1]; h++) {
+          for (uint w = 0; w < args.other[2]; w++) {
+            const ulong chosen = (ulong)LOAD(i64, indices, index_from + POINT(2, d, h, w));
+            if (chosen < count) sums[chosen] += LOAD(IN, grad, from + POINT(1, d, h, w));
+          }
+        }
+      }
+    }
+  }
+}
+
+#ifdef FRACTIONAL
+// The random windows of fractional pooling: monotone, and the last one ends with the input. Every step is
+// rounded to the samples' dtype, IN, as CPU torch computes it.
+#define ROUND_TO_EXPANDED(tag, x) ROUND_##tag(, x)
+#define ROUND_TO(tag, x) ROUND_TO_EXPANDED(tag, x)
+#define ROUNDED(x) ROUND_TO(IN, x)
+static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int size, int kernel_size) {
+  if (o == outputs - 1) return size - kernel_size;
+  const TYPE(ACC) range = ROUNDED((TYPE(ACC))(size - kernel_size));
+  const TYPE(ACC) alpha = ROUNDED(range / ROUNDED((TYPE(ACC))(outputs - 1)));
+  const TYPE(ACC) place = ROUNDED(ROUNDED((TYPE(ACC))o) + sample);
+  return (int)ROUNDED(place * alpha) - (int)ROUNDED(sample * alpha);
+}
+// Samples are [batch][channel][axis], in two dimensions width first; operand 3's width stride steps
+// through the axes.
+#define SAMPLE_AT(k) LOAD_AS(ACC, IN, samples, PLANE(3, p) + (k)*args.stride[3][4])
+#define FRACTIONAL_BEGIN(axis, o, sample) \
+  fractional_begin(o, sample, args.size[axis], args.other[axis], pool.kernel_size[axis])
+
+kernel void fractional_max_pool(global char* out_base, global const char* in_base,
+                                global char* indices_base, global const char* samples_base,
+                                const SpatialArgs args, const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  global char* indices = indices_base + args.offset[2];
+  global const char* samples = samples_base + args.offset[3];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const int begin_d = pool.axes == 3 ? FRACTIONAL_BEGIN(0, p.d, SAMPLE_AT(0)) : 0;
+      const int begin_h = FRACTIONAL_BEGIN(1, p.h, SAMPLE_AT(1));
+      const int begin_w = FRACTIONAL_BEGIN(2, p.w, SAMPLE_AT(pool.axes == 3 ? 2 : 0));
+      const uint plane = PLANE(1, p);
+      VALUES best = (VALUES)(LOWEST_VALUE);
+      INDICES index =
+          (INDICES)((begin_d * (int)args.other[1] + begin_h) * (int)args.other[2] + begin_w);
+      for (int d = begin_d; d < begin_d + pool.kernel_size[0]; d++) {
+        for (int h = begin_h; h < begin_h + pool.kernel_size[1]; h++) {
+          const int line = (d * (int)args.other[1] + h) * (int)args.other[2];
+          for (int w = begin_w; w < begin_w + pool.kernel_size[2]; w++) {
+            LOOK(LOAD_AT(ACC, IN, in, plane + POINT(1, d, h, w)), line + w);
+          }
+        }
+      }
+      STORE_BEST(p);
+    }
+  }
+}
+
+// The samples are not known here: window o begins within 1 of o * alpha, and the positions tell the rest.
+static inline Window fractional_cover(int i, int outputs, int size, int kernel_size) {
+  Window cover = {0, outputs, 0};
+  if (outputs > 1 && size > kernel_size) {
+    const float alpha = (float)(size - kernel_size) / (float)(outputs - 1);
+    cover.begin = max((int)((float)(i - kernel_size) / alpha) - 2, 0);
+    // The last window is fixed to the end.
+    cover.end = i >= size - kernel_size ? outputs : min((int)((float)(i + 1) / alpha) + 3, outputs);
+  }
+  return cover;
+}
+#define FRACTIONAL_COVER(axis, i) \
+  fractional_cover(i, args.other[axis], args.size[axis], pool.kernel_size[axis])
+
+kernel void fractional_max_pool_backward(global char* out_base, global const char* grad_base,
+                                         global const char* indices_base, const SpatialArgs args,
+                                         const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const Window cd = FRACTIONAL_COVER(0, p.d);
+      const Window ch = FRACTIONAL_COVER(1, p.h);
+      const Window cw = FRACTIONAL_COVER(2, p.w);
+      const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
+      const long own = (long)(p.d * args.size[1] + p.h) * args.size[2] + p.w;
+      TYPE(ACC) sum = 0;
+      for (int d = cd.begin; d < cd.end; d++) {
+        for (int h = ch.begin; h < ch.end; h++) {
+          for (int w = cw.begin; w < cw.end; w++) {
+            if (LOAD(i64, indices, index_plane + POINT(2, d, h, w)) == own) {
+              sum += LOAD_AS(ACC, IN, grad, plane + POINT(1, d, h, w));
+            }
+          }
+        }
+      }
+      STORE_FROM(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+#endif

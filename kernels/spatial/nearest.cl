@@ -1,0 +1,99 @@
+// Nearest-neighbour resampling and its gradient.
+//
+// Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags stored and
+// summed in), POSITION (the tag positions are computed in), EXACT (an output is a pixel's centre, not its
+// corner).
+#ifndef POSITION
+#define POSITION f32
+#endif
+#ifndef EXACT
+#define EXACT 0
+#endif
+#include "spatial/spatial.clh"
+
+typedef struct {
+  TYPE(POSITION) scale[3];
+  TYPE(POSITION) unused;
+  uint size[3];  // of the input's planes, for nearest_planes
+  uint unused_too;
+} NearestArgs;
+
+// The input's position for output `o`. CPU torch rounds to float before it takes the floor.
+static inline uint source(uint o, TYPE(POSITION) scale, uint size) {
+  const TYPE(POSITION) place = EXACT ? (TYPE(POSITION))o + (TYPE(POSITION))0.5f : (TYPE(POSITION))o;
+  return min((uint)floor((float)(place * scale)), size - 1);
+}
+#define SOURCE(axis, o) source(o, nearest.scale[axis], args.other[axis])
+
+kernel void nearest(global char* out_base, global const char* in_base, const SpatialArgs args,
+                    const NearestArgs nearest) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), SOURCE(2, p.w));
+      STORE_AT(E, E, out, ELEMENT(0, p), LOAD_AT(E, E, in, from));
+    }
+  }
+}
+
+// The outputs that show input `i`, one more on either side, for rounding: source() decides.
+static inline uint2 shown(uint i, float scale, uint size, uint outputs) {
+  const float begin = floor((float)i / scale) - (EXACT ? 2.0f : 1.0f);
+  const float end = ceil((float)(i + 1) / scale) + 1.0f;
+  return (uint2)(i == 0 || begin < 0 ? 0u : min((uint)begin, outputs),
+                 i == size - 1 || end >= (float)outputs ? outputs : (uint)end);
+}
+#define SHOWN(axis, i) shown(i, nearest.scale[axis], args.size[axis], args.other[axis])
+#define SHOWS(axis, o, i) (source(o, nearest.scale[axis], args.size[axis]) == (i))
+
+kernel void nearest_backward(global char* out_base, global const char* grad_base,
+                             const SpatialArgs args, const NearestArgs nearest) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(1, p);
+      const uint2 depths = SHOWN(0, p.d), heights = SHOWN(1, p.h), widths = SHOWN(2, p.w);
+      TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
+      for (uint d = depths.x; d < depths.y; d++) {
+        if (!SHOWS(0, d, p.d)) continue;
+        for (uint h = heights.x; h < heights.y; h++) {
+          if (!SHOWS(1, h, p.h)) continue;
+          for (uint w = widths.x; w < widths.y; w++) {
+            if (SHOWS(2, w, p.w)) sum += LOAD_AT(ACC, IN, grad, plane + POINT(1, d, h, w));
+          }
+        }
+      }
+      STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
+    }
+  }
+}
+
+// The same where a work-item takes whole planes, contiguous ones: every output adds to its input. IN is ACC.
+kernel void nearest_planes(global char* out_base, global const char* grad_base,
+                           const SpatialArgs args, const NearestArgs nearest) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const uint plane = PLANE(0, p), from = PLANE(1, p);
+      CLEAR_PLANE(IN, out, plane, nearest.size[0] * nearest.size[1] * nearest.size[2]);
+      for (uint d = 0; d < args.other[0]; d++) {
+        const uint to_d = source(d, nearest.scale[0], nearest.size[0]) * nearest.size[1];
+        for (uint h = 0; h < args.other[1]; h++) {
+          const uint to_h = to_d + source(h, nearest.scale[1], nearest.size[1]);
+          global TYPE(ACC)* line = (global TYPE(ACC)*)AT(IN, out, plane) + to_h * nearest.size[2];
+          const uint line_from = from + POINT(1, d, h, 0);
+          for (uint w = 0; w < args.other[2]; w++) {
+            line[source(w, nearest.scale[2], nearest.size[2])] +=
+                LOAD(IN, grad, line_from + w * args.stride[1][4]);
+          }
+        }
+      }
+    }
+  }
+}

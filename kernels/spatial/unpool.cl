@@ -1,0 +1,30 @@
+// Max unpooling: every element goes to the position that its index names; the host has zeroed the output.
+//
+// Compile parameter: E (the tag of the elements' bits).
+#include "include/assert.clh"
+#include "spatial/spatial.clh"
+
+typedef struct {
+  ulong plane;  // elements of a channel of the output
+} UnpoolArgs;
+
+// Operand 0 is the input, 1 the output, 2 the indices.
+kernel void max_unpool(global const char* in_base, global char* out_base,
+                       global const char* indices_base, const SpatialArgs args,
+                       const UnpoolArgs unpool, global int* asserts, const uint site) {
+  global const char* in = in_base + args.offset[0];
+  global char* out = out_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  FOR_ROWS(row) {
+    FOR_RUN(x) {
+      const Place p = PLACE(row, x);
+      const long index = LOAD(i64, indices, ELEMENT(2, p));
+      if (!check_index(index, (long)unpool.plane, asserts, site)) continue;
+      const uint line = (uint)index / args.other[2];
+      const uint w = (uint)index - line * args.other[2];
+      const uint d = line / args.other[1];
+      const uint h = line - d * args.other[1];
+      STORE(E, out, PLANE(1, p) + POINT(1, d, h, w), LOAD(E, in, ELEMENT(0, p)));
+    }
+  }
+}
