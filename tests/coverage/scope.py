@@ -33,6 +33,10 @@ def registered_roots():
     return {name.split(".")[0].rstrip("_") for name in manifest}
 
 
+#: Prefixes of the names of OpInfos whose function is composite -> the op of the table behind it.
+COMPOSITES = {"fft.": "_fft_c2c", "stft": "_fft_r2c", "istft": "_fft_c2r"}
+
+
 def full_name(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
@@ -42,6 +46,12 @@ def all_ops():
     return op_db
 
 
+def aten_names(op):
+    """What the ATen op of an OpInfo, or the one behind it, may be called in the op table."""
+    names = {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")}
+    return names | {name for prefix, name in COMPOSITES.items() if op.name.startswith(prefix)}
+
+
 def in_scope():
     """The OpInfos of the op table, sorted by name."""
     roots = registered_roots()
@@ -49,7 +59,7 @@ def in_scope():
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")} & roots
+        and aten_names(op) & roots
     ]
     return sorted(chosen, key=full_name)
 
