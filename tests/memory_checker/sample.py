@@ -86,6 +86,13 @@ def main():
     keep += [(c * c.conj()).real, c.abs(), torch.view_as_real(c.exp() + c.t().mT / x), (c * 2).imag]
     keep += [x.long() // (y.long() + 9), x.int().t() % 3, 17 % (x.long() + 9)]
     keep.append(nn.functional.binary_cross_entropy(x.sigmoid(), y.sigmoid().expand(7, 37)))
+    # Fourier transforms: radices of their own and others, several steps, Bluestein's; along lines
+    # and across them, of complex numbers, reals and half spectra.
+    keep += [torch.fft.fft(c).real, torch.fft.ifft(c, 30, 0).imag, torch.fft.fft(c, 67).abs()]
+    keep += [torch.fft.rfft(x, 30).real, torch.fft.rfft(x, 15, 0).imag, torch.fft.fft(x, 30).real]
+    keep += [torch.fft.irfft(c, 60), torch.fft.irfft(c, 7, 0), torch.fft.irfft2(c)]
+    keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
+    keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))
     # Random.
     weights = torch.rand(3, 7).to("ocl")
     keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
