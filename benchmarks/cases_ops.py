@@ -322,6 +322,39 @@ add(
 )
 
 
+def transform(name, call, shape, elements, complex_input=True):
+    """A Fourier transform of `elements` numbers in all, counted as 5 n log2 n for each of n."""
+
+    def make(device):
+        (x,) = tensors(device, (*shape, 2) if complex_input else shape)
+        x = torch.view_as_complex(x) if complex_input else x
+        return lambda: call(x)
+
+    logarithm = math.log2(math.prod(shape) if "fft2" in name else shape[-1])
+    share = 1 if complex_input else 0.5
+    add(
+        name,
+        "fft",
+        make,
+        dtype="complex64" if complex_input else "float32",
+        flops=5 * share * elements * logarithm,
+        bytes=16 * share * elements,
+        tolerance={"rtol": 1e-4, "atol": 4e-3},
+    )
+
+
+for label, call, shape, complex_input in (
+    ("fft 2^20", torch.fft.fft, (MIB,), True),
+    ("fft 1000003", torch.fft.fft, (1000003,), True),
+    ("fft 1024x1024", torch.fft.fft, (1024, 1024), True),
+    ("fft 1000x1000", torch.fft.fft, (1000, 1000), True),
+    ("fft2 1024x1024", torch.fft.fft2, (1024, 1024), True),
+    ("rfft 1024x1024", torch.fft.rfft, (1024, 1024), False),
+    ("rfft 2^20", torch.fft.rfft, (MIB,), False),
+):
+    transform(label, call, shape, math.prod(shape), complex_input)
+
+
 def make_embedding(device):
     (weight,) = tensors(device, (32000, 512))
     weight.requires_grad_()

@@ -52,21 +52,7 @@ typedef struct {
 #define SIDE WIDTH
 #define T TYPEV(C, WIDTH)
 #define LANES SUFFIX(WIDTH)
-
-/// Row i of the result holds element i of each row: log2(WIDTH) rounds of interleaving the first half
-/// of the rows with the second.
-static inline void transpose(T* rows) {
-  for (uint round = 1; round < WIDTH; round *= 2) {
-    T next[WIDTH];
-    for (uint i = 0; i < WIDTH / 2; i++) {
-      next[2 * i].even = rows[i].lo;
-      next[2 * i].odd = rows[i + WIDTH / 2].lo;
-      next[2 * i + 1].even = rows[i].hi;
-      next[2 * i + 1].odd = rows[i + WIDTH / 2].hi;
-    }
-    for (uint i = 0; i < WIDTH; i++) rows[i] = next[i];
-  }
-}
+#include "include/transpose.clh"
 
 #define DECLARE_TILE_0(k, name, tag)
 #define DECLARE_TILE_1(k, name, tag)

@@ -26,6 +26,7 @@ DTYPES = (
 #: Composites of ops of the table: no entry of it has their names.
 COMPOSITES = {
     "constant_pad_nd",
+    "istft",
     "nn.functional.adaptive_avg_pool1d",
     "nn.functional.adaptive_max_pool1d",
     "nn.functional.avg_pool1d",
@@ -38,6 +39,7 @@ COMPOSITES = {
     "nn.functional.pad",
     "nn.functional.upsample_bilinear",
     "nn.functional.upsample_nearest",
+    "stft",
 }
 
 
@@ -60,6 +62,11 @@ def all_ops():
     return op_db
 
 
+def is_composite(op):
+    """Whether its function calls ops of the table, none of which has its name."""
+    return op.name in COMPOSITES or op.name.startswith("fft.")
+
+
 def _registered_names(op):
     """What the op, or the one that its composite function calls, may be registered as."""
     names = {op.aten_name, op.name.split(".")[-1], op.name.replace(".", "_")}
@@ -73,7 +80,7 @@ def in_scope():
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and (op.name in COMPOSITES or _registered_names(op) & roots)
+        and (is_composite(op) or _registered_names(op) & roots)
     ]
     return sorted(chosen, key=full_name)
 

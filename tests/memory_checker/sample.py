@@ -143,6 +143,13 @@ def main():
     on, zero = torch.ones(1).long().to("ocl"), torch.zeros(1).int().to("ocl")
     keep.append(torch.fused_moving_avg_obs_fake_quant(x, on, on, *observed, zero, 0.1, 0, 15, 0))
     keep.append(torch.hash_tensor(x, 1).view(torch.int64) % 1000)
+    # Fourier transforms: radices of their own and others, several steps, Bluestein's; along lines
+    # and across them, of complex numbers, reals and half spectra.
+    keep += [torch.fft.fft(c).real, torch.fft.ifft(c, 30, 0).imag, torch.fft.fft(c, 67).abs()]
+    keep += [torch.fft.rfft(x, 30).real, torch.fft.rfft(x, 15, 0).imag, torch.fft.fft(x, 30).real]
+    keep += [torch.fft.irfft(c, 60), torch.fft.irfft(c, 7, 0), torch.fft.irfft2(c)]
+    keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
+    keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))
     # Random.
     weights = torch.rand(3, 7).to("ocl")
     keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
