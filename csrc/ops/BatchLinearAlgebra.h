@@ -1,0 +1,34 @@
+// Tensors as batches of matrices for the linear algebra engine.
+//
+// Offers: InPlace, matrices(), batched().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/linalg.h"
+
+namespace ocl::native {
+
+/// `tensor` ([..., rows, columns]) as [batch, rows, columns]; a copy where its batch dimensions
+/// don't merge.
+at::Tensor batched(const at::Tensor& tensor);
+
+/// A tensor of three dimensions for the engine; lazy conjugation becomes the operand's.
+MatrixBatch matrices(const at::Tensor& tensor);
+
+/// A tensor of any batch dimensions that an algorithm works in: finish() brings a copy back.
+class InPlace {
+ public:
+  explicit InPlace(const at::Tensor& tensor) : tensor_(tensor), batched_(batched(tensor)) {}
+  const at::Tensor& tensor() const { return batched_; }
+  MatrixBatch matrices() const { return native::matrices(batched_); }
+  void finish() const {
+    if (!batched_.is_alias_of(tensor_)) tensor_.copy_(batched_.view(tensor_.sizes()));
+  }
+
+ private:
+  const at::Tensor& tensor_;
+  at::Tensor batched_;
+};
+
+}  // namespace ocl::native

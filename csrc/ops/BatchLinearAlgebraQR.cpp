@@ -1,0 +1,98 @@
+// QR factors and products of Householder reflections, blocked: kernels factor panels of few columns,
+// the rest are matrix products.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/native/BatchLinearAlgebra.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "ops/BatchLinearAlgebra.h"
+#include "ops/LinearAlgebra.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+
+namespace {
+
+constexpr int64_t kPanel = 16;
+
+/// c = H(1) ... H(k) c, or its adjoint's product with c, where H(i) = 1 - tau[i] v[i] v[i]^H and v[i]
+/// is column i of `reflectors` below the diagonal, with a one on it. All of three dimensions.
+///
+/// The product of all reflections is 1 - V D M^-1 V^H with D = diag(tau) and M the unit upper
+/// triangle of V^H V D: no reflection is applied by itself, and tau may be 0.
+void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor& c, bool adjoint) {
+  const int64_t count = tau.size(1);
+  if (count == 0 || c.numel() == 0) return;
+  const Tensor v = reflectors.narrow(2, 0, count).tril(-1);
+  v.diagonal(0, 1, 2).fill_(1);
+  const Tensor v_adjoint = v.mH();
+  const Tensor m = at::empty({v.size(0), count, count}, v.options());
+  run_gemm("householder", v_adjoint, v, Tensor(), m, 1, 0);
+  m.mul_(tau.unsqueeze(1));
+  const Tensor w = at::empty({c.size(0), count, c.size(2)}, c.options());
+  run_gemm("householder", v_adjoint, c, Tensor(), w, 1, 0);
+  if (adjoint) {
+    w.mul_(tau.conj().unsqueeze(2));
+    solve_triangular(matrices(m).transposed().conjugated(), matrices(w), /*upper=*/false,
+                     /*unit=*/true);
+  } else {
+    solve_triangular(matrices(m), matrices(w), /*upper=*/true, /*unit=*/true);
+    w.mul_(tau.unsqueeze(2));
+  }
+  run_gemm("householder", v, w, c, c, -1, 1);
+}
+
+/// [..., k] as [batch, k].
+Tensor batched_vectors(const Tensor& tau) { return batched(tau.unsqueeze(-1)).squeeze(-1); }
+
+}  // namespace
+
+void householder_factor(const Tensor& input, const Tensor& tau) {
+  if (input.numel() == 0) return;
+  const InPlace work(input);
+  const Tensor& a = work.tensor();
+  const Tensor taus = batched_vectors(tau);  // contiguous: upstream makes it
+  const int64_t rows = a.size(1), columns = a.size(2), count = std::min(rows, columns);
+  for (int64_t j = 0; j < count; j += kPanel) {
+    const int64_t width = std::min(kPanel, count - j), rest = columns - j - width;
+    const Tensor panel = a.narrow(1, j, rows - j).narrow(2, j, width);
+    const Tensor factors = taus.narrow(1, j, width);
+    householder_panel(matrices(panel), factors.mutable_data_ptr(), taus.stride(0));
+    if (rest == 0) continue;
+    const Tensor right = a.narrow(1, j, rows - j).narrow(2, j + width, rest);
+    apply_reflections(panel, factors, right, /*adjoint=*/true);
+  }
+  work.finish();
+}
+
+Tensor& householder_product(Tensor& result, const Tensor& tau) {
+  if (result.numel() == 0) return result;
+  const InPlace work(result);
+  const Tensor& q = work.tensor();
+  const Tensor product = at::zeros_like(q);
+  product.diagonal(0, 1, 2).fill_(1);
+  apply_reflections(q, batched_vectors(tau), product, /*adjoint=*/false);
+  q.copy_(product);
+  work.finish();
+  return result;
+}
+
+void householder_multiply(const Tensor& input, const Tensor& tau, const Tensor& other, bool left,
+                          bool transpose) {
+  const InPlace work(other);
+  const Tensor reflectors = batched(input), taus = batched_vectors(tau);
+  if (left) {
+    apply_reflections(reflectors, taus, work.tensor(), transpose);
+  } else {
+    // C Q is the adjoint of Q^H C^H.
+    const Tensor c = work.tensor().mH().resolve_conj();
+    const Tensor adjoint = c.is_alias_of(work.tensor()) ? c : c.contiguous();
+    apply_reflections(reflectors, taus, adjoint, !transpose);
+    if (!adjoint.is_alias_of(work.tensor())) work.tensor().copy_(adjoint.mH());
+  }
+  work.finish();
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,37 @@
+// Ops that no OpenCL kernel does sensibly: LAPACK's iterations, run on the host inside their kernel
+// and counted (torch.ocl.host_staged_counts()).
+//
+// Offers: HostStage.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <list>
+#include <utility>
+
+namespace ocl::native {
+
+/// One run on the host: in() and out() give the host's twins of device tensors, finish() brings the
+/// results back. References stay valid until the stage ends.
+class HostStage {
+ public:
+  /// Counts a run of `op`.
+  explicit HostStage(const char* op);
+
+  /// A host copy with the same strides; undefined and empty tensors too.
+  at::Tensor& in(const at::Tensor& tensor);
+  /// The same, and finish() copies what it holds then into `tensor`, which it resizes to fit where
+  /// `resize` says so.
+  at::Tensor& out(const at::Tensor& tensor, bool resize = false);
+  void finish();
+
+ private:
+  struct Result {
+    at::Tensor device, host;
+    bool resize;
+  };
+  std::list<at::Tensor> inputs_;
+  std::list<Result> results_;
+};
+
+}  // namespace ocl::native
