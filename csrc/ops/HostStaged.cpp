@@ -1,17 +1,24 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "ops/HostStaged.h"
 
-#include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_linalg_eigh.h>
 #include <ATen/ops/_linalg_eigvals.h>
+#include <ATen/ops/_linalg_svd.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linalg_eig.h>
 #include <ATen/ops/linalg_eigvals.h>
+#include <ATen/ops/linalg_ldl_factor_ex.h>
+#include <ATen/ops/linalg_ldl_solve.h>
 #include <ATen/ops/linalg_lstsq.h>
 
+#include "ops/_linalg_eigh.h"
 #include "ops/_linalg_eigvals.h"
+#include "ops/_linalg_svd.h"
 #include "ops/linalg_eig.h"
 #include "ops/linalg_eigvals.h"
+#include "ops/linalg_ldl_factor_ex.h"
+#include "ops/linalg_ldl_solve.h"
 #include "ops/linalg_lstsq.h"
 #include "runtime/counters.h"
 
@@ -48,42 +55,39 @@ void HostStage::finish() {
   }
 }
 
-// ---- Behind upstream's stubs: its shape rules and error checks run on the device's tensors ----
-
-void eigh_on_host(const Tensor& eigenvalues, const Tensor& eigenvectors, const Tensor& infos,
-                  bool upper, bool compute_eigenvectors) {
+TORCH_IMPL_FUNC(_linalg_eigh_out)(const Tensor& A, std::string_view UPLO, bool compute_v,
+                                  const Tensor& eigenvalues, const Tensor& eigenvectors) {
   HostStage stage("_linalg_eigh");
-  at::native::linalg_eigh_stub(at::kCPU, stage.out(eigenvalues), stage.out(eigenvectors),
-                               stage.out(infos), upper, compute_eigenvectors);
+  at::_linalg_eigh_outf(stage.in(A), UPLO, compute_v, stage.out(eigenvalues),
+                        stage.out(eigenvectors));
   stage.finish();
 }
 
-void svd_on_host(const Tensor& A, bool full_matrices, bool compute_uv,
-                 const std::optional<std::string_view>& driver, const Tensor& U, const Tensor& S,
-                 const Tensor& Vh, const Tensor& info) {
+TORCH_IMPL_FUNC(_linalg_svd_out)(const Tensor& A, bool full_matrices, bool compute_uv,
+                                 std::optional<std::string_view> driver, const Tensor& U,
+                                 const Tensor& S, const Tensor& Vh) {
   HostStage stage("_linalg_svd");
-  at::native::svd_stub(at::kCPU, stage.in(A), full_matrices, compute_uv, driver, stage.out(U),
-                       stage.out(S), stage.out(Vh), stage.out(info));
+  at::_linalg_svd_outf(stage.in(A), full_matrices, compute_uv, driver, stage.out(U), stage.out(S),
+                       stage.out(Vh));
   stage.finish();
 }
 
-void ldl_factor_on_host(const Tensor& LD, const Tensor& pivots, const Tensor& info, bool upper,
-                        bool hermitian) {
+TORCH_IMPL_FUNC(linalg_ldl_factor_ex_out)(const Tensor& self, bool hermitian, bool check_errors,
+                                          const Tensor& LD, const Tensor& pivots,
+                                          const Tensor& info) {
   HostStage stage("linalg_ldl_factor_ex");
-  at::native::ldl_factor_stub(at::kCPU, stage.out(LD), stage.out(pivots), stage.out(info), upper,
-                              hermitian);
+  at::linalg_ldl_factor_ex_outf(stage.in(self), hermitian, check_errors, stage.out(LD),
+                                stage.out(pivots), stage.out(info));
   stage.finish();
 }
 
-void ldl_solve_on_host(const Tensor& LD, const Tensor& pivots, const Tensor& result, bool upper,
-                       bool hermitian) {
+TORCH_IMPL_FUNC(linalg_ldl_solve_out)(const Tensor& LD, const Tensor& pivots, const Tensor& B,
+                                      bool hermitian, const Tensor& result) {
   HostStage stage("linalg_ldl_solve");
-  at::native::ldl_solve_stub(at::kCPU, stage.in(LD), stage.in(pivots), stage.out(result), upper,
-                             hermitian);
+  at::linalg_ldl_solve_outf(stage.in(LD), stage.in(pivots), stage.in(B), hermitian,
+                            stage.out(result));
   stage.finish();
 }
-
-// ---- Whole ops, because upstream's functions ask for the CPU by name ----
 
 std::tuple<Tensor, Tensor> linalg_eig(const Tensor& self) {
   HostStage stage("linalg_eig");
