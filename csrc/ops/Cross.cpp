@@ -1,0 +1,62 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+#include "engine/dtype.h"
+#include "engine/index_layout.h"
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+const KernelFamily cross_family{"linalg/cross.cl", "cross_product"};
+
+// The layout struct of kernels/linalg/cross.cl.
+struct CrossLayout {
+  uint64_t offset[3];
+  int64_t step[3];
+  uint32_t n;
+  StridedArgument<3> strided;
+};
+
+}  // namespace
+
+void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
+  if (result.numel() == 0) return;
+  const at::Tensor out = result.select(dim, 0), x = a.select(dim, 0), y = b.select(dim, 0);
+  const RowMajor layout = row_major(out.sizes(), {out, x, y});
+  if (!layout.fits) {
+    // In halves, along the longest of the other dimensions.
+    int64_t longest = dim == 0 ? 1 : 0;
+    for (int64_t d = 0; d < result.dim(); ++d) {
+      if (d != dim && result.size(d) > result.size(longest)) longest = d;
+    }
+    const int64_t half = result.size(longest) / 2, rest = result.size(longest) - half;
+    TORCH_CHECK_NOT_IMPLEMENTED(half > 0, "linalg.cross: more than 16 dimensions");
+    const auto part = [&](int64_t start, int64_t length) {
+      cross(result.narrow(longest, start, length), a.narrow(longest, start, length),
+            b.narrow(longest, start, length), dim);
+    };
+    part(0, half);
+    part(half, rest);
+    return;
+  }
+  Queue& queue = current_queue(result.device().index());
+  const auto& addresses = queue.device().addresses();
+  const Location to = addresses.find(out.data_ptr());
+  const Location left = addresses.find(x.const_data_ptr());
+  const Location right = addresses.find(y.const_data_ptr());
+  const int64_t bytes = result.element_size();
+  const CrossLayout argument{
+      {to.offset, left.offset, right.offset},
+      {result.stride(dim) * bytes, a.stride(dim) * bytes, b.stride(dim) * bytes},
+      static_cast<uint32_t>(layout.n),
+      StridedArgument<3>(layout)};
+  launch(cross_family.get(queue.device(), {{"IN", tag(result.scalar_type())}}), queue,
+         NDRange::linear(layout.n, 64), to.mem, left.mem, right.mem, argument);
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,175 @@
+// Distances between rows: cdist, pdist and their gradients. Upstream's functions refuse any device
+// but their own.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_euclidean_dist.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/accumulate.h>
+
+#include <cmath>
+
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "ops/_cdist_backward.h"
+#include "ops/_cdist_forward.h"
+#include "ops/_pdist_backward.h"
+#include "ops/_pdist_forward.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+
+namespace {
+
+const KernelFamily forward_family{"linalg/distance.cl", "distance_forward"};
+const KernelFamily backward_family{"linalg/distance.cl", "distance_backward"};
+
+/// NORM of kernels/linalg/distance.cl.
+int norm_of(double p) {
+  if (p == 0 || p == 1 || p == 2) return static_cast<int>(p);
+  return std::isinf(p) ? 3 : 4;
+}
+
+void check_floating(const char* name, const Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, '"', name,
+      "\" not implemented for '", c10::toString(tensor.scalar_type()), "'");
+}
+
+struct DistanceKernel {
+  DistanceKernel(const KernelFamily& family, const Tensor& result, double p, bool pairs)
+      : queue(current_queue(result.device().index())),
+        local(queue.device().is_cpu() ? 16 : 64),
+        kernel(family.get(queue.device(), {{"C", tag(result.scalar_type())},
+                                           {"NORM", norm_of(p)},
+                                           {"PAIRS", pairs}})),
+        norm(scalar_argument(result.scalar_type(), p)) {}
+
+  /// Launches on n adjacent elements, rows and batches; pointers, then sizes, then the norm.
+  void run(int64_t n, int64_t rows, int64_t batch, std::initializer_list<const Tensor> tensors,
+           std::initializer_list<int64_t> sizes) {
+    cl_uint index = 0;
+    for (const Tensor& tensor : tensors) {
+      detail::set_argument(kernel, index, Pointer{tensor.const_data_ptr()});
+    }
+    for (const int64_t size : sizes) kernel.set_value(index++, static_cast<uint32_t>(size));
+    kernel.set_bytes(index, norm.bytes, norm.size);
+    kernel.enqueue(queue, NDRange::volume({static_cast<size_t>(n), static_cast<size_t>(rows),
+                                           static_cast<size_t>(batch)},
+                                          {local, 1, 1}));
+  }
+
+  Queue& queue;
+  size_t local;
+  Kernel& kernel;
+  ScalarArgument norm;
+};
+
+void check_rows(const Tensor& x1, const Tensor& x2) {
+  TORCH_CHECK(x1.dim() >= 2, "cdist only supports at least 2D tensors, X1 got: ", x1.dim(), "D");
+  TORCH_CHECK(x2.dim() >= 2, "cdist only supports at least 2D tensors, X2 got: ", x2.dim(), "D");
+  TORCH_CHECK(x1.size(-1) == x2.size(-1),
+              "X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
+              " X2: ", x2.size(-1));
+  TORCH_CHECK(at::isFloatingType(x1.scalar_type()),
+              "cdist only supports floating-point dtypes, X1 got: ", x1.scalar_type());
+  TORCH_CHECK(at::isFloatingType(x2.scalar_type()),
+              "cdist only supports floating-point dtypes, X2 got: ", x2.scalar_type());
+  TORCH_CHECK(x1.device() == x2.device(), "X1 and X2 must have the same device. X1: ", x1.device(),
+              " X2: ", x2.device());
+}
+
+/// Two tensors of rows, expanded to common batch dimensions and merged to [batch, rows, length].
+struct Rows {
+  Rows(const Tensor& x1, const Tensor& x2)
+      : batch_sizes(at::infer_size({x1.sizes().data(), static_cast<size_t>(x1.dim() - 2)},
+                                   {x2.sizes().data(), static_cast<size_t>(x2.dim() - 2)})),
+        batch(c10::multiply_integers(batch_sizes)),
+        a(merged(x1)),
+        b(merged(x2)) {}
+
+  std::vector<int64_t> sizes(int64_t rows, int64_t columns) const {
+    std::vector<int64_t> all = batch_sizes;
+    all.insert(all.end(), {rows, columns});
+    return all;
+  }
+  Tensor merged(const Tensor& x) const {
+    return x.expand(sizes(x.size(-2), x.size(-1)))
+        .contiguous()
+        .view({batch, x.size(-2), x.size(-1)});
+  }
+
+  std::vector<int64_t> batch_sizes;
+  int64_t batch;
+  Tensor a, b;
+};
+
+}  // namespace
+
+Tensor _cdist_forward(const Tensor& x1, const Tensor& x2, double p,
+                      std::optional<int64_t> compute_mode) {
+  check_rows(x1, x2);
+  TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
+  const int64_t mode = compute_mode.value_or(0);
+  TORCH_CHECK(mode >= 0 && mode <= 2, "possible modes: 0, 1, 2, but was: ", mode);
+  const Rows rows(x1, x2);
+  const int64_t r1 = x1.size(-2), r2 = x2.size(-2), length = x1.size(-1);
+  const std::vector<int64_t> sizes = rows.sizes(r1, r2);
+  if (length == 0) return at::zeros(sizes, x1.options());
+  // The modes: 1 by a matrix product, 2 not, 0 where that is worth it (upstream's rule, and its
+  // rounding).
+  if (p == 2 && (mode == 1 || (mode == 0 && (r1 > 25 || r2 > 25)))) {
+    return at::_euclidean_dist(rows.a, rows.b).view(sizes);
+  }
+  check_floating("cdist", x1);
+  Tensor result = at::empty(sizes, x1.options());
+  if (result.numel() == 0) return result;
+  DistanceKernel(forward_family, result, p, /*pairs=*/false)
+      .run(r2, r1, rows.batch, {result, rows.a, rows.b}, {r1, r2, length});
+  return result;
+}
+
+Tensor _cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
+                       const Tensor& cdist) {
+  const Rows rows(x1, x2);
+  const int64_t r1 = x1.size(-2), r2 = x2.size(-2), length = x1.size(-1);
+  if (rows.a.numel() == 0 || r2 == 0) return at::zeros_like(x1);
+  check_floating("cdist_backward", x1);
+  // Broadcast batches are summed by autograd.
+  Tensor result = at::empty(rows.sizes(r1, length), x1.options());
+  DistanceKernel(backward_family, result, p, /*pairs=*/false)
+      .run(length, r1, rows.batch,
+           {result, grad.contiguous(), rows.a, rows.b, cdist.contiguous()}, {r1, r2, length});
+  return result;
+}
+
+Tensor _pdist_forward(const Tensor& self, double p) {
+  TORCH_CHECK(self.is_contiguous(), "_pdist_forward requires contiguous input");
+  const int64_t rows = self.size(0), length = self.size(1);
+  const int64_t pairs = rows <= 1 ? 0 : rows * (rows - 1) / 2;
+  if (length == 0) return at::zeros({pairs}, self.options());
+  check_floating("pdist", self);
+  Tensor result = at::empty({pairs}, self.options());
+  if (pairs == 0) return result;
+  DistanceKernel(forward_family, result, p, /*pairs=*/true)
+      .run(rows, rows, 1, {result, self, self}, {rows, rows, length});
+  return result;
+}
+
+Tensor _pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& pdist) {
+  TORCH_CHECK(self.is_contiguous(), "_pdist_backward requires self to be contiguous");
+  TORCH_CHECK(pdist.is_contiguous(), "_pdist_backward requires pdist to be contiguous");
+  const int64_t rows = self.size(0), length = self.size(1);
+  if (grad.numel() == 0 || self.numel() == 0) return at::zeros_like(self);
+  check_floating("pdist_backward", self);
+  Tensor result = at::empty(self.sizes(), self.options());
+  DistanceKernel(backward_family, result, p, /*pairs=*/true)
+      .run(length, rows, 1, {result, grad.contiguous(), self, self, pdist}, {rows, rows, length});
+  return result;
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,64 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorIterator.h>
+
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+namespace {
+
+constexpr int kOperands = 3, kDims = 16;
+
+const KernelFamily combine_family{"linalg/combine.cl", "linear_combination"};
+
+// The layout struct of kernels/linalg/combine.cl.
+struct CombineLayout {
+  uint64_t offset[kOperands];
+  int64_t in_step, term_step;
+  uint32_t terms, n, dims, unused;
+  uint32_t size[kDims];
+  uint32_t stride[kOperands][kDims];
+};
+
+}  // namespace
+
+/// out (operand 0) += the sum over k < terms of in (1) + k * in_step times coefficient (2) + k *
+/// term_step.
+void linear_combination(at::TensorIterator& iter, int64_t in_step, int64_t term_step,
+                        int64_t terms) {
+  if (iter.numel() == 0 || terms == 0) return;
+  if (!iter.can_use_32bit_indexing()) {
+    for (auto& part : iter.with_32bit_indexing()) {
+      linear_combination(part, in_step, term_step, terms);
+    }
+    return;
+  }
+  const c10::ScalarType dtype = iter.dtype(0);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+          dtype == at::kComplexDouble,
+      "\"_compute_linear_combination\" not implemented for '", c10::toString(dtype), "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(iter.ndim() <= kDims, "linear combination: too many dimensions");
+  Queue& queue = current_queue(iter.device(0).index());
+  CombineLayout layout{};
+  Location location[kOperands];
+  for (int k = 0; k < kOperands; ++k) {
+    location[k] = queue.device().addresses().find(iter.data_ptr(k));
+    layout.offset[k] = location[k].offset;
+    for (int d = 0; d < iter.ndim(); ++d) {
+      layout.stride[k][d] = static_cast<uint32_t>(iter.strides(k)[d]);
+    }
+  }
+  for (int d = 0; d < iter.ndim(); ++d) layout.size[d] = static_cast<uint32_t>(iter.shape()[d]);
+  layout.in_step = in_step;
+  layout.term_step = term_step;
+  layout.terms = static_cast<uint32_t>(terms);
+  layout.n = static_cast<uint32_t>(iter.numel());
+  layout.dims = static_cast<uint32_t>(iter.ndim());
+  launch(combine_family.get(queue.device(), {{"C", tag(dtype)}}), queue,
+         NDRange::linear(layout.n, 64), location[0].mem, location[1].mem, location[2].mem, layout);
+}
+
+}  // namespace ocl::native
