@@ -23,20 +23,18 @@ void solve_small(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool un
   // A vector's columns per group on a CPU; a single column is better off without idle lanes.
   const size_t most = device.is_cpu() ? 16 : 64;
   const size_t local = b.columns == 1 ? 1 : most;
-  const uint32_t flags =
-      (upper ? kUpper : 0) | (unit ? kUnit : 0) | (a.conjugate ? kConjugate : 0);
+  const uint32_t flags = (upper ? kUpper : 0) | (unit ? kUnit : 0) | (a.conjugate ? kConjugate : 0);
   launch(triangular.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
-         columns_range(b, local), Pointer{a.data}, Pointer{b.data},
-         strides_of(a), strides_of(b), static_cast<uint32_t>(b.rows),
-         static_cast<uint32_t>(b.columns), flags);
+         columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a), strides_of(b),
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), flags);
 }
 
 }  // namespace
 
 MatrixBatch MatrixBatch::block(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
   MatrixBatch result = *this;
-  result.data += (row * row_stride + column * column_stride) *
-                 static_cast<int64_t>(c10::elementSize(dtype));
+  result.data +=
+      (row * row_stride + column * column_stride) * static_cast<int64_t>(c10::elementSize(dtype));
   result.rows = rows;
   result.columns = columns;
   return result;

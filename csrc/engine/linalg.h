@@ -1,5 +1,5 @@
-// Factorisations and triangular systems of batches of matrices, in place. The recursion turns nearly
-// all work into products for the matrix product engine; kernels/linalg does the small ends.
+// Factorisations and triangular systems of batches of matrices, in place. The recursion turns
+// nearly all work into products for the matrix product engine; kernels/linalg does the small ends.
 //
 // Offers: MatrixBatch; subtract_product(), solve_triangular(), cholesky(); Pivots, lu_factor(),
 // swap_rows(); householder_panel().
@@ -32,14 +32,14 @@ struct MatrixBatch {
 /// c -= a @ b. a and b must not overlap c.
 void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBatch& b);
 
-/// Solves a @ x = b for x, which replaces b. Only a's upper (or lower) triangle is read; with `unit`
-/// its diagonal is taken for ones. A zero on the diagonal gives infinities and NaNs.
-/// a: [batch, n, n], b: [batch, n, k].
+/// Solves a @ x = b for x, which replaces b. Only a's upper (or lower) triangle is read; with
+/// `unit` its diagonal is taken for ones. A zero on the diagonal gives infinities and NaNs. a:
+/// [batch, n, n], b: [batch, n, k].
 void solve_triangular(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit);
 
-/// a = L L^H of Hermitian matrices: L replaces the lower triangle, the only one read; above it there
-/// are remains afterwards. info: [batch] ints in device memory that are 0, the number of the first
-/// leading minor that isn't positive definite afterwards.
+/// a = L L^H of Hermitian matrices: L replaces the lower triangle, the only one read; above it
+/// there are remains afterwards. info: [batch] ints in device memory that are 0, the number of the
+/// first leading minor that isn't positive definite afterwards.
 void cholesky(const MatrixBatch& a, int32_t* info);
 
 /// Row swaps as LAPACK gives them: row i with row data[i] - 1, one after the other. `stride` from

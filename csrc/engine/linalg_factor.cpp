@@ -15,7 +15,8 @@ const KernelFamily panel_family{"linalg/lu.cl", "lu_panel"};
 const KernelFamily swap_family{"linalg/lu.cl", "lu_swap_rows"};
 const KernelFamily householder_family{"linalg/householder.cl", "householder_panel"};
 
-/// The lower triangle of c -= a @ a^H. Small squares are updated whole: products of slivers are slow.
+/// The lower triangle of c -= a @ a^H. Small squares are updated whole: products of slivers are
+/// slow.
 void subtract_square(const MatrixBatch& c, const MatrixBatch& a) {
   if (c.rows <= kWholeUpdate) {
     subtract_product(c, a, a.transposed().conjugated());
@@ -100,10 +101,10 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
   const size_t local = device.is_cpu() ? 16 : 64;
   Kernel& kernel =
       swap_family.get(device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"PIVOT", 1}});
-  launch(kernel, queue, columns_range(b, local), Pointer{b.data},
-         Pointer{pivots.data}, strides_of(b), static_cast<uint32_t>(b.columns),
-         static_cast<uint32_t>(first), static_cast<uint32_t>(count),
-         static_cast<uint32_t>(pivots.stride), static_cast<uint32_t>(undo));
+  launch(kernel, queue, columns_range(b, local), Pointer{b.data}, Pointer{pivots.data},
+         strides_of(b), static_cast<uint32_t>(b.columns), static_cast<uint32_t>(first),
+         static_cast<uint32_t>(count), static_cast<uint32_t>(pivots.stride),
+         static_cast<uint32_t>(undo));
 }
 
 void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {

@@ -27,7 +27,8 @@ inline int64_t half_of(int64_t n, int64_t multiple) {
   return static_cast<int64_t>(NDRange::round_up((n + 1) / 2, multiple));
 }
 
-/// The work-items of a group that shares one matrix: vector lanes on a CPU, rows in flight on a GPU.
+/// The work-items of a group that shares one matrix: vector lanes on a CPU, rows in flight on a
+/// GPU.
 inline size_t group_of(const Device& device) { return device.is_cpu() ? 16 : 128; }
 
 /// Work-groups of `local` columns each (COLUMN_OF_GROUP of kernels/linalg/matrix.clh).

@@ -99,17 +99,14 @@ Tensor _cholesky_solve_helper(const Tensor& self, const Tensor& A, bool upper) {
 
 void triangular_solve(const Tensor& A, const Tensor& B, bool left, bool upper,
                       TransposeType transpose, bool unitriangular) {
-  // Upstream passes a row-major A as if its memory were column-major, with flags to match: BLAS
-  // gets no strides.
-  const bool column_major = A.mT().is_contiguous() || !A.is_contiguous();
-  const Tensor triangle = readable(column_major ? A : A.mT());
-  const InPlace work(B);
+  // Upstream passes what BLAS gets: memory, read as column-major and without lazy conjugation, and
+  // flags to match.
+  const Tensor stored = A.is_conj() ? A.conj() : A;
+  const bool column_major = stored.mT().is_contiguous() || !stored.is_contiguous();
+  const Tensor triangle = readable(column_major ? stored : stored.mT());
+  const Tensor right_side = B.is_conj() ? B.conj() : B;
+  const InPlace work(right_side);
   MatrixBatch a = transposed_as(matrices(triangle), transpose, upper), b = work.matrices();
-  if (b.conjugate) {
-    // What is stored solves the conjugate system.
-    a = a.conjugated();
-    b.conjugate = false;
-  }
   if (!left) {
     a = a.transposed();
     b = b.transposed();

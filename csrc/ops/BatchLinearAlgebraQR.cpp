@@ -1,5 +1,5 @@
-// QR factors and products of Householder reflections, blocked: kernels factor panels of few columns,
-// the rest are matrix products.
+// QR factors and products of Householder reflections, blocked: kernels factor panels of few
+// columns, the rest are matrix products.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/BatchLinearAlgebra.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kPanel = 16;
 
-/// c = H(1) ... H(k) c, or its adjoint's product with c, where H(i) = 1 - tau[i] v[i] v[i]^H and v[i]
-/// is column i of `reflectors` below the diagonal, with a one on it. All of three dimensions.
+/// c = H(1) ... H(k) c, or its adjoint's product with c, where H(i) = 1 - tau[i] v[i] v[i]^H and
+/// v[i] is column i of `reflectors` below the diagonal, with a one on it. All of three dimensions.
 ///
 /// The product of all reflections is 1 - V D M^-1 V^H with D = diag(tau) and M the unit upper
 /// triangle of V^H V D: no reflection is applied by itself, and tau may be 0.

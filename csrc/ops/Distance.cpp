@@ -44,9 +44,9 @@ struct DistanceKernel {
   DistanceKernel(const KernelFamily& family, const Tensor& result, double p, bool pairs)
       : queue(current_queue(result.device().index())),
         local(queue.device().is_cpu() ? 16 : 64),
-        kernel(family.get(queue.device(), {{"C", tag(result.scalar_type())},
-                                           {"NORM", norm_of(p)},
-                                           {"PAIRS", pairs}})),
+        kernel(
+            family.get(queue.device(),
+                       {{"C", tag(result.scalar_type())}, {"NORM", norm_of(p)}, {"PAIRS", pairs}})),
         norm(scalar_argument(result.scalar_type(), p)) {}
 
   /// Launches on n adjacent elements, rows and batches; pointers, then sizes, then the norm.
@@ -142,8 +142,8 @@ Tensor _cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, d
   // Broadcast batches are summed by autograd.
   Tensor result = at::empty(rows.sizes(r1, length), x1.options());
   DistanceKernel(backward_family, result, p, /*pairs=*/false)
-      .run(length, r1, rows.batch,
-           {result, grad.contiguous(), rows.a, rows.b, cdist.contiguous()}, {r1, r2, length});
+      .run(length, r1, rows.batch, {result, grad.contiguous(), rows.a, rows.b, cdist.contiguous()},
+           {r1, r2, length});
   return result;
 }
 

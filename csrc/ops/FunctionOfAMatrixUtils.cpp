@@ -36,10 +36,10 @@ void linear_combination(at::TensorIterator& iter, int64_t in_step, int64_t term_
     return;
   }
   const c10::ScalarType dtype = iter.dtype(0);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
-          dtype == at::kComplexDouble,
-      "\"_compute_linear_combination\" not implemented for '", c10::toString(dtype), "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype == at::kFloat || dtype == at::kDouble ||
+                                  dtype == at::kComplexFloat || dtype == at::kComplexDouble,
+                              "\"_compute_linear_combination\" not implemented for '",
+                              c10::toString(dtype), "'");
   TORCH_CHECK_NOT_IMPLEMENTED(iter.ndim() <= kDims, "linear combination: too many dimensions");
   Queue& queue = current_queue(iter.device(0).index());
   CombineLayout layout{};

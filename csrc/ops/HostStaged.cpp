@@ -31,8 +31,7 @@ namespace {
 Tensor on_host(const Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const Tensor plain = tensor.resolve_conj().resolve_neg();
-  Tensor host =
-      at::empty_strided(plain.sizes(), plain.strides(), plain.options().device(at::kCPU));
+  Tensor host = at::empty_strided(plain.sizes(), plain.strides(), plain.options().device(at::kCPU));
   return host.copy_(plain);
 }
 

@@ -25,7 +25,7 @@ typedef struct {
   uint stride[3][16];  // bytes
 } CrossLayout;
 
-/// Global size: n or more. Each vector is read before it is written: out may be a or b.
+/// Global size: n or more.
 kernel void cross_product(global char *out, global const char *a, global const char *b,
                           const CrossLayout layout) {
   const size_t i = get_global_id(0);

@@ -90,6 +90,10 @@ DOUBLE_REFERENCE = {
     # CPU torch computes where to look in the half type.
     "grid_sampler_2d": LOW,
     "nn.functional.grid_sample": LOW,
+    # A matrix squared several times, and products of products: rounding errors grow with them.
+    "linalg.householder_product": (torch.float32, torch.complex64),
+    "linalg.multi_dot": (torch.float32, torch.complex64),
+    "matrix_exp": (torch.float32, torch.complex64),
     # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
     "pow": (torch.complex64,),
 }
@@ -329,7 +333,9 @@ def _check_one_out(op, dtype, sample, leaves, make, what):
         return
     # Mostly not host_outs: some of CPU torch's kernels ignore the strides of out.
     compare(device_outs, leaves, op, dtype, what, _wide(op, sample, dtype), sample)
-    assert [out.stride() for out in device_outs] == before, f"{what}: restrided"
+    # Where CPU torch restrides (empty matrices become column-major), so may the device.
+    after = [out.stride() for out in device_outs]
+    assert after in (before, [out.stride() for out in host_outs]), f"{what}: restrided"
 
 
 def _call_out(op, sample, outs):

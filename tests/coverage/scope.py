@@ -22,11 +22,35 @@ DTYPES = (
     torch.complex64,
 )
 
-
 #: Composites of ops of the table: no entry of it has their names.
 COMPOSITES = {
+    "cdist",
+    "cholesky_solve",
     "constant_pad_nd",
     "istft",
+    "linalg.cond",
+    "linalg.det",
+    "linalg.eigh",
+    "linalg.eigvalsh",
+    "linalg.inv",
+    "linalg.ldl_factor",
+    "linalg.lu_factor",
+    "linalg.matrix_norm",
+    "linalg.matrix_power",
+    "linalg.matrix_rank",
+    "linalg.multi_dot",
+    "linalg.pinv",
+    "linalg.slogdet",
+    "linalg.solve",
+    "linalg.solve_ex",
+    "linalg.svd",
+    "linalg.svdvals",
+    "linalg.tensorinv",
+    "linalg.tensorsolve",
+    "logdet",
+    "lu",
+    "lu_solve",
+    "matrix_exp",
     "nn.functional.adaptive_avg_pool1d",
     "nn.functional.adaptive_max_pool1d",
     "nn.functional.avg_pool1d",
@@ -37,9 +61,13 @@ COMPOSITES = {
     "nn.functional.max_pool3d",
     "nn.functional.max_unpool1d",
     "nn.functional.pad",
+    "nn.functional.pdist",
     "nn.functional.upsample_bilinear",
     "nn.functional.upsample_nearest",
+    "pinverse",
+    "qr",
     "stft",
+    "svd",
 }
 
 
@@ -80,17 +108,3 @@ def in_scope():
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
-        and (is_composite(op) or _registered_names(op) & roots)
-    ]
-    return sorted(chosen, key=full_name)
-
-
-def supported_dtypes(op):
-    """dtypes CPU torch has for the op, of those this backend has.
-
-    TORCH_OCL_COVERAGE_DTYPES (comma-separated names) chooses some of them.
-    """
-    known = op.supported_dtypes("cpu")
-    chosen = os.environ.get("TORCH_OCL_COVERAGE_DTYPES")
-    names = chosen.split(",") if chosen else [str(d).removeprefix("torch.") for d in DTYPES]
-    return [d for d in DTYPES if d in known and str(d).removeprefix("torch.") in names]

@@ -76,6 +76,14 @@ def main():
         torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
         torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
     ]
+    # Linear algebra: blocks, panels and what the recursion does around them.
+    square = torch.randn(2, 37, 37)
+    square = (square @ square.mT + 37 * torch.eye(37)).to("ocl")
+    lower, lu = torch.linalg.cholesky(square), torch.linalg.lu_factor(square[:, :, :19])
+    keep += [lower, lu[0], torch.linalg.lu(square)[0], torch.linalg.qr(square[:, :, :19])[0]]
+    keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
+    keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
+    keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]
     # Index, shape and factories.
     index = torch.tensor([0, 3, 6, 3]).to("ocl")
     keep += [

@@ -1,0 +1,353 @@
+"""Factorisations, systems of equations and functions of matrices against CPU torch.
+
+Factors that are unique are compared; of the others (QR, eigenvectors, ...) what they must satisfy.
+"""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.layouts import on_device
+from tests.matrices import close, general, positive, regular, unaligned
+
+DEVICE = "ocl"
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+FEW = [torch.float32, torch.complex128]
+#: Empty, smaller and larger than a block of the recursion, several levels of it.
+SIZES = [0, 1, 5, 33, 130]
+BATCHES = [(), (3,), (2, 1, 2), (0,)]
+CASES = [(n, batch) for n in SIZES for batch in BATCHES if n < 100 or batch in ((), (3,))]
+SHAPES = [(0, 3), (3, 0), (1, 6), (7, 5), (5, 7), (20, 90), (90, 20), (150, 33), (33, 150)]
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def identity_like(x):
+    return torch.eye(x.size(-1), dtype=x.dtype).expand_as(x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("n, batch", CASES)
+def test_cholesky(n, batch, upper, dtype):
+    a = positive(n, batch, dtype)
+    # The other triangle isn't read.
+    given = a.triu() if upper else a.tril()
+    expected = torch.linalg.cholesky(a, upper=upper)
+    for x in (given, given.mT.contiguous().mT, unaligned(given)):
+        close(torch.linalg.cholesky(on_device(x), upper=upper), expected)
+    close(torch.cholesky(on_device(given), upper=upper), expected)
+    factor = expected.to(DEVICE)
+    close(torch.cholesky_inverse(factor, upper=upper), torch.cholesky_inverse(expected, upper))
+    b = general(*batch, n, 3, dtype=dtype)
+    close(
+        torch.cholesky_solve(b.to(DEVICE), factor, upper=upper),
+        torch.cholesky_solve(b, expected, upper=upper),
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n, batch", CASES)
+def test_triangular_systems(n, batch, dtype):
+    a, b = regular(n, batch, dtype), general(*batch, n, 4, dtype=dtype)
+    for upper in (False, True):
+        for unit in (False, True):
+            # Rows that dominate, so that the solution doesn't grow with n.
+            t = a / (4 * max(n, 1)) if unit else torch.eye(n, dtype=dtype) * 4 + a / (4 * max(n, 1))
+            t = t.triu(1 if unit else 0) if upper else t.tril(-1 if unit else 0)
+            for x in (t, t.mT.contiguous().mT, unaligned(t)):
+                for left in (False, True):
+                    right = b if left else b.mT
+                    options = {"upper": upper, "left": left, "unitriangular": unit}
+                    close(
+                        torch.linalg.solve_triangular(on_device(x), right.to(DEVICE), **options),
+                        torch.linalg.solve_triangular(t, right, **options),
+                    )
+            expected = torch.triangular_solve(b, t, upper, True, unit)
+            actual = torch.triangular_solve(b.to(DEVICE), t.to(DEVICE), upper, True, unit)
+            close(actual[0], expected[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n, batch", CASES)
+def test_solve(n, batch, dtype):
+    a, b = regular(n, batch, dtype), general(*batch, n, 4, dtype=dtype)
+    expected = torch.linalg.solve(a, b)
+    for x in (a, a.mT.contiguous().mT, unaligned(a)):
+        close(torch.linalg.solve(on_device(x), b.to(DEVICE)), expected)
+    close(
+        torch.linalg.solve(a.to(DEVICE), b.mT.to(DEVICE), left=False),
+        torch.linalg.solve(a, b.mT, left=False),
+    )
+    close(torch.linalg.inv(a.to(DEVICE)), torch.linalg.inv(a))
+    small = a / (3 * max(n, 1) ** 0.5)
+    close(torch.linalg.det(small.to(DEVICE)), torch.linalg.det(small))
+    wanted = torch.linalg.slogdet(a)
+    for actual, expected in zip(torch.linalg.slogdet(a.to(DEVICE)), wanted, strict=True):
+        close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+@pytest.mark.parametrize("m, n", SHAPES)
+def test_lu(m, n, batch, dtype):
+    a = general(*batch, m, n, dtype=dtype)
+    wanted_lu, wanted_pivots = torch.linalg.lu_factor(a)
+    for x in (a, a.mT.contiguous().mT, unaligned(a)):
+        lu, pivots = torch.linalg.lu_factor(on_device(x))
+        close(lu, wanted_lu, scale=300)
+        assert torch.equal(pivots.cpu(), wanted_pivots)
+        p, low, up = torch.linalg.lu(on_device(x))
+        close(p @ low @ up, a)
+        assert torch.equal(p.cpu(), torch.linalg.lu(a)[0])
+        assert torch.equal(low.triu(1).cpu(), torch.zeros_like(low, device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", FEW)
+def test_lu_without_pivoting(dtype):
+    a = positive(70, (2,), dtype)
+    lu, pivots = torch.linalg.lu_factor(a.to(DEVICE), pivot=False)
+    assert torch.equal(pivots.cpu(), torch.arange(1, 71, dtype=torch.int32).expand(2, 70))
+    low = lu.tril(-1) + torch.eye(70, dtype=dtype, device=DEVICE)
+    close(low @ lu.triu(), a)
+
+
+@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_lu_solve_broadcasts(adjoint, left, dtype):
+    a, b = regular(40, (3, 1), dtype), general(1, 2, 40, 40, dtype=dtype)
+    lu, pivots = torch.linalg.lu_factor(a)
+    options = {"left": left, "adjoint": adjoint}
+    expected = torch.linalg.lu_solve(lu, pivots, b, **options)
+    actual = torch.linalg.lu_solve(lu.to(DEVICE), pivots.to(DEVICE), b.to(DEVICE), **options)
+    close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+@pytest.mark.parametrize("m, n", SHAPES)
+def test_qr(m, n, batch, dtype):
+    a = general(*batch, m, n, dtype=dtype)
+    wanted, wanted_tau = torch.geqrf(a)
+    for x in (a, a.mT.contiguous().mT, unaligned(a)):
+        factors, tau = torch.geqrf(on_device(x))
+        # LAPACK's signs, so the factors are unique.
+        close(factors, wanted, scale=100)
+        close(tau, wanted_tau, scale=100)
+    for mode in ("reduced", "complete"):
+        q, r = torch.linalg.qr(a.to(DEVICE), mode=mode)
+        close(q @ r, a)
+        close(q.mH @ q, identity_like((q.mH @ q).cpu()))
+        assert torch.equal(r.tril(-1).cpu(), torch.zeros_like(r, device="cpu"))
+    close(torch.linalg.qr(a.to(DEVICE), mode="r")[1], torch.linalg.qr(a, mode="r")[1], scale=100)
+    if m >= n:
+        close(
+            torch.linalg.householder_product(wanted.to(DEVICE), wanted_tau.to(DEVICE)),
+            torch.linalg.householder_product(wanted, wanted_tau),
+        )
+        for left in (False, True):
+            for transpose in (False, True):
+                c = general(*batch, *((m, 4) if left else (4, m)), dtype=dtype)
+                arguments = (wanted, wanted_tau, c)
+                close(
+                    torch.ormqr(*(x.to(DEVICE) for x in arguments), left, transpose),
+                    torch.ormqr(*arguments, left, transpose),
+                )
+
+
+def test_qr_of_columns_that_need_no_reflection():
+    a = torch.eye(5).mul(torch.tensor([1.0, -2, 0, 4, 5]))
+    q, r = torch.linalg.qr(a.to(DEVICE))
+    wanted_q, wanted_r = torch.linalg.qr(a)
+    close(q, wanted_q)
+    close(r, wanted_r)
+
+
+def test_qr_neither_overflows_nor_vanishes():
+    for scale in (1e30, 1e-30):
+        a = torch.randn(20, 6) * scale
+        q, r = torch.linalg.qr(a.to(DEVICE))
+        close(q.mT @ q, torch.eye(6))
+        close((q @ r) / scale, a / scale)
+
+
+@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("batch", [(), (2, 1, 2)])
+@pytest.mark.parametrize("n", [0, 1, 5, 33])
+def test_eigenvalues_and_singular_values(n, batch, dtype):
+    a, hermitian = general(*batch, n, n, dtype=dtype), positive(n, batch, dtype)
+    values, vectors = torch.linalg.eigh(hermitian.to(DEVICE))
+    close(values, torch.linalg.eigh(hermitian)[0])
+    close((vectors * values.to(dtype).unsqueeze(-2)) @ vectors.mH, hermitian)
+    values, vectors = torch.linalg.eig(a.to(DEVICE))
+    close(a.to(DEVICE, values.dtype) @ vectors, (vectors * values.unsqueeze(-2)).cpu())
+    close(torch.linalg.eigvals(a.to(DEVICE)), torch.linalg.eigvals(a))
+    tall = general(*batch, n + 2, n, dtype=dtype)
+    u, s, vh = torch.linalg.svd(tall.to(DEVICE), full_matrices=False)
+    close((u * s.to(dtype).unsqueeze(-2)) @ vh, tall)
+    close(torch.linalg.svdvals(tall.to(DEVICE)), torch.linalg.svdvals(tall))
+    close(torch.linalg.matrix_norm(tall.to(DEVICE), "nuc"), torch.linalg.matrix_norm(tall, "nuc"))
+    b = general(*batch, n + 2, 3, dtype=dtype)
+    for actual, expected in zip(
+        torch.linalg.lstsq(tall.to(DEVICE), b.to(DEVICE)), torch.linalg.lstsq(tall, b), strict=True
+    ):
+        close(actual, expected)
+    symmetric = a + a.mT
+    ld, pivots = torch.linalg.ldl_factor(symmetric.to(DEVICE))
+    x = torch.linalg.ldl_solve(ld, pivots, b[..., :n, :].to(DEVICE))
+    close(symmetric.to(DEVICE) @ x, b[..., :n, :], scale=300)
+
+
+def test_what_runs_on_the_host_is_counted():
+    a = positive(4, (), torch.float32).to(DEVICE)
+    torch.ocl.reset_host_staged_counts()
+    torch.linalg.svd(a), torch.linalg.eigh(a), torch.linalg.eigh(a), torch.linalg.eig(a)
+    torch.linalg.eigvals(a), torch.linalg.lstsq(a, a)
+    torch.linalg.ldl_solve(*torch.linalg.ldl_factor(a), a)
+    torch.linalg.solve(a, a), torch.linalg.cholesky(a), torch.linalg.qr(a), torch.matrix_exp(a)
+    assert torch.ocl.host_staged_counts() == {
+        "_linalg_eigh": 2,
+        "_linalg_svd": 1,
+        "linalg_eig": 1,
+        "linalg_eigvals": 1,
+        "linalg_ldl_factor_ex": 1,
+        "linalg_ldl_solve": 1,
+        "linalg_lstsq": 1,
+    }
+    torch.ocl.reset_host_staged_counts()
+
+
+GRADIENTS = {
+    "cholesky": lambda a: torch.linalg.cholesky(a @ a.mH + torch.eye(6, device=a.device)),
+    "inv": torch.linalg.inv,
+    "solve": lambda a: torch.linalg.solve(a, a.flip(-1)),
+    "solve_triangular": lambda a: torch.linalg.solve_triangular(a, a.flip(-1), upper=False),
+    "det": torch.linalg.det,
+    "slogdet": lambda a: torch.linalg.slogdet(a)[1],
+    "lu": lambda a: torch.linalg.lu(a)[1] @ torch.linalg.lu(a)[2].exp(),
+    "qr": lambda a: torch.linalg.qr(a)[1],
+    "eigvalsh": lambda a: torch.linalg.eigvalsh(a @ a.mH),
+    "eigvals": lambda a: torch.linalg.eigvals(a).abs(),
+    "svdvals": torch.linalg.svdvals,
+    "lstsq": lambda a: torch.linalg.lstsq(a, a.flip(-1))[0],
+    "matrix_exp": torch.linalg.matrix_exp,
+    "pinv": torch.linalg.pinv,
+    "cross": lambda a: torch.linalg.cross(a[..., :3], a[..., 3:]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, dtype):
+    a = regular(6, (2,), dtype)
+    results = []
+    for device in ("cpu", DEVICE):
+        leaf = a.to(device).requires_grad_()
+        out = GRADIENTS[name](leaf)
+        weight = torch.linspace(1, 2, out.numel(), dtype=torch.float64).view(out.shape).to(device)
+        results.append(torch.autograd.grad((out * weight).abs().sum(), leaf)[0])
+    close(results[1], results[0])
+
+
+OUTS = {
+    "cholesky": (torch.linalg.cholesky, 1),
+    "inv": (torch.linalg.inv, 1),
+    "lu_factor": (torch.linalg.lu_factor, 2),
+    "qr": (torch.linalg.qr, 2),
+    "svd": (torch.linalg.svd, 3),
+    "eigh": (torch.linalg.eigh, 2),
+    "eig": (torch.linalg.eig, 2),
+    "eigvals": (torch.linalg.eigvals, 1),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+def test_out(name):
+    function, count = OUTS[name]
+    a = positive(5, (2,), torch.float32).to(DEVICE)
+    expected = function(a)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for make in (
+        lambda e: torch.empty(0, dtype=e.dtype, device=DEVICE),
+        lambda e: torch.empty((*e.shape, 2), dtype=e.dtype, device=DEVICE)[..., 0],
+    ):
+        outs = [make(e) for e in expected]
+        function(a, out=outs[0] if count == 1 else tuple(outs))
+        for out, e in zip(outs, expected, strict=True):
+            assert_close(out, e)
+
+
+def singular(n):
+    a = torch.eye(n).repeat(3, 1, 1)
+    a[1, n - 1, n - 1] = 0
+    return a
+
+
+@pytest.mark.parametrize("n", [1, 5, 40, 130])
+@pytest.mark.parametrize(
+    "call",
+    [
+        torch.linalg.inv,
+        torch.linalg.cholesky,
+        torch.cholesky,
+        torch.cholesky_inverse,
+        lambda a: torch.linalg.solve(a, a),
+        lambda a: torch.linalg.lu_factor_ex(a, check_errors=True),
+    ],
+    ids=["inv", "cholesky", "torch.cholesky", "cholesky_inverse", "solve", "lu_factor_ex"],
+)
+def test_singular_matrices_raise_what_the_cpu_raises(call, n):
+    with pytest.raises(RuntimeError) as expected:
+        call(singular(n))
+    with pytest.raises(RuntimeError) as actual:
+        call(singular(n).to(DEVICE))
+    assert type(actual.value) is type(expected.value)
+    assert str(actual.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("n", [5, 40, 130])
+def test_info_codes(n):
+    a = singular(n)
+    for function in (torch.linalg.cholesky_ex, torch.linalg.lu_factor_ex, torch.linalg.inv_ex):
+        assert torch.equal(function(a.to(DEVICE))[-1].cpu(), function(a)[-1])
+    assert float(torch.linalg.det(singular(n).to(DEVICE))[1]) == 0
+
+
+def test_a_nan_is_not_positive():
+    a = torch.eye(70)
+    a[40, 40] = float("nan")
+    assert int(torch.linalg.cholesky_ex(a.to(DEVICE))[1]) == 41
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: torch.linalg.inv(a[:2]),
+        lambda a: torch.linalg.inv(a[0]),
+        lambda a: torch.linalg.inv(a.half()),
+        lambda a: torch.linalg.inv(a.int()),
+        lambda a: torch.linalg.solve(a, a[:2]),
+        lambda a: torch.linalg.eig(a / 0),
+        lambda a: torch.linalg.qr(a, mode="none"),
+        lambda a: torch.linalg.cross(a[:2], a[:2], dim=0),
+        lambda a: torch.cdist(a, a[:, :2]),
+        lambda a: torch.cdist(a, a, p=-1),
+        lambda a: torch.pdist(a[0]),
+        lambda a: torch.linalg.lstsq(a, a, driver="none"),
+    ],
+)
+def test_bad_input_raises_what_the_cpu_raises(call):
+    a = torch.randn(3, 3)
+    with pytest.raises(Exception) as expected:
+        call(a)
+    with pytest.raises(type(expected.value)):
+        call(a.to(DEVICE))
+
+
+def test_many_small_matrices():
+    a = regular(3, (70000,), torch.float32)
+    close(torch.linalg.inv(a.to(DEVICE)), torch.linalg.inv(a), scale=100)
