@@ -22,6 +22,7 @@ DTYPES = (
     torch.complex64,
 )
 
+
 #: Composites of ops of the table: no entry of it has their names.
 COMPOSITES = {
     "cdist",
@@ -108,3 +109,17 @@ def in_scope():
         op
         for op in all_ops()
         if not op.name.startswith("sparse.")  # strided tensors only
+        and (is_composite(op) or _registered_names(op) & roots)
+    ]
+    return sorted(chosen, key=full_name)
+
+
+def supported_dtypes(op):
+    """dtypes CPU torch has for the op, of those this backend has.
+
+    TORCH_OCL_COVERAGE_DTYPES (comma-separated names) chooses some of them.
+    """
+    known = op.supported_dtypes("cpu")
+    chosen = os.environ.get("TORCH_OCL_COVERAGE_DTYPES")
+    names = chosen.split(",") if chosen else [str(d).removeprefix("torch.") for d in DTYPES]
+    return [d for d in DTYPES if d in known and str(d).removeprefix("torch.") in names]
