@@ -44,7 +44,7 @@ void run(const pointwise::Op& op, std::initializer_list<at::TensorBase> outputs,
 
 /// ObserverArgs of kernels/quantize/moving_average.cl.
 struct ObserverArguments {
-  uint64_t offset[7];
+  uint64_t offset[8];
   uint32_t channels, symmetric;
   float rate, lowest, highest;
   uint32_t unused;
@@ -131,13 +131,14 @@ std::tuple<at::Tensor, at::Tensor> _fused_moving_avg_obs_fq_helper(
                          : at::aminmax(self, std::nullopt, false);
   const at::Tensor seen_low = low.to(at::kFloat).contiguous();
   const at::Tensor seen_high = high.to(at::kFloat).contiguous();
-  const at::Tensor on = observer_on.to(at::kLong).contiguous();
+  const at::Tensor observes = observer_on.to(at::kLong).contiguous();
+  const at::Tensor quantises = fake_quant_on.to(at::kLong).contiguous();
   Queue& queue = current_queue(self.device().index());
   ObserverArguments arguments{};
-  cl_mem mems[7];
+  cl_mem mems[8];
   const at::Tensor* operands[] = {&seen_low, &seen_high,  &running_min, &running_max,
-                                  &scale,    &zero_point, &on};
-  for (int k = 0; k < 7; ++k) {
+                                  &scale,    &zero_point, &observes,    &quantises};
+  for (int k = 0; k < 8; ++k) {
     const Location location = queue.device().addresses().find(operands[k]->const_data_ptr());
     mems[k] = location.mem;
     arguments.offset[k] = location.offset;
@@ -148,7 +149,7 @@ std::tuple<at::Tensor, at::Tensor> _fused_moving_avg_obs_fq_helper(
   arguments.lowest = static_cast<float>(quant_min);
   arguments.highest = static_cast<float>(quant_max);
   launch(observe_family.get(queue.device(), {}), queue, NDRange::linear(channels, 64), mems[0],
-         mems[1], mems[2], mems[3], mems[4], mems[5], mems[6], arguments);
+         mems[1], mems[2], mems[3], mems[4], mems[5], mems[6], mems[7], arguments);
   if (!per_row_fake_quant) {
     return at::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         self, scale, zero_point, fake_quant_on, quant_min, quant_max);

@@ -50,6 +50,10 @@ Tensor linalg_matrix_exp(const Tensor& self) {
   at::native::checkFloatingOrComplex(self, "linalg.matrix_exp");
   if (self.numel() == 0) return at::empty_like(self);
   if (self.size(-1) == 1) return self.exp();
+  // The powers of a matrix leave the range of float16, and the digits of both half types, soon.
+  if (c10::isReducedFloatingType(self.scalar_type())) {
+    return linalg_matrix_exp(self.to(at::kFloat)).to(self.scalar_type());
+  }
   // Halve each matrix until its norm is small, then square its exponential as often. What isn't
   // finite stays as it is.
   const Tensor norm = at::linalg_matrix_norm(self, 1, {-2, -1}, /*keepdim=*/true);

@@ -5,7 +5,7 @@
 
 typedef struct {
   ulong low_offset, high_offset, running_low_offset, running_high_offset, scale_offset, zero_offset,
-      on_offset;  // bytes
+      observes_offset, quantises_offset;  // bytes
   uint channels;
   uint symmetric;
   float rate;
@@ -17,20 +17,24 @@ typedef struct {
 
 kernel void observe(global const char *low_base, global const char *high_base,
                     global char *running_low_base, global char *running_high_base,
-                    global char *scale_base, global char *zero_base, global const char *on_base,
+                    global char *scale_base, global char *zero_base,
+                    global const char *observes_base, global const char *quantises_base,
                     const ObserverArgs args) {
   const uint i = get_global_id(0);
-  if (i >= args.channels || *AT(const long, on_base, on_offset) == 0) return;
+  if (i >= args.channels) return;
   const float seen_low = AT(const float, low_base, low_offset)[i];
   const float seen_high = AT(const float, high_base, high_offset)[i];
   global float *running_low = AT(float, running_low_base, running_low_offset) + i;
   global float *running_high = AT(float, running_high_base, running_high_offset) + i;
-  // Infinite: nothing was seen yet.
-  float low = isinf(*running_low) ? seen_low : *running_low + args.rate * (seen_low - *running_low);
-  float high =
-      isinf(*running_high) ? seen_high : *running_high + args.rate * (seen_high - *running_high);
-  *running_low = low;
-  *running_high = high;
+  float low = *running_low, high = *running_high;
+  if (*AT(const long, observes_base, observes_offset) != 0) {
+    // Infinite: nothing was seen yet.
+    low = isinf(low) ? seen_low : low + args.rate * (seen_low - low);
+    high = isinf(high) ? seen_high : high + args.rate * (seen_high - high);
+    *running_low = low;
+    *running_high = high;
+  }
+  if (*AT(const long, quantises_base, quantises_offset) == 0) return;
 
   // Zero is a point of the grid.
   low = fmin(low, 0.0f);

@@ -99,8 +99,10 @@ kernel void segment_reduce_backward(global const char *data_base, global const c
     STORE_FROM(E, C, out, AT(j), extreme ? grad / count : (real)0);
   }
 #elif REDUCE == 4
-  // A quotient, but for what can't divide: there the others are multiplied.
-  const real result = LOAD_AS(C, E, result_base + args.result_offset, i);
+  // A quotient, but for what can't divide: there the others are multiplied. The stored result may be
+  // rounded to a half type.
+  real result = INITIAL ? initial : START;
+  for (ulong j = begin; j < end; j++) result *= ELEMENT(j);
   for (ulong j = begin; j < end; j++) {
     const real value = ELEMENT(j);
     real slope = result / value;

