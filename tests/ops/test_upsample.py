@@ -101,7 +101,9 @@ def test_antialias(mode, size, align):
                 close = {"rtol": tolerance, "atol": tolerance}
                 check(lambda t: op(t, size, align), x, what=name, **close)
                 check_gradients(lambda t: op(t, size, align), x, name, **close)
-    check(lambda t: op(t, size, align, 0.7, 0.4), sample(1, 2, 30, 30), rtol=1e-4, atol=1e-4)
+    # No larger than the scales allow: past the input's end CPU torch reads what lies there.
+    if size[0] <= 21 and size[1] <= 12:
+        check(lambda t: op(t, size, align, 0.7, 0.4), sample(1, 2, 30, 30), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 7, 16, 33])
