@@ -99,12 +99,12 @@ std::vector<at::Tensor> run(const char* functor, Lists inputs, const Extra& extr
 
 std::vector<at::Tensor> _foreach_sqrt(at::TensorList self) {
   if (!fits({self}, Extra())) return at::native::foreach_tensor_sqrt_slow(self);
-  return run("sqrt", {self}, Extra());
+  return run("root", {self}, Extra());
 }
 
 void _foreach_sqrt_(at::TensorList self) {
   if (!fits({self}, Extra())) return at::native::foreach_tensor_sqrt_slow_(self);
-  run("sqrt", self, {self}, Extra());
+  run("root", self, {self}, Extra());
 }
 
 std::vector<at::Tensor> _foreach_neg(at::TensorList self) {

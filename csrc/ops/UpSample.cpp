@@ -10,8 +10,11 @@
 #include "ops/_upsample_bicubic2d_aa_backward.h"
 #include "ops/_upsample_bilinear2d_aa.h"
 #include "ops/_upsample_bilinear2d_aa_backward.h"
+#if __has_include("ops/_upsample_lanczos2d_aa.h")  // since 2.13
 #include "ops/_upsample_lanczos2d_aa.h"
 #include "ops/_upsample_lanczos2d_aa_backward.h"
+#define OCL_LANCZOS 1
+#endif
 #include "ops/_upsample_nearest_exact1d.h"
 #include "ops/_upsample_nearest_exact1d_backward.h"
 #include "ops/_upsample_nearest_exact2d.h"
@@ -265,6 +268,7 @@ void structured__upsample_bicubic2d_aa_backward_out::impl(const at::Tensor& grad
                     Filter::cubic, true);
 }
 
+#ifdef OCL_LANCZOS
 void structured__upsample_lanczos2d_aa_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                  bool align_corners, Scale scales_h, Scale scales_w,
                                                  const at::Tensor& out) {
@@ -282,4 +286,5 @@ void structured__upsample_lanczos2d_aa_backward_out::impl(const at::Tensor& grad
   resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
                     Filter::lanczos, true);
 }
+#endif
 }  // namespace ocl::native

@@ -44,22 +44,16 @@
 // GPUs. A CPU goes through a lane's elements in blocks, so that the rows of the lanes stay in the nearest
 // cache.
 #if WIDTH > 1
-#define FOR_ELEMENTS(first, count, along, ...)                           \
-  for (uint block = (first); block < (count); block += BLOCK) {          \
-    const uint block_end = min(block + BLOCK, (uint)(count));            \
-    for (uint lane = 0; lane < valid; lane++) {                          \
-      for (uint e = block; e < block_end; e++) {                         \
-        __VA_ARGS__                                                      \
-      }                                                                  \
-    }                                                                    \
-  }
+#define FOR_ELEMENTS(first, count, along)                                \
+  for (uint block = (first); block < (count); block += BLOCK)            \
+    for (uint lane = 0; lane < valid; lane++)                            \
+      for (uint e = block; e < min(block + BLOCK, (uint)(count)); e++)
 #else
-#define FOR_ELEMENTS(first, count, along, ...)                           \
-  for (uint i = item; i < (count) * valid; i += items) {                 \
-    const uint lane = (along) ? i / (count) : i % valid;                 \
-    const uint e = (along) ? i - lane * (count) : i / valid;             \
-    __VA_ARGS__                                                          \
-  }
+#define FOR_ELEMENTS(first, count, along)                                \
+  for (uint i = item; i < (count) * valid; i += items)                   \
+    for (uint lane = (along) ? i / (count) : i % valid,                  \
+              e = (along) ? i - lane * (count) : i / valid, once = 1;    \
+         once; once = 0)
 #endif
 
 kernel void fft_lines(global const char* in_base, ulong in_offset, global char* out_base,
@@ -160,7 +154,7 @@ kernel void fft_lines(global const char* in_base, ulong in_offset, global char* 
     }
 #endif
     if (loaded < args.load_rows) {
-      FOR_ELEMENTS(loaded, args.load_rows, args.flags & FLAG_ALONG_IN,
+      FOR_ELEMENTS(loaded, args.load_rows, args.flags & FLAG_ALONG_IN) {
         COMPLEX v = load_element(in + in_line[lane], in_index[lane] + e * spread, args.load,
                                  args.flags, args.whole, args.chirped, args.in_element, chirp,
                                  factors);
@@ -170,7 +164,7 @@ kernel void fft_lines(global const char* in_base, ulong in_offset, global char* 
         SCRATCH REAL* row = src + (size_t)e * 2 * args.pitch + lane;
         row[0] = v.x;
         row[args.pitch] = v.y;
-      )
+      }
     }
 
     global const REAL* twiddles = (global const REAL*)(twiddle_base + twiddle_offset);
@@ -247,12 +241,12 @@ kernel void fft_lines(global const char* in_base, ulong in_offset, global char* 
     }
 #endif
     if (stored < args.store_rows) {
-      FOR_ELEMENTS(stored, args.store_rows, args.flags & FLAG_ALONG_OUT,
+      FOR_ELEMENTS(stored, args.store_rows, args.flags & FLAG_ALONG_OUT) {
         SCRATCH const REAL* row = src + (size_t)e * 2 * args.pitch + lane;
         store_element(out + out_line[lane], out_index[lane] + e * args.before,
                       (COMPLEX)(row[0], row[args.pitch]), args.store, args.flags, args.limit,
                       args.out_element, chirp, scale);
-      )
+      }
     }
   }
 }

@@ -16,7 +16,7 @@
 #define SCALAR 0
 #endif
 
-#define each_sqrt(a) sqrt(a)
+#define each_root(a) sqrt(a)  // not "sqrt": some compilers have a macro of that name
 #define each_neg(a) (-(a))
 #define each_add_scalar(a, s) ((a) + (s))
 #define each_mul_scalar(a, s) ((a) * (s))
