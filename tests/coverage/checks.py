@@ -418,12 +418,15 @@ def check_backward(op, dtype, limit):
 
 
 def _own_leaf(leaf):
-    """A leaf that is a view made while gradients were disabled gets none: a copy of it does. Not of
-    a part of its storage, which the op may reach past."""
+    """A leaf that is a view made while gradients were disabled gets none: a tensor on a copy of its
+    storage does. Of the whole storage, since an op may reach past the leaf's part of it."""
     if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_leaf):
         return leaf
-    whole = leaf.untyped_storage().nbytes() == leaf.numel() * leaf.element_size()
-    return leaf.detach().clone().requires_grad_() if leaf._is_view() and whole else leaf
+    if not leaf._is_view():
+        return leaf
+    own = torch.empty(0, dtype=leaf.dtype)
+    own.set_(leaf.untyped_storage().clone(), leaf.storage_offset(), leaf.shape, leaf.stride())
+    return own.requires_grad_()
 
 
 def _finds_others(op, sample, device_sample):
