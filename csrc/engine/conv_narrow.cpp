@@ -1,0 +1,90 @@
+// Convolutions with few columns per group on CPUs (kernels/conv/narrow.cl).
+#include <algorithm>
+#include <array>
+
+#include "engine/conv_plan.h"
+#include "engine/dtype.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int kPlaneLines = 4, kDotRows = 9, kLaneRows = 8;
+constexpr int64_t kSumsPerItem = 1 << 15;  // fewer are not worth a work-item
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+/// Lanes for stretches of `length` elements.
+int width_of(const ConvPlan& plan, int64_t length) {
+  auto width = static_cast<int>(64 / c10::elementSize(plan.compute));
+  while (width > length) width /= 2;
+  return width;
+}
+
+/// Whether vectors may run along that dimension.
+bool runs(const AffineIndex::Dimension& d) {
+  return (d.first == 1 || d.first == 2) && d.second == 1 && d.size >= 4;
+}
+
+void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, int width,
+             int64_t step, int rows, const NDRange& range) {
+  const AddressSpace& addresses = plan.device.addresses();
+  const Location a = addresses.find(plan.a), b = addresses.find(plan.b);
+  const Location out = addresses.find(plan.out);
+  const Location bias = plan.bias != nullptr ? addresses.find(plan.bias) : out;
+  c.a_offset = a.offset;
+  c.b_offset = b.offset;
+  c.bias_offset = plan.bias != nullptr ? bias.offset : 0;
+  c.out_offset = out.offset;
+  launch(family.get(plan.device, {{"C", plan.compute_tag()},
+                                  {"IN", tag(plan.b_dtype)},
+                                  {"OUT", tag(plan.dtype)},
+                                  {"WIDTH", width},
+                                  {"STEP", step},
+                                  {"MR", rows}}),
+         plan.queue, range, a.mem, b.mem, bias.mem, out.mem, c);
+}
+
+}  // namespace
+
+bool run_conv_narrow(const ConvPlan& plan) {
+  static const KernelFamily planes{"conv/narrow.cl", "conv_planes"};
+  static const KernelFamily dots{"conv/narrow.cl", "conv_dots"};
+  static const KernelFamily lanes{"conv/narrow.cl", "conv_lanes"};
+  using Join = AffineIndex::Join;
+  if (plan.columns > kNarrowColumns || plan.k.elements() == 0) return false;
+  Contraction c = plan.contraction();
+  const AffineIndex rows = plan.rows.joined(Join::both), k = plan.k.joined(Join::both);
+  k.store(c.k_size, c.k_a, c.k_b);
+  const int64_t cores = plan.device.properties().compute_units;
+  const size_t together = static_cast<size_t>(plan.groups * plan.columns);
+
+  if (plan.columns == 1 && plan.groups >= 4 && plan.a_group == 1 && plan.b_group == 1 &&
+      plan.out_group == 1) {
+    const int width = width_of(plan, plan.groups);
+    const int tile = c.m < kDotRows + 1 && c.m > kLaneRows ? kDotRows : kLaneRows;
+    const int64_t vectors = blocks(plan.groups, width), tiles = blocks(c.m, tile);
+    const int64_t work = int64_t{c.k} * width * tile;
+    c.block = static_cast<uint32_t>(std::clamp<int64_t>(
+        std::min(kSumsPerItem / work, tiles * vectors / (cores * 4)), 1, tiles));
+    enqueue(plan, lanes, c, width, 1, tile,
+            NDRange::grid(static_cast<size_t>(blocks(tiles, c.block)), static_cast<size_t>(vectors),
+                          1, 1));
+    return true;
+  }
+  if (const auto line = rows.innermost(); runs(line)) {
+    const int64_t lines = c.m / line.size;
+    enqueue(plan, planes, c, width_of(plan, line.size), line.first, kPlaneLines,
+            NDRange::grid(static_cast<size_t>(blocks(lines, kPlaneLines)), together, 1, 1));
+    return true;
+  }
+  // Sums of windows have a bias, and are short.
+  if (const auto line = k.innermost(); runs(line) && plan.bias == nullptr) {
+    enqueue(plan, dots, c, width_of(plan, line.size), line.first, kDotRows,
+            NDRange::grid(static_cast<size_t>(blocks(c.m, kDotRows)), together, 1, 1));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace ocl

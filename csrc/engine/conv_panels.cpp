@@ -1,0 +1,121 @@
+// Convolutions on CPUs: b packed into panels, a read where it lies (kernels/conv/panels.cl).
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "engine/conv_plan.h"
+#include "engine/dtype.h"
+#include "engine/gemm.h"
+#include "runtime/allocator.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
+
+/// The tile of sums in registers: as the matrix product's, but not wider than the columns.
+struct Tile {
+  int width, rows, vectors;
+  int64_t columns() const { return int64_t{width} * vectors; }
+};
+
+Tile tile_of(const PackedParameters& parameters, int64_t columns) {
+  Tile tile{parameters.width, parameters.rows, parameters.vectors};
+  if (columns <= tile.width) tile.vectors = 1;
+  while (tile.width > 1 && columns <= tile.width / 2) tile.width /= 2;
+  return tile;
+}
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+}  // namespace
+
+void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
+  static const KernelFamily pack_family{"conv/panels.cl", "conv_pack"};
+  static const KernelFamily family{"conv/panels.cl", "conv_panels"};
+  static const KernelFamily finish_family{"conv/panels.cl", "conv_finish"};
+  const size_t element = c10::elementSize(plan.compute);
+  const PackedParameters parameters = gemm_parameters(plan.device, element, false).packed;
+  const Tile tile = tile_of(parameters, plan.columns);
+  Contraction c = plan.contraction();
+  const int64_t tiles = blocks(c.m, tile.rows), panels = blocks(c.n, tile.columns());
+  const int64_t cores = plan.device.properties().compute_units;
+
+  // As many tiles per work-item as leave every core enough of them.
+  const int64_t block = std::clamp<int64_t>(tiles * panels * plan.groups / (cores * 8), 1, 64);
+  const int64_t items = blocks(tiles, block) * panels * plan.groups;
+  int64_t splits = 1;
+  if (accumulator != nullptr && !accumulator->first) {
+    splits = accumulator->splits;
+  } else if (items < cores * 2) {
+    splits = std::clamp<int64_t>(cores * 2 / items, 1, std::max<int64_t>(c.k / 1024, 1));
+  }
+  c.block = static_cast<uint32_t>(block);
+  c.chunk = static_cast<uint32_t>(parameters.kc);
+  c.splits = static_cast<uint32_t>(splits);
+  c.split_k = static_cast<uint32_t>(std::max<int64_t>(blocks(c.k, splits), 1));
+  const bool whole = accumulator == nullptr;
+  const bool ends = whole || accumulator->last;
+  if (splits > 1 || !ends) c.flags |= conv_flag::keep;
+  if (!whole && !accumulator->first) c.flags |= conv_flag::resume;
+
+  const auto panel_bytes =
+      static_cast<size_t>(plan.groups * panels * tile.columns() * c.k) * element;
+  const auto total_bytes =
+      static_cast<size_t>(plan.groups * panels * tiles * tile.rows * tile.columns() * splits) *
+      element;
+  // The totals of several plans outlive the panels of one.
+  const bool has_totals = splits > 1 || !whole || c.k > c.chunk;
+  c10::DataPtr own;
+  const bool separate = !whole && !(accumulator->first && accumulator->last);
+  if (separate && accumulator->first) {
+    accumulator->memory = allocator()->allocate(total_bytes);
+    accumulator->splits = splits;
+  }
+  const size_t panels_end = NDRange::round_up(panel_bytes, 512);
+  own = allocator()->allocate(panels_end + (has_totals && !separate ? total_bytes : 0));
+  const Location work = plan.device.addresses().find(own.get());
+  const Location sums = separate ? plan.device.addresses().find(accumulator->memory.get()) : work;
+  const Location a = plan.device.addresses().find(plan.a);
+  const Location b = plan.device.addresses().find(plan.b);
+  const Location out = plan.device.addresses().find(plan.out);
+  const Location bias = plan.bias != nullptr ? plan.device.addresses().find(plan.bias) : out;
+  c.a_offset = a.offset;
+  c.b_offset = b.offset;
+  c.bias_offset = plan.bias != nullptr ? bias.offset : 0;
+  c.out_offset = out.offset;
+  c.work_offset = work.offset;
+  c.totals = separate ? sums.offset : work.offset + panels_end;
+
+  const AffineIndex::Dimension row = plan.rows.joined(AffineIndex::Join::both).innermost();
+  const std::array<Define, 7> defines{{{"C", plan.compute_tag()},
+                                       {"IN", tag(plan.b_dtype)},
+                                       {"OUT", tag(plan.dtype)},
+                                       {"WIDTH", tile.width},
+                                       {"MR", tile.rows},
+                                       {"NV", tile.vectors},
+                                       {"ADJACENT", row.first == 1 && row.size >= tile.rows}}};
+  if (c.k > 0) {
+    Contraction pack = c;
+    plan.k.joined(AffineIndex::Join::second).store(pack.k_size, nullptr, pack.k_b);
+    pack.split_k =
+        static_cast<uint32_t>(std::clamp<int64_t>(kPackElements / tile.columns(), 1, c.k));
+    launch(pack_family.get(plan.device, defines), plan.queue,
+           NDRange::volume({static_cast<size_t>(blocks(c.k, pack.split_k)),
+                            static_cast<size_t>(panels), c.groups},
+                           {1, 1, 1}),
+           b.mem, work.mem, pack);
+    launch(family.get(plan.device, defines), plan.queue,
+           NDRange::volume({static_cast<size_t>(panels), static_cast<size_t>(blocks(tiles, block)),
+                            static_cast<size_t>(c.groups) * c.splits},
+                           {1, 1, 1}),
+           a.mem, work.mem, bias.mem, out.mem, sums.mem, c);
+  }
+  if (splits > 1 && ends) {
+    launch(finish_family.get(plan.device, defines), plan.queue,
+           NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}), bias.mem, out.mem, sums.mem, c);
+  }
+}
+
+}  // namespace ocl

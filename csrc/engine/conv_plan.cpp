@@ -1,0 +1,132 @@
+#include "engine/conv_plan.h"
+
+#include <algorithm>
+
+#include "engine/dtype.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+namespace {
+
+/// PadArgs of kernels/conv/pad.cl.
+struct PadArguments {
+  uint64_t in_offset, copy_offset;
+  int64_t stride[5];
+  uint32_t size[5], source[5];
+  int32_t before[5];
+  uint32_t rows, rows_per_item, unused;
+};
+
+constexpr int64_t kElementsPerItem = 8192;  // on a CPU, fewer are not worth a work-item
+constexpr size_t kGpuLocal = 64;
+
+const char* sums_tag(c10::ScalarType compute) {
+  // Integers wrap, which unsigned ones do by definition.
+  return compute == c10::ScalarType::Long ? "u64" : tag(compute);
+}
+
+}  // namespace
+
+void AffineIndex::add(int64_t size, int64_t first, int64_t second) {
+  if (size == 0) empty_ = true;
+  if (size <= 1) return;
+  dimensions_[static_cast<size_t>(count_++)] = {size, first, second};
+}
+
+int64_t AffineIndex::elements() const {
+  int64_t product = empty_ ? 0 : 1;
+  for (int d = 0; d < count_; ++d) product *= dimensions_[static_cast<size_t>(d)].size;
+  return product;
+}
+
+AffineIndex AffineIndex::joined(Join join) const {
+  AffineIndex result;
+  result.empty_ = empty_;
+  for (int d = 0; d < count_; ++d) {
+    const Dimension& inner = dimensions_[static_cast<size_t>(d)];
+    if (result.count_ > 0) {
+      Dimension& outer = result.dimensions_[static_cast<size_t>(result.count_ - 1)];
+      const bool first = outer.first == inner.first * inner.size || join == Join::second;
+      const bool second = outer.second == inner.second * inner.size || join == Join::first;
+      if (first && second) {
+        outer = {outer.size * inner.size, inner.first, inner.second};
+        continue;
+      }
+    }
+    result.dimensions_[static_cast<size_t>(result.count_++)] = inner;
+  }
+  return result;
+}
+
+AffineIndex::Dimension AffineIndex::innermost() const {
+  return count_ == 0 ? Dimension{1, 0, 0} : dimensions_[static_cast<size_t>(count_ - 1)];
+}
+
+void AffineIndex::store(uint32_t* size, int64_t* first, int64_t* second) const {
+  for (int i = 0; i < 4; ++i) {
+    const int d = i - (4 - count_);
+    const Dimension dimension = d < 0 ? Dimension{1, 0, 0} : dimensions_[static_cast<size_t>(d)];
+    size[i] = static_cast<uint32_t>(dimension.size);
+    if (first != nullptr) first[i] = dimension.first;
+    if (second != nullptr) second[i] = dimension.second;
+  }
+}
+
+const char* ConvPlan::compute_tag() const { return sums_tag(compute); }
+
+Contraction ConvPlan::contraction() const {
+  Contraction c{};
+  rows.joined(AffineIndex::Join::both).store(c.row_size, c.row_a, c.row_out);
+  k.joined(AffineIndex::Join::first).store(c.k_size, c.k_a, nullptr);
+  c.m = static_cast<uint32_t>(rows.elements());
+  c.n = static_cast<uint32_t>(columns);
+  c.k = static_cast<uint32_t>(k.elements());
+  c.groups = static_cast<uint32_t>(groups);
+  c.a_group = a_group;
+  c.b_group = b_group;
+  c.out_group = out_group;
+  c.column_b = column_b;
+  c.column_out = column_out;
+  c.flags = bias != nullptr ? conv_flag::bias : 0;
+  c.splits = 1;
+  c.split_k = c.k;
+  return c;
+}
+
+void run_padded_copy(const PaddedCopy& copy) {
+  static const KernelFamily family{"conv/pad.cl", "conv_pad"};
+  Queue& queue = current_queue(current_device());
+  Device& device = queue.device();
+  PadArguments arguments{};
+  int64_t rows = 1;
+  for (size_t d = 0; d < 5; ++d) {
+    arguments.stride[d] = copy.stride[d];
+    arguments.size[d] = static_cast<uint32_t>(copy.size[d]);
+    arguments.source[d] = static_cast<uint32_t>(copy.source[d]);
+    arguments.before[d] = static_cast<int32_t>(copy.before[d]);
+    if (d < 4) rows *= copy.size[d];
+  }
+  const auto length = static_cast<size_t>(copy.size[4]);
+  arguments.rows = static_cast<uint32_t>(rows);
+  const bool cpu = device.is_cpu();
+  const int width =
+      cpu && copy.stride[4] == 1 ? static_cast<int>(64 / c10::elementSize(copy.dtype)) : 1;
+  const int64_t per_item =
+      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(copy.size[4], 1), 1) : 1;
+  arguments.rows_per_item = static_cast<uint32_t>(per_item);
+  const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);
+  arguments.in_offset = in.offset;
+  arguments.copy_offset = out.offset;
+  const auto items = static_cast<size_t>((rows + per_item - 1) / per_item);
+  // On a GPU neighbouring work-items share a row.
+  const NDRange range = cpu ? NDRange::grid(1, items, 1, 1)
+                            : NDRange::grid(std::min<size_t>(length, 512), items, kGpuLocal, 1);
+  launch(family.get(device, {{"IN", tag(copy.in_dtype)},
+                             {"C", sums_tag(copy.dtype)},
+                             {"WIDTH", width},
+                             {"SHARED_ROWS", !cpu}}),
+         queue, range, in.mem, out.mem, arguments);
+}
+
+}  // namespace ocl

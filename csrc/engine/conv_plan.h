@@ -1,0 +1,106 @@
+// A convolution on its way to a kernel: what conv.cpp and the implementations share.
+//
+// Offers: Contraction, AffineIndex, ConvPlan, ConvAccumulator, PaddedCopy, and what runs them.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "opencl/kernel.h"
+
+namespace ocl {
+
+/// The layout of Contraction in kernels/conv/conv.clh.
+struct Contraction {
+  uint64_t a_offset, b_offset, bias_offset, out_offset, work_offset;
+  uint64_t totals;
+  int64_t a_group, b_group, out_group;
+  int64_t row_a[4], row_out[4];
+  int64_t k_a[4], k_b[4];
+  int64_t column_b, column_out;
+  uint32_t row_size[4], k_size[4];
+  uint32_t m, n, k, groups;
+  uint32_t flags, block, chunk, splits, split_k, unused;
+};
+static_assert(sizeof(Contraction) == 288);
+
+namespace conv_flag {
+inline constexpr uint32_t bias = 1, resume = 2, keep = 4;
+}
+
+/// Elements numbered by up to four dimensions, outermost first, with strides in two tensors.
+class AffineIndex {
+ public:
+  struct Dimension {
+    int64_t size, first, second;
+  };
+  enum class Join { both, first, second };
+
+  void add(int64_t size, int64_t first, int64_t second);
+  int64_t elements() const;
+  /// With dimensions joined that are one in both tensors, or in one of them alone (the strides of
+  /// the other are then meaningless).
+  AffineIndex joined(Join join) const;
+  /// The innermost dimension; of size 1 if there is none.
+  Dimension innermost() const;
+  /// Fills arrays of four, missing dimensions outermost; null ones are left out.
+  void store(uint32_t* size, int64_t* first, int64_t* second) const;
+
+ private:
+  std::array<Dimension, 4> dimensions_{};
+  int count_ = 0;
+  bool empty_ = false;
+};
+
+/// A sum of products in terms of tensors' elements: see kernels/conv/conv.clh.
+struct ConvPlan {
+  Device& device;
+  Queue& queue;
+  AffineIndex rows{};  // strides in a and in out
+  AffineIndex k{};     // strides in a and in b
+  int64_t columns = 0, column_b = 0, column_out = 0;
+  int64_t groups = 1, a_group = 0, b_group = 0, out_group = 0;
+  // Addresses of the first elements.
+  const char *a = nullptr, *b = nullptr, *bias = nullptr;
+  char* out = nullptr;
+  c10::ScalarType dtype{}, b_dtype{}, compute{};  // of out and bias; of b; of a and the sums
+
+  /// The kernels' argument: k's dimensions joined by a's strides. Offsets and what an
+  /// implementation decides are zero.
+  Contraction contraction() const;
+  const char* compute_tag() const;
+};
+
+/// A sum over several plans that differ in k: all but the last leave their part in `memory`, all
+/// but the first go on from there. None has more of k than the first.
+struct ConvAccumulator {
+  c10::DataPtr memory;
+  int64_t splits = 1;
+  bool first = true, last = true;
+};
+
+/// For CPUs (kernels/conv/panels.cl) and for GPUs (kernels/conv/tiled.cl). Without an accumulator
+/// the plan is the whole sum.
+void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator);
+void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
+
+/// For CPUs, where groups have few columns (kernels/conv/narrow.cl). False if it doesn't take the
+/// plan; needs the whole sum.
+bool run_conv_narrow(const ConvPlan& plan);
+/// The most columns of a group that run_conv_narrow() takes.
+inline constexpr int64_t kNarrowColumns = 4;
+
+/// A contiguous copy of five dimensions, outermost first, with zeros around the source's elements.
+struct PaddedCopy {
+  const char* in = nullptr;
+  char* copy = nullptr;
+  c10::ScalarType in_dtype{}, dtype{};
+  std::array<int64_t, 5> size{}, source{}, before{}, stride{};  // strides of the source
+};
+void run_padded_copy(const PaddedCopy& copy);
+
+}  // namespace ocl

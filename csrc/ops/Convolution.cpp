@@ -1,0 +1,162 @@
+// convolution_overrideable and its backward, which ATen's convolution calls for this device.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "engine/conv.h"
+#include "ops/DtypeChecks.h"
+#include "ops/convolution_backward_overrideable.h"
+#include "ops/convolution_overrideable.h"
+
+namespace ocl::native {
+
+namespace {
+
+int64_t element(at::IntArrayRef list, size_t i) { return list.size() == 1 ? list[0] : list[i]; }
+
+ConvWindow window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
+                     at::IntArrayRef dilation, int64_t groups) {
+  ConvWindow window;
+  const auto axes = static_cast<size_t>(weight.dim() - 2);
+  for (size_t i = 0; i < axes; ++i) {
+    const size_t to = i + 3 - axes;
+    window.kernel[to] = weight.size(static_cast<int64_t>(i) + 2);
+    window.stride[to] = element(stride, i);
+    window.pad[to] = element(padding, i);
+    window.dilation[to] = element(dilation, i);
+  }
+  window.groups = groups;
+  return window;
+}
+
+/// CPU torch's result has the format of either operand that has one of its own.
+at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
+  const at::MemoryFormat own = input.suggest_memory_format();
+  if (own != at::MemoryFormat::Contiguous) return own;
+  return input.dim() == weight.dim() ? weight.suggest_memory_format() : own;
+}
+
+/// The gradient of convolution()'s input, or a transposed convolution.
+void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+              const at::Tensor& bias, const ConvWindow& window) {
+  const int axes = static_cast<int>(weight.dim()) - 2;
+  if (in.numel() == 0) return;
+  if (out.numel() == 0 || !covers_all(window)) {
+    if (bias.defined()) {
+      at::DimVector shape(static_cast<size_t>(in.dim()), 1);
+      shape[1] = -1;
+      in.copy_(bias.reshape(shape));
+    } else {
+      in.zero_();
+    }
+    if (out.numel() == 0) return;
+  }
+  convolution_input(ConvTensor(in, axes), ConvTensor(out, axes), ConvTensor(weight, axes),
+                    bias.defined() ? bias.const_data_ptr() : nullptr, window);
+}
+
+void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+               const at::Tensor& bias, const ConvWindow& window) {
+  const int axes = static_cast<int>(weight.dim()) - 2;
+  if (out.numel() == 0) return;
+  if (weight.numel() == 0) {
+    if (bias.defined()) {
+      at::DimVector shape(static_cast<size_t>(out.dim()), 1);
+      shape[1] = -1;
+      out.copy_(bias.reshape(shape));
+    } else {
+      out.zero_();
+    }
+    return;
+  }
+  convolution(ConvTensor(out, axes), ConvTensor(in, axes), ConvTensor(weight, axes),
+              bias.defined() ? bias.const_data_ptr() : nullptr, window);
+}
+
+void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
+               const ConvWindow& window) {
+  const int axes = static_cast<int>(weight.dim()) - 2;
+  if (weight.numel() == 0) return;
+  if (in.numel() == 0 || out.numel() == 0) {
+    weight.zero_();
+    return;
+  }
+  const ConvTensor a(in, axes), b(out, axes);
+  // Depthwise with channels last: vectors run along the channels of the gradient too.
+  if (window.groups > 1 && weight.size(0) == window.groups && a.stride[1] == 1 &&
+      b.stride[1] == 1) {
+    const at::Tensor turned = at::empty_like(weight.movedim(0, -1)).movedim(-1, 0);
+    convolution_weight(ConvTensor(turned, axes), a, b, window);
+    weight.copy_(turned);
+    return;
+  }
+  convolution_weight(ConvTensor(weight, axes), a, b, window);
+}
+
+}  // namespace
+
+at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
+                                    const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                                    at::IntArrayRef padding, at::IntArrayRef dilation,
+                                    bool transposed, at::IntArrayRef output_padding,
+                                    int64_t groups) {
+  check_same_dtype(weight, input.scalar_type());
+  at::Tensor addend = bias.value_or(at::Tensor());
+  if (addend.defined()) {
+    check_same_dtype(addend, input.scalar_type());
+    addend = addend.contiguous();
+  }
+  const at::DimVector sizes =
+      transposed
+          ? at::DimVector(at::native::conv_input_size(input.sizes(), weight.sizes(), padding,
+                                                      output_padding, stride, dilation, groups))
+          : at::DimVector(at::native::conv_output_size(input.sizes(), weight.sizes(), padding,
+                                                       stride, dilation));
+  const at::Tensor result =
+      at::empty(sizes, input.options().memory_format(format_of(input, weight)));
+  const ConvWindow window = window_of(weight, stride, padding, dilation, groups);
+  if (transposed) {
+    input_of(result, input, weight, addend, window);
+  } else {
+    output_of(result, input, weight, addend, window);
+  }
+  return result;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+    at::IntArrayRef, int64_t groups, std::array<bool, 3> output_mask) {
+  check_same_dtype(weight, input.scalar_type());
+  check_same_dtype(grad_output, input.scalar_type());
+  const ConvWindow window = window_of(weight, stride, padding, dilation, groups);
+  const at::MemoryFormat format = format_of(input, weight);
+  at::Tensor grad_input, grad_weight, grad_bias;
+  if (output_mask[0]) {
+    grad_input = at::empty(input.sizes(), input.options().memory_format(format));
+    if (transposed) {
+      output_of(grad_input, grad_output, weight, {}, window);
+    } else {
+      input_of(grad_input, grad_output, weight, {}, window);
+    }
+  }
+  if (output_mask[1]) {
+    grad_weight = at::empty(weight.sizes(), weight.options().memory_format(format));
+    if (transposed) {
+      weight_of(grad_weight, grad_output, input, window);
+    } else {
+      weight_of(grad_weight, input, grad_output, window);
+    }
+  }
+  if (output_mask[2]) {
+    at::DimVector dimensions{0};
+    for (int64_t d = 2; d < grad_output.dim(); ++d) dimensions.push_back(d);
+    grad_bias = grad_output.sum(dimensions);
+  }
+  return {grad_input, grad_weight, grad_bias};
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,181 @@
+// Convolutions with few output channels per group (depthwise ones above all) on CPUs, where tiles of
+// rows and columns would be nearly empty. Vectors run along what lies next to each other instead:
+// conv_planes along rows (the positions of an image's line), conv_dots along k (the same, when the
+// weight's gradient is summed), conv_lanes along groups (channels last).
+//
+// Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the last
+// vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of a), MR (rows
+// of a tile).
+#include "conv/conv.clh"
+
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#ifndef MR
+#define MR 4
+#endif
+
+typedef TYPEV(C, WIDTH) V;
+typedef union {
+  V vector;
+  T element[WIDTH];
+} Lanes;
+
+#define HSUM_1(v) (v)
+#define HSUM_2(v) ((v).lo + (v).hi)
+#define HSUM_4(v) HSUM_2((v).lo + (v).hi)
+#define HSUM_8(v) HSUM_4((v).lo + (v).hi)
+#define HSUM_16(v) HSUM_8((v).lo + (v).hi)
+#define HSUM(width, v) PASTE2(HSUM_, width)(v)
+
+// WIDTH elements, STEP apart. Nothing past the last of them is read.
+#if STEP == 1 || WIDTH == 1
+#define LOAD_LANES(p) LOADV(C, WIDTH, (global const char *)(p), 0)
+#elif WIDTH == 2
+#define LOAD_LANES(p) ((V)((p)[0], (p)[2]))
+#else
+#define LOAD_LANES(p)                                              \
+  ((V)(LOADV(C, WIDTH, (global const char *)(p), 0).even,          \
+       LOADV(C, WIDTH, (global const char *)((p) + WIDTH - 1), 0).odd))
+#endif
+
+/// Lines are rows but the innermost dimension. Global size: lines / MR, columns * groups.
+kernel void conv_planes(global const char *a_base, global const char *b, global const char *bias,
+                        global char *out, const Contraction p) {
+  const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
+  const uint4 line_size = (uint4)(1, p.row_size[0], p.row_size[1], p.row_size[2]);
+  const long4 line_a = (long4)(0, p.row_a[0], p.row_a[1], p.row_a[2]);
+  const long4 line_out = (long4)(0, p.row_out[0], p.row_out[1], p.row_out[2]);
+  const uint length = p.row_size[3], lines = p.m / length;
+  const uint4 k_size = SIZES(p.k_size);
+  const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
+  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+  out += p.out_offset + (z * p.out_group + column * p.column_out) * STORAGE_SIZE(OUT);
+  const T addend =
+      p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column) : (T)(0);
+  // Work-items past the last full tile begin earlier: what is computed twice is the same.
+  const uint first = min((uint)get_global_id(0) * MR, lines > MR ? lines - MR : 0);
+  long at[MR], out_at[MR];
+  for (uint i = 0; i < MR; i++) {
+    const uint4 d = digits_of(min(first + i, lines - 1), line_size);
+    at[i] = place_of(d, line_a);
+    out_at[i] = place_of(d, line_out);
+  }
+  for (uint x = 0; x < length; x += WIDTH) {
+    const uint start = min(x, length - WIDTH);
+    V sum[MR];
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) sum[i] = (V)(0);
+    global const T *from = a + (long)start * STEP;
+    uint4 d = (uint4)(0);
+    for (uint k = 0; k < p.k; k++) {
+      const V weight = (V)(LOAD_AS(C, IN, b, place_of(d, k_b)));
+      global const T *tap = from + place_of(d, k_a);
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        sum[i] = MAD(LOAD_LANES(tap + at[i]), weight, sum[i]);
+      }
+      NEXT_DIGITS(d, k_size);
+    }
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      STOREV_FROM(OUT, C, WIDTH, out + (out_at[i] + start) * STORAGE_SIZE(OUT), 0, sum[i] + (V)(addend));
+    }
+  }
+}
+
+/// Lines are k but its innermost dimension. Global size: m / MR, columns * groups.
+kernel void conv_dots(global const char *a_base, global const char *b, global const char *bias,
+                      global char *out, const Contraction p) {
+  const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
+  const uint4 line_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
+  const long4 line_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
+  const long4 line_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
+  const uint length = p.k_size[3], lines = p.k / length;
+  const uint4 row_size = SIZES(p.row_size);
+  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+  const uint first = get_global_id(0) * MR;
+  long at[MR];
+  for (uint i = 0; i < MR; i++) {
+    at[i] = place_of(digits_of(min(first + i, p.m - 1), row_size), STRIDES(p.row_a));
+  }
+  V sum[MR];
+  T rest[MR];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    sum[i] = (V)(0);
+    rest[i] = (T)(0);
+  }
+  // In a line's last vector, the lanes that the one before has counted are left out.
+  const uint overlap = length % WIDTH == 0 ? 0 : WIDTH - length % WIDTH;
+  uint4 d = (uint4)(0);
+  for (uint line = 0; line < lines; line++) {
+    global const T *from = a + place_of(d, line_a);
+    global const char *by = b + place_of(d, line_b) * STORAGE_SIZE(IN);
+    uint x = 0;
+    for (; x + WIDTH <= length; x += WIDTH) {
+      const V y = LOADV_AS(C, IN, WIDTH, by + x * STORAGE_SIZE(IN), 0);
+      global const T *tap = from + (long)x * STEP;
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        sum[i] = MAD(LOAD_LANES(tap + at[i]), y, sum[i]);
+      }
+    }
+    if (overlap != 0) {
+      x = length - WIDTH;
+      const Lanes y = {LOADV_AS(C, IN, WIDTH, by + x * STORAGE_SIZE(IN), 0)};
+      for (uint i = 0; i < MR; i++) {
+        const Lanes value = {LOAD_LANES(from + (long)x * STEP + at[i])};
+        for (uint e = overlap; e < WIDTH; e++) {
+          rest[i] = MAD(value.element[e], y.element[e], rest[i]);
+        }
+      }
+    }
+    NEXT_DIGITS(d, line_size);
+  }
+  for (uint i = 0; i < MR && first + i < p.m; i++) {
+    const long to = place_of(digits_of(first + i, row_size), STRIDES(p.row_out));
+    STORE_FROM(OUT, C, out + p.out_offset,
+               z * p.out_group + column * p.column_out + to, HSUM(WIDTH, sum[i]) + rest[i]);
+  }
+}
+
+/// One column per group, groups next to each other in a, b and out. Global size: m / (MR * block),
+/// groups / WIDTH.
+kernel void conv_lanes(global const char *a_base, global const char *b, global const char *bias,
+                       global char *out, const Contraction p) {
+  const uint z = min((uint)get_global_id(1) * WIDTH, p.groups - WIDTH);
+  const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
+  const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
+  global const T *a = (global const T *)(a_base + p.a_offset) + z;
+  b += p.b_offset + z * STORAGE_SIZE(IN);
+  out += p.out_offset + z * STORAGE_SIZE(OUT);
+  V addend = (V)(0);
+  if (p.flags & FLAG_BIAS) {
+    addend = LOADV_AS(C, OUT, WIDTH, bias + p.bias_offset + z * STORAGE_SIZE(OUT), 0);
+  }
+  const uint begin = get_global_id(0) * p.block * MR, end = min(begin + p.block * MR, p.m);
+  for (uint first = begin; first < end; first += MR) {
+    long at[MR], out_at[MR];
+    uint4 r = digits_of(first, row_size);
+    for (uint i = 0; i < MR; i++) {
+      at[i] = place_of(r, STRIDES(p.row_a));
+      out_at[i] = place_of(r, STRIDES(p.row_out));
+      if (first + i + 1 < p.m) NEXT_DIGITS(r, row_size);
+    }
+    V sum[MR];
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) sum[i] = (V)(0);
+    uint4 d = (uint4)(0);
+    for (uint k = 0; k < p.k; k++) {
+      const V y = LOADV_AS(C, IN, WIDTH, b + place_of(d, k_b) * STORAGE_SIZE(IN), 0);
+      global const T *tap = a + place_of(d, k_a);
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        sum[i] = MAD(LOADV(C, WIDTH, (global const char *)(tap + at[i]), 0), y, sum[i]);
+      }
+      NEXT_DIGITS(d, k_size);
+    }
+    for (uint i = 0; i < MR && first + i < p.m; i++) {
+      STOREV_FROM(OUT, C, WIDTH, out + out_at[i] * STORAGE_SIZE(OUT), 0, sum[i] + addend);
+    }
+  }
+}

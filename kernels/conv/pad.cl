@@ -1,0 +1,68 @@
+// The copy of a tensor that the other convolution kernels read: in the dtype computed with, zeros
+// around every image. A work-item copies `rows_per_item` rows.
+//
+// Compile parameters: IN, C (the tags of source and copy), WIDTH (lanes), SHARED_ROWS (1: the work-items of
+// the first dimension share each row, as GPUs like it).
+#ifndef C
+#define C f32
+#endif
+#ifndef IN
+#define IN f32
+#endif
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+#ifndef SHARED_ROWS
+#define SHARED_ROWS 0
+#endif
+#include "include/dtype.clh"
+
+/// A row is the innermost dimension of the copy, whose dimensions follow each other: [size[0]]
+/// [size[1]][size[2]][size[3]][size[4]]. Source elements begin `before` elements later.
+typedef struct {
+  ulong in_offset, copy_offset;  // bytes
+  long stride[5];                // of the source, in elements
+  uint size[5], source[5];
+  int before[5];
+  uint rows, rows_per_item, unused;
+} PadArgs;
+
+typedef TYPE(C) T;
+typedef TYPEV(C, WIDTH) V;
+
+kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) {
+  const uint first = get_global_id(1) * p.rows_per_item;
+  const uint last = min(first + p.rows_per_item, p.rows);
+  for (uint row = first; row < last; row++) {
+    uint index = row;
+    long at = 0;
+    bool inside = true;
+    for (int d = 3; d >= 0; d--) {
+      const int i = (int)(index % p.size[d]) - p.before[d];
+      index /= p.size[d];
+      inside = inside && i >= 0 && i < (int)p.source[d];
+      at += i * p.stride[d];
+    }
+    const uint length = p.size[4];
+    global T *to = (global T *)(copy + p.copy_offset) + (ulong)row * length;
+    const uint begin = inside ? p.before[4] : length;
+    const uint end = inside ? begin + p.source[4] : length;
+    global const char *from = in + p.in_offset + at * STORAGE_SIZE(IN);
+#if SHARED_ROWS
+    for (uint i = get_global_id(0); i < length; i += get_global_size(0)) {
+      to[i] = i >= begin && i < end ? LOAD_AS(C, IN, from, (i - begin) * p.stride[4]) : (T)(0);
+    }
+#else
+    uint i = 0;
+    for (; i < begin; i++) to[i] = (T)(0);
+    if (p.stride[4] == 1 && WIDTH > 1) {
+      for (; i + WIDTH <= end; i += WIDTH) {
+        const V x = LOADV_AS(C, IN, WIDTH, from + (i - begin) * STORAGE_SIZE(IN), 0);
+        STOREV(C, WIDTH, (global char *)(to + i), 0, x);
+      }
+    }
+    for (; i < end; i++) to[i] = LOAD_AS(C, IN, from, (i - begin) * p.stride[4]);
+    for (; i < length; i++) to[i] = (T)(0);
+#endif
+  }
+}

@@ -1,0 +1,213 @@
+// Convolutions for devices whose work-items run one after the other on wide SIMD units (CPUs): b is
+// packed into panels of columns, a is read where it lies (with its padding, see pad.cl), element by
+// element. So nothing like a matrix of windows is ever made.
+//
+// Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
+// registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a).
+//
+// Panels are [z][n / NR][k][NR] of C, padded with zeros. Totals, where k is summed in several parts, are
+// [split][z][m / MR][n / NR][MR][NR].
+#include "conv/conv.clh"
+
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+#ifndef MR
+#define MR 12
+#endif
+#ifndef NV
+#define NV 2
+#endif
+#ifndef ADJACENT
+#define ADJACENT 0
+#endif
+#define NR (NV * WIDTH)
+
+typedef TYPEV(C, WIDTH) V;
+
+/// Packs `split_k` elements of k of one panel. Its p.k_size may merge more dimensions than the other
+/// kernel's. Global size: parts of k, n / NR, groups.
+kernel void conv_pack(global const char *b, global char *workspace, const Contraction p) {
+  const uint jn = get_global_id(1), z = get_global_id(2);
+  const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
+  const uint panels = (p.n + NR - 1) / NR, valid = min((uint)NR, p.n - jn * NR);
+  b += p.b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
+  global T *panel =
+      (global T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  const uint4 size = SIZES(p.k_size);
+  const long4 stride = STRIDES(p.k_b);
+  uint4 d = digits_of(first, size);
+  for (uint k = first; k < last;) {
+    const uint length = min(size.s3 - d.s3, last - k);
+    global const char *run = b + place_of(d, stride) * STORAGE_SIZE(IN);
+    uint i = 0;
+    if (p.column_b == 1 && valid == NR && WIDTH > 1) {
+      for (; i < length; i++) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+          const V x = LOADV_AS(C, IN, WIDTH, run + (long)i * stride.s3 * STORAGE_SIZE(IN), v);
+          STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i) * NR), v, x);
+        }
+      }
+    } else if (stride.s3 == 1 && WIDTH > 1) {
+      for (; i + WIDTH <= length; i += WIDTH) {
+        for (uint j = 0; j < NR; j++) {
+          union { V vector; T element[WIDTH]; } x;
+          x.vector = (V)(0);
+          if (j < valid) {
+            x.vector = LOADV_AS(C, IN, WIDTH, run + (i + j * p.column_b) * STORAGE_SIZE(IN), 0);
+          }
+          _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
+            panel[(ulong)(k + i + e) * NR + j] = x.element[e];
+          }
+        }
+      }
+    }
+    // Along k in the outer loop where that is the way the elements lie.
+    for (; i < length; i++) {
+      for (uint j = 0; j < NR; j++) {
+        panel[(ulong)(k + i) * NR + j] =
+            j < valid ? LOAD_AS(C, IN, run, i * stride.s3 + j * p.column_b) : (T)(0);
+      }
+    }
+    k += length;
+    d.s3 = size.s3 - 1;
+    NEXT_DIGITS(d, size);
+  }
+}
+
+// sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
+#define SUM(ROW)                                                                      \
+  do {                                                                                \
+    uint4 d = digits_of(k0, k_size);                                                  \
+    for (uint k = k0; k < k1;) {                                                      \
+      const uint end = min(k + k_size.s3 - d.s3, k1);                                 \
+      global const T *x = a + place_of(d, k_a);                                       \
+      for (; k < end; k++) {                                                          \
+        V column[NV];                                                                 \
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {                             \
+          column[v] = LOADV(C, WIDTH, (global const char *)y, v);                     \
+        }                                                                             \
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {                             \
+          const V row = (V)(ROW(i));                                                  \
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {                           \
+            sum[i][v] = MAD(row, column[v], sum[i][v]);                               \
+          }                                                                           \
+        }                                                                             \
+        x += k_a.s3;                                                                  \
+        y += NR;                                                                      \
+      }                                                                               \
+      d.s3 = k_size.s3 - 1;                                                           \
+      NEXT_DIGITS(d, k_size);                                                         \
+    }                                                                                 \
+  } while (0)
+#define ADJACENT_ROW(i) x[i]
+#define ANY_ROW(i) x[at[i]]
+
+/// Global size: n / NR, m / (MR * block), groups * splits.
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
+    global const char *a_base, global const char *workspace, global const char *bias,
+    global char *out, global char *sums, const Contraction p) {
+  const uint jn = get_global_id(0), z = get_global_id(2) % p.groups;
+  const uint split = get_global_id(2) / p.groups;
+  const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
+  const uint first_tile = get_global_id(1) * p.block;
+  const uint last_tile = min(first_tile + p.block, tiles);
+  const uint first = split * p.split_k, last = min(first + p.split_k, p.k);
+  const uint4 k_size = SIZES(p.k_size);
+  const long4 k_a = STRIDES(p.k_a);
+  const uint4 row_size = SIZES(p.row_size);
+  const long4 row_a = STRIDES(p.row_a), row_out = STRIDES(p.row_out);
+  global const T *group = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  global const T *panel =
+      (global const T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  global T *totals = (global T *)(sums + p.totals) +
+                     (((ulong)split * p.groups + z) * tiles * panels + jn) * MR * NR;
+  const uint column0 = jn * NR, columns = min((uint)NR, p.n - column0);
+  bias += p.bias_offset + ((ulong)z * p.n + column0) * STORAGE_SIZE(OUT);
+  out += p.out_offset + (z * p.out_group + column0 * p.column_out) * STORAGE_SIZE(OUT);
+
+  for (uint k0 = first; k0 < last; k0 += p.chunk) {
+    const uint k1 = min(k0 + p.chunk, last);
+    const bool begins = k0 == first && !(p.flags & FLAG_CONTINUE);
+    const bool ends = k1 == last && !(p.flags & FLAG_KEEP);
+    for (uint tile = first_tile; tile < last_tile; tile++) {
+      const uint rows = min((uint)MR, p.m - tile * MR);
+      uint4 digits = digits_of(tile * MR, row_size);
+            const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
+      long at[MR], out_at[MR];
+      at[0] = out_at[0] = 0;
+      for (uint i = 1; i < MR; i++) {
+        if (i < rows) NEXT_DIGITS(digits, row_size);
+        at[i] = place_of(digits, row_a) - a_first;
+        out_at[i] = place_of(digits, row_out) - out_first;
+      }
+      global const T *a = group + a_first;
+      V sum[MR][NV];
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
+      }
+      global const T *y = panel + (ulong)k0 * NR;
+#if ADJACENT
+      if (rows == MR && at[MR - 1] == MR - 1) {
+        SUM(ADJACENT_ROW);
+      } else {
+        SUM(ANY_ROW);
+      }
+#else
+      SUM(ANY_ROW);
+#endif
+      global char *total = (global char *)(totals + (ulong)tile * panels * MR * NR);
+      if (!begins) {
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+            sum[i][v] += LOADV(C, WIDTH, total, i * NV + v);
+          }
+        }
+      }
+      if (!ends) {
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+            STOREV(C, WIDTH, total, i * NV + v, sum[i][v]);
+          }
+        }
+        continue;
+      }
+      global char *to = out + out_first * STORAGE_SIZE(OUT);
+      if (p.column_out == 1 && columns == NR) {
+        for (uint v = 0; v < NV; v++) {
+          const V addend = p.flags & FLAG_BIAS ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
+          for (uint i = 0; i < rows; i++) {
+            STOREV_FROM(OUT, C, WIDTH, to + out_at[i] * STORAGE_SIZE(OUT), v, sum[i][v] + addend);
+          }
+        }
+      } else {
+        private const T *elements = (private const T *)sum;
+        for (uint j = 0; j < columns; j++) {
+          const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);
+          for (uint i = 0; i < rows; i++) {
+            const T value = elements[i * NR + j] + addend;
+            STORE_FROM(OUT, C, to, out_at[i] + j * p.column_out, value);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Adds up the totals of the parts of k, in order. Global size: n, m, groups.
+kernel void conv_finish(global const char *bias, global char *out, global const char *sums,
+                        const Contraction p) {
+  const uint column = get_global_id(0), row = get_global_id(1), z = get_global_id(2);
+  if (column >= p.n || row >= p.m) return;
+  const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
+  global const T *totals = (global const T *)(sums + p.totals);
+  T sum = (T)(0);
+  for (uint split = 0; split < p.splits; split++) {
+    const ulong tile = (((ulong)split * p.groups + z) * tiles + row / MR) * panels + column / NR;
+    sum += totals[(tile * MR + row % MR) * NR + column % NR];
+  }
+  if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, (ulong)z * p.n + column);
+  const long at = z * p.out_group + place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
+                  column * p.column_out;
+  STORE_FROM(OUT, C, out + p.out_offset, at, sum);
+}

@@ -1,0 +1,294 @@
+"""Convolutions, transposed ones, and their gradients, against CPU torch."""
+
+import functools
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.layouts import on_device
+from tests.ops.spatial import check_error, formats, moved, same, sample
+
+CALLS = {
+    (axes, transposed): getattr(functional, f"conv{'_transpose' if transposed else ''}{axes}d")
+    for axes in (1, 2, 3)
+    for transposed in (False, True)
+}
+SIZES = {1: (37,), 2: (9, 14), 3: (5, 7, 8)}
+WINDOWS = [
+    {},
+    {"padding": 1},
+    {"stride": 2, "padding": 1},
+    {"stride": 3, "padding": 2, "dilation": 2},
+    {"stride": 2, "dilation": 3, "padding": 4},
+]
+
+
+def weight_shape(inputs, outputs, groups, kernel, transposed):
+    if transposed:
+        return (inputs, outputs // groups, *kernel)
+    return (outputs, inputs // groups, *kernel)
+
+
+def check_all(call, x, weight, bias, what="", wider=None, **tolerance):
+    """The result and all gradients are CPU torch's, or those that it gets in a `wider` dtype."""
+
+    def run(*arguments):
+        leaves = [None if a is None else a.detach().requires_grad_() for a in arguments]
+        result = call(*leaves)
+        ones = sample(*result.shape, seed=3).to(result.dtype)
+        cotangent = on_device(ones) if result.device.type == "ocl" else ones
+        given = [leaf for leaf in leaves if leaf is not None]
+        return [result.detach(), *torch.autograd.grad(result, given, cotangent)]
+
+    dtype = x.dtype
+    if wider is None:
+        want = run(x, weight, bias)
+    else:
+        want = [
+            t.to(dtype)
+            for t in run(*(None if a is None else a.to(wider) for a in (x, weight, bias)))
+        ]
+    got = run(*(None if a is None else moved(a) for a in (x, weight, bias)))
+    names = ("result", "input", "weight", "bias")
+    for name, g, w in zip(names, got, want, strict=False):
+        same(g, w, f"{what} {name}", **tolerance)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_windows(axes, transposed, window, groups):
+    kernels = [(3,) * axes, (1, 2, 4)[-axes:]]
+    for kernel in kernels:
+        x = sample(3, 6, *SIZES[axes])
+        weight = sample(*weight_shape(6, 12, groups, kernel, transposed), seed=1)
+        bias = sample(12, seed=2)
+        call = CALLS[axes, transposed]
+        check_all(
+            lambda a, b, c, call=call: call(a, b, c, groups=groups, **window),
+            x,
+            weight,
+            bias,
+            f"kernel {kernel}",
+        )
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_formats(axes, transposed, stride):
+    call = CALLS[axes, transposed]
+    x = sample(2, 18, *SIZES[axes])
+    weight = sample(*weight_shape(18, 35, 1, (3,) * axes, transposed), seed=1)
+    for (name, a), (weight_name, b) in itertools.product(formats(x), formats(weight)):
+        check_all(
+            lambda u, v, c: call(u, v, c, padding=1, stride=stride),
+            a,
+            b,
+            None,
+            f"{name}, {weight_name}",
+        )
+
+
+@pytest.mark.parametrize("channels", [(1, 1), (3, 64), (64, 3), (33, 31), (64, 96), (130, 17)])
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("last", [False, True])
+def test_channels(channels, kernel, last):
+    inputs, outputs = channels
+    x = sample(2, inputs, 20, 23) / 8
+    weight = sample(outputs, inputs, kernel, kernel, seed=1) / 8
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    check_all(
+        lambda a, b, c: functional.conv2d(a, b, c, padding=kernel // 2),
+        x,
+        weight,
+        sample(outputs, seed=2),
+        rtol=1e-5,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 8])
+def test_dtypes(dtype, transposed, groups):
+    x = sample(2, 8, 11, 13, dtype=dtype) / 4
+    weight = sample(*weight_shape(8, 16, groups, (3, 3), transposed), dtype=dtype, seed=1) / 4
+    call = CALLS[2, transposed]
+    check_all(
+        lambda a, b, c: call(a, b, c, padding=1, groups=groups),
+        x,
+        weight,
+        sample(16, dtype=dtype, seed=2),
+        # CPU torch sums products of float16 in float16.
+        wider=torch.float32 if dtype == torch.float16 else None,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+def test_other_dtypes(dtype):
+    x, weight = sample(2, 4, 9, 8, dtype=dtype), sample(6, 4, 3, 3, dtype=dtype, seed=1)
+    same(
+        functional.conv2d(on_device(x), on_device(weight), padding=1),
+        functional.conv2d(x, weight, padding=1),
+        "result",
+    )
+
+
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise(multiplier, stride, last):
+    x = sample(2, 48, 17, 19)
+    weight = sample(48 * multiplier, 1, 3, 3, seed=1)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+        weight = weight.contiguous(memory_format=torch.channels_last)
+    check_all(
+        lambda a, b, c: functional.conv2d(a, b, c, padding=1, stride=stride, groups=48),
+        x,
+        weight,
+        sample(48 * multiplier, seed=2),
+    )
+
+
+def test_long_sums():
+    """More channels than are summed in registers at a time, and more images than fit at once. CPU
+    torch's own sums over all positions are an order of magnitude less accurate."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 700, 6, 7, generator=generator)
+    weight = torch.randn(40, 700, 3, 3, generator=generator) / 80
+    call = functools.partial(functional.conv2d, padding=1)
+    check_all(call, x, weight, None, wider=torch.float64, rtol=1e-5, atol=1e-4)
+    x = torch.randn(24, 16, 150, 160, generator=generator)
+    weight = torch.randn(16, 16, 3, 3, generator=generator) / 12
+    check_all(call, x, weight, None, wider=torch.float64, rtol=1e-5, atol=2e-2)
+    x = torch.randn(1, 2, 40000, generator=generator)
+    weight = torch.randn(3, 2, 5, generator=generator)
+    check_all(functional.conv1d, x, weight, None, wider=torch.float64, rtol=1e-5, atol=2e-2)
+
+
+def test_padding_of_windows():
+    x, weight = sample(2, 4, 10, 9), sample(6, 4, 3, 2, seed=1)
+    for arguments in (
+        {"padding": "same"},
+        {"padding": "same", "dilation": 2},
+        {"padding": "valid"},
+        {"padding": (2, 0), "stride": (1, 3)},
+        {"padding": 5},
+    ):
+        check_all(lambda a, b, c, k=arguments: functional.conv2d(a, b, c, **k), x, weight, None)
+
+
+@pytest.mark.parametrize("output_padding", [0, 1, (1, 2)])
+def test_output_padding(output_padding):
+    x, weight = sample(2, 4, 5, 6), sample(4, 3, 3, 3, seed=1)
+    check_all(
+        lambda a, b, c: functional.conv_transpose2d(
+            a, b, c, stride=3, padding=1, output_padding=output_padding
+        ),
+        x,
+        weight,
+        sample(3, seed=2),
+    )
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_windows_that_leave_gaps(transposed):
+    """A stride past the window: elements of the (transposed: result) input that nothing covers."""
+    call = CALLS[2, transposed]
+    x, weight = sample(2, 4, 11, 12), sample(4, 4, 2, 2, seed=1)
+    check_all(lambda a, b, c: call(a, b, c, stride=5), x, weight, sample(4, seed=2))
+
+
+def test_empty():
+    for x, weight in (
+        (sample(0, 4, 8, 8), sample(6, 4, 3, 3)),
+        (sample(2, 0, 8, 8), sample(6, 0, 3, 3)),
+    ):
+        check_all(functional.conv2d, x, weight, sample(6, seed=2))
+
+
+def test_without_batch():
+    check_all(functional.conv2d, sample(4, 8, 8), sample(6, 4, 3, 3), sample(6))
+    check_all(functional.conv_transpose1d, sample(4, 8), sample(4, 6, 3), sample(6))
+
+
+def test_special_values():
+    x = sample(1, 2, 8, 8)
+    x[0, 0, 3, 3], x[0, 1, 6, 6] = float("nan"), float("inf")
+    check_all(functional.conv2d, x, sample(3, 2, 3, 3, seed=1), None)
+
+
+def test_double_backward():
+    def second(x, weight):
+        x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        out = functional.conv2d(x, weight, stride=2, padding=1)
+        grads = torch.autograd.grad(out.square().sum(), (x, weight), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in grads), (x, weight))
+
+    x, weight = sample(2, 4, 7, 8) / 8, sample(6, 4, 3, 3, seed=1) / 8
+    for g, w in zip(second(on_device(x), on_device(weight)), second(x, weight), strict=True):
+        same(g, w, "second gradient", rtol=1e-4, atol=1e-2)
+
+
+def test_forward_mode():
+    def tangent(x, weight, dx):
+        return torch.func.jvp(lambda t: functional.conv2d(t, weight, padding=1), (x,), (dx,))[1]
+
+    arguments = sample(2, 4, 7, 8), sample(6, 4, 3, 3, seed=1), sample(2, 4, 7, 8, seed=5)
+    same(tangent(*map(on_device, arguments)), tangent(*arguments), "tangent")
+
+
+def test_vmap():
+    def each(x, weight):
+        return torch.func.vmap(lambda t: functional.conv2d(t, weight, padding=1))(x)
+
+    arguments = sample(3, 2, 4, 7, 8), sample(6, 4, 3, 3, seed=1)
+    same(each(*map(on_device, arguments)), each(*arguments), "batched")
+
+
+def test_errors():
+    x, weight = sample(2, 4, 8, 8), sample(6, 4, 3, 3)
+    check_error(functional.conv2d, x, sample(6, 3, 3, 3))
+    check_error(functional.conv2d, x, sample(6, 4, 9, 9))
+    check_error(functional.conv2d, x, weight, sample(5))
+    check_error(functional.conv2d, x, weight.double())
+    check_error(lambda a, b: functional.conv2d(a, b, stride=0), x, weight)
+    check_error(lambda a, b: functional.conv2d(a, b, groups=3), x, weight)
+    check_error(lambda a, b: functional.conv2d(a, b, padding=-1), x, weight)
+
+
+def test_network_trains():
+    """A few steps of a small network follow CPU torch's."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 8, 2, stride=2),
+        nn.Conv2d(8, 8, 3, groups=8, padding=1),
+        nn.Flatten(),
+        nn.Linear(8 * 16 * 16, 10),
+    )
+    x, y = torch.randn(8, 3, 16, 16), torch.randint(0, 10, (8,))
+    losses = {}
+    state = {k: v.clone() for k, v in net.state_dict().items()}
+    for device in ("cpu", "ocl"):
+        net = net.to(device)
+        net.load_state_dict(state)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        losses[device] = []
+        for _ in range(5):
+            loss = functional.cross_entropy(net(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[device].append(loss.item())
+    torch.testing.assert_close(losses["ocl"], losses["cpu"], rtol=1e-4, atol=1e-4)
