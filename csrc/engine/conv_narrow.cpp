@@ -28,21 +28,14 @@ bool runs(const AffineIndex::Dimension& d) {
 
 void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, int width,
              int64_t step, int rows, const NDRange& range) {
-  const AddressSpace& addresses = plan.device.addresses();
-  const Location a = addresses.find(plan.a), b = addresses.find(plan.b);
-  const Location out = addresses.find(plan.out);
-  const Location bias = plan.bias != nullptr ? addresses.find(plan.bias) : out;
-  c.a_offset = a.offset;
-  c.b_offset = b.offset;
-  c.bias_offset = plan.bias != nullptr ? bias.offset : 0;
-  c.out_offset = out.offset;
+  const ConvPlan::Buffers buffers = plan.locate(c);
   launch(family.get(plan.device, {{"C", plan.compute_tag()},
                                   {"IN", tag(plan.b_dtype)},
                                   {"OUT", tag(plan.dtype)},
                                   {"WIDTH", width},
                                   {"STEP", step},
                                   {"MR", rows}}),
-         plan.queue, range, a.mem, b.mem, bias.mem, out.mem, c);
+         plan.queue, range, buffers.a, buffers.b, buffers.bias, buffers.out, c);
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 // Convolutions on CPUs: b packed into panels, a read where it lies (kernels/conv/panels.cl).
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "engine/conv_plan.h"
 #include "engine/dtype.h"
 #include "engine/gemm.h"
-#include "runtime/allocator.h"
 
 namespace ocl {
 
@@ -55,38 +53,13 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
   c.chunk = static_cast<uint32_t>(parameters.kc);
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(std::max<int64_t>(blocks(c.k, splits), 1));
-  const bool whole = accumulator == nullptr;
-  const bool ends = whole || accumulator->last;
-  if (splits > 1 || !ends) c.flags |= conv_flag::keep;
-  if (!whole && !accumulator->first) c.flags |= conv_flag::resume;
-
-  const auto panel_bytes =
-      static_cast<size_t>(plan.groups * panels * tile.columns() * c.k) * element;
-  const auto total_bytes =
-      static_cast<size_t>(plan.groups * panels * tiles * tile.rows * tile.columns() * splits) *
-      element;
-  // The totals of several plans outlive the panels of one.
-  const bool has_totals = splits > 1 || !whole || c.k > c.chunk;
-  c10::DataPtr own;
-  const bool separate = !whole && !(accumulator->first && accumulator->last);
-  if (separate && accumulator->first) {
-    accumulator->memory = allocator()->allocate(total_bytes);
-    accumulator->splits = splits;
-  }
-  const size_t panels_end = NDRange::round_up(panel_bytes, 512);
-  own = allocator()->allocate(panels_end + (has_totals && !separate ? total_bytes : 0));
-  const Location work = plan.device.addresses().find(own.get());
-  const Location sums = separate ? plan.device.addresses().find(accumulator->memory.get()) : work;
-  const Location a = plan.device.addresses().find(plan.a);
-  const Location b = plan.device.addresses().find(plan.b);
-  const Location out = plan.device.addresses().find(plan.out);
-  const Location bias = plan.bias != nullptr ? plan.device.addresses().find(plan.bias) : out;
-  c.a_offset = a.offset;
-  c.b_offset = b.offset;
-  c.bias_offset = plan.bias != nullptr ? bias.offset : 0;
-  c.out_offset = out.offset;
-  c.work_offset = work.offset;
-  c.totals = separate ? sums.offset : work.offset + panels_end;
+  const bool several = splits > 1 || c.k > c.chunk ||
+                       (accumulator != nullptr && !(accumulator->first && accumulator->last));
+  const auto padded_columns = static_cast<size_t>(plan.groups * panels * tile.columns());
+  const ConvPlan::Buffers buffers = plan.locate(c);
+  const ConvWorkspace work(
+      plan, accumulator, c, padded_columns * c.k * element,
+      several ? padded_columns * static_cast<size_t>(tiles * tile.rows * splits) * element : 0);
 
   const AffineIndex::Dimension row = plan.rows.joined(AffineIndex::Join::both).innermost();
   const std::array<Define, 7> defines{{{"C", plan.compute_tag()},
@@ -105,16 +78,17 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
            NDRange::volume({static_cast<size_t>(blocks(c.k, pack.split_k)),
                             static_cast<size_t>(panels), c.groups},
                            {1, 1, 1}),
-           b.mem, work.mem, pack);
+           buffers.b, work.own(), pack);
     launch(family.get(plan.device, defines), plan.queue,
            NDRange::volume({static_cast<size_t>(panels), static_cast<size_t>(blocks(tiles, block)),
                             static_cast<size_t>(c.groups) * c.splits},
                            {1, 1, 1}),
-           a.mem, work.mem, bias.mem, out.mem, sums.mem, c);
+           buffers.a, work.own(), buffers.bias, buffers.out, work.totals(), c);
   }
-  if (splits > 1 && ends) {
+  if (work.finishes()) {
     launch(finish_family.get(plan.device, defines), plan.queue,
-           NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}), bias.mem, out.mem, sums.mem, c);
+           NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}), buffers.bias, buffers.out,
+           work.totals(), c);
   }
 }
 

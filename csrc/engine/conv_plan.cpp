@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/dtype.h"
+#include "runtime/allocator.h"
 #include "runtime/stream.h"
 
 namespace ocl {
@@ -92,6 +93,42 @@ Contraction ConvPlan::contraction() const {
   c.splits = 1;
   c.split_k = c.k;
   return c;
+}
+
+ConvPlan::Buffers ConvPlan::locate(Contraction& c) const {
+  const auto find = [this](const void* address, uint64_t& offset) {
+    const Location location = device.addresses().find(address);
+    offset = location.offset;
+    return location.mem;
+  };
+  Buffers buffers{};
+  buffers.a = find(a, c.a_offset);
+  buffers.b = find(b, c.b_offset);
+  buffers.out = find(out, c.out_offset);
+  // Without a bias the kernel reads none.
+  buffers.bias = bias != nullptr ? find(bias, c.bias_offset) : buffers.out;
+  return buffers;
+}
+
+ConvWorkspace::ConvWorkspace(const ConvPlan& plan, ConvAccumulator* accumulator, Contraction& c,
+                             size_t own_bytes, size_t total_bytes) {
+  const bool shared = accumulator != nullptr && !(accumulator->first && accumulator->last);
+  own_bytes = NDRange::round_up(own_bytes, 512);
+  memory_ = allocator()->allocate(own_bytes + (shared ? 0 : total_bytes));
+  own_ = totals_ = plan.device.addresses().find(memory_.get());
+  totals_.offset += own_bytes;
+  if (shared) {
+    if (accumulator->first) {
+      accumulator->memory = allocator()->allocate(total_bytes);
+      accumulator->splits = c.splits;
+    }
+    totals_ = plan.device.addresses().find(accumulator->memory.get());
+    if (!accumulator->first) c.flags |= conv_flag::resume;
+  }
+  if (c.splits > 1 || (shared && !accumulator->last)) c.flags |= conv_flag::keep;
+  finishes_ = c.splits > 1 && (!shared || accumulator->last);
+  c.work_offset = own_.offset;
+  c.totals = totals_.offset;
 }
 
 void run_padded_copy(const PaddedCopy& copy) {

@@ -72,6 +72,11 @@ struct ConvPlan {
   /// The kernels' argument: k's dimensions joined by a's strides. Offsets and what an
   /// implementation decides are zero.
   Contraction contraction() const;
+  /// The operands' buffers; sets their offsets.
+  struct Buffers {
+    cl_mem a, b, bias, out;
+  };
+  Buffers locate(Contraction& contraction) const;
   const char* compute_tag() const;
 };
 
@@ -81,6 +86,23 @@ struct ConvAccumulator {
   c10::DataPtr memory;
   int64_t splits = 1;
   bool first = true, last = true;
+};
+
+/// A call's workspace: `own_bytes` for itself, then the totals of its parts of k, which are the
+/// accumulator's where the sum goes on in other calls. Sets the contraction's offsets and flags.
+class ConvWorkspace {
+ public:
+  ConvWorkspace(const ConvPlan& plan, ConvAccumulator* accumulator, Contraction& contraction,
+                size_t own_bytes, size_t total_bytes);
+  cl_mem own() const { return own_.mem; }
+  cl_mem totals() const { return totals_.mem; }
+  /// Whether the totals are to be added up after this call.
+  bool finishes() const { return finishes_; }
+
+ private:
+  c10::DataPtr memory_;
+  Location own_, totals_;
+  bool finishes_;
 };
 
 /// For CPUs (kernels/conv/panels.cl) and for GPUs (kernels/conv/tiled.cl). Without an accumulator

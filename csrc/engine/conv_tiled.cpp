@@ -6,7 +6,6 @@
 
 #include "engine/conv_plan.h"
 #include "engine/dtype.h"
-#include "runtime/allocator.h"
 
 namespace ocl {
 
@@ -84,30 +83,10 @@ void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(blocks(blocks(c.k, splits), s.k) * s.k);
-  const bool ends = !separate || accumulator->last;
-  if (splits > 1 || separate) c.flags |= conv_flag::keep;
-  if (separate && !accumulator->first) c.flags |= conv_flag::resume;
-
-  const size_t table_bytes = NDRange::round_up(size_t{c.k} * 8, 512);
   const size_t total_bytes = size_t{c.m} * c.n * c.groups * c.splits * element;
-  if (separate && accumulator->first) {
-    accumulator->memory = allocator()->allocate(total_bytes);
-    accumulator->splits = splits;
-  }
-  const c10::DataPtr own =
-      allocator()->allocate(table_bytes + (splits > 1 && !separate ? total_bytes : 0));
-  const Location work = plan.device.addresses().find(own.get());
-  const Location sums = separate ? plan.device.addresses().find(accumulator->memory.get()) : work;
-  const Location a = plan.device.addresses().find(plan.a);
-  const Location b = plan.device.addresses().find(plan.b);
-  const Location out = plan.device.addresses().find(plan.out);
-  const Location bias = plan.bias != nullptr ? plan.device.addresses().find(plan.bias) : out;
-  c.a_offset = a.offset;
-  c.b_offset = b.offset;
-  c.bias_offset = plan.bias != nullptr ? bias.offset : 0;
-  c.out_offset = out.offset;
-  c.work_offset = work.offset;
-  c.totals = separate ? sums.offset : work.offset + table_bytes;
+  const ConvPlan::Buffers buffers = plan.locate(c);
+  const ConvWorkspace work(plan, accumulator, c, size_t{c.k} * 8,
+                           splits > 1 || separate ? total_bytes : 0);
 
   const AffineIndex::Dimension row = plan.rows.innermost(), k = plan.k.innermost();
   const std::array<Define, 12> defines{{{"C", plan.compute_tag()},
@@ -123,13 +102,15 @@ void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
                                         {"B_BY_K", plan.column_b != 1},
                                         {"OUT_BY_ROW", plan.column_out != 1}}};
   const size_t items = s.items();
-  launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.mem, c);
+  launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.own(),
+         c);
   launch(family.get(plan.device, defines), plan.queue,
          NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
-         a.mem, b.mem, bias.mem, out.mem, work.mem, sums.mem, c);
-  if ((splits > 1 || separate) && ends) {
+         buffers.a, buffers.b, buffers.bias, buffers.out, work.own(), work.totals(), c);
+  if (work.finishes()) {
     launch(finish_family.get(plan.device, defines), plan.queue,
-           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), bias.mem, out.mem, sums.mem, c);
+           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), buffers.bias, buffers.out,
+           work.totals(), c);
   }
 }
 

@@ -39,19 +39,24 @@ at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
   return input.dim() == weight.dim() ? weight.suggest_memory_format() : own;
 }
 
+/// What a sum of nothing gives.
+void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
+  if (!bias.defined()) {
+    tensor.zero_();
+    return;
+  }
+  at::DimVector shape(static_cast<size_t>(tensor.dim()), 1);
+  shape[1] = -1;
+  tensor.copy_(bias.reshape(shape));
+}
+
 /// The gradient of convolution()'s input, or a transposed convolution.
 void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
               const at::Tensor& bias, const ConvWindow& window) {
   const int axes = static_cast<int>(weight.dim()) - 2;
   if (in.numel() == 0) return;
   if (out.numel() == 0 || !covers_all(window)) {
-    if (bias.defined()) {
-      at::DimVector shape(static_cast<size_t>(in.dim()), 1);
-      shape[1] = -1;
-      in.copy_(bias.reshape(shape));
-    } else {
-      in.zero_();
-    }
+    fill_channels(in, bias);
     if (out.numel() == 0) return;
   }
   convolution_input(ConvTensor(in, axes), ConvTensor(out, axes), ConvTensor(weight, axes),
@@ -63,13 +68,7 @@ void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& we
   const int axes = static_cast<int>(weight.dim()) - 2;
   if (out.numel() == 0) return;
   if (weight.numel() == 0) {
-    if (bias.defined()) {
-      at::DimVector shape(static_cast<size_t>(out.dim()), 1);
-      shape[1] = -1;
-      out.copy_(bias.reshape(shape));
-    } else {
-      out.zero_();
-    }
+    fill_channels(out, bias);
     return;
   }
   convolution(ConvTensor(out, axes), ConvTensor(in, axes), ConvTensor(weight, axes),

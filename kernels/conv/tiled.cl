@@ -177,9 +177,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
 #endif
       if (row >= p.m || column >= p.n) continue;
       T value = memory[e];
+      global T *total = totals + (ulong)row * p.n + column;
+      if (p.flags & FLAG_CONTINUE) value += *total;
       if (p.flags & FLAG_KEEP) {
-        global T *total = totals + (ulong)row * p.n + column;
-        *total = p.flags & FLAG_CONTINUE ? *total + value : value;
+        *total = value;
         continue;
       }
       if (p.flags & FLAG_BIAS) value += LOAD_AS(C, OUT, bias, column);

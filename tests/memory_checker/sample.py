@@ -168,6 +168,16 @@ def main():
     keep += [gamma, torch._standard_gamma_grad(shapes, gamma), torch._sample_dirichlet(shapes)]
     keep += [torch.poisson(shapes), torch.binomial(shapes.round(), shapes / 21)]
     keep += [torch.randint(0, 9, (17,), device="ocl"), torch.empty(9, device="ocl").exponential_()]
+    # Convolutions.
+    image, taps = torch.randn(2, 6, 7, 9).to("ocl"), torch.randn(9, 6, 3, 2).to("ocl")
+    for leaf in (image, taps):
+        leaf.requires_grad_()
+    for out in (
+        nn.functional.conv2d(image, taps, padding=1, stride=2),
+        nn.functional.conv_transpose2d(image, taps.view(6, 9, 3, 2), stride=(2, 1)),
+        nn.functional.conv2d(image, taps[:6, :1], groups=6, padding=1),
+    ):
+        keep += torch.autograd.grad(out.sum(), (image, taps))
     # A training step.
     model = nn.Sequential(nn.Linear(37, 19), nn.ReLU(), nn.Linear(19, 5)).to("ocl")
     optimiser = torch.optim.Adam(model.parameters())

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.as_gpu import run_as_gpu
 from tests.layouts import on_device
 from tests.ops.spatial import check_error, formats, moved, same, sample
 
@@ -292,3 +293,9 @@ def test_network_trains():
             optimizer.step()
             losses[device].append(loss.item())
     torch.testing.assert_close(losses["ocl"], losses["cpu"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    run_as_gpu(__file__)

@@ -2,16 +2,13 @@
 Hermitian signals, gradients, out=, bad input. The same tests run once more with a GPU's kernels."""
 
 import math
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import fft
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.layouts import layouts, on_device
 
 NORMS = ["backward", "ortho", "forward"]
@@ -351,14 +348,4 @@ def test_tables_that_are_forgotten_come_back():
 @pytest.mark.slow
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
-    if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
-        return
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", __file__]
-    run = subprocess.run(
-        command,
-        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu"},
-        cwd=pathlib.Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
+    run_as_gpu(__file__)

@@ -1,0 +1,21 @@
+"""Runs a test file once more with the kernels, sizes and forms that GPUs get."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+
+def run_as_gpu(file, *arguments):
+    """The tests of `file` that are not slow, in a process of their own."""
+    if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
+        return
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", file, *arguments]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu"},
+        cwd=pathlib.Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]

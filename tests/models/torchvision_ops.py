@@ -1,0 +1,15 @@
+"""Lets torchvision be imported beside a torch that its compiled library does not fit: a CPU build's.
+
+Its operators (nms, roi_align, ...) live in that library; on import torchvision gives them shape
+functions, and fails if nobody declared them. No network of the tests calls one, so that any
+signature serves.
+"""
+
+import torch
+
+BOXES = ("nms", "qnms")
+POOLINGS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
+
+_library = torch.library.Library("torchvision", "DEF")
+for _name in (*BOXES, *POOLINGS, *(f"_{pooling}_backward" for pooling in POOLINGS)):
+    _library.define(f"{_name}(Tensor input) -> Tensor")
