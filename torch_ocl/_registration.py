@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_ocl import _loader, _printing, _unavailable
+from torch_ocl import _loader, _parameters, _printing, _unavailable
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
@@ -27,6 +27,8 @@ def register() -> None:
     try:
         _load_native()
         from torch_ocl import ocl as module
+
+        _parameters.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True

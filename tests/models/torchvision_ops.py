@@ -1,4 +1,4 @@
-"""Lets torchvision be imported beside a torch that its compiled library does not fit: a CPU build's.
+"""Lets torchvision be imported beside a torch that its compiled library does not fit (a CPU build).
 
 Its operators (nms, roi_align, ...) live in that library; on import torchvision gives them shape
 functions, and fails if nobody declared them. No network of the tests calls one, so that any

@@ -1,0 +1,126 @@
+"""Modules on their way to the device and back: parameters keep their identity, as on CUDA."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, index):
+        return self.head(self.embedding(index))
+
+
+def test_parameters_keep_their_identity():
+    model = nn.Linear(3, 4)
+    parameters = list(model.parameters())
+    for device in ("ocl", "cpu", "ocl:0"):
+        assert model.to(device) is model
+        assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+        assert all(p.device.type == device[:3] for p in parameters)
+        assert all(p.is_leaf and p.requires_grad for p in parameters)
+
+
+def test_tied_parameters_stay_tied():
+    model = Tied().to("ocl")
+    assert model.head.weight is model.embedding.weight
+    assert len(list(model.parameters())) == 1
+    index = torch.tensor([1, 2, 3])
+    reference = Tied()
+    reference.load_state_dict(model.state_dict())
+    model(index.to("ocl")).square().sum().backward()
+    reference(index).square().sum().backward()
+    torch.testing.assert_close(model.head.weight.grad.cpu(), reference.head.weight.grad)
+    assert copy.deepcopy(model).cpu().head.weight.device.type == "cpu"
+
+
+def test_an_optimiser_made_before_the_move():
+    model = nn.Linear(3, 1)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    model.to("ocl")
+    before = model.weight.detach().clone()
+    model(torch.ones(2, 3, device="ocl")).sum().backward()
+    optimiser.step()
+    torch.testing.assert_close(model.weight.detach().cpu(), before.cpu() - 1.0)
+
+
+def test_gradients_move_too():
+    model = nn.Linear(3, 2)
+    model(torch.ones(1, 3)).sum().backward()
+    want = model.weight.grad.clone()
+    model.to("ocl")
+    assert model.weight.grad.device.type == "ocl"
+    model(torch.ones(1, 3, device="ocl")).sum().backward()
+    torch.testing.assert_close(model.weight.grad.cpu(), 2 * want)
+    model.cpu()
+    assert model.weight.grad.device.type == "cpu"
+    model(torch.ones(1, 3)).sum().backward()
+    torch.testing.assert_close(model.weight.grad, 3 * want)
+
+
+def test_a_move_between_forward_and_backward():
+    """The graph of the old device's tensors is still there."""
+    model = nn.Linear(3, 2)
+    kept = model(torch.ones(1, 3))
+    model.to("ocl")
+    model(torch.ones(1, 3, device="ocl")).sum().backward()
+    assert model.weight.grad.device.type == "ocl"
+    del kept
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_dtypes_change_on_the_way(dtype):
+    model = nn.BatchNorm2d(4)
+    weight = model.weight
+    model.to("ocl", dtype)
+    assert model.weight is weight and weight.dtype == dtype
+    assert model.running_mean.dtype == dtype and model.num_batches_tracked.dtype == torch.int64
+    assert model.running_mean.device.type == "ocl"
+
+
+def test_other_conversions():
+    model = nn.Linear(2, 2)
+    weight = model.weight
+    assert model.ocl().weight is weight and weight.device.type == "ocl"
+    assert model.half().float().weight is weight
+    assert model.cpu().weight is weight and weight.device.type == "cpu"
+    empty = nn.Linear(2, 2, device="meta").to_empty(device="ocl")
+    assert empty.weight.device.type == "ocl"
+    lstm = nn.LSTM(3, 4)
+    assert lstm.to("ocl").weight_ih_l0.device.type == "ocl"
+    assert nn.Linear(2, 2).requires_grad_(False).to("ocl").weight.requires_grad is False
+
+
+def test_swapped_and_overwritten_parameters():
+    for flag in ("swap", "overwrite"):
+        switch = getattr(torch.__future__, f"set_{flag}_module_params_on_conversion")
+        switch(True)
+        try:
+            model = nn.Linear(2, 2).to("ocl")
+        finally:
+            switch(False)
+        assert model.weight.device.type == "ocl" and isinstance(model.weight, nn.Parameter)
+
+
+def test_parametrised_modules():
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)).to("ocl")
+    out = model(torch.ones(2, 3, device="ocl"))
+    out.sum().backward()
+    assert out.device.type == "ocl"
+    assert all(p.grad.device.type == "ocl" for p in model.parameters())
+
+
+def test_views_of_the_old_parameter_stay():
+    model = nn.Linear(2, 2)
+    view = model.weight.detach()
+    want = view.clone()
+    model.to("ocl")
+    assert view.device.type == "cpu"
+    torch.testing.assert_close(view, want)
