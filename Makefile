@@ -7,6 +7,9 @@ VENV ?= .venv
 # The CPU build: PyPI's own torch would bring several GB of CUDA along.
 TORCH ?= torch==2.13.0+cpu
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# The tests' networks for images. It would bring a torch of its own along, so it comes without what it
+# depends on.
+TORCHVISION ?= torchvision==0.28.0
 # Which OpenCL driver to use: auto (the machine's own; if it has none, Intel's CPU driver from pip on
 # x86-64, PoCL from the distribution elsewhere), intel (from pip, whatever else there is), system.
 OPENCL ?= auto
@@ -77,6 +80,7 @@ $(STAMPS)/package: setup.py pyproject.toml $(OPENCL_STAMP)
 	@echo "Building torch_ocl with $(MAX_JOBS) jobs: several minutes the first time"
 	@$(BIN)/python setup.py -q build_ext --inplace  # pip would do it too, but in silence
 	@$(PIP) --no-build-isolation -e ".[test,demo$$(cat $(OPENCL_STAMP))]"
+	@$(PIP) --no-deps '$(TORCHVISION)'
 	@touch $@
 
 $(STAMPS)/lint: requirements-lint.txt $(STAMPS)/venv

@@ -1,7 +1,15 @@
 """Shared fixtures: the device under test and a clean state around each test."""
 
+import os
+
 import pytest
 import torch
+
+
+def pytest_configure(config):
+    # Workers that all use every core for CPU torch wait for each other most of the time.
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
 
 
 def pytest_sessionstart(session):

@@ -5,10 +5,14 @@ functions, and fails if nobody declared them. No network of the tests calls one,
 signature serves.
 """
 
+import os
+
 import torch
 
 BOXES = ("nms", "qnms")
 POOLINGS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 _library = torch.library.Library("torchvision", "DEF")
 for _name in (*BOXES, *POOLINGS, *(f"_{pooling}_backward" for pooling in POOLINGS)):
