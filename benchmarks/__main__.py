@@ -9,7 +9,13 @@ import pathlib
 
 import torch
 
-from benchmarks import cases_ops, cases_training, measure, report  # noqa: F401 - register cases
+from benchmarks import (  # noqa: F401 - register cases
+    cases_networks,
+    cases_ops,
+    cases_training,
+    measure,
+    report,
+)
 from benchmarks.case import CASES
 from benchmarks.naive import naive_cases
 from benchmarks.peaks import measure_peaks

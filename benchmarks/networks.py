@@ -1,0 +1,81 @@
+"""The networks that benchmarks/cases_networks.py times."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        hidden = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(self.norm2(self.conv2(hidden)) + self.shortcut(x))
+
+
+def resnet18(classes=10):
+    """He et al., Deep Residual Learning, 2015: the 18-layer network."""
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    width = 64
+    for outputs in (64, 128, 256, 512):
+        layers += [Residual(width, outputs, outputs // width), Residual(outputs, outputs)]
+        width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, cache, position):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).unbind(2)
+        end = position + length
+        cache[0][:, :, position:end], cache[1][:, :, position:end] = (
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+        )
+        keys, values = cache[0][:, :, :end], cache[1][:, :, :end]
+        mixed = functional.scaled_dot_product_attention(
+            q.transpose(1, 2), keys, values, is_causal=length > 1
+        )
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Decoder(nn.Module):
+    """A language model of GPT-2's shape (Radford et al., 2019) with a cache of keys and values."""
+
+    def __init__(self, words=50257, width=768, layers=12, heads=12, positions=1024):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(words, width), nn.Embedding(positions, width)
+        self.layers = nn.ModuleList([DecoderLayer(width, heads) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width)
+        self.shape = (heads, positions, width // heads)
+
+    def new_cache(self, batch, device):
+        return [[torch.zeros(batch, *self.shape, device=device) for _ in "kv"] for _ in self.layers]
+
+    def forward(self, index, cache, position):
+        """The scores of the word after the last of `index`, whose words stand at `position` on."""
+        places = torch.arange(position, position + index.shape[1], device=index.device)
+        x = self.words(index) + self.positions(places)
+        for layer, kept in zip(self.layers, cache, strict=True):
+            x = layer(x, kept, position)
+        return self.norm(x[:, -1]) @ self.words.weight.T
