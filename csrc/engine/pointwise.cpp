@@ -107,6 +107,37 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
       op.needs_check(compute, last_is_scalar ? &operands.scalars[scalar - 1] : nullptr);
 }
 
+/// Inputs of 64-bit integers that are broadcast over a large result, in the dtype computed with:
+/// where their conversion is slow, once per element is better than once per use. Strides of
+/// `geometry` follow. The tensors live until the launch is enqueued.
+void convert_repeated(const at::TensorIteratorBase& iter, const Device& device,
+                      const std::array<int, kMaxOperands>& iterator_index, Operands& operands,
+                      Geometry& geometry, std::array<at::Tensor, kMaxOperands>& converted) {
+  constexpr int64_t kLeastElements = 1 << 16, kLeastUses = 16;
+  const c10::ScalarType compute = compute_dtype(operands.dtype);
+  if (!device.quirks().slow_int64_to_real || iter.numel() < kLeastElements ||
+      !c10::isFloatingType(compute)) {
+    return;
+  }
+  for (int j = operands.outputs; j < operands.count; ++j) {
+    const int i = iterator_index[j];
+    if (iter.dtype(i) != c10::ScalarType::Long) continue;
+    const at::TensorBase& tensor = iter.tensor_base(i);
+    if (tensor.numel() * kLeastUses > iter.numel() || !tensor.is_non_overlapping_and_dense()) {
+      continue;
+    }
+    converted[j] = at::Tensor(tensor).to(compute);
+    const int64_t from = iter.element_size(i), to = converted[j].element_size();
+    const int64_t offset =
+        static_cast<char*>(iter.data_ptr(i)) - static_cast<const char*>(tensor.const_data_ptr());
+    operands.data[j] = static_cast<char*>(converted[j].data_ptr()) + offset / from * to;
+    operands.tags[j] = operands.compute_tag;
+    operands.element_size[j] = to;
+    for (int d = 0; d < geometry.dims; ++d)
+      geometry.stride[j][d] = geometry.stride[j][d] / from * to;
+  }
+}
+
 }  // namespace
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
@@ -148,6 +179,10 @@ void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar
   for (int i = 0; i < operands.count; ++i) {
     const auto strides = iter.strides(iterator_index[i]);
     for (int d = 0; d < geometry.dims; ++d) geometry.stride[i][d] = strides[d];
+  }
+  std::array<at::Tensor, kMaxOperands> converted;
+  if (!(op.flags & flag::bits)) {
+    convert_repeated(iter, queue.device(), iterator_index, operands, geometry, converted);
   }
   launch_geometry(queue, operands, op, geometry);
 }

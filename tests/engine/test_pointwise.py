@@ -247,3 +247,22 @@ def test_ldexp_of_unrepresentable_powers(dtype):
     check(torch.ldexp, x, torch.tensor(3))
     check(torch.ldexp, x, torch.rand(8))
     check(torch.ldexp, torch.arange(8), torch.arange(8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(512,), (300, 1), (300, 512)], ids=str)
+def test_int64_used_many_times(dtype, shape):
+    """Integers that are broadcast over a large result, in every place and layout."""
+    x = make((300, 512), dtype)
+    y = torch.randint(-(2**40), 2**40, shape, generator=torch.Generator().manual_seed(0))
+    small = y % 100
+    check(torch.add, x, small)
+    check(lambda a, b: b - a, x, small)
+    check(lambda a, b: torch.where(a > 0, a, b), x, small)
+    check(lambda a, b: a.expand(4, 300, 512).contiguous().mul_(b), x, small)
+    check(lambda a, b: a.repeat(3, 1)[150:450] * b, x, small)
+    check(lambda a, b: torch.eq(a, b), x, small)
+    if dtype != torch.float16:
+        check(torch.add, x, y)
+        check(lambda a, b: a + b[..., 3:4], x, y.expand(300, 512).contiguous())
+        check(lambda a, b: a.t() + b, x, y.flatten()[:300])
