@@ -98,7 +98,8 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   operands.out_size = c10::elementSize(out);
   operands.load_size = c10::elementSize(load);
   operands.acc_size = c10::elementSize(acc);
-  if (c10::isComplexType(load)) {
+  // Kernels have no vectors of complex numbers, be it only to take their real parts.
+  if (c10::isComplexType(load) || c10::isComplexType(in)) {
     operands.max_width = 1;
   } else {
     const bool by_load = op.form == Form::arg || (op.form == Form::moments && !device.is_cpu());

@@ -66,8 +66,17 @@ AssertBuffer::~AssertBuffer() {
   if (!process_was_forked()) api().clReleaseMemObject(mem_);
 }
 
+bool AssertBuffer::claim(const Queue& queue) {
+  const Queue* nobody = nullptr;
+  return owner_.compare_exchange_strong(nobody, &queue) || nobody == &queue;
+}
+
+void AssertBuffer::release(const Queue& queue) {
+  const Queue* owner = &queue;
+  owner_.compare_exchange_strong(owner, nullptr);
+}
+
 std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
-  if (!queue.take_checks()) return std::nullopt;
   check_not_forked();
   Record record;
   OCL_CALL(&device_, clEnqueueReadBuffer, queue.handle(), mem_, CL_TRUE, 0, sizeof record, &record,

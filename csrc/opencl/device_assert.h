@@ -5,6 +5,7 @@
 // kernels/include/assert.clh.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,7 +30,7 @@ class AssertSite {
 /// Thread-safe.
 uint32_t message_site(const std::string& message);
 
-/// The first failed check since the last take().
+/// A failed check.
 struct DeviceAssertion {
   bool is_message;  // `op` is all there is to say
   std::string op;
@@ -37,21 +38,25 @@ struct DeviceAssertion {
   int64_t size;   // it had to be in [-size, size) or [0, size)
 };
 
-/// One per device. Kernels take mem() as `global int* asserts` and the site's id.
+/// The record of the kernels of one queue, so that who waits for it gets its failures and no
+/// other's. Kernels take mem() of the device's buffer as `global int* asserts` and the site's id:
+/// the launch puts the queue's own in its place (see Queue::asserts()).
 class AssertBuffer {
  public:
   explicit AssertBuffer(Device& device);
   ~AssertBuffer();
 
-  /// The buffer to pass to a kernel that checks. A launch with it as argument marks the queue.
   cl_mem mem() const { return mem_; }
-  /// Called after a synchronisation of `queue`: the first failure on the device, cleared. Costs one
-  /// atomic load when no kernel with checks was launched on `queue` since the last call.
+  /// The first failure since the last call, cleared; reads through `queue`, and waits for it.
   std::optional<DeviceAssertion> take(Queue& queue);
+  /// Makes this the record of `queue` if it is nobody's yet.
+  bool claim(const Queue& queue);
+  void release(const Queue& queue);
 
  private:
   Device& device_;
   cl_mem mem_ = nullptr;
+  std::atomic<const Queue*> owner_{nullptr};
 };
 
 }  // namespace ocl

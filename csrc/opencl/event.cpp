@@ -46,6 +46,7 @@ void Event::record(Queue& queue, bool timing) {
   if (handle_ != nullptr) api().clReleaseEvent(handle_);
   handle_ = marker;
   device_ = device;
+  queue_ = &queue;
   completion_.reset();
   if (timing) {
     completion_ = std::make_shared<Completion>();
@@ -67,6 +68,7 @@ void Event::block(Queue& queue) const {
   check_not_forked();
   if (queue.device().context() != device_->context()) return synchronize();
   OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, queue.handle(), 1, &handle_, nullptr);
+  queue.watch(*queue_);
 }
 
 bool Event::query() const {

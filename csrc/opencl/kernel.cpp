@@ -53,6 +53,7 @@ void Kernel::set_uncached(cl_uint index, size_t size, const void* value) {
     // A kernel that was given the assert buffer once keeps checking with it.
     const cl_mem asserts = device_.asserts().mem();
     checks_ = std::memcmp(value, &asserts, sizeof asserts) == 0;
+    asserts_index_ = index;
   }
 }
 
@@ -78,6 +79,10 @@ void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
 void Kernel::enqueue(Queue& queue, const NDRange& range) {
   if (range.global[0] == 0 || range.global[1] == 0 || range.global[2] == 0) return;
   check_not_forked();
+  if (checks_) {
+    set_buffer(asserts_index_, queue.asserts().mem());
+    queue.mark_checks();
+  }
   const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
   const cl_int code = api().clEnqueueNDRangeKernel(queue.handle(), handle_, range.dims, nullptr,
                                                    range.global.data(), local, 0, nullptr, nullptr);
@@ -85,7 +90,6 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
   }
   queue.mark_busy();
-  if (checks_) queue.mark_checks();
   if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
   if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
 }

@@ -104,7 +104,8 @@ class Kernel {
   size_t local_memory_ = 0;
   uint32_t epoch_ = 0;
   bool launched_ = false;
-  bool checks_ = false;  // takes the device's AssertBuffer
+  bool checks_ = false;  // takes an AssertBuffer
+  cl_uint asserts_index_ = 0;
   std::array<Memo, kMemoArguments> memos_;
 };
 

@@ -1,5 +1,9 @@
 #include "opencl/queue.h"
 
+#include <algorithm>
+
+#include "opencl/device_assert.h"
+
 namespace ocl {
 namespace {
 
@@ -28,6 +32,7 @@ Queue::Queue(Device& device, int priority) : device_(device) {
 }
 
 Queue::~Queue() {
+  device_.asserts().release(*this);
   if (process_was_forked()) return;  // the driver behind the handles is gone
   if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
   api().clReleaseCommandQueue(handle_);
@@ -62,6 +67,58 @@ bool Queue::idle() {
            &status, nullptr);
   if (status < 0) throw_error("an enqueued command", status, &device_);
   return status == CL_COMPLETE;
+}
+
+AssertBuffer& Queue::asserts() {
+  if (AssertBuffer* buffer = asserts_.load(std::memory_order_acquire)) return *buffer;
+  std::lock_guard<std::mutex> lock(asserts_mutex_);
+  if (AssertBuffer* buffer = asserts_.load(std::memory_order_relaxed)) return *buffer;
+  // The first queue takes the device's: mostly it is the only one, and its launches then find their
+  // argument as they want it.
+  AssertBuffer* buffer = &device_.asserts();
+  if (!buffer->claim(*this)) {
+    own_asserts_ = std::make_unique<AssertBuffer>(device_);
+    buffer = own_asserts_.get();
+  }
+  asserts_.store(buffer, std::memory_order_release);
+  return *buffer;
+}
+
+std::optional<DeviceAssertion> Queue::take_assertion() {
+  if (checks_.load(std::memory_order_relaxed) && checks_.exchange(false)) {
+    if (auto failure = asserts().take(*this)) return failure;
+  }
+  if (!watches_.load(std::memory_order_relaxed)) return std::nullopt;
+  std::vector<Queue*> watched;
+  {
+    std::lock_guard<std::mutex> lock(asserts_mutex_);
+    watched.swap(watched_);
+    watches_.store(false);
+  }
+  std::optional<DeviceAssertion> first;
+  for (Queue* other : watched) {
+    auto failure = other->asserts().take(*this);
+    if (!first) first = std::move(failure);
+  }
+  return first;
+}
+
+void Queue::watch(Queue& other) {
+  if (&other == this || &other.device_ != &device_) return;
+  std::vector<Queue*> added;
+  if (other.checks_.load()) added.push_back(&other);
+  if (other.watches_.load()) {
+    std::lock_guard<std::mutex> lock(other.asserts_mutex_);
+    added.insert(added.end(), other.watched_.begin(), other.watched_.end());
+  }
+  if (added.empty()) return;
+  std::lock_guard<std::mutex> lock(asserts_mutex_);
+  for (Queue* queue : added) {
+    if (queue != this && std::ranges::find(watched_, queue) == watched_.end()) {
+      watched_.push_back(queue);
+    }
+  }
+  watches_.store(!watched_.empty());
 }
 
 void Queue::write(void* address, const void* source, size_t bytes, bool blocking) {

@@ -7,10 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "opencl/device.h"
 
 namespace ocl {
+
+struct DeviceAssertion;
 
 /// One in-order queue. Thread-safe as OpenCL's own queue calls are.
 class Queue {
@@ -38,8 +42,13 @@ class Queue {
   /// AssertBuffer.
   void mark_busy() const { busy_.store(true, std::memory_order_release); }
   void mark_checks() { checks_.store(true, std::memory_order_release); }
-  /// True if a kernel with checks was enqueued since the last call.
-  bool take_checks() { return checks_.load(std::memory_order_relaxed) && checks_.exchange(false); }
+  /// Where this queue's kernels report failed checks.
+  AssertBuffer& asserts();
+  /// Called after a wait: the first failed check of this queue, or of what it waited for. Costs two
+  /// atomic loads where no kernel with checks was enqueued since the last call.
+  std::optional<DeviceAssertion> take_assertion();
+  /// What waits for this queue from now on waits for what `other` has enqueued, too.
+  void watch(Queue& other);
 
   /// Host -> device; `address` in the device's address space. Blocking copies return when `source`
   /// may be reused.
@@ -56,6 +65,11 @@ class Queue {
   cl_command_queue handle_ = nullptr;
   mutable std::atomic<bool> busy_{false};  // work since idle_marker_
   std::atomic<bool> checks_{false};
+  std::atomic<AssertBuffer*> asserts_{nullptr};
+  std::unique_ptr<AssertBuffer> own_asserts_;
+  std::mutex asserts_mutex_;  // of the two above and the two below
+  std::atomic<bool> watches_{false};
+  std::vector<Queue*> watched_;
   std::mutex idle_mutex_;
   cl_event idle_marker_ = nullptr;  // the end of the work that idle() last asked about
 };
@@ -77,6 +91,8 @@ class Event {
   bool query() const;
   void synchronize() const;
   bool recorded() const { return handle_ != nullptr; }
+  /// Where it was recorded last; null before that.
+  Queue* queue() const { return queue_; }
   /// Milliseconds between the completion of two timed, completed events. Throws std::runtime_error
   /// if either was not recorded with timing or is not complete.
   static double elapsed_ms(const Event& start, const Event& end);
@@ -84,6 +100,7 @@ class Event {
  private:
   struct Completion;  // completion time, shared with the driver's callback
   Device* device_ = nullptr;
+  Queue* queue_ = nullptr;
   cl_event handle_ = nullptr;
   std::shared_ptr<Completion> completion_;
 };

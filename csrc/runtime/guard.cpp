@@ -91,7 +91,9 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   bool queryEvent(void* event) const override { return !event || event_of(event).query(); }
   void synchronizeEvent(void* event) const override {
-    if (event) event_of(event).synchronize();
+    if (!event) return;
+    event_of(event).synchronize();
+    if (Queue* queue = event_of(event).queue()) raise_device_assertions(*queue);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     // The driver's threads are gone in a forked child: its event is left alone.

@@ -134,7 +134,7 @@ Queue& current_queue(c10::DeviceIndex index) {
 }
 
 void raise_device_assertions(Queue& queue) {
-  if (auto failure = queue.device().asserts().take(queue)) {
+  if (auto failure = queue.take_assertion()) {
     TORCH_CHECK(!failure->is_message, failure->op);
     TORCH_CHECK_INDEX(false, failure->op, "(): index ", failure->index,
                       " is out of range for a dimension of size ", failure->size);
@@ -158,9 +158,9 @@ void synchronize_device(c10::DeviceIndex index) {
   index = resolve(index);
   device(index);
   finish_device(index);
-  // A device without a default queue has run nothing, or only pool streams: either way the current
-  // queue reads the buffer they share.
-  raise_device_assertions(current_queue(index));
+  for (auto& slot : streams_of(index).queues) {
+    if (Queue* queue = slot.load(std::memory_order_acquire)) raise_device_assertions(*queue);
+  }
 }
 
 bool stream_is_idle(c10::Stream stream) {

@@ -1,5 +1,7 @@
 """Reductions against CPU torch: dtypes, dimensions, layouts, empty and special inputs, errors."""
 
+import warnings
+
 import pytest
 import torch
 from torch.testing import assert_close, make_tensor
@@ -419,3 +421,28 @@ def test_errors():
             torch.nansum(x.to(torch.complex64))
         with pytest.raises(RuntimeError):
             torch.max(torch.ones(0, device=device))
+
+
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+@pytest.mark.parametrize("shape", [(5,), (40,), (3, 40), (40, 3), (7, 300)], ids=str)
+def test_complex_to_other_dtypes(dtype, shape):
+    """Every place of a vector counts, with zeros in any of them."""
+    n = torch.Size(shape).numel()
+    whole = torch.arange(n).reshape(shape) + 1j * torch.arange(n).flip(0).reshape(shape)
+    whole = whole.to(dtype)
+    for place in {0, n // 3, n // 2, n - 1}:
+        one = torch.zeros(n, dtype=dtype)
+        one[place] = 1j
+        for x in (one.view(shape), 1 - one.view(shape).abs().to(dtype)):
+            for dim in (None, 0, -1):
+                for function in (torch.any, torch.all, torch.count_nonzero):
+                    arguments = () if dim is None else (dim,)
+                    got = function(x.to("ocl"), *arguments)
+                    assert torch.equal(got.cpu(), function(x, *arguments)), (function, dim, place)
+    for target in (torch.float32, torch.float64, torch.int64, torch.float16, torch.uint8):
+        for dim in (None, 0, -1):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the imaginary part is dropped
+                want = whole.sum(dim, dtype=target)
+                got = whole.to("ocl").sum(dim, dtype=target)
+            torch.testing.assert_close(got.cpu(), want)

@@ -25,25 +25,39 @@ void test_asserts(Device& device) {
   REQUIRE(first_site.id() != 0 && first_site.id() != second_site.id());
   Queue queue(device), unrelated(device);
   Memory memory(device, 4096);
-  const auto run = [&](const AssertSite& site, std::vector<int64_t> index) {
+  const auto run_on = [&](Queue& queue, const AssertSite& site, std::vector<int64_t> index) {
     queue.write(memory.at(), index.data(), index.size() * 8, true);
     launch(checked_kernel.get(device, {}), queue, NDRange::linear(index.size(), 1),
            Pointer{memory.at()}, cl_long{10}, device.asserts().mem(), site.id(),
            Pointer{memory.at(2048)});
   };
+  const auto run = [&](const AssertSite& site, std::vector<int64_t> index) {
+    run_on(queue, site, std::move(index));
+  };
   run(first_site, {0, 9, -10, -1});
   queue.finish();
-  REQUIRE(!device.asserts().take(queue));
+  REQUIRE(!queue.take_assertion());
   REQUIRE(read_ints(queue, memory.at(2048), 4) == (std::vector<int>{0, 9, 0, 9}));
   run(second_site, {0, 11, 2, 3});
-  REQUIRE(!device.asserts().take(unrelated));
+  REQUIRE(!unrelated.take_assertion());
   queue.finish();
-  const auto failure = device.asserts().take(queue);
+  REQUIRE(!unrelated.take_assertion());
+  const auto failure = queue.take_assertion();
   REQUIRE(failure && failure->op == "gather" && failure->index == 11 && failure->size == 10);
-  REQUIRE(!device.asserts().take(queue));
+  REQUIRE(!queue.take_assertion());
   run(first_site, {-11});  // the memo skips the argument, the check is noticed all the same
   queue.finish();
-  REQUIRE(device.asserts().take(queue)->index == -11);
+  REQUIRE(queue.take_assertion()->index == -11);
+  // Another queue's kernels have a record of their own, which who waits for them reads too.
+  run_on(unrelated, first_site, {12});
+  Event event;
+  event.record(unrelated);
+  queue.finish();
+  REQUIRE(!queue.take_assertion());
+  event.block(queue);
+  queue.finish();
+  REQUIRE(queue.take_assertion()->index == 12);
+  REQUIRE(!queue.take_assertion() && !unrelated.take_assertion());
 }
 
 void test_events(Device& device) {
