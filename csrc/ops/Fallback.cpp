@@ -43,11 +43,12 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                               dtypes_of(*stack, op.schema().arguments().size()),
                               "). Set TORCH_OCL_FALLBACK=1 to run it on the CPU; "
                               "torch.ocl.fallback_counts() then counts it.");
+  at::native::cpu_fallback(op, stack);
+  // After the fact: what the CPU can't run either has not been run there.
   if (count_fallback(name) == 1) {
     TORCH_WARN("The operator '", name,
                "' has no kernel for the ocl device and runs on the CPU (TORCH_OCL_FALLBACK=1).");
   }
-  at::native::cpu_fallback(op, stack);
 }
 
 }  // namespace
