@@ -15,8 +15,10 @@ import matplotlib
 import torch
 from tqdm import tqdm
 
+import characters
 import diabetes
 import digits
+import digits_cnn
 import mlp_regression
 from training import Record
 
@@ -28,6 +30,8 @@ EXAMPLES: dict[str, tuple[ModuleType, dict[str, float]]] = {
     "mlp_regression": (mlp_regression, {}),
     "diabetes": (diabetes, {}),
     "digits": (digits, {"test accuracy": 0.97}),
+    "digits_cnn": (digits_cnn, {"test accuracy": 0.985}),
+    "characters": (characters, {}),
 }
 # At first the runs differ by rounding alone. Training amplifies that (a ReLU with an input near 0
 # may end up on the other side), so only the first steps are held to a close tolerance.

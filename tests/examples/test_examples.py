@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SCRIPTS = ("mlp_regression", "diabetes", "digits")
+SCRIPTS = ("mlp_regression", "diabetes", "digits", "digits_cnn", "characters")
 
 
 def run(script: str, *arguments: str) -> str:
