@@ -1,0 +1,69 @@
+// An attention problem on its way to a kernel: what attention.cpp and the launchers share.
+//
+// Offers: AttentionPlan and the launchers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "engine/attention.h"
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+/// The layout of Problem in kernels/attention/attention.clh.
+struct AttentionArguments {
+  struct Strides {
+    uint64_t batch, head, row, column;
+  };
+  uint64_t offset[12];
+  Strides query, key, value, mask, out, grad, grad_query, grad_key, grad_value;
+  uint64_t seed, counter;
+  uint32_t heads, group, queries, keys, depth, columns, causal, per_item, splits, unused;
+};
+
+/// The problem as every launcher needs it.
+struct AttentionPlan {
+  explicit AttentionPlan(const AttentionProblem& problem);
+
+  const AttentionProblem& problem;
+  Device& device;
+  Queue& queue;
+  AttentionArguments arguments{};
+  uint32_t batch = 0, key_heads = 0;
+  const char *in = nullptr, *compute = nullptr, *mask = nullptr;  // tags; mask "i8": none
+  c10::ScalarType compute_type = c10::ScalarType::Float;
+  size_t compute_size = 4;
+  bool dropout = false;
+
+  ScalarArgument scalar(double value) const { return scalar_argument(compute_type, value); }
+  /// Sets the buffers in the order of the kernel's, then the struct, factor, and what of `scalars`
+  /// the kernel takes, then the probability to keep a weight, in units of 2^-24, and the factor of
+  /// those kept, then `local` bytes if any.
+  void launch(Kernel& kernel, const NDRange& range, std::span<const at::Tensor> operands,
+              std::initializer_list<ScalarArgument> scalars, size_t local);
+};
+
+AttentionArguments::Strides attention_strides(const at::Tensor& tensor);
+
+/// For CPUs: blocks of queries (kernels/attention/forward.cl, backward.cl), and a few queries with the
+/// keys split (decode.cl).
+void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
+bool takes_decode(const AttentionPlan& plan);
+void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
+/// Arguments as attention_backward's.
+void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                              const at::Tensor& grad_key, const at::Tensor& grad_value);
+
+/// Vectors of `width` for rows of `columns` elements: more than needed where tiles of a few vectors
+/// could not cover them.
+uint32_t row_vectors(int64_t columns, uint32_t width, int most);
+/// The vectors of a tile, which divide those of a row.
+uint32_t tile_vectors(uint32_t vectors, int most);
+
+}  // namespace ocl

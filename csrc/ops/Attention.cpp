@@ -1,0 +1,226 @@
+// scaled_dot_product_attention: which backend serves it, and the one with a kernel of its own.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/attention.h"
+
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/dtype.h"
+#include "ops/_fused_sdp_choice.h"
+#include "ops/_scaled_dot_product_fused_attention_overrideable.h"
+#include "ops/_scaled_dot_product_fused_attention_overrideable_backward.h"
+#include "opencl/log.h"
+#include "runtime/generator.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+
+namespace {
+
+/// Sizes may be symbolic here: tensors of a graph that is being traced come along too.
+const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor& value,
+                           const std::optional<Tensor>& mask, bool causal, bool enable_gqa) {
+  if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
+  const c10::ScalarType dtype = query.scalar_type();
+  if (!c10::isFloatingType(dtype) || c10::isReducedFloatingType(dtype) != (query.itemsize() == 2)) {
+    return "the dtype";
+  }
+  if (key.scalar_type() != dtype || value.scalar_type() != dtype) return "mixed dtypes";
+  const int64_t dims = query.dim();
+  if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims) {
+    return "tensors of other than 3 or 4 dimensions";
+  }
+  if (query.sym_size(-1) != key.sym_size(-1)) return "a depth that differs";
+  if (query.sym_size(-1) > 256 || value.sym_size(-1) > 256) return "heads past 256 columns";
+  if (query.sym_size(-1) == 0) return "heads without columns";
+  if (key.sym_size(-2) != value.sym_size(-2)) return "as many keys as values are needed";
+  if (dims == 4 && (query.sym_size(0) != key.sym_size(0) || query.sym_size(0) != value.sym_size(0))) {
+    return "batches that broadcast";
+  }
+  const c10::SymInt heads = query.sym_size(-3), key_heads = key.sym_size(-3);
+  if (key_heads != value.sym_size(-3)) return "heads that broadcast";
+  if (heads != key_heads && (!enable_gqa || key_heads == 0 || heads % key_heads != 0)) {
+    return "heads that broadcast";
+  }
+  if (mask.has_value()) {
+    if (causal) return "a mask beside the causal one";
+    if (mask->requires_grad() && at::GradMode::is_enabled()) return "a mask with a gradient";
+    if (mask->dim() > dims) return "a mask of more dimensions";
+    for (int64_t d = 1; d <= mask->dim(); ++d) {
+      const c10::SymInt wanted = d == 1 ? key.sym_size(-2) : query.sym_size(-d);
+      if (mask->sym_size(-d) != 1 && mask->sym_size(-d) != wanted) return "the mask's shape";
+    }
+  }
+  return nullptr;
+}
+
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value,
+               const std::optional<Tensor>& mask, double, bool causal, std::optional<double>,
+               bool enable_gqa) {
+  const at::Context& context = at::globalContext();
+  const char* reason =
+      context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
+              context.userEnabledMemEfficientSDP()
+          ? kernel_refuses(query, key, value, mask, causal, enable_gqa)
+          : "switched off";
+  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
+    trace(std::string("attention: ") + (reason == nullptr ? "fused runs" : "fused refuses: ") +
+          (reason == nullptr ? "" : reason));
+  }
+  if (reason == nullptr) return static_cast<int64_t>(at::SDPBackend::overrideable);
+  TORCH_CHECK(context.userEnabledMathSDP(),
+              "No available kernel. Aborting execution: ", reason, ", and the math backend is off");
+  return static_cast<int64_t>(at::SDPBackend::math);
+}
+
+/// A 3-D tensor as a batch of one.
+Tensor batched(const Tensor& tensor) { return tensor.dim() == 3 ? tensor.unsqueeze(0) : tensor; }
+
+/// The mask added to the scores, expanded to [batch, heads, queries, keys].
+Tensor additive_mask(const std::optional<Tensor>& mask, const Tensor& query, const Tensor& key) {
+  if (!mask.has_value() || !mask->defined()) return {};
+  Tensor additive = *mask;
+  if (additive.scalar_type() == at::kBool) {
+    const auto options = query.options();
+    additive = at::where(
+        additive, at::full({}, 0, options),
+        at::full({}, -std::numeric_limits<double>::infinity(), options));
+  }
+  return additive.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+}
+
+AttentionProblem problem_of(const Tensor& query, const Tensor& key, const Tensor& value,
+                            const std::optional<Tensor>& mask, double dropout_p, bool is_causal,
+                            std::optional<double> scale) {
+  TORCH_CHECK(query.dim() == key.dim() && query.dim() == value.dim() &&
+                  (query.dim() == 3 || query.dim() == 4),
+              "query, key and value must be 3D or 4D, got ", query.dim(), "D, ", key.dim(),
+              "D and ", value.dim(), "D");
+  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1,
+              "dropout probability has to be between 0 and 1, but got ", dropout_p);
+  AttentionProblem problem;
+  problem.query = batched(query);
+  problem.key = batched(key);
+  problem.value = batched(value);
+  const Tensor &q = problem.query, &k = problem.key, &v = problem.value;
+  TORCH_CHECK(c10::isFloatingType(q.scalar_type()) && q.scalar_type() == k.scalar_type() &&
+                  q.scalar_type() == v.scalar_type(),
+              "query, key and value must have one floating dtype, got ", q.scalar_type(), ", ",
+              k.scalar_type(), " and ", v.scalar_type());
+  TORCH_CHECK(q.size(0) == k.size(0) && q.size(0) == v.size(0) && k.size(1) == v.size(1) &&
+                  k.size(2) == v.size(2) && q.size(3) == k.size(3) &&
+                  (q.size(1) == k.size(1) || (k.size(1) > 0 && q.size(1) % k.size(1) == 0)),
+              "the shapes of query ", query.sizes(), ", key ", key.sizes(), " and value ",
+              value.sizes(), " don't fit");
+  problem.mask = additive_mask(mask, q, k);
+  problem.causal = is_causal;
+  problem.dropout = dropout_p;
+  problem.scale = scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  const char* reason = attention_refuses(problem);
+  TORCH_CHECK_NOT_IMPLEMENTED(reason == nullptr, "ocl: attention of ", reason);
+  return problem;
+}
+
+/// An empty tensor of query's shape but for the last dimension, its dimensions in query's order.
+Tensor empty_as_query(const Tensor& query, int64_t columns) {
+  if (query.size(-1) == columns) return at::empty_like(query);
+  std::array<int64_t, 4> order{}, shape{}, strides{};
+  const int64_t dims = query.dim();
+  const auto key = [&](int64_t d) {
+    const int64_t stride = query.stride(d);
+    return stride == 0 ? std::numeric_limits<int64_t>::max() : stride;
+  };
+  for (int64_t d = 0; d < dims; ++d) {
+    order[d] = d;
+    shape[d] = d == dims - 1 ? columns : query.size(d);
+  }
+  std::stable_sort(order.begin(), order.begin() + dims,
+                   [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  int64_t stride = 1;
+  for (int64_t i = 0; i < dims; ++i) {
+    strides[order[i]] = stride;
+    stride *= shape[order[i]];
+  }
+  const auto count = static_cast<size_t>(dims);
+  return at::empty_strided({shape.data(), count}, {strides.data(), count}, query.options());
+}
+
+Tensor philox_word(uint64_t word) {
+  return at::scalar_tensor(static_cast<int64_t>(word), at::TensorOptions().dtype(at::kLong));
+}
+
+}  // namespace
+
+int64_t _fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const std::optional<Tensor>& attn_mask, double dropout_p, bool is_causal,
+                          std::optional<double> scale, bool enable_gqa) {
+  return choose(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
+_scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tensor& key,
+                                                 const Tensor& value,
+                                                 const std::optional<Tensor>& attn_bias,
+                                                 double dropout_p, bool is_causal, bool,
+                                                 std::optional<double> scale) {
+  AttentionProblem problem =
+      problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
+  Tensor seed, offset;
+  if (dropout_p > 0) {
+    const PhiloxState state = reserve_philox(std::nullopt, query.device().index(),
+                                             static_cast<uint64_t>(key.size(-2) + 3) / 4);
+    problem.seed = state.seed;
+    problem.offset = state.offset;
+    seed = philox_word(state.seed);
+    offset = philox_word(state.offset);
+  }
+  const Tensor &q = problem.query, &v = problem.value;
+  Tensor out = empty_as_query(query, value.size(-1));
+  Tensor logsumexp = at::empty({q.size(0), q.size(1), q.size(2)},
+                               q.options().dtype(compute_dtype(q.scalar_type())));
+  attention(problem, batched(out), logsumexp);
+  return {out,  logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
+          seed, offset,    Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> _scaled_dot_product_fused_attention_overrideable_backward(
+    const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
+    const Tensor& attn_bias, std::array<bool, 4> grad_input_mask, const Tensor& out,
+    const Tensor& logsumexp, const Tensor&, const Tensor&, int64_t, int64_t, double dropout_p,
+    bool is_causal, const Tensor& philox_seed, const Tensor& philox_offset,
+    std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!grad_input_mask[3],
+                              "ocl: the fused attention gives its mask no gradient");
+  AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
+  if (dropout_p > 0) {
+    problem.seed = static_cast<uint64_t>(philox_seed.item().toLong());
+    problem.offset = static_cast<uint64_t>(philox_offset.item().toLong());
+  }
+  const Tensor grad_query = at::empty_like(query), grad_key = at::empty_like(key),
+               grad_value = at::empty_like(value);
+  attention_backward(problem, batched(grad_out), batched(out), logsumexp, batched(grad_query),
+                     batched(grad_key), batched(grad_value));
+  return {grad_query, grad_key, grad_value, Tensor()};
+}
+
+}  // namespace ocl::native
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &ocl::native::_fused_sdp_choice)
+}  // namespace at::native

@@ -1,0 +1,286 @@
+// The gradients of attention on CPUs: weights are computed again from the rows' logarithms, so that
+// nothing of the size queries * keys is kept.
+//
+// A work-item takes a range of queries and a range of keys of a head (of all query heads that share a
+// head of key). With FOR_QUERY it takes all keys and stores the gradient of query; with FOR_KEY it takes
+// all queries and adds to the gradients of key and value in memory, which no other work-item touches.
+// With both, a work-item has a whole head, and five products do instead of seven.
+#include "attention/lanes.clh"
+
+#ifndef FOR_QUERY
+#define FOR_QUERY 1
+#endif
+#ifndef FOR_KEY
+#define FOR_KEY 1
+#endif
+#ifndef NO
+#define NO 4
+#endif
+#ifndef NK
+#define NK 4
+#endif
+
+/// x[lane] = the product of row `lane` of two matrices, 0 past `valid`.
+static inline void row_products(global const char *a, ulong a_row, ulong a_column,
+                                global const char *b, ulong b_row, ulong b_column, uint valid,
+                                uint columns, local T *x) {
+  for (uint lane = 0; lane < NQ; lane++) {
+    T sum = 0;
+    uint k = 0;
+    if (lane < valid && a_column == 1 && b_column == 1) {
+      Lanes sums;
+      sums.vector = (V)(0);
+      for (; k + WIDTH <= columns; k += WIDTH) {
+        sums.vector = fma(LOADV_AS(C, IN, WIDTH, a + (lane * a_row + k) * STORAGE_SIZE(IN), 0),
+                          LOADV_AS(C, IN, WIDTH, b + (lane * b_row + k) * STORAGE_SIZE(IN), 0),
+                          sums.vector);
+      }
+      for (uint e = 0; e < WIDTH; e++) sum += sums.element[e];
+    }
+    for (; lane < valid && k < columns; k++) {
+      sum = fma(LOAD_AS(C, IN, a, lane * a_row + k * a_column),
+                LOAD_AS(C, IN, b, lane * b_row + k * b_column), sum);
+    }
+    x[lane] = sum;
+  }
+}
+
+/// Adds weight^T rows to `count` rows of `to`: weight[k][NQ], `depth` rows of N * (tiles) vectors.
+#define ADD_PRODUCT(N, VECTORS, weight, rows, stride, depth, to, to_stride, count)            \
+  for (uint k_0 = 0; k_0 < (count); k_0 += RO) {                                              \
+    for (uint c_0 = 0; c_0 < VECTORS; c_0 += N) {                                             \
+      V sum_[RO][N];                                                                          \
+      _Pragma("unroll") for (uint i = 0; i < RO; i++) {                                       \
+        _Pragma("unroll") for (uint j = 0; j < N; j++) {                                      \
+          sum_[i][j] = (V)(0);                                                                \
+        }                                                                                     \
+      }                                                                                       \
+      PRODUCT_TILE(N, (local const T *)(weight) + k_0 * NQ, 1, NQ, (rows) + c_0 * WIDTH, stride, \
+                   depth, sum_);                                                              \
+      for (uint i = 0; i < min((uint)RO, (count) - k_0); i++) {                               \
+        _Pragma("unroll") for (uint j = 0; j < N; j++) {                                      \
+          global T *const at_ = (to) + (k_0 + i) * (to_stride) + (c_0 + j) * WIDTH;           \
+          VECTOR_NAME(vstore)(LOAD_LANES(at_) + sum_[i][j], 0, at_);                          \
+        }                                                                                     \
+      }                                                                                       \
+    }                                                                                         \
+  }
+
+/// Global size: ranges, batch * heads (of key with FOR_KEY, else of query). Buffers: query, key, value,
+/// mask, out, lse, grad (of out), grad_query, grad_key, grad_value; the last two of C, rows of whole
+/// vectors. A range is per_item keys, NQ queries, or all. factor: scale * log2(e). scratch: DEPTH * NV
+/// vectors, COLUMNS * NV, twice BLOCK * NV, with FOR_QUERY NQ * DV, with STAGED BLOCK * (DV + VV), with
+/// both STAGED and FOR_KEY NQ * (DV + VV).
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
+    global const char *query, global const char *key, global const char *value,
+    global const char *mask, global const char *out, global const char *lse,
+    global const char *grad, global char *grad_query, global char *grad_key,
+    global char *grad_value, const Problem p, const T factor, const T scale,
+    const T keep_threshold, const T keep_scale, local V *scratch) {
+  const uint range = get_global_id(0), z = get_global_id(1);
+#if FOR_KEY
+  const uint key_heads = p.heads / p.group;
+  const uint b = z / key_heads, hk = z % key_heads;
+  const uint first_head = hk * p.group, last_head = first_head + p.group;
+  const uint first_key = range * p.per_item, last_key = min(p.keys, first_key + p.per_item);
+  const uint first_query = p.causal ? first_key / NQ * NQ : 0, last_query = p.queries;
+#else
+  const uint b = z / p.heads, first_head = z % p.heads, last_head = first_head + 1;
+  const uint hk = first_head / p.group;
+  const uint first_key = 0, last_key = p.keys;
+  const uint first_query = (uint)(get_global_size(0) - 1 - range) * NQ;
+  const uint last_query = min(p.queries, first_query + NQ);
+#endif
+  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
+  lse = OPERAND(lse, 5);
+
+  local V *const packed_query = scratch;
+  local V *const packed_grad = packed_query + p.depth * NV;
+  local V *const weights = packed_grad + p.columns * NV;
+  local V *const slopes = weights + BLOCK * NV;
+  local V *rest = slopes + BLOCK * NV;
+#if FOR_QUERY
+  local V *const sums = rest;
+  rest += NQ * DV;
+#endif
+#if STAGED
+  local V *const staged_key = rest;
+  local V *const staged_value = staged_key + BLOCK * DV;
+  local V *const staged_query = staged_value + BLOCK * VV;
+  local V *const staged_grad = staged_query + NQ * DV;
+#endif
+#if FOR_KEY
+  global T *const key_sums = (global T *)(OPERAND(grad_key, 8) + HEAD_AT(grad_key, C, b, hk));
+  global T *const value_sums =
+      (global T *)(OPERAND(grad_value, 9) + HEAD_AT(grad_value, C, b, hk));
+  for (uint k = first_key; k < last_key; k++) {
+    for (uint v = 0; v < DV; v++) {
+      VECTOR_NAME(vstore)((V)(0), v, key_sums + k * p.grad_key.row);
+    }
+    for (uint v = 0; v < VV; v++) {
+      VECTOR_NAME(vstore)((V)(0), v, value_sums + k * p.grad_value.row);
+    }
+  }
+#endif
+  const V lanes = lane_numbers();
+
+  for (uint h = first_head; h < last_head; h++) {
+#if MASKED
+    global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+#endif
+    for (uint q0 = first_query; q0 < last_query; q0 += NQ) {
+      const uint queries = min((uint)NQ, p.queries - q0);
+      global const char *const head_query =
+          OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
+      global const char *const head_out =
+          OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
+      global const char *const head_grad =
+          OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
+      const ulong row = ((ulong)b * p.heads + h) * p.queries + q0;
+      pack_lanes(head_query, p.query.row, p.query.column, queries, p.depth, factor, packed_query);
+      pack_lanes(head_grad, p.grad.row, p.grad.column, queries, p.columns, (T)1, packed_grad);
+      // Slopes are not in use yet. Rows without a key, and those past the end, get weights of 0.
+      row_products(head_grad, p.grad.row, p.grad.column, head_out, p.out.row, p.out.column, queries,
+                   p.columns, (local T *)slopes);
+      for (uint lane = 0; lane < NQ; lane++) {
+        const T x = lane < queries ? ((global const T *)lse)[row + lane] : (T)(INFINITY);
+        ((local T *)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x * LOG2_E;
+      }
+      V delta[NV], logarithm[NV];
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+        delta[v] = slopes[v];
+        logarithm[v] = weights[v];
+      }
+#if FOR_QUERY
+      for (uint i = 0; i < NQ * DV; i++) sums[i] = (V)(0);
+#endif
+#if STAGED && FOR_KEY
+      stage_rows(head_query, p.query.row, p.query.column, queries, p.depth, DV, staged_query);
+      stage_rows(head_grad, p.grad.row, p.grad.column, queries, p.columns, VV, staged_grad);
+      local const T *const query_rows = (local const T *)staged_query;
+      local const T *const grad_rows = (local const T *)staged_grad;
+      const ulong query_stride = DV * WIDTH, grad_stride = VV * WIDTH;
+#elif FOR_KEY
+      global const T *const query_rows = (global const T *)head_query;
+      global const T *const grad_rows = (global const T *)head_grad;
+      const ulong query_stride = p.query.row, grad_stride = p.grad.row;
+#endif
+
+      const uint keys = p.causal ? min(last_key, q0 + queries) : last_key;
+      for (uint k0 = first_key; k0 < keys; k0 += BLOCK) {
+        const uint count = min((uint)BLOCK, keys - k0);
+#if STAGED
+        stage_rows(key + k0 * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column, count, p.depth,
+                   DV, staged_key);
+        stage_rows(value + k0 * p.value.row * STORAGE_SIZE(IN), p.value.row, p.value.column, count,
+                   p.columns, VV, staged_value);
+        local const T *const key_rows = (local const T *)staged_key;
+        local const T *const value_rows = (local const T *)staged_value;
+        const ulong key_stride = DV * WIDTH, value_stride = VV * WIDTH;
+#else
+        global const T *const key_rows = (global const T *)key + k0 * p.key.row;
+        global const T *const value_rows = (global const T *)value + k0 * p.value.row;
+        const ulong key_stride = p.key.row, value_stride = p.value.row;
+#endif
+        const bool diagonal = p.causal && k0 + count > q0 + 1;
+        for (uint k = 0; k < count; k += R) {
+          V tile[R * NV];
+          score_tile(key_rows + k * key_stride, key_stride, count - 1 - k, packed_query, p.depth,
+                     tile);
+#if MASKED
+          for (uint i = 0; i < min((uint)R, count - k); i++) {
+            const ulong at = (k0 + k + i) * p.mask.column;
+            for (uint v = 0; v < NV; v++) {
+              tile[i * NV + v] +=
+                  lane_mask(head_mask, p.mask.row, at, q0 + v * WIDTH, p.queries);
+            }
+          }
+#endif
+          if (diagonal) {
+            for (uint i = 0; i < R; i++) {
+              const V behind = (V)((T)((int)(k0 + k + i) - (int)q0));
+              for (uint v = 0; v < NV; v++) {
+                tile[i * NV + v] =
+                    behind > lanes + (V)(v * WIDTH) ? (V)(-INFINITY) : tile[i * NV + v];
+              }
+            }
+          }
+          _Pragma("unroll") for (uint i = 0; i < R; i++) {
+            _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+              weights[(k + i) * NV + v] = EXP2_LANES(tile[i * NV + v] - logarithm[v]);
+            }
+          }
+        }
+        for (uint k = 0; k < count; k += R) {
+          V tile[R * NV];
+          score_tile(value_rows + k * value_stride, value_stride, count - 1 - k, packed_grad,
+                     p.columns, tile);
+#if DROPOUT
+          for (uint v = 0; v < NV; v++) {
+            for (uint i0 = 0; i0 < R; i0 += 4) {
+              V keep[4];
+              keep_lanes(p.seed, p.counter, row + v * WIDTH, k0 + k + i0, keep_threshold, keep_scale,
+                         keep);
+              for (uint i = 0; i < 4; i++) {
+                const uint at = (k + i0 + i) * NV + v;
+                const V weight = weights[at];
+                const V slope = fma(tile[(i0 + i) * NV + v], keep[i], -delta[v]);
+                slopes[at] = weight * slope * (V)(scale);
+                weights[at] = weight * keep[i];
+              }
+            }
+          }
+#else
+          _Pragma("unroll") for (uint i = 0; i < R; i++) {
+            _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+              const uint at = (k + i) * NV + v;
+              slopes[at] = weights[at] * ((tile[i * NV + v] - delta[v]) * (V)(scale));
+            }
+          }
+#endif
+        }
+#if FOR_KEY
+        ADD_PRODUCT(NO, VV, weights, grad_rows, grad_stride, queries,
+                    value_sums + k0 * p.grad_value.row, p.grad_value.row, count);
+        ADD_PRODUCT(NK, DV, slopes, query_rows, query_stride, queries,
+                    key_sums + k0 * p.grad_key.row, p.grad_key.row, count);
+#endif
+#if FOR_QUERY
+        for (uint q = 0; q < NQ; q += RO) {
+          for (uint c = 0; c < DV; c += NK) {
+            V sum[RO][NK];
+            _Pragma("unroll") for (uint i = 0; i < RO; i++) {
+              _Pragma("unroll") for (uint j = 0; j < NK; j++) sum[i][j] = sums[(q + i) * DV + c + j];
+            }
+            PRODUCT_TILE(NK, (local const T *)slopes + q, NQ, 1, key_rows + c * WIDTH, key_stride,
+                         count, sum);
+            _Pragma("unroll") for (uint i = 0; i < RO; i++) {
+              _Pragma("unroll") for (uint j = 0; j < NK; j++) sums[(q + i) * DV + c + j] = sum[i][j];
+            }
+          }
+        }
+#endif
+      }
+#if FOR_QUERY
+      global char *const to = OPERAND(grad_query, 7) + HEAD_AT(grad_query, IN, b, h) +
+                              q0 * p.grad_query.row * STORAGE_SIZE(IN);
+      for (uint q = 0; q < queries; q++) {
+        global char *const at = to + q * p.grad_query.row * STORAGE_SIZE(IN);
+        for (uint v = 0; v < DV; v++) {
+          Lanes x;
+          x.vector = sums[q * DV + v];
+          const uint first = v * WIDTH;
+          if (p.grad_query.column == 1 && first + WIDTH <= p.depth) {
+            STOREV_FROM(IN, C, WIDTH, at + first * STORAGE_SIZE(IN), 0, x.vector);
+          } else {
+            for (uint e = 0; e < WIDTH && first + e < p.depth; e++) {
+              STORE_FROM(IN, C, at, (first + e) * p.grad_query.column, x.element[e]);
+            }
+          }
+        }
+      }
+#endif
+    }
+  }
+}

@@ -1,0 +1,205 @@
+// Attention of few queries over many keys on CPUs, as in decoding with a cache of keys and values: the
+// keys are split among work-items, and a second kernel combines what they leave.
+//
+// A row is a query of one of the heads that share a head of key. Compile parameters besides
+// attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key, and of
+// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4).
+#include "attention/vectors.clh"
+#include "include/philox.clh"
+
+#ifndef RQ
+#define RQ 1
+#endif
+#ifndef DV
+#define DV 4
+#endif
+#ifndef VV
+#define VV 4
+#endif
+#ifndef BLOCK
+#define BLOCK 64
+#endif
+
+#define HSUM_2(v) ((v).lo + (v).hi)
+#define HSUM_4(v) HSUM_2((v).lo + (v).hi)
+#define HSUM_8(v) HSUM_4((v).lo + (v).hi)
+#define HSUM_16(v) HSUM_8((v).lo + (v).hi)
+#define HSUM(v) PASTE2(HSUM_, WIDTH)(v)
+
+/// Elements [first, first + WIDTH) of a row, 0 past its end.
+static inline V load_lanes(global const char *row, ulong column, uint first, uint columns) {
+  if (column == 1 && first + WIDTH <= columns) {
+    return LOADV_AS(C, IN, WIDTH, row + first * STORAGE_SIZE(IN), 0);
+  }
+  Lanes x;
+  for (uint e = 0; e < WIDTH; e++) {
+    x.element[e] = first + e < columns ? LOAD_AS(C, IN, row, (first + e) * column) : (T)(0);
+  }
+  return x.vector;
+}
+
+/// Elements of a row in the workspace: the maximum, the sum, then the unscaled result.
+#define STATE (2 + VV * WIDTH)
+
+/// Stores a row's result and its logarithm.
+#define STORE_ROW(row_, maximum_, total_, sums_)                                              \
+  do {                                                                                        \
+    const uint h_ = hk * p.group + (row_) / p.queries, q_ = (row_) % p.queries;               \
+    const T shrink_ = (total_) == (T)(0) ? (T)(0) : (T)(1) / (total_);                        \
+    ((global T *)lse)[((ulong)b * p.heads + h_) * p.queries + q_] =                           \
+        ((maximum_) + log2(total_)) * LN_2;                                                   \
+    global char *const to_ = out + HEAD_AT(out, IN, b, h_) + q_ * p.out.row * STORAGE_SIZE(IN); \
+    for (uint v_ = 0; v_ < VV; v_++) {                                                        \
+      Lanes x_;                                                                               \
+      x_.vector = (sums_)[v_] * (V)(shrink_);                                                 \
+      for (uint e_ = 0; e_ < WIDTH && v_ * WIDTH + e_ < p.columns; e_++) {                    \
+        STORE_FROM(IN, C, to_, (v_ * WIDTH + e_) * p.out.column, x_.element[e_]);             \
+      }                                                                                       \
+    }                                                                                         \
+  } while (0)
+
+/// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a multiple
+/// of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key * rows * splits
+/// * STATE of C, with splits > 1).
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
+    global const char *query, global const char *key, global const char *value,
+    global const char *mask, global char *out, global char *lse, global char *workspace,
+    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
+  const uint split = get_global_id(0) % p.splits, row0 = get_global_id(0) / p.splits * RQ;
+  const uint z = get_global_id(1), key_heads = p.heads / p.group;
+  const uint b = z / key_heads, hk = z % key_heads;
+  const uint rows = p.group * p.queries;
+  const uint first = split * p.per_item, last = min(p.keys, first + p.per_item);
+  query = OPERAND(query, 0);
+  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
+  out = OPERAND(out, 4);
+  lse = OPERAND(lse, 5);
+  workspace = OPERAND(workspace, 6);
+
+  V packed[RQ][DV], sums[RQ][VV];
+  T maximum[RQ], total[RQ];
+  uint head_of[RQ], query_of[RQ];
+  _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+    const uint row = min(row0 + r, rows - 1);
+    head_of[r] = hk * p.group + row / p.queries;
+    query_of[r] = row % p.queries;
+    global const char *const from = query + HEAD_AT(query, IN, b, head_of[r]) +
+                                    query_of[r] * p.query.row * STORAGE_SIZE(IN);
+    _Pragma("unroll") for (uint v = 0; v < DV; v++) {
+      packed[r][v] = load_lanes(from, p.query.column, v * WIDTH, p.depth) * (V)(factor);
+    }
+    _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[r][v] = (V)(0);
+    maximum[r] = -INFINITY;
+    total[r] = 0;
+  }
+
+  for (uint k0 = first; k0 < last; k0 += BLOCK) {
+    const uint count = min((uint)BLOCK, last - k0);
+    Lanes scores[RQ][BLOCK / WIDTH];
+    for (uint r = 0; r < RQ; r++) {
+      for (uint i = 0; i < BLOCK / WIDTH; i++) scores[r][i].vector = (V)(-INFINITY);
+    }
+    for (uint k = 0; k < count; k++) {
+      global const char *const from = key + (k0 + k) * p.key.row * STORAGE_SIZE(IN);
+      V sum[RQ];
+      _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r] = (V)(0);
+      _Pragma("unroll") for (uint v = 0; v < DV; v++) {
+        const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
+        _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r] = fma(packed[r][v], x, sum[r]);
+      }
+      _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+        scores[r][k / WIDTH].element[k % WIDTH] = HSUM(sum[r]);
+      }
+    }
+    _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+      private T *const score = scores[r][0].element;
+#if MASKED
+      global const char *const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
+      for (uint k = 0; k < count; k++) {
+        score[k] += LOAD_AS(C, MASK, from,
+                            query_of[r] * p.mask.row + (k0 + k) * p.mask.column) * LOG2_E;
+      }
+#endif
+      if (p.causal) {
+        for (uint k = 0; k < count; k++) {
+          if (k0 + k > query_of[r]) score[k] = -INFINITY;
+        }
+      }
+      T largest = maximum[r];
+      for (uint k = 0; k < count; k++) largest = score[k] > largest ? score[k] : largest;
+      const T base = FINITE(T, largest);
+      const T shrink = EXP2(maximum[r] - base);
+      maximum[r] = largest;
+      V sum = (V)(0);
+      for (uint i = 0; i < BLOCK / WIDTH; i++) {
+        scores[r][i].vector = EXP2_LANES(scores[r][i].vector - (V)(base));
+        sum += scores[r][i].vector;
+      }
+      total[r] = fma(total[r], shrink, HSUM(sum));
+      _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[r][v] *= (V)(shrink);
+#if DROPOUT
+      const ulong row = ((ulong)b * p.heads + head_of[r]) * p.queries + query_of[r];
+      for (uint k = 0; k < count; k += 4) {
+        const uint4 words = philox4x32(p.seed, row, p.counter + (k0 + k) / 4) >> 8;
+        score[k] *= (T)words.x < keep_threshold ? keep_scale : (T)0;
+        score[k + 1] *= (T)words.y < keep_threshold ? keep_scale : (T)0;
+        score[k + 2] *= (T)words.z < keep_threshold ? keep_scale : (T)0;
+        score[k + 3] *= (T)words.w < keep_threshold ? keep_scale : (T)0;
+      }
+#endif
+    }
+    for (uint k = 0; k < count; k++) {
+      global const char *const from = value + (k0 + k) * p.value.row * STORAGE_SIZE(IN);
+      _Pragma("unroll") for (uint v = 0; v < VV; v++) {
+        const V x = load_lanes(from, p.value.column, v * WIDTH, p.columns);
+        _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+          sums[r][v] = fma((V)(scores[r][0].element[k]), x, sums[r][v]);
+        }
+      }
+    }
+  }
+
+  for (uint r = 0; r < RQ && row0 + r < rows; r++) {
+    if (p.splits == 1) {
+      STORE_ROW(row0 + r, maximum[r], total[r], sums[r]);
+    } else {
+      global T *const state =
+          (global T *)workspace + (((ulong)z * rows + row0 + r) * p.splits + split) * STATE;
+      state[0] = maximum[r];
+      state[1] = total[r];
+      for (uint v = 0; v < VV; v++) VECTOR_NAME(vstore)(sums[r][v], v, state + 2);
+    }
+  }
+}
+
+/// Global size: rows, batch * heads of key. Buffers: as attention_decode's.
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_combine(
+    global const char *query, global const char *key, global const char *value,
+    global const char *mask, global char *out, global char *lse, global char *workspace,
+    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
+  const uint row = get_global_id(0), z = get_global_id(1), key_heads = p.heads / p.group;
+  const uint b = z / key_heads, hk = z % key_heads;
+  out = OPERAND(out, 4);
+  lse = OPERAND(lse, 5);
+  global const T *const states = (global const T *)OPERAND(workspace, 6) +
+                                 ((ulong)z * get_global_size(0) + row) * p.splits * STATE;
+  T maximum = -INFINITY;
+  for (uint s = 0; s < p.splits; s++) {
+    const T x = states[s * STATE];
+    maximum = x > maximum ? x : maximum;
+  }
+  const T base = FINITE(T, maximum);
+  T total = 0;
+  V sums[VV];
+  for (uint v = 0; v < VV; v++) sums[v] = (V)(0);
+  for (uint s = 0; s < p.splits; s++) {
+    global const T *const state = states + s * STATE;
+    const T weight = EXP2(state[0] - base);
+    total = fma(weight, state[1], total);
+    for (uint v = 0; v < VV; v++) {
+      sums[v] = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sums[v]);
+    }
+  }
+  STORE_ROW(row, maximum, total, sums);
+}
