@@ -97,7 +97,9 @@ void attention(const AttentionProblem& problem, const at::Tensor& out,
                const at::Tensor& logsumexp) {
   AttentionPlan plan(problem);
   if (plan.arguments.queries == 0 || plan.batch == 0 || plan.arguments.heads == 0) return;
-  if (takes_decode(plan)) {
+  if (!plan.device.is_cpu()) {
+    attention_local(plan, out, logsumexp);
+  } else if (takes_decode(plan)) {
     attention_decode(plan, out, logsumexp);
   } else {
     attention_lanes(plan, out, logsumexp);
@@ -110,7 +112,8 @@ void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
                         const at::Tensor& grad_value) {
   AttentionPlan plan(problem);
   if (plan.batch == 0 || plan.arguments.heads == 0) return;
-  attention_lanes_backward(plan, grad, out, logsumexp, grad_query, grad_key, grad_value);
+  const auto run = plan.device.is_cpu() ? attention_lanes_backward : attention_local_backward;
+  run(plan, grad, out, logsumexp, grad_query, grad_key, grad_value);
 }
 
 }  // namespace ocl

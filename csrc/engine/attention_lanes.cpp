@@ -197,7 +197,10 @@ void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tens
   // Rows whose queries and results fit the registers share the keys they load.
   const uint32_t all_rows = a.group * a.queries;
   uint32_t rows = 4;
-  while (rows > 1 && (rows * column_vectors > 16 || rows > all_rows)) rows /= 2;
+  while (rows > 1 && (rows * column_vectors > 16 || rows > all_rows || rows > width)) rows /= 2;
+  const auto whole = [&](const AttentionArguments::Strides& strides, uint32_t columns) {
+    return strides.column == 1 && columns % width == 0;
+  };
 
   const uint32_t heads = plan.batch * plan.key_heads;
   const uint32_t row_blocks = blocks(all_rows, rows);
@@ -213,15 +216,17 @@ void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tens
     workspace = at::empty({int64_t{heads} * all_rows * a.splits * (2 + column_vectors * width)},
                           out.options().dtype(plan.compute_type));
   }
-  const std::array<Define, 9> defines{{{"IN", plan.in},
-                                       {"C", plan.compute},
-                                       {"MASK", plan.mask},
-                                       {"DROPOUT", plan.dropout},
-                                       {"WIDTH", width},
-                                       {"RQ", rows},
-                                       {"DV", depth_vectors},
-                                       {"VV", column_vectors},
-                                       {"BLOCK", kBlock}}};
+  const std::array<Define, 10> defines{
+      {{"IN", plan.in},
+       {"C", plan.compute},
+       {"MASK", plan.mask},
+       {"DROPOUT", plan.dropout},
+       {"WIDTH", width},
+       {"RQ", rows},
+       {"DV", depth_vectors},
+       {"VV", column_vectors},
+       {"BLOCK", kBlock},
+       {"WHOLE", whole(a.query, a.depth) && whole(a.key, a.depth) && whole(a.value, a.columns)}}};
   const std::array<at::Tensor, 7> operands{plan.problem.query, plan.problem.key, plan.problem.value,
                                            plan.problem.mask,  out,              logsumexp,
                                            workspace};

@@ -60,6 +60,12 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
                               const at::Tensor& logsumexp, const at::Tensor& grad_query,
                               const at::Tensor& grad_key, const at::Tensor& grad_value);
 
+/// For GPUs: tiles in local memory (kernels/attention/forward_local.cl, backward_local.cl).
+void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
+void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                              const at::Tensor& grad_key, const at::Tensor& grad_value);
+
 /// Vectors of `width` for rows of `columns` elements: more than needed where tiles of a few vectors
 /// could not cover them.
 uint32_t row_vectors(int64_t columns, uint32_t width, int most);

@@ -3,7 +3,8 @@
 //
 // A row is a query of one of the heads that share a head of key. Compile parameters besides
 // attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key, and of
-// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4).
+// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1: rows of all three
+// are contiguous and whole vectors).
 #include "attention/vectors.clh"
 #include "include/philox.clh"
 
@@ -20,14 +21,38 @@
 #define BLOCK 64
 #endif
 
-#define HSUM_2(v) ((v).lo + (v).hi)
-#define HSUM_4(v) HSUM_2((v).lo + (v).hi)
-#define HSUM_8(v) HSUM_4((v).lo + (v).hi)
-#define HSUM_16(v) HSUM_8((v).lo + (v).hi)
-#define HSUM(v) PASTE2(HSUM_, WIDTH)(v)
+#ifndef WHOLE
+#define WHOLE 0
+#endif
+// Keys whose products with the rows fill a vector.
+#define KEYS (WIDTH / RQ)
+
+/// Element i of the result is the sum of vector i: rounds of adding neighbours, each of which leaves
+/// half as many vectors.
+static inline V sum_each(private V *x) {
+  _Pragma("unroll") for (uint n = WIDTH / 2; n > 0; n /= 2) {
+    _Pragma("unroll") for (uint i = 0; i < n; i++) {
+      const V a = x[2 * i], b = x[2 * i + 1];
+      x[i] = (V)(a.even, b.even) + (V)(a.odd, b.odd);
+    }
+  }
+  return x[0];
+}
+
+static inline T sum_lanes(V v) {
+  Lanes x;
+  x.vector = v;
+  for (uint n = WIDTH / 2; n > 0; n /= 2) {
+    for (uint i = 0; i < n; i++) x.element[i] += x.element[i + n];
+  }
+  return x.element[0];
+}
 
 /// Elements [first, first + WIDTH) of a row, 0 past its end.
 static inline V load_lanes(global const char *row, ulong column, uint first, uint columns) {
+#if WHOLE
+  return LOADV_AS(C, IN, WIDTH, row + first * STORAGE_SIZE(IN), 0);
+#else
   if (column == 1 && first + WIDTH <= columns) {
     return LOADV_AS(C, IN, WIDTH, row + first * STORAGE_SIZE(IN), 0);
   }
@@ -36,6 +61,7 @@ static inline V load_lanes(global const char *row, ulong column, uint first, uin
     x.element[e] = first + e < columns ? LOAD_AS(C, IN, row, (first + e) * column) : (T)(0);
   }
   return x.vector;
+#endif
 }
 
 /// Elements of a row in the workspace: the maximum, the sum, then the unscaled result.
@@ -97,23 +123,36 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
   for (uint k0 = first; k0 < last; k0 += BLOCK) {
     const uint count = min((uint)BLOCK, last - k0);
     Lanes scores[RQ][BLOCK / WIDTH];
-    for (uint r = 0; r < RQ; r++) {
-      for (uint i = 0; i < BLOCK / WIDTH; i++) scores[r][i].vector = (V)(-INFINITY);
-    }
-    for (uint k = 0; k < count; k++) {
-      global const char *const from = key + (k0 + k) * p.key.row * STORAGE_SIZE(IN);
-      V sum[RQ];
-      _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r] = (V)(0);
-      _Pragma("unroll") for (uint v = 0; v < DV; v++) {
-        const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
-        _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r] = fma(packed[r][v], x, sum[r]);
+    for (uint k = 0; k < count; k += KEYS) {
+      V sum[RQ * KEYS];
+      _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
+        // Past the last key, that one: its score is dropped below.
+        const uint at = k0 + min(k + i, count - 1);
+        global const char *const from = key + at * p.key.row * STORAGE_SIZE(IN);
+        V total_[RQ];
+        _Pragma("unroll") for (uint v = 0; v < DV; v++) {
+          const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
+          _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+            total_[r] = v == 0 ? packed[r][v] * x : fma(packed[r][v], x, total_[r]);
+          }
+        }
+        _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r * KEYS + i] = total_[r];
       }
+#if RQ == 1
+      scores[0][k / WIDTH].vector = sum_each(sum);
+#else
+      Lanes all;
+      all.vector = sum_each(sum);
       _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-        scores[r][k / WIDTH].element[k % WIDTH] = HSUM(sum[r]);
+        _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
+          scores[r][0].element[k + i] = all.element[r * KEYS + i];
+        }
       }
+#endif
     }
     _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
       private T *const score = scores[r][0].element;
+      for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
 #if MASKED
       global const char *const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
       for (uint k = 0; k < count; k++) {
@@ -126,8 +165,15 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
           if (k0 + k > query_of[r]) score[k] = -INFINITY;
         }
       }
+      Lanes most = scores[r][0];
+      for (uint i = 1; i < BLOCK / WIDTH; i++) {
+        const V x = scores[r][i].vector;
+        most.vector = x > most.vector ? x : most.vector;
+      }
       T largest = maximum[r];
-      for (uint k = 0; k < count; k++) largest = score[k] > largest ? score[k] : largest;
+      for (uint e = 0; e < WIDTH; e++) {
+        largest = most.element[e] > largest ? most.element[e] : largest;
+      }
       const T base = FINITE(T, largest);
       const T shrink = EXP2(maximum[r] - base);
       maximum[r] = largest;
@@ -136,7 +182,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
         scores[r][i].vector = EXP2_LANES(scores[r][i].vector - (V)(base));
         sum += scores[r][i].vector;
       }
-      total[r] = fma(total[r], shrink, HSUM(sum));
+      total[r] = fma(total[r], shrink, sum_lanes(sum));
       _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[r][v] *= (V)(shrink);
 #if DROPOUT
       const ulong row = ((ulong)b * p.heads + head_of[r]) * p.queries + query_of[r];

@@ -1,0 +1,112 @@
+// Attention on GPUs: work-groups with tiles in local memory.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/attention_plan.h"
+
+namespace ocl {
+
+namespace {
+
+const KernelFamily forward{"attention/forward_local.cl", "attention_forward_local"};
+const KernelFamily delta_of{"attention/backward_local.cl", "attention_delta"};
+const KernelFamily query_gradient{"attention/backward_local.cl", "attention_query_gradient"};
+const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
+
+// Of kernels/attention/local.clh.
+constexpr uint32_t kItems = 256, kChunk = 32, kSide = 16;
+
+/// The tile: rows of queries and of keys per work-item, and chunks of columns.
+struct Tile {
+  uint32_t queries, keys, depth_chunks, column_chunks;
+
+  uint32_t query_block() const { return queries * kSide; }
+  uint32_t key_block() const { return keys * kSide; }
+  /// Bytes of the two tiles of operands, of a block of weights, and of `shared` values per query.
+  size_t local_bytes(size_t element_size, uint32_t shared) const {
+    const size_t rows = std::max(query_block(), key_block());
+    return element_size *
+           (2 * rows * (kChunk + 1) + query_block() * (key_block() + 1) + query_block() * shared);
+  }
+};
+
+uint32_t blocks(uint32_t n, uint32_t block) { return (n + block - 1) / block; }
+
+/// `sums`: values an item keeps per chunk and row.
+Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
+  const AttentionArguments& a = plan.arguments;
+  Tile tile{4, 4, std::max(1U, blocks(a.depth, kChunk)), std::max(1U, blocks(a.columns, kChunk))};
+  // Larger tiles than the registers hold cost more than they save.
+  if (plan.compute_size > 4 || tile.depth_chunks > 4 || tile.column_chunks > 4) {
+    tile.queries = tile.keys = 2;
+  }
+  while (tile.queries > 1 && (tile.query_block() >= 2 * a.queries ||
+                              tile.local_bytes(plan.compute_size, shared) >
+                                  plan.device.properties().local_memory)) {
+    tile.queries /= 2;
+    if (tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory) {
+      tile.keys = std::max(1U, tile.keys / 2);
+    }
+  }
+  return tile;
+}
+
+std::array<Define, 8> defines_of(const AttentionPlan& plan, const Tile& tile) {
+  return {{{"IN", plan.in},
+           {"C", plan.compute},
+           {"MASK", plan.mask},
+           {"DROPOUT", plan.dropout},
+           {"RQ", tile.queries},
+           {"RK", tile.keys},
+           {"CD", tile.depth_chunks},
+           {"CV", tile.column_chunks}}};
+}
+
+NDRange groups(size_t count, size_t heads) {
+  return {2, {count * kItems, heads, 1}, {kItems, 1, 1}};
+}
+
+}  // namespace
+
+void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
+  AttentionArguments& a = plan.arguments;
+  a.out = attention_strides(out);
+  const Tile tile = make_tile(plan, kSide);
+  const std::array<at::Tensor, 6> operands{plan.problem.query, plan.problem.key, plan.problem.value,
+                                           plan.problem.mask,  out,              logsumexp};
+  plan.launch(forward.get(plan.device, defines_of(plan, tile)),
+              groups(blocks(a.queries, tile.query_block()), size_t{plan.batch} * a.heads), operands,
+              {}, tile.local_bytes(plan.compute_size, kSide));
+}
+
+void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                              const at::Tensor& grad_key, const at::Tensor& grad_value) {
+  AttentionArguments& a = plan.arguments;
+  a.out = attention_strides(out);
+  a.grad = attention_strides(grad);
+  a.grad_query = attention_strides(grad_query);
+  a.grad_key = attention_strides(grad_key);
+  a.grad_value = attention_strides(grad_value);
+  const Tile tile = make_tile(plan, 0);
+  const auto defines = defines_of(plan, tile);
+  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
+  const std::array<at::Tensor, 11> operands{
+      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask,
+      out,                logsumexp,        grad,               delta,
+      grad_query,         grad_key,         grad_value};
+  const auto run = [&](const KernelFamily& family, const NDRange& range) {
+    plan.launch(family.get(plan.device, defines), range, operands,
+                {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
+  };
+  const size_t heads = size_t{plan.batch} * a.heads;
+  run(delta_of, NDRange::grid(a.queries, heads, 64, 1));
+  run(query_gradient, groups(blocks(a.queries, tile.query_block()), heads));
+  run(key_gradient,
+      groups(blocks(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
+}
+
+}  // namespace ocl

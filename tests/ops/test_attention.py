@@ -1,0 +1,521 @@
+"""scaled_dot_product_attention and the layers on it against CPU torch, forward and backward.
+
+The reference is what CPU torch computes in double precision from the same rounded inputs."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention as attend
+from torch.testing import assert_close
+
+FLOATS = [torch.float32, torch.float64]
+HALVES = [torch.float16, torch.bfloat16]
+TOLERANCE = {
+    torch.float32: {"rtol": 1e-4, "atol": 2e-5},
+    torch.float64: {"rtol": 1e-10, "atol": 1e-10},
+    # Half an ulp of the result, and as much of each rounded result that the gradients start from.
+    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
+    torch.bfloat16: {"rtol": 1.6e-2, "atol": 1.6e-2},
+}
+INF, NAN = float("inf"), float("nan")
+
+
+def made(*shapes, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def is_fused(result):
+    return "FusedAttentionOverrideable" in result.grad_fn.name()
+
+
+def compare(query, key, value, mask=None, backward=True, **options):
+    """Forward and backward on both devices; the mask is boolean or of the inputs' dtype."""
+    dtype = query.dtype
+    wide = [t.double().requires_grad_() for t in (query, key, value)]
+    here = [to_device(t).requires_grad_() for t in (query, key, value)]
+    wide_mask = mask if mask is None or mask.dtype == torch.bool else mask.double()
+    wanted = attend(*wide, attn_mask=wide_mask, **options)
+    got = attend(*here, attn_mask=None if mask is None else mask.to("ocl"), **options)
+    assert is_fused(got)
+    assert got.dtype == dtype
+    assert_close(got.detach().cpu(), wanted.detach().to(dtype), equal_nan=True, **TOLERANCE[dtype])
+    if not backward:
+        return
+    (grad,) = made(wanted.shape, dtype=dtype, seed=1)
+    wanted.backward(grad.double())
+    got.backward(grad.to("ocl"))
+    for a, e in zip(here, wide, strict=True):
+        assert a.grad.shape == a.shape
+        assert_close(a.grad.cpu(), e.grad.to(dtype), **TOLERANCE[dtype])
+
+
+def to_device(x):
+    """A copy with the same strides, even where they overlap or leave gaps."""
+    storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset()).detach()
+
+
+# ---- The kernels ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS + HALVES, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "lengths", [(64, 64), (1, 1), (1, 7), (7, 1), (33, 130), (150, 67)], ids=str
+)
+def test_lengths(lengths, causal, dtype):
+    queries, keys = lengths
+    shapes = (2, 3, queries, 64), (2, 3, keys, 64), (2, 3, keys, 64)
+    compare(*made(*shapes, dtype=dtype), is_causal=causal)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "widths", [(1, 1), (8, 24), (40, 16), (80, 112), (176, 200), (256, 256)], ids=str
+)
+def test_head_sizes(widths, dtype):
+    depth, columns = widths
+    shapes = (1, 2, 37, depth), (1, 2, 70, depth), (1, 2, 70, columns)
+    compare(*made(*shapes, dtype=dtype))
+
+
+def test_heads_past_the_largest():
+    q, k, v = (t.to("ocl") for t in made((1, 2, 5, 264), (1, 2, 6, 264), (1, 2, 6, 264)))
+    assert_close(attend(q, k, v).cpu(), attend(q.cpu(), k.cpu(), v.cpu()))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.7, -0.3, 30.0])
+def test_scale(scale):
+    compare(*made((1, 2, 20, 16), (1, 2, 70, 16), (1, 2, 70, 16)), scale=scale, backward=scale < 30)
+
+
+MASKS = [
+    (70, 90),
+    (1, 90),
+    (70, 1),
+    (2, 1, 1, 90),
+    (2, 3, 70, 90),
+    (3, 70, 90),
+    (1, 3, 1, 90),
+    (1, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", MASKS, ids=str)
+def test_masks(shape, dtype):
+    inputs = made((2, 3, 70, 16), (2, 3, 90, 16), (2, 3, 90, 16), dtype=dtype)
+    (mask,) = made(shape, dtype=dtype, seed=3)
+    compare(*inputs, mask)
+    compare(*inputs, mask > -0.5)
+    single = [t[:, :, :1] if i == 0 else t for i, t in enumerate(inputs)]
+    if shape[-2] == 1:
+        compare(*single, mask)
+
+
+def test_mask_layouts():
+    inputs = made((2, 3, 70, 16), (2, 3, 90, 16), (2, 3, 90, 16))
+    (mask,) = made((90, 70), seed=3)
+    here = [t.to("ocl") for t in inputs]
+    for turn in (lambda m: m.t(), lambda m: torch.cat([m, m], 1)[:, ::2].t()):
+        wanted = attend(*inputs, attn_mask=turn(mask))
+        got = attend(*here, attn_mask=turn(mask.to("ocl")))
+        assert_close(got.cpu(), wanted, **TOLERANCE[torch.float32])
+
+
+@pytest.mark.parametrize("queries", [1, 20])
+def test_rows_without_keys(queries):
+    """Zeros, as CPU torch gives, and gradients of zero."""
+    inputs = made((1, 2, queries, 16), (1, 2, 90, 16), (1, 2, 90, 16))
+    mask = torch.rand(queries, 90, generator=torch.Generator().manual_seed(0)) > 0.5
+    mask[0] = False
+    compare(*inputs, mask)
+    assert (
+        attend(*(t.to("ocl") for t in inputs), attn_mask=mask.to("ocl"))[..., 0, :].count_nonzero()
+        == 0
+    )
+
+
+@pytest.mark.parametrize("queries", [4, 40])
+def test_special_values_in_masks(queries):
+    inputs = made((1, 2, queries, 16), (1, 2, 90, 16), (1, 2, 90, 16))
+    mask = torch.zeros(queries, 90)
+    mask[0, 3] = NAN
+    mask[1, 80] = INF
+    mask[2] = -INF
+    mask[3, 5:] = -1e30
+    got = attend(*(t.to("ocl") for t in inputs), attn_mask=mask.to("ocl")).cpu()
+    assert_close(got, attend(*inputs, attn_mask=mask), equal_nan=True, **TOLERANCE[torch.float32])
+
+
+def test_special_values_in_inputs():
+    for which in range(3):
+        for value in (NAN, INF):
+            inputs = made((1, 1, 9, 16), (1, 1, 70, 16), (1, 1, 70, 16))
+            inputs[which][0, 0, 3, 2] = value
+            got = attend(*(t.to("ocl") for t in inputs)).cpu()
+            with sdpa_kernel(SDPBackend.MATH):
+                wanted = attend(*inputs)
+            assert_close(got.isnan(), wanted.isnan())
+            finite = wanted.isfinite()
+            assert_close(got[finite], wanted[finite], **TOLERANCE[torch.float32])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("queries", [1, 3, 45])
+@pytest.mark.parametrize("causal", [False, True])
+def test_grouped_heads(queries, causal, dtype):
+    for heads, key_heads in ((4, 2), (6, 1), (8, 2)):
+        shapes = (2, heads, queries, 24), (2, key_heads, 70, 24), (2, key_heads, 70, 40)
+        compare(*made(*shapes, dtype=dtype), enable_gqa=True, is_causal=causal)
+
+
+def test_heads_that_do_not_fit():
+    q, k, v = (t.to("ocl") for t in made((1, 4, 5, 8), (1, 3, 6, 8), (1, 3, 6, 8)))
+    for options in ({}, {"enable_gqa": True}):
+        with pytest.raises(RuntimeError):
+            attend(q, k, v, **options)
+
+
+LAYOUTS = {
+    "rows first": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
+    "columns first": lambda t: t.mT.contiguous().mT,
+    "every other": lambda t: torch.cat([t, t], -1)[..., ::2],
+    "offset": lambda t: torch.cat([t, t], 2)[:, :, 3 : 3 + t.size(2)],
+    "expanded": lambda t: t[:, :1].expand(-1, t.size(1), -1, -1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("queries", [2, 40])
+def test_layouts(layout, queries, dtype):
+    inputs = made((2, 3, queries, 32), (2, 3, 70, 32), (2, 3, 70, 32), dtype=dtype)
+    inputs = [LAYOUTS[layout](t) for t in inputs]
+    wide = [t.double() for t in inputs]
+    got = attend(*(to_device(t) for t in inputs))
+    assert_close(got.cpu(), attend(*wide).to(dtype), **TOLERANCE[dtype])
+    if layout == "expanded":
+        return
+    compare(*inputs)
+    # The gradient of the result in that layout, too.
+    here = [to_device(t).requires_grad_() for t in inputs]
+    (grad,) = made((2, 3, queries, 32), dtype=dtype, seed=2)
+    dense = torch.autograd.grad(attend(*here), here, grad.to("ocl"))
+    laid = torch.autograd.grad(attend(*here), here, to_device(LAYOUTS[layout](grad)[:2, :3]))
+    if layout != "offset":
+        for a, e in zip(laid, dense, strict=True):
+            assert_close(a, e)
+
+
+def test_result_is_laid_out_as_query():
+    q, k, v = (t.transpose(1, 2).to("ocl") for t in made(*[(2, 10, 3, 8)] * 3))
+    assert q.stride() == (240, 8, 24, 1)
+    assert attend(q, k, v).stride() == q.stride()
+
+
+def test_three_dimensions():
+    compare(*made((3, 20, 16), (3, 30, 16), (3, 30, 16)), is_causal=True)
+    (mask,) = made((20, 30), seed=1)
+    compare(*made((3, 20, 16), (3, 30, 16), (3, 30, 16)), mask)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((2, 3, 0, 8), (2, 3, 5, 8)),
+        ((2, 3, 4, 8), (2, 3, 0, 8)),
+        ((0, 3, 4, 8), (0, 3, 5, 8)),
+        ((2, 0, 4, 8), (2, 0, 5, 8)),
+        ((2, 3, 4, 0), (2, 3, 5, 0)),
+    ],
+    ids=str,
+)
+def test_empty(shapes):
+    wide = [t.requires_grad_() for t in made(shapes[0], shapes[1], shapes[1])]
+    here = [t.detach().to("ocl").requires_grad_() for t in wide]
+    wanted, got = attend(*wide), attend(*here)
+    assert_close(got.detach().cpu(), wanted.detach())
+    wanted.sum().backward()
+    got.sum().backward()
+    for a, e in zip(here, wide, strict=True):
+        assert_close(a.grad.cpu(), e.grad)
+
+
+def test_deterministic():
+    inputs = [t.to("ocl").requires_grad_() for t in made(*[(1, 3, 300, 64)] * 3)]
+    runs = []
+    for _ in range(3):
+        out = attend(*inputs, is_causal=True)
+        runs.append([out, *torch.autograd.grad(out.pow(2).sum(), inputs)])
+    for run in runs[1:]:
+        for a, e in zip(run, runs[0], strict=True):
+            assert torch.equal(a, e)
+
+
+def test_few_and_many_heads():
+    """The backward pass gives a work-item a whole head, or parts of it."""
+    for heads in (1, 5, 16):
+        compare(*made(*[(1, heads, 200, 32)] * 3), is_causal=True)
+
+
+def test_memory_is_linear():
+    """Scores of 2 heads of 4096 x 4096 would take 128 MiB."""
+    inputs = [t.to("ocl").requires_grad_() for t in made(*[(1, 2, 4096, 32)] * 3)]
+    grad = torch.ones_like(inputs[0])
+    torch.ocl.synchronize()
+    torch.ocl.reset_peak_memory_stats()
+    before = torch.ocl.memory_allocated()
+    out = attend(*inputs)
+    grads = torch.autograd.grad(out, inputs, grad)
+    torch.ocl.synchronize()
+    kept = sum(t.numel() * t.element_size() for t in (out, *grads))
+    assert torch.ocl.max_memory_allocated() - before - kept <= 2 * 2**20
+
+
+# ---- Dropout ----------------------------------------------------------------------------------
+
+
+def weights_of(query, key, p):
+    """The weights after dropout: attention to the unit vectors."""
+    keys = key.size(2)
+    unit = torch.eye(keys, device=query.device).expand(*key.shape[:2], keys, keys)
+    return attend(query, key, unit, dropout_p=p)
+
+
+@pytest.mark.parametrize("queries", [2, 200])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_statistics(queries, p):
+    q, k = (t.to("ocl") for t in made((4, 8, queries, 16), (4, 8, 120, 16)))
+    torch.manual_seed(1)
+    dropped = weights_of(q, k, p)
+    plain = weights_of(q, k, 0.0)
+    gone = dropped == 0
+    count = gone.numel()
+    assert abs(gone.float().mean().item() - p) < 5 * (p * (1 - p) / count) ** 0.5
+    assert_close(dropped[~gone], plain[~gone] / (1 - p), rtol=1e-4, atol=1e-6)
+    # No pattern along queries, keys or heads.
+    share = gone.float()
+    for dims in ((0, 1, 2), (0, 1, 3), (2, 3)):
+        n = count / share.mean(dims).numel()
+        assert (share.mean(dims) - p).abs().max().item() < 6 * (p * (1 - p) / n) ** 0.5
+    for shift in (share.roll(1, 2), share.roll(1, 3)):
+        product = ((share - p) * (shift - p)).mean().item()
+        assert abs(product) < 6 * p * (1 - p) / count**0.5
+
+
+def test_dropout_is_a_function_of_the_seed():
+    q, k, v = (t.to("ocl") for t in made(*[(2, 3, 50, 16)] * 3))
+    torch.manual_seed(5)
+    first, second = (attend(q, k, v, dropout_p=0.3) for _ in range(2))
+    torch.manual_seed(5)
+    again = attend(q, k, v, dropout_p=0.3)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert torch.equal(attend(q, k, v, dropout_p=1.0), torch.zeros_like(q))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries", [3, 70])
+def test_dropout_backward(queries, causal, dtype):
+    """The same weights are dropped: the gradient is that of the composed product with them."""
+    q, k, v = made((2, 4, queries, 16), (2, 2, 70, 16), (2, 2, 70, 24), dtype=dtype)
+    here = [t.to("ocl").requires_grad_() for t in (q, k, v)]
+    unit = torch.eye(70, dtype=dtype, device="ocl").expand(2, 2, 70, 70)
+    options = {"dropout_p": 0.4, "is_causal": causal, "enable_gqa": True}
+    torch.manual_seed(2)
+    out = attend(*here, **options)
+    torch.manual_seed(2)
+    kept = (attend(here[0], here[1], unit, **options) != 0).cpu()
+    wide = [t.double().requires_grad_() for t in (q, k, v)]
+    key, value = (t.repeat_interleave(2, 1) for t in wide[1:])
+    scores = wide[0] @ key.mT / 4
+    if causal:
+        allowed = torch.ones(queries, 70, dtype=torch.bool).tril()
+        scores = scores.masked_fill(~allowed, -INF)
+    wanted = (scores.softmax(-1) * kept / 0.6) @ value
+    assert_close(out.detach().cpu(), wanted.detach().to(dtype), **TOLERANCE[dtype])
+    (grad,) = made(wanted.shape, dtype=dtype, seed=1)
+    wanted.backward(grad.double())
+    out.backward(grad.to("ocl"))
+    for a, e in zip(here, wide, strict=True):
+        assert_close(a.grad.cpu(), e.grad.to(dtype), **TOLERANCE[dtype])
+
+
+# ---- The choice, and what composed functions do -----------------------------------------------
+
+
+def test_gradcheck():
+    inputs = [
+        t.to("ocl").requires_grad_()
+        for t in made((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 4), dtype=torch.float64)
+    ]
+    (mask,) = made((5, 6), dtype=torch.float64, seed=1)
+    for options in ({"is_causal": True}, {"attn_mask": mask.to("ocl")}):
+        assert torch.autograd.gradcheck(
+            lambda *x, o=options: attend(*x, enable_gqa=True, **o), inputs
+        )
+
+
+def test_composed_where_asked_for():
+    inputs = [t.to("ocl").requires_grad_() for t in made(*[(1, 2, 4, 3)] * 3, dtype=torch.float64)]
+    with sdpa_kernel(SDPBackend.MATH):
+        assert not is_fused(attend(*inputs))
+        assert torch.autograd.gradgradcheck(lambda *x: attend(*x, is_causal=True), inputs)
+        q, k, v = (t.detach() for t in inputs)
+        tangent = torch.func.jvp(lambda x: attend(x, k, v), (q,), (k,))[1]
+        wanted = torch.func.jvp(lambda x: attend(x, k.cpu(), v.cpu()), (q.cpu(),), (k.cpu(),))[1]
+        assert_close(tangent.cpu(), wanted)
+        many = torch.stack([q, k, v])
+        got = torch.func.vmap(lambda x: attend(x, k, v))(many)
+        assert_close(got, torch.stack([attend(x, k, v) for x in many]))
+    assert is_fused(attend(*inputs))
+
+
+def test_vmap_of_the_kernel():
+    q, k, v = (t.to("ocl") for t in made(*[(1, 2, 4, 8)] * 3))
+    many = torch.stack([q, k, v])
+    got = torch.func.vmap(lambda x: attend(x, k, v))(many)
+    assert_close(got, torch.stack([attend(x, k, v) for x in many]))
+
+
+def test_mask_with_a_gradient():
+    inputs = made(*[(2, 3, 6, 8)] * 3)
+    (mask,) = made((6, 6), seed=1)
+    grads = []
+    for place in ("cpu", "ocl"):
+        leaf = mask.to(place).requires_grad_()
+        out = attend(*(t.to(place) for t in inputs), attn_mask=leaf)
+        out.pow(2).sum().backward()
+        grads.append(leaf.grad.cpu())
+    assert_close(grads[1], grads[0])
+
+
+def test_batches_that_broadcast():
+    inputs = made((3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 8))
+    assert_close(attend(*(t.to("ocl") for t in inputs)).cpu(), attend(*inputs))
+    inputs = made((2, 3, 2, 4, 8), (2, 3, 2, 5, 8), (2, 3, 2, 5, 8))
+    assert_close(attend(*(t.to("ocl") for t in inputs)).cpu(), attend(*inputs))
+
+
+def test_the_choice():
+    q, k, v = (t.to("ocl") for t in made(*[(1, 2, 4, 8)] * 3))
+    assert torch._fused_sdp_choice(q, k, v) == SDPBackend.OVERRIDEABLE.value
+    assert torch._fused_sdp_choice(q[0, 0], k[0, 0], v[0, 0]) == SDPBackend.MATH.value
+    with sdpa_kernel(SDPBackend.MATH):
+        assert torch._fused_sdp_choice(q, k, v) == SDPBackend.MATH.value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda q, k, v: {"key": k.double()},
+        lambda q, k, v: {"value": v[:, :, :3]},
+        lambda q, k, v: {"key": k[..., :4]},
+        lambda q, k, v: {"attn_mask": torch.zeros(4, 4, device=q.device), "is_causal": True},
+        lambda q, k, v: {"attn_mask": torch.zeros(4, 3, device=q.device)},
+        lambda q, k, v: {"attn_mask": torch.zeros(4, 4, dtype=torch.int64, device=q.device)},
+        lambda q, k, v: {"dropout_p": 1.5},
+        lambda q, k, v: {"query": q[0, 0, 0]},
+    ],
+)
+def test_errors(change):
+    for place in ("cpu", "ocl"):
+        q, k, v = (t.to(place) for t in made(*[(1, 2, 4, 8)] * 3))
+        with pytest.raises(RuntimeError):
+            attend(**{"query": q, "key": k, "value": v, **change(q, k, v)})
+
+
+# ---- Layers -----------------------------------------------------------------------------------
+
+
+def layer_and_twin(make, dtype=torch.float32):
+    torch.manual_seed(0)
+    layer = make().to(dtype).eval()
+    twin = make().to(dtype).eval()
+    twin.load_state_dict(layer.state_dict())
+    return layer, twin.to("ocl")
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("masks", ["none", "source", "padding", "both"])
+def test_multihead_attention(masks, average, need_weights):
+    layer, twin = layer_and_twin(lambda: nn.MultiheadAttention(24, 3, batch_first=True))
+    (x,) = made((4, 10, 24))
+    source = torch.rand(10, 10, generator=torch.Generator().manual_seed(1)) > 0.6
+    source.fill_diagonal_(False)
+    padding = torch.zeros(4, 10, dtype=torch.bool)
+    padding[1, 7:] = padding[3, 9:] = True
+    options = {
+        "attn_mask": source if masks in ("source", "both") else None,
+        "key_padding_mask": padding if masks in ("padding", "both") else None,
+        "need_weights": need_weights,
+        "average_attn_weights": average,
+    }
+    there = {k: v.to("ocl") if torch.is_tensor(v) else v for k, v in options.items()}
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad):
+            wanted, wanted_weights = layer(x, x, x, **options)
+            got, weights = twin(*[x.to("ocl")] * 3, **there)
+        assert_close(got.detach().cpu(), wanted.detach())
+        assert (weights is None) == (wanted_weights is None)
+        if weights is not None:
+            assert_close(weights.detach().cpu(), wanted_weights.detach())
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_encoder_layer(dtype, activation, norm_first):
+    layer, twin = layer_and_twin(
+        lambda: nn.TransformerEncoderLayer(
+            24, 3, 40, batch_first=True, activation=activation, norm_first=norm_first
+        ),
+        dtype,
+    )
+    (x,) = made((4, 10, 24), dtype=dtype)
+    causal = nn.Transformer.generate_square_subsequent_mask(10, dtype=dtype)
+    padding = torch.zeros(4, 10, dtype=torch.bool)
+    padding[1, 7:] = True
+    for mask in ({}, {"src_mask": causal}, {"src_key_padding_mask": padding}):
+        there = {k: v.to("ocl") for k, v in mask.items()}
+        for grad in (False, True):
+            with torch.set_grad_enabled(grad):
+                wanted, got = layer(x, **mask), twin(x.to("ocl"), **there)
+            assert_close(got.detach().cpu(), wanted.detach(), **TOLERANCE[dtype])
+
+
+def test_encoder_layer_trains():
+    layer, twin = layer_and_twin(
+        lambda: nn.TransformerEncoderLayer(24, 3, 40, batch_first=True, dropout=0)
+    )
+    (x,) = made((4, 10, 24))
+    layer.train()(x).pow(2).sum().backward()
+    twin.train()(x.to("ocl")).pow(2).sum().backward()
+    for a, e in zip(twin.parameters(), layer.parameters(), strict=True):
+        assert_close(a.grad.cpu(), e.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
+        return
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", __file__]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu"},
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
