@@ -10,6 +10,7 @@ import pathlib
 import torch
 
 from benchmarks import (  # noqa: F401 - register cases
+    cases_attention,
     cases_networks,
     cases_ops,
     cases_training,

@@ -24,9 +24,9 @@ struct AttentionProblem {
 /// Why the kernels do not take the problem; null if they do.
 const char* attention_refuses(const AttentionProblem& problem);
 
-/// out: [batch, heads, queries, columns], any strides. logsumexp: contiguous [batch, heads, queries]
-/// of the dtype computed in (float for half types), -infinity for a row without a key; such a row
-/// of out is 0.
+/// out: [batch, heads, queries, columns], any strides. logsumexp: contiguous [batch, heads,
+/// queries] of the dtype computed in (float for half types), -infinity for a row without a key;
+/// such a row of out is 0.
 void attention(const AttentionProblem& problem, const at::Tensor& out, const at::Tensor& logsumexp);
 
 /// The gradients of query, key and value, of their shapes and dtype, any strides, from that of out.

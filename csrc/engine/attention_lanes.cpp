@@ -13,15 +13,6 @@ namespace {
 
 const KernelFamily forward{"attention/forward.cl", "attention_forward"};
 const KernelFamily backward{"attention/backward.cl", "attention_backward"};
-const KernelFamily decode{"attention/decode.cl", "attention_decode"};
-const KernelFamily combine{"attention/decode.cl", "attention_combine"};
-
-uint32_t blocks(uint32_t n, uint32_t block) { return (n + block - 1) / block; }
-
-/// Bytes of a CPU's vector register, as the device calls a vector of floats.
-uint32_t register_bytes(const Device& device) {
-  return std::clamp<uint32_t>(device.properties().vector_width_float * 4, 16, 64);
-}
 
 /// The parameters of kernels/attention/lanes.clh.
 struct Lanes {
@@ -113,11 +104,12 @@ void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tenso
            ((a.depth + l.block + 1) * l.vectors + l.queries() * l.column_vectors + staged);
   });
   const auto defines = defines_of(plan, lanes, 0, 0);
-  const std::array<at::Tensor, 6> operands{plan.problem.query, plan.problem.key, plan.problem.value,
-                                           plan.problem.mask,  out,              logsumexp};
-  plan.launch(forward.get(plan.device, std::span(defines).first(14)),
-              NDRange::grid(blocks(a.queries, lanes.queries()), size_t{plan.batch} * a.heads, 1, 1),
-              operands, {}, local);
+  const std::array<at::Tensor, 6> operands{
+      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask, out, logsumexp};
+  plan.launch(
+      forward.get(plan.device, std::span(defines).first(14)),
+      NDRange::grid(block_count(a.queries, lanes.queries()), size_t{plan.batch} * a.heads, 1, 1),
+      operands, {}, local);
 }
 
 void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
@@ -130,10 +122,9 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
   Lanes lanes = make_lanes(plan);
   const uint32_t depth = lanes.width * lanes.depth_vectors;
   const uint32_t columns = lanes.width * lanes.column_vectors;
-  lanes.staged = !as_they_lie(plan, a.query, a.depth, depth) ||
-                 !as_they_lie(plan, a.key, a.depth, depth) ||
-                 !as_they_lie(plan, a.value, a.columns, 1) ||
-                 !as_they_lie(plan, a.grad, a.columns, columns);
+  lanes.staged =
+      !as_they_lie(plan, a.query, a.depth, depth) || !as_they_lie(plan, a.key, a.depth, depth) ||
+      !as_they_lie(plan, a.value, a.columns, 1) || !as_they_lie(plan, a.grad, a.columns, columns);
 
   // Gradients of key and value are sums over the queries, kept in memory: their own, if that is of
   // the dtype computed in and holds whole vectors.
@@ -155,9 +146,16 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
             (l.staged ? (l.block + l.queries()) * both : 0));
   };
   const size_t local = fit(plan, lanes, bytes);
-  const std::array<at::Tensor, 10> operands{
-      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask, out, logsumexp,
-      grad,               grad_query,       key_sums,           value_sums};
+  const std::array<at::Tensor, 10> operands{plan.problem.query,
+                                            plan.problem.key,
+                                            plan.problem.value,
+                                            plan.problem.mask,
+                                            out,
+                                            logsumexp,
+                                            grad,
+                                            grad_query,
+                                            key_sums,
+                                            value_sums};
   const auto run = [&](bool for_query, bool for_key, uint32_t ranges, size_t heads) {
     const auto defines = defines_of(plan, lanes, for_query, for_key);
     plan.launch(backward.get(plan.device, std::span(defines).first(16)),
@@ -165,7 +163,8 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
                 {plan.scalar(plan.problem.scale)}, local);
   };
 
-  // A work-item per head needs five products instead of seven, if that leaves no core idle for long.
+  // A work-item per head needs five products instead of seven, if that leaves no core idle for
+  // long.
   const size_t heads = size_t{plan.batch} * plan.key_heads;
   const size_t cores = plan.device.properties().compute_units;
   const size_t rounds = (heads + cores - 1) / cores;
@@ -175,67 +174,12 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
   } else {
     const size_t wanted = (4 * cores + heads - 1) / heads;
     const auto share = static_cast<uint32_t>((a.keys + wanted - 1) / wanted);
-    a.per_item = std::max(lanes.block, blocks(share, lanes.block) * lanes.block);
-    run(false, true, blocks(a.keys, a.per_item), plan.key_heads);
-    run(true, false, blocks(a.queries, lanes.queries()), a.heads);
+    a.per_item = std::max(lanes.block, block_count(share, lanes.block) * lanes.block);
+    run(false, true, block_count(a.keys, a.per_item), plan.key_heads);
+    run(true, false, block_count(a.queries, lanes.queries()), a.heads);
   }
   if (!key_sums.is_same(grad_key)) grad_key.copy_(key_sums.narrow(3, 0, a.depth));
   if (!value_sums.is_same(grad_value)) grad_value.copy_(value_sums.narrow(3, 0, a.columns));
-}
-
-bool takes_decode(const AttentionPlan& plan) {
-  return plan.arguments.queries <= 4 && plan.arguments.keys >= 1;
-}
-
-void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  const uint32_t width = register_bytes(plan.device) / static_cast<uint32_t>(plan.compute_size);
-  const uint32_t depth_vectors = blocks(std::max(1U, a.depth), width);
-  const uint32_t column_vectors = blocks(std::max(1U, a.columns), width);
-  constexpr uint32_t kBlock = 64, kLeastKeys = 256;
-  // Rows whose queries and results fit the registers share the keys they load.
-  const uint32_t all_rows = a.group * a.queries;
-  uint32_t rows = 4;
-  while (rows > 1 && (rows * column_vectors > 16 || rows > all_rows || rows > width)) rows /= 2;
-  const auto whole = [&](const AttentionArguments::Strides& strides, uint32_t columns) {
-    return strides.column == 1 && columns % width == 0;
-  };
-
-  const uint32_t heads = plan.batch * plan.key_heads;
-  const uint32_t row_blocks = blocks(all_rows, rows);
-  const uint64_t items = uint64_t{heads} * row_blocks;
-  const uint64_t wanted = 4 * plan.device.properties().compute_units;
-  const uint64_t most = std::max(1U, a.keys / kLeastKeys);
-  const auto splits = static_cast<uint32_t>(std::clamp<uint64_t>((wanted + items - 1) / items, 1, most));
-  a.per_item = blocks(blocks(a.keys, splits), kBlock) * kBlock;
-  a.splits = blocks(a.keys, a.per_item);
-
-  at::Tensor workspace;
-  if (a.splits > 1) {
-    workspace = at::empty({int64_t{heads} * all_rows * a.splits * (2 + column_vectors * width)},
-                          out.options().dtype(plan.compute_type));
-  }
-  const std::array<Define, 10> defines{
-      {{"IN", plan.in},
-       {"C", plan.compute},
-       {"MASK", plan.mask},
-       {"DROPOUT", plan.dropout},
-       {"WIDTH", width},
-       {"RQ", rows},
-       {"DV", depth_vectors},
-       {"VV", column_vectors},
-       {"BLOCK", kBlock},
-       {"WHOLE", whole(a.query, a.depth) && whole(a.key, a.depth) && whole(a.value, a.columns)}}};
-  const std::array<at::Tensor, 7> operands{plan.problem.query, plan.problem.key, plan.problem.value,
-                                           plan.problem.mask,  out,              logsumexp,
-                                           workspace};
-  plan.launch(decode.get(plan.device, defines),
-              NDRange::grid(size_t{a.splits} * row_blocks, heads, 1, 1), operands, {}, 0);
-  if (a.splits > 1) {
-    plan.launch(combine.get(plan.device, defines), NDRange::grid(all_rows, heads, 1, 1), operands,
-                {}, 0);
-  }
 }
 
 }  // namespace ocl

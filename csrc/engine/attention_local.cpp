@@ -33,19 +33,18 @@ struct Tile {
   }
 };
 
-uint32_t blocks(uint32_t n, uint32_t block) { return (n + block - 1) / block; }
-
 /// `sums`: values an item keeps per chunk and row.
 Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
   const AttentionArguments& a = plan.arguments;
-  Tile tile{4, 4, std::max(1U, blocks(a.depth, kChunk)), std::max(1U, blocks(a.columns, kChunk))};
+  Tile tile{4, 4, std::max(1U, block_count(a.depth, kChunk)),
+            std::max(1U, block_count(a.columns, kChunk))};
   // Larger tiles than the registers hold cost more than they save.
   if (plan.compute_size > 4 || tile.depth_chunks > 4 || tile.column_chunks > 4) {
     tile.queries = tile.keys = 2;
   }
-  while (tile.queries > 1 && (tile.query_block() >= 2 * a.queries ||
-                              tile.local_bytes(plan.compute_size, shared) >
-                                  plan.device.properties().local_memory)) {
+  while (tile.queries > 1 &&
+         (tile.query_block() >= 2 * a.queries ||
+          tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory)) {
     tile.queries /= 2;
     if (tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory) {
       tile.keys = std::max(1U, tile.keys / 2);
@@ -54,7 +53,7 @@ Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
   return tile;
 }
 
-std::array<Define, 8> defines_of(const AttentionPlan& plan, const Tile& tile) {
+std::array<Define, 9> defines_of(const AttentionPlan& plan, const Tile& tile) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
            {"MASK", plan.mask},
@@ -62,7 +61,21 @@ std::array<Define, 8> defines_of(const AttentionPlan& plan, const Tile& tile) {
            {"RQ", tile.queries},
            {"RK", tile.keys},
            {"CD", tile.depth_chunks},
-           {"CV", tile.column_chunks}}};
+           {"CV", tile.column_chunks},
+           {"SPLIT", plan.arguments.splits > 1}}};
+}
+
+/// One query of several heads that share a key, as several queries of one head.
+void fold_group(AttentionArguments& a) {
+  for (AttentionArguments::Strides* strides : {&a.query, &a.mask, &a.out}) {
+    strides->row = strides->head;
+    strides->head *= a.group;
+  }
+  a.heads /= a.group;
+  a.queries = a.group;
+  a.group = 1;
+  if (a.causal) a.keys = std::min(a.keys, 1U);
+  a.causal = 0;
 }
 
 NDRange groups(size_t count, size_t heads) {
@@ -74,12 +87,28 @@ NDRange groups(size_t count, size_t heads) {
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
   AttentionArguments& a = plan.arguments;
   a.out = attention_strides(out);
+  if (a.queries == 1 && a.group > 1) fold_group(a);
   const Tile tile = make_tile(plan, kSide);
-  const std::array<at::Tensor, 6> operands{plan.problem.query, plan.problem.key, plan.problem.value,
-                                           plan.problem.mask,  out,              logsumexp};
-  plan.launch(forward.get(plan.device, defines_of(plan, tile)),
-              groups(blocks(a.queries, tile.query_block()), size_t{plan.batch} * a.heads), operands,
-              {}, tile.local_bytes(plan.compute_size, kSide));
+  const size_t heads = size_t{plan.batch} * a.heads;
+  const uint32_t query_blocks = block_count(a.queries, tile.query_block());
+  const uint64_t items = query_blocks * heads;
+  // Two work-groups for each compute unit, where the queries alone give fewer.
+  if (2 * items <= plan.device.properties().compute_units) {
+    split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
+  }
+  constexpr uint32_t kWidth = 4;
+  const uint32_t vectors = block_count(std::max(1U, a.columns), kWidth);
+  const std::array<at::Tensor, 7> operands{plan.problem.query,
+                                           plan.problem.key,
+                                           plan.problem.value,
+                                           plan.problem.mask,
+                                           out,
+                                           logsumexp,
+                                           decode_workspace(plan, out, vectors * kWidth)};
+  const auto defines = defines_of(plan, tile);
+  plan.launch(forward.get(plan.device, defines), groups(size_t{query_blocks} * a.splits, heads),
+              operands, {}, tile.local_bytes(plan.compute_size, kSide));
+  if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
 void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
@@ -94,19 +123,26 @@ void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const
   const Tile tile = make_tile(plan, 0);
   const auto defines = defines_of(plan, tile);
   const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
-  const std::array<at::Tensor, 11> operands{
-      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask,
-      out,                logsumexp,        grad,               delta,
-      grad_query,         grad_key,         grad_value};
+  const std::array<at::Tensor, 11> operands{plan.problem.query,
+                                            plan.problem.key,
+                                            plan.problem.value,
+                                            plan.problem.mask,
+                                            out,
+                                            logsumexp,
+                                            grad,
+                                            delta,
+                                            grad_query,
+                                            grad_key,
+                                            grad_value};
   const auto run = [&](const KernelFamily& family, const NDRange& range) {
     plan.launch(family.get(plan.device, defines), range, operands,
                 {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
   run(delta_of, NDRange::grid(a.queries, heads, 64, 1));
-  run(query_gradient, groups(blocks(a.queries, tile.query_block()), heads));
+  run(query_gradient, groups(block_count(a.queries, tile.query_block()), heads));
   run(key_gradient,
-      groups(blocks(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
+      groups(block_count(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
 }
 
 }  // namespace ocl

@@ -3,6 +3,7 @@
 // Offers: AttentionPlan and the launchers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -50,8 +51,25 @@ struct AttentionPlan {
 
 AttentionArguments::Strides attention_strides(const at::Tensor& tensor);
 
-/// For CPUs: blocks of queries (kernels/attention/forward.cl, backward.cl), and a few queries with the
-/// keys split (decode.cl).
+inline uint32_t block_count(uint32_t n, uint32_t block) { return (n + block - 1) / block; }
+
+/// Bytes of a CPU's vector register: what the device calls a vector of floats.
+inline uint32_t register_bytes(const Device& device) {
+  return std::clamp<uint32_t>(device.properties().vector_width_float * 4, 16, 64);
+}
+
+/// Sets splits and per_item so that about `wanted` work-items or groups run where `items` would,
+/// with a multiple of keys each.
+void split_keys(AttentionPlan& plan, uint64_t items, uint64_t wanted, uint32_t multiple);
+/// For what the splits leave, rows of `columns` elements; undefined for one split.
+at::Tensor decode_workspace(const AttentionPlan& plan, const at::Tensor& out, uint32_t columns);
+/// Combines what the splits left, rows of `vectors` vectors of `width` elements. The operands are
+/// those of the kernel attention_decode.
+void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, uint32_t width,
+                    uint32_t vectors);
+
+/// For CPUs: blocks of queries (kernels/attention/forward.cl, backward.cl), and a few queries with
+/// the keys split (decode.cl).
 void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
 bool takes_decode(const AttentionPlan& plan);
 void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);

@@ -21,10 +21,10 @@
 #include <numeric>
 
 #include "engine/dtype.h"
+#include "opencl/log.h"
 #include "ops/_fused_sdp_choice.h"
 #include "ops/_scaled_dot_product_fused_attention_overrideable.h"
 #include "ops/_scaled_dot_product_fused_attention_overrideable_backward.h"
-#include "opencl/log.h"
 #include "runtime/generator.h"
 
 namespace ocl::native {
@@ -33,10 +33,19 @@ using at::Tensor;
 
 namespace {
 
+/// Whether a function transform (vmap, grad, jvp) or a forward gradient is at work on the tensor:
+/// these know the composed formula's ops, but not the fused one.
+bool transformed(const Tensor& tensor) {
+  constexpr c10::DispatchKeySet kWrappers(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  return tensor.key_set().has_any(kWrappers) || tensor._fw_grad(0).defined();
+}
+
 /// Sizes may be symbolic here: tensors of a graph that is being traced come along too.
 const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor& value,
-                           const std::optional<Tensor>& mask, bool causal, bool enable_gqa) {
+                           const std::optional<Tensor>& mask, bool enable_gqa) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
+  if (transformed(query) || transformed(key) || transformed(value)) return "a transform";
   const c10::ScalarType dtype = query.scalar_type();
   if (!c10::isFloatingType(dtype) || c10::isReducedFloatingType(dtype) != (query.itemsize() == 2)) {
     return "the dtype";
@@ -50,7 +59,8 @@ const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor&
   if (query.sym_size(-1) > 256 || value.sym_size(-1) > 256) return "heads past 256 columns";
   if (query.sym_size(-1) == 0) return "heads without columns";
   if (key.sym_size(-2) != value.sym_size(-2)) return "as many keys as values are needed";
-  if (dims == 4 && (query.sym_size(0) != key.sym_size(0) || query.sym_size(0) != value.sym_size(0))) {
+  if (dims == 4 &&
+      (query.sym_size(0) != key.sym_size(0) || query.sym_size(0) != value.sym_size(0))) {
     return "batches that broadcast";
   }
   const c10::SymInt heads = query.sym_size(-3), key_heads = key.sym_size(-3);
@@ -59,7 +69,6 @@ const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor&
     return "heads that broadcast";
   }
   if (mask.has_value()) {
-    if (causal) return "a mask beside the causal one";
     if (mask->requires_grad() && at::GradMode::is_enabled()) return "a mask with a gradient";
     if (mask->dim() > dims) return "a mask of more dimensions";
     for (int64_t d = 1; d <= mask->dim(); ++d) {
@@ -71,21 +80,20 @@ const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor&
 }
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value,
-               const std::optional<Tensor>& mask, double, bool causal, std::optional<double>,
+               const std::optional<Tensor>& mask, double, bool, std::optional<double>,
                bool enable_gqa) {
   const at::Context& context = at::globalContext();
-  const char* reason =
-      context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
-              context.userEnabledMemEfficientSDP()
-          ? kernel_refuses(query, key, value, mask, causal, enable_gqa)
-          : "switched off";
+  const char* reason = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
+                               context.userEnabledMemEfficientSDP()
+                           ? kernel_refuses(query, key, value, mask, enable_gqa)
+                           : "switched off";
   if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
     trace(std::string("attention: ") + (reason == nullptr ? "fused runs" : "fused refuses: ") +
           (reason == nullptr ? "" : reason));
   }
   if (reason == nullptr) return static_cast<int64_t>(at::SDPBackend::overrideable);
-  TORCH_CHECK(context.userEnabledMathSDP(),
-              "No available kernel. Aborting execution: ", reason, ", and the math backend is off");
+  TORCH_CHECK(context.userEnabledMathSDP(), "No available kernel. Aborting execution: ", reason,
+              ", and the math backend is off");
   return static_cast<int64_t>(at::SDPBackend::math);
 }
 
@@ -98,9 +106,8 @@ Tensor additive_mask(const std::optional<Tensor>& mask, const Tensor& query, con
   Tensor additive = *mask;
   if (additive.scalar_type() == at::kBool) {
     const auto options = query.options();
-    additive = at::where(
-        additive, at::full({}, 0, options),
-        at::full({}, -std::numeric_limits<double>::infinity(), options));
+    additive = at::where(additive, at::full({}, 0, options),
+                         at::full({}, -std::numeric_limits<double>::infinity(), options));
   }
   return additive.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
 }
@@ -179,8 +186,7 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
                                                  const std::optional<Tensor>& attn_bias,
                                                  double dropout_p, bool is_causal, bool,
                                                  std::optional<double> scale) {
-  AttentionProblem problem =
-      problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
+  AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
   Tensor seed, offset;
   if (dropout_p > 0) {
     const PhiloxState state = reserve_philox(std::nullopt, query.device().index(),
@@ -199,7 +205,8 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
           seed, offset,    Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> _scaled_dot_product_fused_attention_overrideable_backward(
+std::tuple<Tensor, Tensor, Tensor, Tensor>
+_scaled_dot_product_fused_attention_overrideable_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
     const Tensor& attn_bias, std::array<bool, 4> grad_input_mask, const Tensor& out,
     const Tensor& logsumexp, const Tensor&, const Tensor&, int64_t, int64_t, double dropout_p,

@@ -170,42 +170,12 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
       const uint keys = p.causal ? min(last_key, q0 + queries) : last_key;
       for (uint k0 = first_key; k0 < keys; k0 += BLOCK) {
         const uint count = min((uint)BLOCK, keys - k0);
-#if STAGED
-        stage_rows(key + k0 * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column, count, p.depth,
-                   DV, staged_key);
-        stage_rows(value + k0 * p.value.row * STORAGE_SIZE(IN), p.value.row, p.value.column, count,
-                   p.columns, VV, staged_value);
-        local const T *const key_rows = (local const T *)staged_key;
-        local const T *const value_rows = (local const T *)staged_value;
-        const ulong key_stride = DV * WIDTH, value_stride = VV * WIDTH;
-#else
-        global const T *const key_rows = (global const T *)key + k0 * p.key.row;
-        global const T *const value_rows = (global const T *)value + k0 * p.value.row;
-        const ulong key_stride = p.key.row, value_stride = p.value.row;
-#endif
-        const bool diagonal = p.causal && k0 + count > q0 + 1;
+        KEYS_AND_VALUES(k0, count);
         for (uint k = 0; k < count; k += R) {
           V tile[R * NV];
           score_tile(key_rows + k * key_stride, key_stride, count - 1 - k, packed_query, p.depth,
                      tile);
-#if MASKED
-          for (uint i = 0; i < min((uint)R, count - k); i++) {
-            const ulong at = (k0 + k + i) * p.mask.column;
-            for (uint v = 0; v < NV; v++) {
-              tile[i * NV + v] +=
-                  lane_mask(head_mask, p.mask.row, at, q0 + v * WIDTH, p.queries);
-            }
-          }
-#endif
-          if (diagonal) {
-            for (uint i = 0; i < R; i++) {
-              const V behind = (V)((T)((int)(k0 + k + i) - (int)q0));
-              for (uint v = 0; v < NV; v++) {
-                tile[i * NV + v] =
-                    behind > lanes + (V)(v * WIDTH) ? (V)(-INFINITY) : tile[i * NV + v];
-              }
-            }
-          }
+          MASK_TILE(tile, head_mask, k, k0, count, q0);
           _Pragma("unroll") for (uint i = 0; i < R; i++) {
             _Pragma("unroll") for (uint v = 0; v < NV; v++) {
               weights[(k + i) * NV + v] = EXP2_LANES(tile[i * NV + v] - logarithm[v]);
@@ -247,38 +217,16 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
                     key_sums + k0 * p.grad_key.row, p.grad_key.row, count);
 #endif
 #if FOR_QUERY
-        for (uint q = 0; q < NQ; q += RO) {
-          for (uint c = 0; c < DV; c += NK) {
-            V sum[RO][NK];
-            _Pragma("unroll") for (uint i = 0; i < RO; i++) {
-              _Pragma("unroll") for (uint j = 0; j < NK; j++) sum[i][j] = sums[(q + i) * DV + c + j];
-            }
-            PRODUCT_TILE(NK, (local const T *)slopes + q, NQ, 1, key_rows + c * WIDTH, key_stride,
-                         count, sum);
-            _Pragma("unroll") for (uint i = 0; i < RO; i++) {
-              _Pragma("unroll") for (uint j = 0; j < NK; j++) sums[(q + i) * DV + c + j] = sum[i][j];
-            }
-          }
-        }
+#define AS_IT_IS(sum, q) (sum)
+        ADD_TO_SUMS(sums, NK, DV, AS_IT_IS, slopes, key_rows, key_stride, count);
 #endif
       }
 #if FOR_QUERY
       global char *const to = OPERAND(grad_query, 7) + HEAD_AT(grad_query, IN, b, h) +
                               q0 * p.grad_query.row * STORAGE_SIZE(IN);
       for (uint q = 0; q < queries; q++) {
-        global char *const at = to + q * p.grad_query.row * STORAGE_SIZE(IN);
-        for (uint v = 0; v < DV; v++) {
-          Lanes x;
-          x.vector = sums[q * DV + v];
-          const uint first = v * WIDTH;
-          if (p.grad_query.column == 1 && first + WIDTH <= p.depth) {
-            STOREV_FROM(IN, C, WIDTH, at + first * STORAGE_SIZE(IN), 0, x.vector);
-          } else {
-            for (uint e = 0; e < WIDTH && first + e < p.depth; e++) {
-              STORE_FROM(IN, C, at, (first + e) * p.grad_query.column, x.element[e]);
-            }
-          }
-        }
+        store_row(to + q * p.grad_query.row * STORAGE_SIZE(IN), p.grad_query.column, p.depth,
+                  sums + q * DV, DV, (T)1);
       }
 #endif
     }

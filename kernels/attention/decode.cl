@@ -3,8 +3,8 @@
 //
 // A row is a query of one of the heads that share a head of key. Compile parameters besides
 // attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key, and of
-// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1: rows of all three
-// are contiguous and whole vectors).
+// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1: rows of all
+// operands are contiguous and whole vectors).
 #include "attention/vectors.clh"
 #include "include/philox.clh"
 
@@ -67,22 +67,25 @@ static inline V load_lanes(global const char *row, ulong column, uint first, uin
 /// Elements of a row in the workspace: the maximum, the sum, then the unscaled result.
 #define STATE (2 + VV * WIDTH)
 
-/// Stores a row's result and its logarithm.
-#define STORE_ROW(row_, maximum_, total_, sums_)                                              \
-  do {                                                                                        \
-    const uint h_ = hk * p.group + (row_) / p.queries, q_ = (row_) % p.queries;               \
-    const T shrink_ = (total_) == (T)(0) ? (T)(0) : (T)(1) / (total_);                        \
-    ((global T *)lse)[((ulong)b * p.heads + h_) * p.queries + q_] =                           \
-        ((maximum_) + log2(total_)) * LN_2;                                                   \
-    global char *const to_ = out + HEAD_AT(out, IN, b, h_) + q_ * p.out.row * STORAGE_SIZE(IN); \
-    for (uint v_ = 0; v_ < VV; v_++) {                                                        \
-      Lanes x_;                                                                               \
-      x_.vector = (sums_)[v_] * (V)(shrink_);                                                 \
-      for (uint e_ = 0; e_ < WIDTH && v_ * WIDTH + e_ < p.columns; e_++) {                    \
-        STORE_FROM(IN, C, to_, (v_ * WIDTH + e_) * p.out.column, x_.element[e_]);             \
-      }                                                                                       \
-    }                                                                                         \
-  } while (0)
+/// Stores the logarithm of a row.
+#define STORE_LOGARITHM(h, q, maximum, total)                  \
+  ((global T *)lse)[((ulong)b * p.heads + (h)) * p.queries + (q)] = \
+      ((maximum) + log2(total)) * LN_2
+/// What a row's sums are multiplied by. A row that is masked whole is 0, as in CPU torch.
+#define SHRINK(total) ((total) == (T)(0) ? (T)(0) : (T)(1) / (total))
+
+/// Stores a vector of a row from element `first` on, as far as the row goes.
+static inline void store_lanes(global char *row, ulong column, uint first, uint columns, V value) {
+#if WHOLE
+  STOREV_FROM(IN, C, WIDTH, row + first * STORAGE_SIZE(IN), 0, value);
+#else
+  Lanes x;
+  x.vector = value;
+  for (uint e = 0; e < WIDTH && first + e < columns; e++) {
+    STORE_FROM(IN, C, row, (first + e) * column, x.element[e]);
+  }
+#endif
+}
 
 /// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a multiple
 /// of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key * rows * splits
@@ -208,7 +211,13 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
 
   for (uint r = 0; r < RQ && row0 + r < rows; r++) {
     if (p.splits == 1) {
-      STORE_ROW(row0 + r, maximum[r], total[r], sums[r]);
+      const T shrink = SHRINK(total[r]);
+      global char *const to =
+          out + HEAD_AT(out, IN, b, head_of[r]) + query_of[r] * p.out.row * STORAGE_SIZE(IN);
+      STORE_LOGARITHM(head_of[r], query_of[r], maximum[r], total[r]);
+      for (uint v = 0; v < VV; v++) {
+        store_lanes(to, p.out.column, v * WIDTH, p.columns, sums[r][v] * (V)(shrink));
+      }
     } else {
       global T *const state =
           (global T *)workspace + (((ulong)z * rows + row0 + r) * p.splits + split) * STATE;
@@ -219,14 +228,14 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
   }
 }
 
-/// Global size: rows, batch * heads of key. Buffers: as attention_decode's.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_combine(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, global char *workspace,
-    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
-  const uint row = get_global_id(0), z = get_global_id(1), key_heads = p.heads / p.group;
-  const uint b = z / key_heads, hk = z % key_heads;
-  out = OPERAND(out, 4);
+/// Global size: rows, batch * heads of key, VV. Buffers: as attention_decode's.
+kernel void attention_combine(global const char *query, global const char *key,
+                              global const char *value, global const char *mask, global char *out,
+                              global char *lse, global char *workspace, const Problem p,
+                              const T factor, const T keep_threshold, const T keep_scale) {
+  const uint row = get_global_id(0), z = get_global_id(1), v = get_global_id(2);
+  const uint key_heads = p.heads / p.group, b = z / key_heads;
+  const uint h = z % key_heads * p.group + row / p.queries, q = row % p.queries;
   lse = OPERAND(lse, 5);
   global const T *const states = (global const T *)OPERAND(workspace, 6) +
                                  ((ulong)z * get_global_size(0) + row) * p.splits * STATE;
@@ -237,15 +246,15 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_combine(
   }
   const T base = FINITE(T, maximum);
   T total = 0;
-  V sums[VV];
-  for (uint v = 0; v < VV; v++) sums[v] = (V)(0);
+  V sum = (V)(0);
   for (uint s = 0; s < p.splits; s++) {
     global const T *const state = states + s * STATE;
     const T weight = EXP2(state[0] - base);
     total = fma(weight, state[1], total);
-    for (uint v = 0; v < VV; v++) {
-      sums[v] = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sums[v]);
-    }
+    sum = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sum);
   }
-  STORE_ROW(row, maximum, total, sums);
+  if (v == 0) STORE_LOGARITHM(h, q, maximum, total);
+  global char *const to =
+      OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
+  store_lanes(to, p.out.column, v * WIDTH, p.columns, sum * (V)(SHRINK(total)));
 }

@@ -47,46 +47,13 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
 
   for (uint k0 = 0; k0 < keys; k0 += BLOCK) {
     const uint count = min((uint)BLOCK, keys - k0);
-#if STAGED
-    stage_rows(key + k0 * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column, count, p.depth, DV,
-               staged_key);
-    stage_rows(value + k0 * p.value.row * STORAGE_SIZE(IN), p.value.row, p.value.column, count,
-               p.columns, VV, staged_value);
-    local const T *const key_rows = (local const T *)staged_key;
-    local const T *const value_rows = (local const T *)staged_value;
-    const ulong key_stride = DV * WIDTH, value_stride = VV * WIDTH;
-#else
-    global const T *const key_rows = (global const T *)key + k0 * p.key.row;
-    global const T *const value_rows = (global const T *)value + k0 * p.value.row;
-    const ulong key_stride = p.key.row, value_stride = p.value.row;
-#endif
-    const bool diagonal = p.causal && k0 + count > q0 + 1;
-
+    KEYS_AND_VALUES(k0, count);
     V largest[NV];
     _Pragma("unroll") for (uint v = 0; v < NV; v++) largest[v] = maximum[v];
     for (uint k = 0; k < count; k += R) {
       V tile[R * NV];
       score_tile(key_rows + k * key_stride, key_stride, count - 1 - k, packed, p.depth, tile);
-#if MASKED
-      for (uint i = 0; i < min((uint)R, count - k); i++) {
-        const ulong at = (k0 + k + i) * p.mask.column;
-        for (uint v = 0; v < NV; v++) {
-          tile[i * NV + v] += lane_mask(mask, p.mask.row, at, q0 + v * WIDTH, p.queries);
-        }
-      }
-#endif
-      if (diagonal) {
-        for (uint i = 0; i < R; i++) {
-          const V behind = (V)((T)((int)(k0 + k + i) - (int)q0));
-          for (uint v = 0; v < NV; v++) {
-            tile[i * NV + v] =
-                behind > lanes + (V)(v * WIDTH) ? (V)(-INFINITY) : tile[i * NV + v];
-          }
-        }
-      }
-      for (uint i = count - k; i < R; i++) {
-        for (uint v = 0; v < NV; v++) tile[i * NV + v] = (V)(-INFINITY);
-      }
+      MASK_TILE(tile, mask, k, k0, count, q0);
       _Pragma("unroll") for (uint i = 0; i < R; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V x = tile[i * NV + v];
@@ -120,22 +87,8 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
     }
 #endif
 
-    local const T *const weights = (local const T *)scores;
-    local const T *const shrink = (local const T *)factors;
-    for (uint q = 0; q < NQ; q += RO) {
-      for (uint c = 0; c < VV; c += NO) {
-        V sum[RO][NO];
-        _Pragma("unroll") for (uint i = 0; i < RO; i++) {
-          _Pragma("unroll") for (uint j = 0; j < NO; j++) {
-            sum[i][j] = sums[(q + i) * VV + c + j] * (V)(shrink[q + i]);
-          }
-        }
-        PRODUCT_TILE(NO, weights + q, NQ, 1, value_rows + c * WIDTH, value_stride, count, sum);
-        _Pragma("unroll") for (uint i = 0; i < RO; i++) {
-          _Pragma("unroll") for (uint j = 0; j < NO; j++) sums[(q + i) * VV + c + j] = sum[i][j];
-        }
-      }
-    }
+#define SHRINK(sum, q) ((sum) * (V)(((local const T *)factors)[q]))
+    ADD_TO_SUMS(sums, NO, VV, SHRINK, scores, value_rows, value_stride, count);
   }
 
   // A row that is masked whole is 0, as in CPU torch.
@@ -148,19 +101,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
     }
   }
   for (uint q = 0; q < queries; q++) {
-    const T shrink = ((local const T *)factors)[q];
-    global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
-    for (uint v = 0; v < VV; v++) {
-      Lanes x;
-      x.vector = sums[q * VV + v] * (V)(shrink);
-      const uint first = v * WIDTH;
-      if (p.out.column == 1 && first + WIDTH <= p.columns) {
-        STOREV_FROM(IN, C, WIDTH, to + first * STORAGE_SIZE(IN), 0, x.vector);
-      } else {
-        for (uint e = 0; e < WIDTH && first + e < p.columns; e++) {
-          STORE_FROM(IN, C, to, (first + e) * p.out.column, x.element[e]);
-        }
-      }
-    }
+    store_row(out + q * p.out.row * STORAGE_SIZE(IN), p.out.column, p.columns, sums + q * VV, VV,
+              ((local const T *)factors)[q]);
   }
 }

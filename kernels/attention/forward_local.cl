@@ -1,22 +1,34 @@
 // Attention for GPUs: a work-group takes BQ queries of a head and walks along its keys, BK at a time, with
 // the maximum and the sum of each query's row kept up to date (online softmax).
+//
+// With SPLIT the keys are split among work-groups, where there are few queries, and attention_combine of
+// decode.cl combines what they leave.
 #include "attention/local.clh"
+
+#ifndef SPLIT
+#define SPLIT 0
+#endif
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
 #define PITCH_S (BK + 1)
 
-/// Global size: blocks of BQ queries * 256, batch * heads. Buffers: as attention_forward's. scratch:
-/// 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for weights, BQ * 16 for maxima.
+/// Global size: splits * blocks of BQ queries * 256, batch * heads. Buffers: as attention_decode's.
+/// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for weights,
+/// BQ * 16 for maxima.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_local(
     global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, const Problem p, const T factor,
-    const T keep_threshold, const T keep_scale, local T *scratch) {
+    global const char *mask, global char *out, global char *lse, global char *workspace,
+    const Problem p, const T factor, const T keep_threshold, const T keep_scale,
+    local T *scratch) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   // Blocks with the most keys first, for the sake of the balance.
-  const uint q0 = (uint)(get_num_groups(0) - 1 - get_group_id(0)) * BQ;
+  const uint blocks = get_num_groups(0) / p.splits, split = get_group_id(0) / blocks;
+  const uint q0 = (blocks - 1 - (uint)get_group_id(0) % blocks) * BQ;
   const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
   const uint queries = min((uint)BQ, p.queries - q0);
-  const uint keys = p.causal ? min(p.keys, q0 + queries) : p.keys;
+  const uint all = p.causal ? min(p.keys, q0 + queries) : p.keys;
+  const uint first = SPLIT ? split * p.per_item : 0;
+  const uint keys = SPLIT ? min(all, first + p.per_item) : all;
   query = OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
   key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
   value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
@@ -37,7 +49,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     total[i] = 0;
     _Pragma("unroll") for (uint c = 0; c < CV; c++) sums[i][c][0] = sums[i][c][1] = 0;
   }
-  for (uint k0 = 0; k0 < keys; k0 += BK) {
+  for (uint k0 = first; k0 < keys; k0 += BK) {
     const uint count = min((uint)BK, keys - k0);
     T s[RQ][RK];
     multiply_rows(query, p.query.row, p.query.column, queries,
@@ -98,20 +110,30 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   barrier(CLK_LOCAL_MEM_FENCE);
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     const uint q = y + 16 * i;
-    T all = 0;
-    for (uint n = 0; n < 16; n++) all += shared[q * 16 + n];
-    if (q < queries) {
-      // A row that is masked whole is 0, as in CPU torch.
-      const T shrink = all == 0 ? (T)0 : (T)1 / all;
-      if (x == 0) ((global T *)lse)[row + q] = (maximum[i] + log2(all)) * LN_2;
-      global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
-      _Pragma("unroll") for (uint c = 0; c < CV; c++) {
-        _Pragma("unroll") for (uint half_ = 0; half_ < 2; half_++) {
-          const uint column = c * CHUNK + half_ * 16 + x;
-          if (column < p.columns) {
-            STORE_FROM(IN, C, to, column * p.out.column, sums[i][c][half_] * shrink);
-          }
-        }
+    T sum = 0;
+    for (uint n = 0; n < 16; n++) sum += shared[q * 16 + n];
+    if (q >= queries) continue;
+#if SPLIT
+    global T *const state = (global T *)OPERAND(workspace, 6) +
+                            ((row + q) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
+    if (x == 0) {
+      state[0] = maximum[i];
+      state[1] = sum;
+    }
+#else
+    // A row that is masked whole is 0, as in CPU torch.
+    const T shrink = sum == 0 ? (T)0 : (T)1 / sum;
+    if (x == 0) ((global T *)lse)[row + q] = (maximum[i] + log2(sum)) * LN_2;
+    global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
+#endif
+    _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {
+      const uint column = n * 16 + x;
+      if (column < p.columns) {
+#if SPLIT
+        state[2 + column] = sums[i][n / 2][n % 2];
+#else
+        STORE_FROM(IN, C, to, column * p.out.column, sums[i][n / 2][n % 2] * shrink);
+#endif
       }
     }
   }

@@ -158,6 +158,17 @@ def main():
     keep += [torch.fft.irfft(c, 60), torch.fft.irfft(c, 7, 0), torch.fft.irfft2(c)]
     keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
     keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))
+    # Attention: blocks of queries, grouped heads, a mask, dropout; forward and backward.
+    heads = [torch.randn(s).to("ocl") for s in ((1, 4, 19, 33), (1, 2, 37, 33), (1, 2, 37, 21))]
+    heads = [t.requires_grad_() for t in heads]
+    for options in (
+        {"is_causal": True},
+        {"attn_mask": torch.randn(19, 37).to("ocl"), "dropout_p": 0.5},
+    ):
+        out = functional.scaled_dot_product_attention(*heads, enable_gqa=True, **options)
+        keep += [out.detach(), *torch.autograd.grad(out.pow(2).sum(), heads)]
+    one = functional.scaled_dot_product_attention(heads[0][:, :, :1], *heads[1:], enable_gqa=True)
+    keep.append(one.detach())
     # Random.
     weights = torch.rand(3, 7).to("ocl")
     keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
