@@ -1,65 +1,16 @@
-"""scaled_dot_product_attention and the layers on it against CPU torch, forward and backward.
-
-The reference is what CPU torch computes in double precision from the same rounded inputs."""
-
-import os
-import pathlib
-import subprocess
-import sys
+"""scaled_dot_product_attention against CPU torch: its kernels, both passes, and dropout."""
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attend
 from torch.testing import assert_close
 
-FLOATS = [torch.float32, torch.float64]
-HALVES = [torch.float16, torch.bfloat16]
-TOLERANCE = {
-    torch.float32: {"rtol": 1e-4, "atol": 2e-5},
-    torch.float64: {"rtol": 1e-10, "atol": 1e-10},
-    # Half an ulp of the result, and as much of each rounded result that the gradients start from.
-    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
-    torch.bfloat16: {"rtol": 1.6e-2, "atol": 1.6e-2},
-}
+from tests.as_gpu import run_as_gpu
+from tests.layouts import on_device
+from tests.ops.attention import FLOATS, HALVES, TOLERANCE, compare, made
+
 INF, NAN = float("inf"), float("nan")
-
-
-def made(*shapes, dtype=torch.float32, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
-
-
-def is_fused(result):
-    return "FusedAttentionOverrideable" in result.grad_fn.name()
-
-
-def compare(query, key, value, mask=None, backward=True, **options):
-    """Forward and backward on both devices; the mask is boolean or of the inputs' dtype."""
-    dtype = query.dtype
-    wide = [t.double().requires_grad_() for t in (query, key, value)]
-    here = [to_device(t).requires_grad_() for t in (query, key, value)]
-    wide_mask = mask if mask is None or mask.dtype == torch.bool else mask.double()
-    wanted = attend(*wide, attn_mask=wide_mask, **options)
-    got = attend(*here, attn_mask=None if mask is None else mask.to("ocl"), **options)
-    assert is_fused(got)
-    assert got.dtype == dtype
-    assert_close(got.detach().cpu(), wanted.detach().to(dtype), equal_nan=True, **TOLERANCE[dtype])
-    if not backward:
-        return
-    (grad,) = made(wanted.shape, dtype=dtype, seed=1)
-    wanted.backward(grad.double())
-    got.backward(grad.to("ocl"))
-    for a, e in zip(here, wide, strict=True):
-        assert a.grad.shape == a.shape
-        assert_close(a.grad.cpu(), e.grad.to(dtype), **TOLERANCE[dtype])
-
-
-def to_device(x):
-    """A copy with the same strides, even where they overlap or leave gaps."""
-    storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
-    return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset()).detach()
 
 
 # ---- The kernels ------------------------------------------------------------------------------
@@ -213,16 +164,16 @@ def test_layouts(layout, queries, dtype):
     inputs = made((2, 3, queries, 32), (2, 3, 70, 32), (2, 3, 70, 32), dtype=dtype)
     inputs = [LAYOUTS[layout](t) for t in inputs]
     wide = [t.double() for t in inputs]
-    got = attend(*(to_device(t) for t in inputs))
+    got = attend(*(on_device(t) for t in inputs))
     assert_close(got.cpu(), attend(*wide).to(dtype), **TOLERANCE[dtype])
     if layout == "expanded":
         return
     compare(*inputs)
     # The gradient of the result in that layout, too.
-    here = [to_device(t).requires_grad_() for t in inputs]
+    here = [on_device(t).requires_grad_() for t in inputs]
     (grad,) = made((2, 3, queries, 32), dtype=dtype, seed=2)
     dense = torch.autograd.grad(attend(*here), here, grad.to("ocl"))
-    laid = torch.autograd.grad(attend(*here), here, to_device(LAYOUTS[layout](grad).copy_(grad)))
+    laid = torch.autograd.grad(attend(*here), here, on_device(LAYOUTS[layout](grad).copy_(grad)))
     for a, e in zip(laid, dense, strict=True):
         assert_close(a, e)
 
@@ -347,7 +298,7 @@ def test_dropout_backward(queries, causal, dtype):
     out = attend(*here, **options)
     torch.manual_seed(2)
     kept = (attend(here[0], here[1], unit, **options) != 0).cpu()
-    wide = [t.double().requires_grad_() for t in (q, k, v)]
+    wide = [t.to(torch.float64, copy=True).requires_grad_() for t in (q, k, v)]
     key, value = (t.repeat_interleave(2, 1) for t in wide[1:])
     scores = wide[0] @ key.mT / 4
     if causal:
@@ -362,170 +313,7 @@ def test_dropout_backward(queries, causal, dtype):
         assert_close(a.grad.cpu(), e.grad.to(dtype), **TOLERANCE[dtype])
 
 
-# ---- The choice, and what composed functions do -----------------------------------------------
-
-
-def test_gradcheck():
-    inputs = [
-        t.to("ocl").requires_grad_()
-        for t in made((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 4), dtype=torch.float64)
-    ]
-    (mask,) = made((5, 6), dtype=torch.float64, seed=1)
-    for options in ({"is_causal": True}, {"attn_mask": mask.to("ocl")}):
-        assert torch.autograd.gradcheck(
-            lambda *x, o=options: attend(*x, enable_gqa=True, **o), inputs
-        )
-
-
-def test_composed_where_asked_for():
-    inputs = [t.to("ocl").requires_grad_() for t in made(*[(1, 2, 4, 3)] * 3, dtype=torch.float64)]
-    with sdpa_kernel(SDPBackend.MATH):
-        assert not is_fused(attend(*inputs))
-        assert torch.autograd.gradgradcheck(lambda *x: attend(*x, is_causal=True), inputs)
-        q, k, v = (t.detach() for t in inputs)
-        tangent = torch.func.jvp(lambda x: attend(x, k, v), (q,), (k,))[1]
-        wanted = torch.func.jvp(lambda x: attend(x, k.cpu(), v.cpu()), (q.cpu(),), (k.cpu(),))[1]
-        assert_close(tangent.cpu(), wanted)
-        many = torch.stack([q, k, v])
-        got = torch.func.vmap(lambda x: attend(x, k, v))(many)
-        assert_close(got, torch.stack([attend(x, k, v) for x in many]))
-    assert is_fused(attend(*inputs))
-
-
-def test_vmap_of_the_kernel():
-    q, k, v = (t.to("ocl") for t in made(*[(1, 2, 4, 8)] * 3))
-    many = torch.stack([q, k, v])
-    got = torch.func.vmap(lambda x: attend(x, k, v))(many)
-    assert_close(got, torch.stack([attend(x, k, v) for x in many]))
-
-
-def test_mask_with_a_gradient():
-    inputs = made(*[(2, 3, 6, 8)] * 3)
-    (mask,) = made((6, 6), seed=1)
-    grads = []
-    for place in ("cpu", "ocl"):
-        leaf = mask.to(place).detach().clone().requires_grad_()
-        out = attend(*(t.to(place) for t in inputs), attn_mask=leaf)
-        out.pow(2).sum().backward()
-        grads.append(leaf.grad.cpu())
-    assert_close(grads[1], grads[0])
-
-
-def test_batches_that_broadcast():
-    inputs = made((3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 8))
-    assert_close(attend(*(t.to("ocl") for t in inputs)).cpu(), attend(*inputs))
-    inputs = made((2, 3, 2, 4, 8), (2, 3, 2, 5, 8), (2, 3, 2, 5, 8))
-    assert_close(attend(*(t.to("ocl") for t in inputs)).cpu(), attend(*inputs))
-
-
-def test_the_choice():
-    q, k, v = (t.to("ocl") for t in made(*[(1, 2, 4, 8)] * 3))
-    assert torch._fused_sdp_choice(q, k, v) == SDPBackend.OVERRIDEABLE.value
-    assert torch._fused_sdp_choice(q[0, 0], k[0, 0], v[0, 0]) == SDPBackend.MATH.value
-    with sdpa_kernel(SDPBackend.MATH):
-        assert torch._fused_sdp_choice(q, k, v) == SDPBackend.MATH.value
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda q, k, v: {"key": k.double()},
-        lambda q, k, v: {"key": k[..., :4]},
-        lambda q, k, v: {"attn_mask": torch.zeros(4, 3, device=q.device)},
-        lambda q, k, v: {"attn_mask": torch.zeros(4, 4, dtype=torch.int64, device=q.device)},
-        lambda q, k, v: {"dropout_p": 1.5},
-        lambda q, k, v: {"query": q[0, 0, 0]},
-    ],
-)
-def test_errors(change):
-    for place in ("cpu", "ocl"):
-        q, k, v = (t.to(place) for t in made(*[(1, 2, 4, 8)] * 3))
-        with pytest.raises(RuntimeError):
-            attend(**{"query": q, "key": k, "value": v, **change(q, k, v)})
-
-
-# ---- Layers -----------------------------------------------------------------------------------
-
-
-def layer_and_twin(make, dtype=torch.float32):
-    torch.manual_seed(0)
-    layer = make().to(dtype).eval()
-    twin = make().to(dtype).eval()
-    twin.load_state_dict(layer.state_dict())
-    return layer, twin.to("ocl")
-
-
-@pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("masks", ["none", "source", "padding", "both"])
-def test_multihead_attention(masks, average, need_weights):
-    layer, twin = layer_and_twin(lambda: nn.MultiheadAttention(24, 3, batch_first=True))
-    (x,) = made((4, 10, 24))
-    source = torch.rand(10, 10, generator=torch.Generator().manual_seed(1)) > 0.6
-    source.fill_diagonal_(False)
-    padding = torch.zeros(4, 10, dtype=torch.bool)
-    padding[1, 7:] = padding[3, 9:] = True
-    options = {
-        "attn_mask": source if masks in ("source", "both") else None,
-        "key_padding_mask": padding if masks in ("padding", "both") else None,
-        "need_weights": need_weights,
-        "average_attn_weights": average,
-    }
-    there = {k: v.to("ocl") if torch.is_tensor(v) else v for k, v in options.items()}
-    for grad in (False, True):
-        with torch.set_grad_enabled(grad):
-            wanted, wanted_weights = layer(x, x, x, **options)
-            got, weights = twin(*[x.to("ocl")] * 3, **there)
-        assert_close(got.detach().cpu(), wanted.detach())
-        assert (weights is None) == (wanted_weights is None)
-        if weights is not None:
-            assert_close(weights.detach().cpu(), wanted_weights.detach())
-
-
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_encoder_layer(dtype, activation, norm_first):
-    layer, twin = layer_and_twin(
-        lambda: nn.TransformerEncoderLayer(
-            24, 3, 40, batch_first=True, activation=activation, norm_first=norm_first
-        ),
-        dtype,
-    )
-    (x,) = made((4, 10, 24), dtype=dtype)
-    causal = nn.Transformer.generate_square_subsequent_mask(10, dtype=dtype)
-    padding = torch.zeros(4, 10, dtype=torch.bool)
-    padding[1, 7:] = True
-    for mask in ({}, {"src_mask": causal}, {"src_key_padding_mask": padding}):
-        there = {k: v.to("ocl") for k, v in mask.items()}
-        for grad in (False, True):
-            with torch.set_grad_enabled(grad):
-                wanted, got = layer(x, **mask), twin(x.to("ocl"), **there)
-            assert_close(got.detach().cpu(), wanted.detach(), **TOLERANCE[dtype])
-
-
-def test_encoder_layer_trains():
-    layer, twin = layer_and_twin(
-        lambda: nn.TransformerEncoderLayer(24, 3, 40, batch_first=True, dropout=0)
-    )
-    (x,) = made((4, 10, 24))
-    layer.train()(x).pow(2).sum().backward()
-    twin.train()(x.to("ocl")).pow(2).sum().backward()
-    for a, e in zip(twin.parameters(), layer.parameters(), strict=True):
-        assert_close(a.grad.cpu(), e.grad, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.slow
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
-    if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
-        return
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", __file__]
-    run = subprocess.run(
-        command,
-        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu"},
-        cwd=pathlib.Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
+    run_as_gpu(__file__)
