@@ -212,6 +212,7 @@ _scaled_dot_product_fused_attention_overrideable_backward(
     const Tensor& logsumexp, const Tensor&, const Tensor&, int64_t, int64_t, double dropout_p,
     bool is_causal, const Tensor& philox_seed, const Tensor& philox_offset,
     std::optional<double> scale) {
+  if (!grad_out.defined()) return {};
   TORCH_CHECK_NOT_IMPLEMENTED(!grad_input_mask[3],
                               "ocl: the fused attention gives its mask no gradient");
   AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
