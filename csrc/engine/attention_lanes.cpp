@@ -69,7 +69,7 @@ size_t fit(const AttentionPlan& plan, Lanes& lanes, const Bytes& bytes) {
   return bytes(lanes);
 }
 
-std::array<Define, 17> defines_of(const AttentionPlan& plan, const Lanes& lanes, int for_query,
+std::array<Define, 16> defines_of(const AttentionPlan& plan, const Lanes& lanes, int for_query,
                                   int for_key) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
@@ -86,8 +86,7 @@ std::array<Define, 17> defines_of(const AttentionPlan& plan, const Lanes& lanes,
            {"NO", lanes.column_tile},
            {"STAGED", lanes.staged},
            {"FOR_QUERY", for_query},
-           {"FOR_KEY", for_key},
-           {"SPARE", 0}}};
+           {"FOR_KEY", for_key}}};
 }
 
 }  // namespace

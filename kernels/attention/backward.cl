@@ -5,6 +5,8 @@
 // head of key). With FOR_QUERY it takes all keys and stores the gradient of query; with FOR_KEY it takes
 // all queries and adds to the gradients of key and value in memory, which no other work-item touches.
 // With both, a work-item has a whole head, and five products do instead of seven.
+//
+// Compile parameters besides lanes.clh's: FOR_QUERY, FOR_KEY, NK (as NO, of rows of query and key).
 #include "attention/lanes.clh"
 
 #ifndef FOR_QUERY
@@ -12,9 +14,6 @@
 #endif
 #ifndef FOR_KEY
 #define FOR_KEY 1
-#endif
-#ifndef NO
-#define NO 4
 #endif
 #ifndef NK
 #define NK 4
