@@ -52,12 +52,13 @@ struct StepLaunch {
     range = NDRange::volume({size / (width * columns), blocks, 1}, {1, local, 1});
   }
 
-  Kernel& kernel(const KernelFamily& family) const {
+  Kernel& kernel(const KernelFamily& family, bool cell = true) const {
     return family.get(queue.device(), {{"TAG", tag},
                                        {"C", ocl::tag(compute)},
                                        {"WIDTH", width},
                                        {"ROWS", kRows},
-                                       {"COLUMNS", columns}});
+                                       {"COLUMNS", columns},
+                                       {"CELL", cell}});
   }
 
   static constexpr uint32_t kRows = 4;
@@ -136,6 +137,12 @@ Tensor as_given(const OptionalTensor& gradient, const Tensor& like) {
   return gradient->to(like.scalar_type()).contiguous();
 }
 
+/// How many vectors of columns a work-item of lstm_step_backward takes.
+int64_t backward_columns(const Tensor& state) {
+  const int64_t vectors = state.size(1) * c10::elementSize(compute_dtype(state.scalar_type())) / 64;
+  return vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
+}
+
 /// The gradients of all gates' sums; grad_cx becomes that of the first state. Of the gradients of
 /// the results any may be undefined.
 Tensor backward_steps(const Layer& layer, const Tensor& gates, const Tensor& states,
@@ -155,8 +162,7 @@ Tensor backward_steps(const Layer& layer, const Tensor& gates, const Tensor& sta
                      gates.select(0, last), grad_gates.select(0, last), grad_cx);
   if (layer.steps == 1) return grad_gates;
   if (one_launch_steps(cx)) {
-    const int64_t vectors = layer.size * c10::elementSize(compute_dtype(cx.scalar_type())) / 64;
-    const StepLaunch step(cx, vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1);
+    const StepLaunch step(cx, backward_columns(cx));
     const Tensor right = weights.to(step.compute);
     const Tensor outside =
         grad_output.defined() ? grad_output : at::zeros(states.sizes(), states.options());
@@ -179,6 +185,18 @@ Tensor backward_steps(const Layer& layer, const Tensor& gates, const Tensor& sta
                        grad_gates.select(0, t), grad_cx);
   }
   return grad_gates;
+}
+
+/// The gradient of the output before a step, from that of the step's gates.
+Tensor output_gradient(const Tensor& grad_gates, const Tensor& hx, const Tensor& weights) {
+  if (!one_launch_steps(hx)) return at::mm(grad_gates, weights);
+  const StepLaunch step(hx, backward_columns(hx));
+  const Tensor right = weights.to(step.compute);
+  Tensor gradient = at::empty(hx.sizes(), hx.options());
+  const Pointer none{nullptr};
+  launch(step.kernel(step_backward_family, false), step.queue, step.range, pointer(grad_gates),
+         pointer(right), none, none, none, none, none, pointer(gradient), step.rows, step.size);
+  return gradient;
 }
 
 /// The gradient of the hidden weights: of every step's gates with the output before it.
@@ -239,9 +257,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_la
   const Tensor gates =
       workspace.narrow(0, 0, rows * columns).view({layer.steps, layer.rows, columns});
   const Tensor states = workspace.narrow(0, rows * columns, rows * layer.size).view(output.sizes());
+  const Tensor hidden_weights = weight2.contiguous();
   Tensor grad_cx = at::empty(cx.sizes(), cx.options());
   const Tensor grad_gates =
-      backward_steps(layer, gates, states, cx, weight2.contiguous(), as_given(grad_output, output),
+      backward_steps(layer, gates, states, cx, hidden_weights, as_given(grad_output, output),
                      as_given(grad_hy, hx), as_given(grad_cy, cx), grad_cx);
   const Tensor flat = grad_gates.view({rows, columns});
   const Tensor grad_bias = has_biases ? flat.sum(0) : Tensor();
@@ -250,7 +269,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_la
           hidden_weights_gradient(layer, grad_gates, output, hx),
           grad_bias,
           grad_bias,
-          at::mm(grad_gates.select(0, layer.time(0)), weight2),
+          output_gradient(grad_gates.select(0, layer.time(0)), hx, hidden_weights),
           grad_cx};
 }
 

@@ -2,7 +2,8 @@
 // registers, where the cell takes it from. For CPUs, whose caches hold the weights from step to step.
 //
 // A work-item takes ROWS rows and, forward, WIDTH columns of all four gates; backward, COLUMNS vectors
-// of columns. Compile parameters besides cells.clh's: ROWS, COLUMNS.
+// of columns. Compile parameters besides cells.clh's: ROWS, COLUMNS, CELL (0: the gradient stops at the
+// product).
 #include "rnn/cells.clh"
 
 #ifndef ROWS
@@ -10,6 +11,9 @@
 #endif
 #ifndef COLUMNS
 #define COLUMNS 2
+#endif
+#ifndef CELL
+#define CELL 1
 #endif
 
 typedef TYPE(C) T;
@@ -65,7 +69,8 @@ kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
 
 /// The gradient of step t from that of the gates of the step after it, `next`: [rows][4 * size].
 /// grad_output: what comes from outside, of the step's output; weights: [4 * size][size] of C; grad_cy:
-/// that of the new state, replaced by that of the old one.
+/// that of the new state, replaced by that of the old one. Without CELL it is that of the output that
+/// the next step began with, and only `next` and the weights are read.
 /// size is a multiple of WIDTH * COLUMNS. Global size: size / (WIDTH * COLUMNS), ceil(rows / ROWS) or
 /// more.
 kernel void lstm_step_backward(global const char* next_base, const ulong next_offset,
@@ -93,7 +98,11 @@ kernel void lstm_step_backward(global const char* next_base, const ulong next_of
     row[r] = min(row0 + r, rows - 1);
 #pragma unroll
     for (uint v = 0; v < COLUMNS; v++) {
+#if CELL
       sum[r][v] = GET(WIDTH, grad_output, row[r] * size + column + v * WIDTH);
+#else
+      sum[r][v] = (V)(0);
+#endif
     }
   }
   for (uint j = 0; j < 4 * size; j++) {
@@ -115,10 +124,14 @@ kernel void lstm_step_backward(global const char* next_base, const ulong next_of
 #pragma unroll
     for (uint v = 0; v < COLUMNS; v++) {
       const ulong at = column + v * WIDTH, element = row[r] * size + at;
+#if !CELL
+      PUT(WIDTH, grad_cy, element, sum[r][v]);
+#else
       const V old = GET(WIDTH, cx, element), state = GET(WIDTH, cy, element);
       const V later = GET(WIDTH, grad_cy, element);
       LSTM_BACKWARD(WIDTH, gates, row[r] * 4 * size + at, size, element, old, state, sum[r][v],
                     later, grad_gates, grad_cy);
+#endif
     }
   }
 }

@@ -1,4 +1,4 @@
-"""Recurrent networks against CPU torch: modules, cells and packed sequences, forward and backward."""
+"""Recurrent networks against CPU torch: modules, cells, packed sequences, forward and backward."""
 
 import copy
 
@@ -172,7 +172,7 @@ def test_cells_take_any_strides():
     lstm, gru = nn.LSTMCell(6, 8, dtype=torch.float64), nn.GRUCell(6, 8, dtype=torch.float64)
     inputs = [made((6, 3), 1), made((8, 3), 2), made((3, 16), 3)]
 
-    # The strides of the results are those of the state on the CPU, but contiguous on a GPU and here.
+    # Results have the strides of the state on the CPU, but are contiguous on a GPU and here.
     def lstm_cell(m, x, h, c):
         return [t.contiguous() for t in m(x.t(), (h.t(), c[:, ::2]))]
 
