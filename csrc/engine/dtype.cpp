@@ -2,6 +2,10 @@
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Float8_e4m3fn.h>
+#include <c10/util/Float8_e4m3fnuz.h>
+#include <c10/util/Float8_e5m2.h>
+#include <c10/util/Float8_e5m2fnuz.h>
 #include <c10/util/Half.h>
 #include <c10/util/complex.h>
 
@@ -50,6 +54,21 @@ const char* tag(ScalarType dtype) {
   }
 }
 
+const char* storage_tag(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float8_e4m3fn:
+      return "f8e4m3";
+    case ScalarType::Float8_e5m2:
+      return "f8e5m2";
+    case ScalarType::Float8_e4m3fnuz:
+      return "f8e4m3uz";
+    case ScalarType::Float8_e5m2fnuz:
+      return "f8e5m2uz";
+    default:
+      return tag(dtype);
+  }
+}
+
 const char* bits_tag(size_t element_size) {
   switch (element_size) {
     case 1:
@@ -71,6 +90,10 @@ ScalarType compute_dtype(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:
     case ScalarType::BFloat16:
+    case ScalarType::Float8_e4m3fn:
+    case ScalarType::Float8_e5m2:
+    case ScalarType::Float8_e4m3fnuz:
+    case ScalarType::Float8_e5m2fnuz:
       return ScalarType::Float;
     case ScalarType::ComplexHalf:
       return ScalarType::ComplexFloat;
@@ -138,6 +161,22 @@ ScalarArgument convert_from(ScalarType dtype, const void* data) {
   return pack_as(dtype, [&]<class To>() { return c10::convert<To>(value); });
 }
 
+template <class Float8>
+ScalarArgument convert_from_float8(ScalarType dtype, const void* data) {
+  Float8 value;
+  std::memcpy(&value, data, sizeof value);
+  const float wide = value;
+  return convert_from<float>(dtype, &wide);
+}
+
+template <class Narrow>
+void round_to(ScalarArgument& argument) {
+  float value;
+  std::memcpy(&value, argument.bytes, sizeof value);
+  value = static_cast<float>(Narrow(value));
+  std::memcpy(argument.bytes, &value, sizeof value);
+}
+
 }  // namespace
 
 ScalarArgument scalar_argument(ScalarType dtype, const c10::Scalar& value) {
@@ -155,6 +194,18 @@ void check_scalar(ScalarType dtype, const c10::Scalar& value) {
       break;
     case ScalarType::BFloat16:
       (void)value.to<c10::BFloat16>();
+      break;
+    case ScalarType::Float8_e4m3fn:
+      (void)value.to<c10::Float8_e4m3fn>();
+      break;
+    case ScalarType::Float8_e5m2:
+      (void)value.to<c10::Float8_e5m2>();
+      break;
+    case ScalarType::Float8_e4m3fnuz:
+      (void)value.to<c10::Float8_e4m3fnuz>();
+      break;
+    case ScalarType::Float8_e5m2fnuz:
+      (void)value.to<c10::Float8_e5m2fnuz>();
       break;
     case ScalarType::Float:
       (void)value.to<float>();
@@ -186,17 +237,36 @@ ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const vo
     OCL_CASE(c10::complex<float>, ComplexFloat)
     OCL_CASE(c10::complex<double>, ComplexDouble)
 #undef OCL_CASE
+    case ScalarType::Float8_e4m3fn:
+      return convert_from_float8<c10::Float8_e4m3fn>(dtype, data);
+    case ScalarType::Float8_e5m2:
+      return convert_from_float8<c10::Float8_e5m2>(dtype, data);
+    case ScalarType::Float8_e4m3fnuz:
+      return convert_from_float8<c10::Float8_e4m3fnuz>(dtype, data);
+    case ScalarType::Float8_e5m2fnuz:
+      return convert_from_float8<c10::Float8_e5m2fnuz>(dtype, data);
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", data_dtype);
   }
 }
 
-void round_argument(ScalarType half_type, ScalarArgument& argument) {
-  float value;
-  std::memcpy(&value, argument.bytes, sizeof value);
-  value = half_type == ScalarType::Half ? static_cast<float>(c10::Half(value))
-                                        : static_cast<float>(c10::BFloat16(value));
-  std::memcpy(argument.bytes, &value, sizeof value);
+void round_argument(ScalarType narrow, ScalarArgument& argument) {
+  switch (narrow) {
+    case ScalarType::Half:
+      return round_to<c10::Half>(argument);
+    case ScalarType::BFloat16:
+      return round_to<c10::BFloat16>(argument);
+    case ScalarType::Float8_e4m3fn:
+      return round_to<c10::Float8_e4m3fn>(argument);
+    case ScalarType::Float8_e5m2:
+      return round_to<c10::Float8_e5m2>(argument);
+    case ScalarType::Float8_e4m3fnuz:
+      return round_to<c10::Float8_e4m3fnuz>(argument);
+    case ScalarType::Float8_e5m2fnuz:
+      return round_to<c10::Float8_e5m2fnuz>(argument);
+    default:
+      TORCH_INTERNAL_ASSERT(false, "no narrow floating type: ", narrow);
+  }
 }
 
 ScalarArgument storage_argument(ScalarType data_dtype, const void* data) {

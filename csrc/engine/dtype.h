@@ -1,6 +1,6 @@
 // dtypes as the kernels name them, and scalars as the kernels take them.
 //
-// Offers: tag(), compute_dtype(), check_dtype(), ScalarArgument.
+// Offers: tag(), storage_tag(), compute_dtype(), check_dtype(), ScalarArgument.
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -17,11 +17,15 @@ namespace ocl {
 /// so that its address is a key. Throws NotImplementedError for a dtype no kernel knows.
 const char* tag(c10::ScalarType dtype);
 
+/// The same with the float8 types, which only pointwise kernels know, and those only with
+/// -DNEED_FLOAT8.
+const char* storage_tag(c10::ScalarType dtype);
+
 /// The unsigned tag of elements of that many bytes (1, 2, 4, 8; 16 gives "c128"), for kernels that
 /// only move bits.
 const char* bits_tag(size_t element_size);
 
-/// The dtype arithmetic is done in: float for half and bfloat16, complex64 for complex32, else the
+/// The dtype arithmetic is done in: float for half, bfloat16 and float8, complex64 for complex32, else the
 /// dtype itself.
 c10::ScalarType compute_dtype(c10::ScalarType dtype);
 
@@ -45,8 +49,8 @@ void check_scalar(c10::ScalarType dtype, const c10::Scalar& value);
 /// Converts the 0-dim host value at `data` as c10::convert does: wraps and truncates, no checks.
 ScalarArgument scalar_argument(c10::ScalarType dtype, c10::ScalarType data_dtype, const void* data);
 
-/// Rounds a float argument to a half type, as it would come back from memory.
-void round_argument(c10::ScalarType half_type, ScalarArgument& argument);
+/// Rounds a float argument to a half type or float8, as it would come back from memory.
+void round_argument(c10::ScalarType narrow, ScalarArgument& argument);
 
 /// The stored bits of the 0-dim host value at `data`, for kernels that only move bits.
 ScalarArgument storage_argument(c10::ScalarType data_dtype, const void* data);

@@ -50,6 +50,9 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
                      std::span<const c10::Scalar> scalars, Operands& operands,
                      std::array<int, kMaxOperands>& iterator_index) {
   const c10::ScalarType dtype = choose_compute_dtype(iter, op);
+  if (__builtin_expect(c10::isFloat8Type(dtype) && !(op.flags & (flag::bits | flag::float8)), 0)) {
+    op.raise_refusal(dtype, device(iter.device(0).index()));
+  }
   c10::ScalarType compute = compute_dtype(dtype);
   operands.dtype = dtype;
   operands.outputs = iter.noutputs();
@@ -94,7 +97,8 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     if (rounds) operands.rounded_mask |= 1u << (i - operands.outputs);
     const bool moves_bits = bits && iter.dtype(i) == dtype;
     operands.has_complex |= !moves_bits && c10::isComplexType(iter.dtype(i));
-    operands.tags[operands.count] = moves_bits ? operands.compute_tag : tag(iter.dtype(i));
+    operands.has_float8 |= !moves_bits && c10::isFloat8Type(iter.dtype(i));
+    operands.tags[operands.count] = moves_bits ? operands.compute_tag : storage_tag(iter.dtype(i));
     operands.element_size[operands.count] = iter.element_size(i);
     operands.data[operands.count] = static_cast<char*>(iter.data_ptr(i));
     operands.input_number[operands.count] = i - operands.outputs;

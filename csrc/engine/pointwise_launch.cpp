@@ -1,5 +1,7 @@
 #include "engine/pointwise_launch.h"
 
+#include <c10/util/Float8_e4m3fn.h>
+
 #include <algorithm>
 #include <span>
 
@@ -39,7 +41,7 @@ class DefineList {
   struct alignas(Define) Slot {
     unsigned char bytes[sizeof(Define)];
   };
-  std::array<Slot, 28> storage_;
+  std::array<Slot, 30> storage_;
   size_t count_ = 0;
 };
 
@@ -119,12 +121,17 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   }
   if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+  if (operands.has_float8) {
+    defines.add({"NEED_FLOAT8", 1});
+    // Torch versions differ: the largest value, or NaN.
+    defines.add({"E4M3_ABOVE", c10::Float8_e4m3fn(1e30f).x});
+  }
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
   if (operands.checked) defines.add({"FAILS", op.check.macro});
   if (operands.rounded_mask != 0) {
     defines.add({"ROUNDED_INPUTS", operands.rounded_mask});
-    defines.add({"ROUND_TO", tag(operands.dtype)});
+    defines.add({"ROUND_TO", storage_tag(operands.dtype)});
   }
 }
 

@@ -31,6 +31,7 @@ struct Operands {
   c10::ScalarType dtype = c10::ScalarType::Undefined;  // before it is widened to compute in
   size_t compute_size = 0;
   bool complex = false;      // the functor computes with complex numbers
+  bool has_float8 = false;   // an operand is stored as float8
   bool has_complex = false;  // an operand is complex: no vector of them is loaded or stored
   std::array<ScalarArgument, kMaxScalars + kMaxOperands> scalars;
   int op_scalars = 0;

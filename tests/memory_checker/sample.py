@@ -84,6 +84,20 @@ def main():
     keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
     keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
     keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]
+    # Recurrent networks: whole layers with and without whole vectors, cells.
+    for network in (nn.LSTM(5, 32), nn.LSTM(5, 7, bidirectional=True), nn.GRU(5, 19)):
+        leaf = torch.randn(2, 6, 5).to("ocl").requires_grad_()
+        network.to("ocl")(leaf)[0].pow(2).sum().backward()
+        keep += [leaf.grad, *(p.grad for p in network.parameters())]
+    # Quantised weights, float8.
+    rows = torch.randn(11, 64).to("ocl")
+    bits = torch.randint(0, 16, (16, 64), dtype=torch.int32).to("ocl")
+    packed = torch._convert_weight_to_int4pack_for_cpu(bits, 1)
+    scales = torch.rand(2, 16, 2).to("ocl")
+    for count in (1, 3, 11):
+        keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
+    keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
+    keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]
     # Index, shape and factories.
     index = torch.tensor([0, 3, 6, 3]).to("ocl")
     keep += [
