@@ -1,0 +1,133 @@
+"""Sparse COO tensors against CPU torch, as far as sparse gradients need them."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+
+def made(coalesced=False, dtype=torch.float32):
+    """A sparse [4, 5, 3] tensor with two sparse dimensions and entries at one place."""
+    indices = torch.tensor([[3, 0, 3, 1, 3], [2, 4, 2, 0, 1]])
+    values = torch.arange(15.0).view(5, 3).to(dtype)
+    sparse = torch.sparse_coo_tensor(indices, values, (4, 5, 3))
+    return sparse.coalesce() if coalesced else sparse
+
+
+def same(actual, expected):
+    assert actual.device.type == "ocl" and actual.layout == expected.layout
+    assert actual.is_coalesced() == expected.is_coalesced()
+    assert_close(actual._indices().cpu(), expected._indices())
+    assert_close(actual._values().cpu(), expected._values())
+
+
+def test_making_and_copies():
+    host = made()
+    device = host.to("ocl")
+    same(device, host)
+    same(
+        torch.sparse_coo_tensor(host._indices().to("ocl"), host._values().to("ocl"), host.shape),
+        host,
+    )
+    same(device.clone(), host)
+    back = device.cpu()
+    assert back.device.type == "cpu" and torch.equal(back.to_dense(), host.to_dense())
+    assert device._nnz() == 5 and device.sparse_dim() == 2 and device.dense_dim() == 1
+    assert device.is_sparse and device.shape == host.shape
+    empty = torch.sparse_coo_tensor((4, 5), device="ocl")
+    assert empty._nnz() == 0 and torch.equal(empty.to_dense().cpu(), torch.zeros(4, 5))
+    assert repr(device).replace("device='ocl:0', ", "") == repr(host)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
+def test_coalesce_and_to_dense(dtype):
+    host = made(dtype=dtype)
+    device = host.to("ocl")
+    same(device.coalesce(), host.coalesce())
+    assert_close(device.to_dense().cpu(), host.to_dense())
+    assert_close(device.coalesce().indices().cpu(), host.coalesce().indices())
+    assert_close(device.coalesce().values().cpu(), host.coalesce().values())
+    one = torch.sparse_coo_tensor([[2]], torch.ones(1), (4,))
+    same(one.to("ocl").coalesce(), one.coalesce())
+
+
+def test_sums_and_scaling():
+    host, dense = made(), torch.randn(4, 5, 3)
+    device, on_device = host.to("ocl"), dense.to("ocl")
+    assert_close((on_device + device).cpu(), dense + host)
+    assert_close(
+        on_device.clone().add_(device, alpha=-0.5).cpu(), dense.clone().add_(host, alpha=-0.5)
+    )
+    turned = torch.randn(3, 5, 4).to("ocl").permute(2, 1, 0)
+    expected = turned.cpu() + host
+    assert_close(turned.add_(device).cpu(), expected)
+    both, expected = device + device, host + host
+    assert_close(both.to_dense().cpu(), expected.to_dense())
+    assert_close(
+        device.clone().add_(device, alpha=2).to_dense().cpu(), (host + host * 2).to_dense()
+    )
+    same(device * 2.5, host * 2.5)
+    same(device / 4, host / 4)
+    same(-device, -host)
+    same(device.clone().mul_(3), host.clone().mul_(3))
+    same(on_device.sparse_mask(device.coalesce()), dense.sparse_mask(host.coalesce()))
+    same(device.clone().zero_(), host.clone().zero_())
+    with pytest.raises(RuntimeError, match="sizes"):
+        on_device[:2].add_(device)
+
+
+def embedding():
+    torch.manual_seed(0)
+    return nn.Embedding(10, 4, sparse=True)
+
+
+def test_gradients_of_embeddings():
+    indices = torch.tensor([[1, 4, 1], [7, 4, 0]])
+    host, device = embedding(), embedding().to("ocl")
+    for module, given in ((host, indices), (device, indices.to("ocl"))):
+        for _ in range(2):  # the second is accumulated
+            module(given).square().sum().backward()
+    assert device.weight.grad.is_sparse
+    assert_close(device.weight.grad.to_dense().cpu(), host.weight.grad.to_dense())
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_embedding_bags(mode):
+    torch.manual_seed(0)
+    host = nn.EmbeddingBag(10, 4, mode=mode, sparse=True)
+    device = copy.deepcopy(host).to("ocl")
+    indices, offsets = torch.tensor([1, 4, 1, 7, 4, 0]), torch.tensor([0, 2, 5])
+    host(indices, offsets).square().sum().backward()
+    device(indices.to("ocl"), offsets.to("ocl")).square().sum().backward()
+    assert device.weight.grad.is_sparse
+    assert_close(device.weight.grad.to_dense().cpu(), host.weight.grad.to_dense())
+
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "SGD with momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    "SparseAdam": lambda p: torch.optim.SparseAdam(list(p), lr=0.1),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, foreach=False),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_steps(optimizer):
+    host, device = embedding(), embedding().to("ocl")
+    for module in (host, device):
+        steps = OPTIMIZERS[optimizer](module.parameters())
+        for indices in ([1, 4, 1], [7, 4, 0], [1, 1, 9]):
+            steps.zero_grad()
+            module(torch.tensor(indices, device=module.weight.device)).square().sum().backward()
+            steps.step()
+    assert_close(device.weight.cpu(), host.weight)
+
+
+def test_what_is_not_there_says_so():
+    device = made().to("ocl")
+    with pytest.raises(NotImplementedError):
+        device * device
+    with pytest.raises(NotImplementedError):
+        device.sin()
