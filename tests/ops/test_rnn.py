@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils import rnn
 
+from tests.as_gpu import run_as_gpu
+
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 KINDS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "tanh": nn.RNN, "relu": nn.RNN}
 
@@ -255,3 +257,7 @@ def test_wrong_arguments_raise_what_the_cpu_raises():
         torch.ops.aten._thnn_fused_lstm_cell(gates, gates, state.double())
     with pytest.raises(NotImplementedError, match="Int"):
         torch.ops.aten._thnn_fused_gru_cell(gates.int(), gates.int(), state.int())
+
+
+def test_as_gpu():
+    run_as_gpu(__file__, "-k", "one_layer or lstm or cells or second")

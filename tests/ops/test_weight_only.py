@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.as_gpu import run_as_gpu
+
 HALVES_TOO = [torch.float32, torch.float16, torch.bfloat16]
 ROWS = [1, 2, 3, 8, 9, 40]
 
@@ -190,3 +192,7 @@ def test_dynamic_quantisation(block, dtype, rows):
     # The CPU cuts what doesn't fit bfloat16 off instead of rounding.
     rtol = 2**-7 if dtype == torch.bfloat16 else 1e-6
     torch.testing.assert_close(actual.cpu(), expected[1], rtol=rtol, atol=1e-4)
+
+
+def test_as_gpu():
+    run_as_gpu(__file__, "-k", "int4 or int8")
