@@ -25,8 +25,8 @@ const char* storage_tag(c10::ScalarType dtype);
 /// only move bits.
 const char* bits_tag(size_t element_size);
 
-/// The dtype arithmetic is done in: float for half, bfloat16 and float8, complex64 for complex32, else the
-/// dtype itself.
+/// The dtype arithmetic is done in: float for half, bfloat16 and float8, complex64 for complex32,
+/// else the dtype itself.
 c10::ScalarType compute_dtype(c10::ScalarType dtype);
 
 /// Throws TypeError naming the device if it can't hold the dtype (float64, complex128 without

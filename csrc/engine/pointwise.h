@@ -38,7 +38,8 @@ inline constexpr uint32_t no_complex = 1u << 9;
 /// In half and bfloat16 a last input of one element is not rounded to the common dtype: upstream's
 /// kernels take it in the type they compute in.
 inline constexpr uint32_t opmath_scalar = 1u << 10;
-/// Also for the float8 types, which all others raise NotImplementedError for, unless they move bits.
+/// Also for the float8 types, which all others raise NotImplementedError for, unless they move
+/// bits.
 inline constexpr uint32_t float8 = 1u << 11;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils import rnn
 
 from tests.as_gpu import run_as_gpu
+from tests.refusals import raise_the_same
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 KINDS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "tanh": nn.RNN, "relu": nn.RNN}
@@ -241,13 +242,7 @@ def test_wrong_arguments_raise_what_the_cpu_raises():
         lambda d: nn.LSTM(4, 8, device=d)(torch.ones(0, 3, 4, device=d)),
         lambda d: nn.LSTMCell(4, 8, device=d)(torch.ones(3, 5, device=d)),
     ]
-    for case in cases:
-        raised = []
-        for device in ("cpu", "ocl"):
-            with pytest.raises(Exception) as error:
-                case(device)
-            raised.append(error.type)
-        assert raised[0] is raised[1]
+    raise_the_same(cases)
     gates, state = torch.ones(2, 8, device="ocl"), torch.ones(2, 2, device="ocl")
     with pytest.raises(RuntimeError, match="of the same size"):
         torch.ops.aten._thnn_fused_lstm_cell(gates, gates[:, :4], state)

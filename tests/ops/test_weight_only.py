@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from tests.as_gpu import run_as_gpu
+from tests.refusals import raise_the_same
 
 HALVES_TOO = [torch.float32, torch.float16, torch.bfloat16]
 ROWS = [1, 2, 3, 8, 9, 40]
@@ -106,13 +107,7 @@ def test_wrong_arguments_raise_what_the_cpu_raises():
         lambda d: int4_mm(x.to(d), pack(int32.to(d), 1), 32, groups[0].to(d)),
         lambda d: int4_mm(x.to(d), int32.to(d), 32, groups.to(d)),
     ]
-    for number, case in enumerate(cases):
-        raised = []
-        for device in ("cpu", "ocl"):
-            with pytest.raises(Exception) as error:
-                case(device)
-            raised.append(error.type)
-        assert raised[0] is raised[1], number
+    raise_the_same(cases)
 
 
 def rotated(x, angles):
