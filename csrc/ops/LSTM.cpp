@@ -19,6 +19,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "ops/RNN.h"
@@ -40,14 +43,14 @@ const KernelFamily step_backward_family{"rnn/lstm_steps.cl", "lstm_step_backward
 
 /// Steps whose product and cell are one launch, on CPUs: their geometry.
 struct StepLaunch {
-  StepLaunch(const Tensor& state, int64_t columns)
+  StepLaunch(const Tensor& state, uint32_t columns)
       : queue(current_queue(state.device().index())),
         compute(compute_dtype(state.scalar_type())),
         tag(ocl::tag(state.scalar_type())),
         rows(static_cast<uint32_t>(state.size(0))),
         size(static_cast<uint32_t>(state.size(1))),
         width(static_cast<uint32_t>(64 / c10::elementSize(compute))),
-        columns(static_cast<uint32_t>(columns)) {
+        columns(columns) {
     const size_t blocks = (rows + kRows - 1) / kRows, local = std::min<size_t>(blocks, 8);
     range = NDRange::volume({size / (width * columns), blocks, 1}, {1, local, 1});
   }
@@ -91,7 +94,7 @@ struct Layer {
 Tensor packed_weights(const Tensor& weights, const StepLaunch& step) {
   const int64_t size = step.size, width = step.width;
   return weights.to(step.compute)
-      .view({4, size / width, width, size})
+      .reshape({4, size / width, width, size})
       .permute({1, 3, 0, 2})
       .contiguous();
 }
@@ -103,32 +106,61 @@ Pointer at_time(const Tensor& tensor, int64_t t) {
   return Pointer{static_cast<const char*>(tensor.const_data_ptr()) + t * bytes};
 }
 
-/// From the inputs' part of the gates' sums to the activated gates, in place; all states and
-/// outputs.
-void run_steps(const Layer& layer, const Tensor& gates, const Tensor& hx, const Tensor& cx,
-               const Tensor& weights, const Tensor& states, const Tensor& output) {
+/// What the gradient needs of all steps, in the op's workspace, by time: the activated gates, the
+/// states (but for the last, a result of its own) and the outputs that the steps began with.
+struct Kept {
+  static Tensor allocate(const Layer& layer, const at::TensorOptions& options) {
+    return at::empty({layer.steps * layer.rows * 6 * layer.size}, options);
+  }
+
+  Kept(const Tensor& workspace, const Layer& layer) {
+    int64_t used = 0;
+    const auto take = [&](int64_t width) {
+      const int64_t elements = layer.steps * layer.rows * width;
+      used += elements;
+      return workspace.narrow(0, used - elements, elements).view({layer.steps, layer.rows, width});
+    };
+    gates = take(4 * layer.size);
+    states = take(layer.size);
+    before = take(layer.size);
+  }
+
+  Tensor gates, states, before;
+};
+
+/// From the inputs' part of the gates' sums to the activated gates, in place, and to the rest of
+/// what is kept, the outputs of all steps and the last output and state.
+void run_steps(const Layer& layer, const Kept& kept, const Tensor& hx, const Tensor& cx,
+               const Tensor& weights, const Tensor& output, const Tensor& hy, const Tensor& cy) {
+  const int64_t end = layer.steps - 1;
+  kept.before.select(0, layer.time(0)).copy_(hx);
   if (one_launch_steps(hx)) {
     const StepLaunch step(hx, 1);
     const Tensor packed = packed_weights(weights, step);
     Kernel& kernel = step.kernel(step_family);
-    for (int64_t k = 0; k < layer.steps; ++k) {
-      const int64_t t = layer.time(k), before = k == 0 ? 0 : layer.time(k - 1);
-      launch(kernel, step.queue, step.range, k == 0 ? pointer(hx) : at_time(output, before),
-             pointer(packed), k == 0 ? pointer(cx) : at_time(states, before), at_time(gates, t),
-             at_time(states, t), at_time(output, t), step.rows, step.size);
+    for (int64_t k = 0; k <= end; ++k) {
+      const int64_t t = layer.time(k);
+      launch(kernel, step.queue, step.range, at_time(kept.before, t), pointer(packed),
+             k == 0 ? pointer(cx) : at_time(kept.states, layer.time(k - 1)), at_time(kept.gates, t),
+             k == end ? pointer(cy) : at_time(kept.states, t), at_time(output, t),
+             k == end ? pointer(hy) : at_time(kept.before, layer.time(k + 1)), step.rows,
+             step.size);
     }
     return;
   }
   Tensor old_output = hx, old_state = cx;
-  for (int64_t k = 0; k < layer.steps; ++k) {
+  for (int64_t k = 0; k <= end; ++k) {
     const int64_t t = layer.time(k);
-    Tensor sums = gates.select(0, t);
-    const Tensor hy = output.select(0, t), cy = states.select(0, t);
+    Tensor sums = kept.gates.select(0, t);
+    const Tensor result = output.select(0, t), state = k == end ? cy : kept.states.select(0, t);
     at::addmm_out(sums, sums, old_output, weights.t());
-    lstm_cell(sums, {}, old_state, sums, cy, hy);
-    old_output = hy;
-    old_state = cy;
+    lstm_cell(sums, {}, old_state, sums, state, result);
+    old_output = result;
+    old_state = state;
   }
+  hy.copy_(old_output);
+  const int64_t from = layer.reverse ? 0 : 1;
+  kept.before.narrow(0, from, end).copy_(output.narrow(0, 1 - from, end));
 }
 
 /// A contiguous tensor of like's dtype, or an undefined one.
@@ -138,16 +170,17 @@ Tensor as_given(const OptionalTensor& gradient, const Tensor& like) {
 }
 
 /// How many vectors of columns a work-item of lstm_step_backward takes.
-int64_t backward_columns(const Tensor& state) {
+uint32_t backward_columns(const Tensor& state) {
   const int64_t vectors = state.size(1) * c10::elementSize(compute_dtype(state.scalar_type())) / 64;
   return vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
 }
 
 /// The gradients of all gates' sums; grad_cx becomes that of the first state. Of the gradients of
 /// the results any may be undefined.
-Tensor backward_steps(const Layer& layer, const Tensor& gates, const Tensor& states,
-                      const Tensor& cx, const Tensor& weights, const Tensor& grad_output,
-                      const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& grad_cx) {
+Tensor backward_steps(const Layer& layer, const Kept& kept, const Tensor& cx, const Tensor& cy,
+                      const Tensor& weights, const Tensor& grad_output, const Tensor& grad_hy,
+                      const Tensor& grad_cy, const Tensor& grad_cx) {
+  const Tensor &gates = kept.gates, &states = kept.states;
   Tensor grad_gates = at::empty(gates.sizes(), gates.options());
   const int64_t last = layer.time(layer.steps - 1);
   const auto state_before = [&](int64_t k) {
@@ -158,8 +191,8 @@ Tensor backward_steps(const Layer& layer, const Tensor& gates, const Tensor& sta
     sum = grad_output.select(0, last);
     if (grad_hy.defined()) sum = sum.add(grad_hy);
   }
-  lstm_cell_backward(sum, grad_cy, state_before(layer.steps - 1), states.select(0, last),
-                     gates.select(0, last), grad_gates.select(0, last), grad_cx);
+  lstm_cell_backward(sum, grad_cy, state_before(layer.steps - 1), cy, gates.select(0, last),
+                     grad_gates.select(0, last), grad_cx);
   if (layer.steps == 1) return grad_gates;
   if (one_launch_steps(cx)) {
     const StepLaunch step(cx, backward_columns(cx));
@@ -199,17 +232,6 @@ Tensor output_gradient(const Tensor& grad_gates, const Tensor& hx, const Tensor&
   return gradient;
 }
 
-/// The gradient of the hidden weights: of every step's gates with the output before it.
-Tensor hidden_weights_gradient(const Layer& layer, const Tensor& grad_gates, const Tensor& output,
-                               const Tensor& hx) {
-  const int64_t others = layer.steps - 1, from = layer.reverse ? 0 : 1;
-  Tensor gradient = at::mm(grad_gates.select(0, layer.time(0)).t(), hx);
-  if (others == 0) return gradient;
-  const Tensor left = grad_gates.narrow(0, from, others).view({others * layer.rows, -1});
-  const Tensor right = output.narrow(0, 1 - from, others).view({others * layer.rows, -1});
-  return at::addmm_out(gradient, gradient, left.t(), right);
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_layer(
@@ -220,30 +242,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_layer(
   TORCH_CHECK_NOT_IMPLEMENTED(mode == kLstm, "ocl: mkldnn_rnn_layer is implemented for LSTM only");
   const Tensor hx = hx_.contiguous(), cx = cx_.contiguous(), x = input.contiguous();
   const Layer layer(x, hx, reverse);
-  const int64_t rows = layer.steps * layer.rows, columns = 4 * layer.size;
-  // What the gradient needs: the activated gates and the states of all steps.
-  const bool training = c10::GradMode::is_enabled();
-  Tensor workspace = at::empty({rows * (columns + layer.size)}, x.options());
-  Tensor sums = workspace.narrow(0, 0, rows * columns).view({rows, columns});
+  const int64_t rows = layer.steps * layer.rows;
+  const Tensor workspace = Kept::allocate(layer, x.options());
+  const Kept kept(workspace, layer);
+  Tensor sums = kept.gates.view({rows, -1});
   const Tensor flat = x.view({rows, -1});
   if (has_biases) {
     at::addmm_out(sums, weight2.add(weight3), flat, weight0.t());
   } else {
     at::mm_out(sums, flat, weight0.t());
   }
-  const Tensor states = workspace.narrow(0, rows * columns, rows * layer.size)
-                            .view({layer.steps, layer.rows, layer.size});
-  Tensor output = at::empty(states.sizes(), x.options());
-  run_steps(layer, sums.view({layer.steps, layer.rows, columns}), hx, cx, weight1, states, output);
-  const int64_t last = layer.time(layer.steps - 1);
-  return {output, output.select(0, last).clone(), states.select(0, last).clone(),
-          training ? workspace : Tensor()};
+  Tensor output = at::empty(kept.states.sizes(), x.options());
+  Tensor hy = at::empty(hx.sizes(), hx.options()), cy = at::empty(cx.sizes(), cx.options());
+  run_steps(layer, kept, hx, cx, weight1, output, hy, cy);
+  return {output, hy, cy, c10::GradMode::is_enabled() ? workspace : Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_layer_backward(
     const Tensor& input, const Tensor& weight1, const Tensor& weight2, const Tensor& /*weight3*/,
     const Tensor& /*weight4*/, const Tensor& hx_, const Tensor& cx_tmp, const Tensor& output,
-    const Tensor& /*hy_*/, const Tensor& /*cy_*/, const OptionalTensor& grad_output,
+    const Tensor& /*hy_*/, const Tensor& cy_, const OptionalTensor& grad_output,
     const OptionalTensor& grad_hy, const OptionalTensor& grad_cy, bool reverse, int64_t mode,
     int64_t /*hidden_size*/, int64_t /*num_layers*/, bool has_biases, bool /*train*/,
     bool /*bidirectional*/, c10::IntArrayRef /*batch_sizes*/, bool /*batch_first*/,
@@ -253,24 +271,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_la
   if (!given(grad_output) && !given(grad_hy) && !given(grad_cy)) return {};
   const Tensor hx = hx_.contiguous(), cx = cx_tmp.contiguous(), x = input.contiguous();
   const Layer layer(x, hx, reverse);
-  const int64_t rows = layer.steps * layer.rows, columns = 4 * layer.size;
-  const Tensor gates =
-      workspace.narrow(0, 0, rows * columns).view({layer.steps, layer.rows, columns});
-  const Tensor states = workspace.narrow(0, rows * columns, rows * layer.size).view(output.sizes());
+  const int64_t rows = layer.steps * layer.rows;
+  const Kept kept(workspace, layer);
   const Tensor hidden_weights = weight2.contiguous();
   Tensor grad_cx = at::empty(cx.sizes(), cx.options());
-  const Tensor grad_gates =
-      backward_steps(layer, gates, states, cx, hidden_weights, as_given(grad_output, output),
-                     as_given(grad_hy, hx), as_given(grad_cy, cx), grad_cx);
-  const Tensor flat = grad_gates.view({rows, columns});
+  const Tensor grad_gates = backward_steps(layer, kept, cx, cy_.contiguous(), hidden_weights,
+                                           as_given(grad_output, output), as_given(grad_hy, hx),
+                                           as_given(grad_cy, cx), grad_cx);
+  const Tensor flat = grad_gates.view({rows, -1});
   const Tensor grad_bias = has_biases ? flat.sum(0) : Tensor();
-  return {at::mm(flat, weight1).view(x.sizes()),
-          at::mm(flat.t(), x.view({rows, -1})),
-          hidden_weights_gradient(layer, grad_gates, output, hx),
-          grad_bias,
-          grad_bias,
-          output_gradient(grad_gates.select(0, layer.time(0)), hx, hidden_weights),
-          grad_cx};
+  return {at::mm(flat, weight1).view(x.sizes()), at::mm(flat.t(), x.view({rows, -1})),
+          at::mm(flat.t(), kept.before.view({rows, -1})), grad_bias,
+          // Of its own, so that both biases can keep what they get.
+          has_biases ? grad_bias.clone() : Tensor(),
+          output_gradient(grad_gates.select(0, layer.time(0)), hx, hidden_weights), grad_cx};
 }
 
 namespace {

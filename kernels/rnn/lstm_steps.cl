@@ -20,14 +20,15 @@ typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
 
 /// gates: [rows][4][size], the input's part (with the biases), then the activated gates; weights:
-/// [size / WIDTH][size][4][WIDTH] of C. size is a multiple of WIDTH.
+/// [size / WIDTH][size][4][WIDTH] of C. The output goes to hy, and to next, where the next step finds
+/// it. size is a multiple of WIDTH.
 /// Global size: size / WIDTH, ceil(rows / ROWS) or more.
 kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
                       global const char* weights_base, const ulong weights_offset,
                       global const char* cx_base, const ulong cx_offset, global char* gates_base,
                       const ulong gates_offset, global char* cy_base, const ulong cy_offset,
-                      global char* hy_base, const ulong hy_offset, const uint rows,
-                      const uint size) {
+                      global char* hy_base, const ulong hy_offset, global char* next_base,
+                      const ulong next_offset, const uint rows, const uint size) {
   const uint tile = get_global_id(0), row0 = get_global_id(1) * ROWS;
   if (tile * WIDTH >= size || row0 >= rows) return;
   global const char* hx = hx_base + hx_offset;
@@ -35,7 +36,7 @@ kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
       weights_base + weights_offset + (ulong)tile * size * 4 * WIDTH * sizeof(T);
   global const char* cx = cx_base + cx_offset;
   global char *gates = gates_base + gates_offset, *cy = cy_base + cy_offset,
-              *hy = hy_base + hy_offset;
+              *hy = hy_base + hy_offset, *next = next_base + next_offset;
   const ulong column = (ulong)tile * WIDTH;
   // Rows past the end repeat the last one, so that the loop has no conditions.
   ulong row[ROWS];
@@ -64,6 +65,7 @@ kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
     const V old = GET(WIDTH, cx, element);
     LSTM_FORWARD(WIDTH, gates, row[r] * 4 * size + column, size, element, old, sum[r][0], sum[r][1],
                  sum[r][2], sum[r][3], cy, hy);
+    PUT(WIDTH, next, element, GET(WIDTH, hy, element));
   }
 }
 
