@@ -16,6 +16,8 @@ OPENCL ?= auto
 # Jobs of the compiler, and of pytest.
 MAX_JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
+# Cases of each of the fuzzer's tests.
+FUZZ_EXAMPLES ?= 2000
 # More arguments for the demo and pytest: make test ARGS='tests/ops -k softmax'
 ARGS ?=
 
@@ -30,11 +32,13 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test check-memory bench docs wheel lint format clean distclean
+.PHONY: help setup build demo test coverage fuzz check-memory bench docs wheel lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
+	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/op-coverage.md"
+	@echo "make fuzz    try random shapes, layouts and dtypes (FUZZ_EXAMPLES per test)"
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
 	@echo "make docs    regenerate the tables in README.md and docs/"
@@ -101,6 +105,13 @@ demo: build
 
 test: build
 	$(BIN)/python -m pytest -n $(TEST_JOBS) $(ARGS)
+
+coverage: build
+	$(BIN)/python -m tests.coverage --jobs $(TEST_JOBS) $(ARGS)
+	$(BIN)/python docs/generate.py
+
+fuzz: build
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 # Needs oclgrind: apt-get install oclgrind.
 check-memory: build

@@ -18,7 +18,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+import coverage_tables
 import yaml
+from coverage_tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docker/README.md")
@@ -49,11 +51,6 @@ def root_name(function: str) -> str:
     """`add_.Tensor` -> `add`."""
     base = function.split(".")[0]
     return base if base.startswith("__") else base.rstrip("_")
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def ops_summary() -> str:
@@ -102,6 +99,10 @@ def ops_gaps() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "op-coverage-all": coverage_tables.every_op,
+    "op-coverage-gaps": coverage_tables.gaps,
+    "op-coverage-host": coverage_tables.host_staged,
+    "op-coverage-summary": coverage_tables.summary,
     "ops-summary": ops_summary,
     "ops-all": ops_all,
     "ops-gaps": ops_gaps,

@@ -9,139 +9,20 @@ import itertools
 import numbers
 
 import torch
-from torch.testing import assert_close
 from torch.utils._pytree import tree_map
 
-from tests.coverage import ties
+from tests.coverage import forward_ad, scope, ties
+from tests.coverage.comparison import (
+    DEVICE,
+    OUT_LEFT_ALONE,
+    RANDOM_OPS,
+    compare,
+    tensors,
+    widened,
+)
 
-DEVICE = "ocl"
-
-#: Results are random or uninitialised: only shape, dtype and device can be compared.
-RANDOM_OPS = {
-    "bernoulli",
-    "cauchy",
-    "empty",
-    "empty_like",
-    "empty_permuted",
-    "empty_strided",
-    "exponential",
-    "geometric",
-    "log_normal",
-    "multinomial",
-    "new_empty",
-    "new_empty_strided",
-    "nn.functional.alpha_dropout",
-    "nn.functional.dropout",
-    "nn.functional.dropout2d",
-    "nn.functional.dropout3d",
-    "nn.functional.feature_alpha_dropout",
-    "nn.functional.fractional_max_pool2d",
-    "nn.functional.fractional_max_pool3d",
-    "nn.functional.multi_head_attention_forward",
-    "nn.functional.rrelu",
-    "nn.functional.scaled_dot_product_attention",
-    "normal",
-    "pca_lowrank",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "svd_lowrank",
-    "uniform",
-}
-
-LOW = (torch.float16, torch.bfloat16)
-#: Ops whose CPU result in the dtype is itself off by more than torch.testing's tolerance, with the
-#: dtypes and the reason. Where the results differ, the reference is what CPU torch computes in
-#: double precision, and the device may be off by the tolerance plus twice the largest error of CPU
-#: torch in that sample.
-DOUBLE_REFERENCE = {
-    # CPU torch rounds intermediate results to the dtype (alpha * other, log's argument, a row's
-    # logarithm, products that are subtracted, ...).
-    "add": LOW,
-    "addr": LOW,
-    "linalg.cross": LOW,
-    "log_softmax": LOW,
-    "logit": LOW,
-    "masked.log_softmax": LOW,
-    "nn.functional.binary_cross_entropy": LOW,
-    "special.i0e": LOW,
-    "logspace": LOW,
-    "sub": LOW,
-    # CPU torch adds up gradients in the dtype.
-    "_segment_reduce": LOW,
-    "nn.functional.adaptive_avg_pool1d": LOW,
-    "nn.functional.adaptive_avg_pool2d": LOW,
-    "nn.functional.adaptive_avg_pool3d": LOW,
-    "nn.functional.avg_pool2d": LOW,
-    "nn.functional.interpolate": LOW,
-    "nn.functional.max_pool2d": (torch.bfloat16,),
-    "nn.functional.pad": LOW,
-    "nn.functional.unfold": LOW,
-    # CPU torch computes where to look in the half type.
-    "grid_sampler_2d": LOW,
-    "grid_sampler_3d": (torch.float32, *LOW),
-    "nn.functional.grid_sample": LOW,
-    # The gradient's formula is several ops: each result is rounded, and terms cancel.
-    "acos": LOW,
-    "asin": LOW,
-    "asinh": LOW,
-    "nn.functional.mse_loss": LOW,
-    "rsqrt": LOW,
-    # Sums of products that cancel: the order of summation decides.
-    "addbmm": (torch.float32, torch.complex64),
-    "addcdiv": (torch.float32,),
-    "baddbmm": (torch.complex64,),
-    "stft": (torch.float32,),
-    # CPU torch's float algorithm loses digits; ours computes in double on CPU devices.
-    "digamma": (torch.float32, *LOW),
-    "polygamma": (torch.float32, *LOW),
-    # The gradient is exp(erfinv(x)^2): it magnifies the last digit of erfinv.
-    "erfinv": (torch.float32, torch.float16),
-    "special.hermite_polynomial_he": (torch.float32,),
-    "special.log_ndtr": (torch.float32,),
-    "special.polygamma": (torch.float32, *LOW),
-    # CPU torch folds mean and deviation into one factor and one term, which cancel in a row of one
-    # element, and rounds them to half where the parameters are half.
-    "_batch_norm_with_update": LOW,
-    "_native_batch_norm_legit": LOW,
-    "native_batch_norm": LOW,
-    "native_layer_norm": (torch.float32, *LOW),
-    # A matrix squared several times, and products of products: rounding errors grow with them.
-    "linalg.householder_product": (torch.float32, torch.complex64),
-    "linalg.lstsq": (torch.complex64,),
-    "linalg.multi_dot": (torch.float32, torch.complex64),
-    "matrix_exp": (torch.float32, torch.complex64, *LOW),  # NaN in float16
-    # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
-    "pow": (torch.complex64,),
-}
-
-
-#: CPU torch's out= of one dimension never writes to out (it conjugates the wrong way round): so
-#: must the device's; with more dimensions both write the result.
-OUT_LEFT_ALONE = {"fft.ihfft2", "fft.ihfftn"}
-
-
-def reference_dtype(op, dtype):
-    """The dtype CPU torch computes the expected result in."""
-    if dtype not in DOUBLE_REFERENCE.get(op.name, ()):
-        return dtype
-    return torch.complex128 if dtype.is_complex else torch.float64
-
-
-def widened(sample, op, dtype):
-    """The sample in double precision, or None where CPU torch's own result is the reference."""
-    target = reference_dtype(op, dtype)
-    if target is dtype:
-        return None
-
-    def widen(leaf):
-        if isinstance(leaf, torch.Tensor) and leaf.dtype == dtype:
-            return leaf.detach().to(target).requires_grad_(leaf.requires_grad)
-        return target if leaf is dtype else leaf
-
-    return sample.transform(widen)
+#: Ops whose arguments after the input are on the CPU, as sections that decide shapes are.
+ARGUMENTS_ON_HOST = {"tensor_split"}
 
 
 def to_device(value, storages=None):
@@ -152,7 +33,7 @@ def to_device(value, storages=None):
     storages = {} if storages is None else storages
 
     def move(leaf):
-        if not isinstance(leaf, torch.Tensor):
+        if not isinstance(leaf, torch.Tensor) or leaf.device.type == "meta":
             return torch.device(DEVICE) if isinstance(leaf, torch.device) else leaf
         source = leaf.detach()
         conj, neg = source.is_conj(), source.is_neg()
@@ -175,67 +56,6 @@ def to_device(value, storages=None):
         return moved.requires_grad_(leaf.requires_grad)
 
     return tree_map(move, value)
-
-
-def compare(actual, expected, op, dtype, what, reference=None, sample=None):
-    """Asserts that a device result equals the CPU's: structure, dtype, shape, values, device.
-
-    With `reference`, which computes CPU torch's result in double precision, it need not be closer
-    to that than CPU torch is (see DOUBLE_REFERENCE). With `sample`, positions may be those of other
-    elements of it that are equal (see ties.py).
-    """
-    actual_leaves = _tensors(actual)
-    expected_leaves = _tensors(expected)
-    assert len(actual_leaves) == len(expected_leaves), f"{what}: {len(actual_leaves)} results"
-    for number, (a, e) in enumerate(zip(actual_leaves, expected_leaves, strict=True)):
-        if not isinstance(e, torch.Tensor):
-            assert a == e or (a != a and e != e) or op.name in RANDOM_OPS, f"{what}: {a} != {e}"
-            continue
-        assert a.device.type == DEVICE, f"{what}: result {number} is on {a.device}"
-        if op.name in RANDOM_OPS:
-            assert a.shape == e.shape and a.dtype == e.dtype
-            continue
-        if number == 1 and sample is not None and ties.finds_elements(op, expected_leaves):
-            assert a.dtype == e.dtype and a.shape == e.shape, f"{what}: positions"
-            a, e = (ties.found_at(op, sample, t) for t in (a, e))
-        a, e = (_plain(t) for t in (a, e))
-        try:
-            assert_close(
-                a,
-                e,
-                equal_nan=True,
-                msg=lambda text, number=number: f"{what}, result {number}: {text}",
-            )
-        except AssertionError:
-            wide = None if reference is None else reference()
-            if wide is None or not _as_accurate(a, e, _plain(_tensors(wide)[number])):
-                raise
-
-
-def _plain(tensor):
-    return tensor.detach().cpu().resolve_conj().resolve_neg()
-
-
-def _as_accurate(actual, expected, reference):
-    """Whether `actual` is as close to the double precision reference as CPU torch's `expected`."""
-    if actual.dtype != expected.dtype or actual.shape != expected.shape:
-        return False
-    rtol, atol = torch.testing._comparison.get_tolerances(actual, expected, rtol=None, atol=None)
-    rounded = reference.to(actual.dtype).to(reference.dtype)
-    actual, expected = actual.to(reference.dtype), expected.to(reference.dtype)
-    same = (actual == rounded) | (actual == expected) | (actual.isnan() & rounded.isnan())
-    error = (actual - rounded).abs().masked_fill(same, 0)
-    cpu_error = (expected - rounded).abs()
-    cpu_error = cpu_error[cpu_error.isfinite()]
-    slack = 2 * cpu_error.max() if cpu_error.numel() else 0
-    return bool((same | (error <= atol + rtol * rounded.abs() + slack)).all())
-
-
-def _tensors(value):
-    leaves = torch.utils._pytree.tree_leaves(value)
-    return [
-        leaf for leaf in leaves if isinstance(leaf, torch.Tensor | int | float | bool | complex)
-    ]
 
 
 def samples(op, dtype, limit, requires_grad=False):
@@ -267,13 +87,22 @@ def _clone(sample):
     )
 
 
-def _on_device(sample):
+def _on_device(sample, op):
+    """The sample with everything on the device, and the device named where the CPU was."""
     storages = {}
     moved = sample.transform(lambda leaf: to_device(leaf, storages))
     leaves = torch.utils._pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
-    is_factory = not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
-    if "device" in moved.kwargs or (is_factory and isinstance(sample.input, numbers.Number)):
+    is_factory = isinstance(sample.input, numbers.Number) and not op.name.startswith("__")
+    if "device" in moved.kwargs or (
+        is_factory and not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    ):
         moved.kwargs["device"] = DEVICE
+    if op.name in ARGUMENTS_ON_HOST:
+        moved.args = sample.args
+    moved.args = tuple(
+        DEVICE if isinstance(argument, str) and argument == "cpu" else argument
+        for argument in moved.args
+    )
     return moved
 
 
@@ -290,7 +119,7 @@ def _run_both(on_host, on_device, what):
 def check_forward(op, dtype, limit):
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit)):
-        actual = _call(op, _on_device(sample))
+        actual = _call(op, _on_device(sample, op))
         expected = _call(op, sample)
         wide = _wide(op, sample, dtype)
         compare(actual, expected, op, dtype, f"forward, sample {number}", wide, sample)
@@ -303,7 +132,7 @@ def check_noncontiguous(op, dtype, limit):
     for number, sample in enumerate(samples(op, dtype, limit)):
         strided = sample.noncontiguous()
         what = f"non-contiguous, sample {number}"
-        device_sample = _on_device(strided)
+        device_sample = _on_device(strided, op)
         both = _run_both(
             lambda s=strided: _call(op, s),
             lambda s=device_sample: _call(op, s),
@@ -343,7 +172,7 @@ def _check_one_out(op, dtype, sample, leaves, make, what):
     host_outs = [make(leaf, "cpu") for leaf in leaves]
     device_outs = [make(leaf, DEVICE) for leaf in leaves]
     before = [out.stride() for out in device_outs]
-    device_sample = _on_device(sample)
+    device_sample = _on_device(sample, op)
     if op.name in OUT_LEFT_ALONE:
         for out in host_outs + device_outs:
             out.fill_(7)
@@ -375,7 +204,7 @@ def check_inplace(op, dtype, limit):
     for number, sample in enumerate(samples(op, dtype, limit)):
         if not isinstance(sample.input, torch.Tensor) or sample.broadcasts_input:
             continue
-        device_sample = _on_device(_clone(sample))
+        device_sample = _on_device(_clone(sample), op)
         host_sample = _clone(sample)
         try:
             expected = _call(inplace, host_sample)
@@ -398,7 +227,7 @@ def check_backward(op, dtype, limit):
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit, requires_grad=True)):
         sample = sample.transform(_own_leaf)
-        device_sample = _on_device(sample)
+        device_sample = _on_device(sample, op)
         if _finds_others(op, sample, device_sample):
             continue
         expected = _gradients(op, sample, dtype)
@@ -413,6 +242,39 @@ def check_backward(op, dtype, limit):
             if e is not None:
                 reference = None if wide_sample is None else lambda i=i, wide=wide: wide()[i]
                 compare(a, e, op, dtype, f"backward, sample {number}", reference)
+        count += 1
+    return count
+
+
+def check_forward_ad(op, dtype, limit):
+    if not op.supports_forward_ad or dtype not in op.supported_backward_dtypes("cpu"):
+        return 0
+    if op.name in RANDOM_OPS:
+        return 0
+    count = 0
+    for number, sample in enumerate(samples(op, dtype, limit, requires_grad=True)):
+        what = f"forward-mode, sample {number}"
+        device_sample = _on_device(sample, op)
+        if _finds_others(op, sample, device_sample):
+            continue
+        both = _run_both(
+            lambda s=sample: forward_ad.tangents(functools.partial(_call, op), s, dtype),
+            lambda s=device_sample: forward_ad.tangents(functools.partial(_call, op), s, dtype),
+            what,
+        )
+        if both is None or both[0] is None:
+            continue
+        expected, actual = both
+        wide_sample = widened(sample, op, dtype)
+        wide = functools.cache(
+            lambda w=wide_sample: forward_ad.tangents(functools.partial(_call, op), w, dtype)
+        )
+        assert actual is not None and len(actual) == len(expected), f"{what}: tangents are missing"
+        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            assert (a is None) == (e is None), f"{what}: a tangent is missing"
+            if e is not None:
+                reference = None if wide_sample is None else lambda i=i, wide=wide: wide()[i]
+                compare(a, e, op, dtype, what, reference)
         count += 1
     return count
 
@@ -432,10 +294,10 @@ def _own_leaf(leaf):
 def _finds_others(op, sample, device_sample):
     """Whether the device finds other elements than the CPU, equal ones (the forward check saw to
     that): the gradient goes to those then."""
-    expected = _tensors(_call(op, sample)) if op.name in ties.DIM_POSITION else []
+    expected = tensors(_call(op, sample)) if op.name in ties.DIM_POSITION else []
     if not ties.finds_elements(op, expected):
         return False
-    return not torch.equal(_tensors(_call(op, device_sample))[1].cpu(), expected[1])
+    return not torch.equal(tensors(_call(op, device_sample))[1].cpu(), expected[1])
 
 
 def _gradients(op, sample, dtype):
@@ -475,8 +337,28 @@ def check_errors(op, limit):
             continue
         except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
             expected = error
-        device_sample = _on_device(sample)
+        device_sample = _on_device(sample, op)
         _expect_failure(lambda s=device_sample: _call(op, s), expected, str(expected)[:80])
+        count += 1
+    return count
+
+
+def check_refused(op):
+    """Dtypes that CPU torch refuses are refused by the device too, but for those CUDA torch has."""
+    count = 0
+    known = {*op.supported_dtypes("cpu"), *op.supported_dtypes("cuda")}
+    for dtype in (d for d in scope.DTYPES if d not in known):
+        try:
+            sample = next(iter(op.sample_inputs("cpu", dtype)))
+        except Exception:  # noqa: BLE001 - the sample itself can't be made in that dtype
+            continue
+        try:
+            _call(op, sample)
+            continue
+        except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+            expected = error
+        device_sample = _on_device(sample, op)
+        _expect_failure(lambda s=device_sample: _call(op, s), expected, f"{dtype}")
         count += 1
     return count
 
@@ -508,4 +390,5 @@ CHECKS = {
     "out": check_out,
     "inplace": check_inplace,
     "backward": check_backward,
+    "forward_ad": check_forward_ad,
 }

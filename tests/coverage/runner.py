@@ -16,17 +16,18 @@ MAX_RESIDENT_BYTES = 3 << 30
 class Runner:
     """One worker process, started when first needed."""
 
-    def __init__(self):
+    def __init__(self, timeout=TIMEOUT):
+        self._timeout = timeout
         self._process = None
         self._log = None
 
-    def run(self, op, dtype, limit):
+    def run(self, op, dtype, limit, errors=False):
         """The worker's result for one case (see worker.py); a crash or hang is a failed result."""
         if self._process is not None and self._resident() > MAX_RESIDENT_BYTES:
             self.close()
         if self._process is None:
             self._start()
-        job = {"op": op, "dtype": dtype, "limit": limit}
+        job = {"op": op, "dtype": dtype, "limit": limit, "errors": errors}
         try:
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
@@ -34,8 +35,8 @@ class Runner:
             return self._died("crash")
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(TIMEOUT):
-                return self._died(f"hang: nothing came back in {TIMEOUT} s")
+            if not selector.select(self._timeout):
+                return self._died(f"hang: nothing came back in {self._timeout} s")
         line = self._process.stdout.readline()
         return json.loads(line) if line else self._died("crash")
 
@@ -63,7 +64,8 @@ class Runner:
         self._log.seek(0)
         tail = self._log.read()[-2000:]
         self.close()
-        return {"passed": False, "error": f"{what} (exit code {code})", "traceback": tail}
+        error = f"{what} (exit code {code})"
+        return {"passed": False, "error": error, "traceback": tail, "failed": {"run": error}}
 
     def _resident(self):
         try:

@@ -1,0 +1,200 @@
+"""How the op matrix compares results with CPU torch, and what single ops need beyond that.
+
+Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, OUT_LEFT_ALONE, widened(), compare(), tensors().
+"""
+
+import torch
+from torch.testing import assert_close
+
+from tests.coverage import ties
+
+DEVICE = "ocl"
+
+#: Results are random or uninitialised: only shape, dtype and device can be compared.
+RANDOM_OPS = {
+    "bernoulli",
+    "cauchy",
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "multinomial",
+    "new_empty",
+    "new_empty_strided",
+    "nn.functional.alpha_dropout",
+    "nn.functional.dropout",
+    "nn.functional.dropout2d",
+    "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout",
+    "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d",
+    "nn.functional.multi_head_attention_forward",
+    "nn.functional.rrelu",
+    "nn.functional.scaled_dot_product_attention",
+    "normal",
+    "pca_lowrank",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "svd_lowrank",
+    "uniform",
+}
+
+LOW = (torch.float16, torch.bfloat16)
+#: Ops whose CPU result in the dtype is itself off by more than torch.testing's tolerance, with the
+#: dtypes and the reason. Where the results differ, the reference is what CPU torch computes in
+#: double precision, and the device may be off by the tolerance plus twice the largest error of CPU
+#: torch in that sample.
+DOUBLE_REFERENCE = {
+    # CPU torch rounds intermediate results to the dtype (alpha * other, log's argument, a row's
+    # logarithm, products that are subtracted, ...).
+    "add": LOW,
+    "addr": LOW,
+    "linalg.cross": LOW,
+    "log_softmax": LOW,
+    "logit": LOW,
+    "masked.log_softmax": LOW,
+    "nn.functional.binary_cross_entropy": LOW,
+    "special.i0e": LOW,
+    "logspace": LOW,
+    "sub": LOW,
+    # CPU torch adds up gradients in the dtype.
+    "_segment_reduce": LOW,
+    "nn.functional.adaptive_avg_pool1d": LOW,
+    "nn.functional.adaptive_avg_pool2d": LOW,
+    "nn.functional.adaptive_avg_pool3d": LOW,
+    "nn.functional.avg_pool2d": LOW,
+    "nn.functional.interpolate": LOW,
+    "nn.functional.max_pool2d": (torch.bfloat16,),
+    "nn.functional.pad": LOW,
+    "nn.functional.unfold": LOW,
+    # CPU torch computes where to look in the half type.
+    "grid_sampler_2d": LOW,
+    "grid_sampler_3d": (torch.float32, *LOW),
+    "nn.functional.grid_sample": LOW,
+    # The gradient's formula is several ops: each result is rounded, and terms cancel.
+    "acos": LOW,
+    "asin": LOW,
+    "asinh": LOW,
+    "nn.functional.mse_loss": LOW,
+    "rsqrt": LOW,
+    # Sums of products that cancel: the order of summation decides.
+    "addbmm": (torch.float32, torch.complex64),
+    "addcdiv": (torch.float32,),
+    "baddbmm": (torch.complex64,),
+    "stft": (torch.float32,),
+    # CPU torch's float algorithm loses digits; ours computes in double on CPU devices.
+    "digamma": (torch.float32, *LOW),
+    "polygamma": (torch.float32, *LOW),
+    # The gradient is exp(erfinv(x)^2): it magnifies the last digit of erfinv.
+    "erfinv": (torch.float32, torch.float16),
+    "special.hermite_polynomial_he": (torch.float32,),
+    "special.log_ndtr": (torch.float32,),
+    "special.polygamma": (torch.float32, *LOW),
+    # CPU torch folds mean and deviation into one factor and one term, which cancel in a row of one
+    # element, and rounds them to half where the parameters are half.
+    "_batch_norm_with_update": LOW,
+    "_native_batch_norm_legit": LOW,
+    "native_batch_norm": LOW,
+    "native_layer_norm": (torch.float32, *LOW),
+    # A matrix squared several times, and products of products: rounding errors grow with them.
+    "linalg.householder_product": (torch.float32, torch.complex64),
+    "linalg.lstsq": (torch.complex64,),
+    "linalg.multi_dot": (torch.float32, torch.complex64),
+    "matrix_exp": (torch.float32, torch.complex64, *LOW),  # NaN in float16
+    # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
+    "pow": (torch.complex64,),
+}
+
+
+#: CPU torch's out= of one dimension never writes to out (it conjugates the wrong way round): so
+#: must the device's; with more dimensions both write the result.
+OUT_LEFT_ALONE = {"fft.ihfft2", "fft.ihfftn"}
+
+
+def reference_dtype(op, dtype):
+    """The dtype CPU torch computes the expected result in."""
+    if dtype not in DOUBLE_REFERENCE.get(op.name, ()):
+        return dtype
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
+def widened(sample, op, dtype):
+    """The sample in double precision, or None where CPU torch's own result is the reference."""
+    target = reference_dtype(op, dtype)
+    if target is dtype:
+        return None
+
+    def widen(leaf):
+        if isinstance(leaf, torch.Tensor) and leaf.dtype == dtype:
+            return leaf.detach().to(target).requires_grad_(leaf.requires_grad)
+        return target if leaf is dtype else leaf
+
+    return sample.transform(widen)
+
+
+def compare(actual, expected, op, dtype, what, reference=None, sample=None):
+    """Asserts that a device result equals the CPU's: structure, dtype, shape, values, device.
+
+    With `reference`, which computes CPU torch's result in double precision, it need not be closer
+    to that than CPU torch is (see DOUBLE_REFERENCE). With `sample`, positions may be those of other
+    elements of it that are equal (see ties.py).
+    """
+    actual_leaves = tensors(actual)
+    expected_leaves = tensors(expected)
+    assert len(actual_leaves) == len(expected_leaves), f"{what}: {len(actual_leaves)} results"
+    for number, (a, e) in enumerate(zip(actual_leaves, expected_leaves, strict=True)):
+        if not isinstance(e, torch.Tensor):
+            assert a == e or (a != a and e != e) or op.name in RANDOM_OPS, f"{what}: {a} != {e}"
+            continue
+        assert a.device.type == DEVICE, f"{what}: result {number} is on {a.device}"
+        if op.name in RANDOM_OPS:
+            assert a.shape == e.shape and a.dtype == e.dtype
+            continue
+        if number == 1 and sample is not None and ties.finds_elements(op, expected_leaves):
+            assert a.dtype == e.dtype and a.shape == e.shape, f"{what}: positions"
+            a, e = (ties.found_at(op, sample, t) for t in (a, e))
+        a, e = (_plain(t) for t in (a, e))
+        try:
+            assert_close(
+                a,
+                e,
+                equal_nan=True,
+                msg=lambda text, number=number: f"{what}, result {number}: {text}",
+            )
+        except AssertionError:
+            wide = None if reference is None else reference()
+            if wide is None or not _as_accurate(a, e, _plain(tensors(wide)[number])):
+                raise
+
+
+def _plain(tensor):
+    return tensor.detach().cpu().resolve_conj().resolve_neg()
+
+
+def _as_accurate(actual, expected, reference):
+    """Whether `actual` is as close to the double precision reference as CPU torch's `expected`."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return False
+    rtol, atol = torch.testing._comparison.get_tolerances(actual, expected, rtol=None, atol=None)
+    rounded = reference.to(actual.dtype).to(reference.dtype)
+    actual, expected = actual.to(reference.dtype), expected.to(reference.dtype)
+    same = (actual == rounded) | (actual == expected) | (actual.isnan() & rounded.isnan())
+    error = (actual - rounded).abs().masked_fill(same, 0)
+    cpu_error = (expected - rounded).abs()
+    cpu_error = cpu_error[cpu_error.isfinite()]
+    slack = 2 * cpu_error.max() if cpu_error.numel() else 0
+    return bool((same | (error <= atol + rtol * rounded.abs() + slack)).all())
+
+
+def tensors(value):
+    """The tensors and numbers in a result."""
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [
+        leaf for leaf in leaves if isinstance(leaf, torch.Tensor | int | float | bool | complex)
+    ]
