@@ -1,6 +1,7 @@
 // Products with vectors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_efficientzerotensor.h>
 #include <ATen/ops/empty.h>
 
 #include "ops/LinearAlgebra.h"
@@ -35,6 +36,9 @@ void check_dot(const Tensor& self, const Tensor& other) {
 /// A row times a column.
 Tensor inner_product(const Tensor& self, const Tensor& other) {
   check_dot(self, other);
+  if (self._is_zerotensor() || other._is_zerotensor()) {
+    return at::_efficientzerotensor({}, self.options());
+  }
   Tensor out = at::empty(c10::IntArrayRef{}, self.options());
   run_gemm("dot", self.unsqueeze(0), other.unsqueeze(1), Tensor(), out.view({1, 1}), 1, 0);
   return out;

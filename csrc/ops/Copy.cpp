@@ -178,6 +178,15 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   const at::Tensor expanded =
       self.sizes() == src.sizes() ? src : *at::expand_inplace(self, src, "copy_");
   if (self.numel() == 0) return self;
+  // A view copied onto itself: nothing to do, also where it overlaps itself.
+  if (self.is_alias_of(src) && self.storage_offset() == src.storage_offset() &&
+      self.sizes() == src.sizes() && self.strides() == src.strides() &&
+      self.scalar_type() == src.scalar_type() && self.is_conj() == src.is_conj() &&
+      self.is_neg() == src.is_neg()) {
+    return self;
+  }
+  // Tangents of constants are zeros without memory.
+  if (src._is_zerotensor()) return self.zero_();
   at::Tensor destination = raw(self);
   const at::Tensor source = raw(expanded);
   if (source.is_cpu()) {
@@ -211,6 +220,7 @@ at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) 
 
 at::Scalar _local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
+  if (self._is_zerotensor()) return 0;
   const c10::DeviceGuard guard(self.device());
   Queue& queue = current_queue(self.device().index());
   const at::Tensor host = at::empty({}, self.options().device(at::kCPU));

@@ -6,6 +6,7 @@
 #include "engine/dtype.h"
 #include "engine/index_layout.h"
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -25,6 +26,7 @@ struct CrossLayout {
 }  // namespace
 
 void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
+  check_supported("cross", result.scalar_type(), result.scalar_type() != at::kBool);
   if (result.numel() == 0) return;
   const at::Tensor out = result.select(dim, 0), x = a.select(dim, 0), y = b.select(dim, 0);
   const RowMajor layout = row_major(out.sizes(), {out, x, y});

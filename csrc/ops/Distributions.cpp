@@ -14,6 +14,7 @@
 #include "engine/random.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "ops/randperm.h"
 #include "runtime/generator.h"
 #include "runtime/stream.h"
@@ -121,6 +122,7 @@ void cauchy(at::TensorIteratorBase& iter, const double median, const double sigm
 }
 
 void geometric(at::TensorIteratorBase& iter, const double p, Generator generator) {
+  check_supported("geometric", iter.dtype(0), iter.dtype(0) != at::kBool);
   random::fill_real(iter.tensor_base(0), {"geometric", 1 / std::log1p(-p)}, generator);
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/index.h"
+#include "ops/DtypeChecks.h"
 #include "ops/embedding.h"
 #include "ops/index_add.h"
 #include "ops/index_reduce.h"
@@ -350,8 +351,8 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
                                        bool include_self, const at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
-  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"index_reduce\" not implemented for '",
-                              self.scalar_type(), "'");
+  check_supported("index_reduce", self.scalar_type(),
+                  !self.is_complex() && self.scalar_type() != at::kBool);
   const bool mean = reduce == "mean";
   const Reduction reduction = reduce == "prod"   ? Reduction::mul
                               : reduce == "amax" ? Reduction::amax

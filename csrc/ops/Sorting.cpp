@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "engine/sort.h"
+#include "ops/DtypeChecks.h"
 #include "ops/kthvalue.h"
 #include "ops/median.h"
 #include "ops/mode.h"
@@ -111,7 +112,8 @@ TORCH_IMPL_FUNC(topk_out)(const at::Tensor& self, int64_t k, int64_t dim, bool l
   if (values.numel() == 0) return;
   const at::Tensor input = apart_from(apart_from(self, values), indices);
   sort::Rows rows("topk", input, wrapped, largest);
-  rows.sort_first(k);
+  // The result for a number is that number, even with k = 0.
+  rows.sort_first(self.dim() == 0 ? 1 : k);
   rows.take(values, indices);
 }
 
@@ -120,6 +122,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
                                                      at::Tensor& indices) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, "kthvalue()");
   TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ",
               dim);
@@ -137,6 +140,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
 std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, int64_t dim,
                                                        bool keepdim, at::Tensor& values,
                                                        at::Tensor& indices) {
+  check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
   return {values, indices};
 }
@@ -144,15 +148,18 @@ std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, i
 std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self, int64_t dim,
                                                           bool keepdim, at::Tensor& values,
                                                           at::Tensor& indices) {
+  check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
   return {values, indices};
 }
 
 at::Tensor median(const at::Tensor& self) {
+  check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
   return statistic_of_all("median", &sort::Rows::median, self);
 }
 
 at::Tensor nanmedian(const at::Tensor& self) {
+  check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
   return statistic_of_all("nanmedian", &sort::Rows::nanmedian, self);
 }
 

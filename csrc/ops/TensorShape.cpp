@@ -15,6 +15,7 @@
 #include "engine/index_layout.h"
 #include "engine/pointwise.h"
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "ops/cat.h"
 #include "ops/equal.h"
 #include "ops/narrow_copy.h"
@@ -171,6 +172,7 @@ at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int
 
 at::Tensor trace(const at::Tensor& self) {
   TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
+  check_supported("trace", self.scalar_type(), self.scalar_type() != at::kBool);
   return self.diagonal().sum();
 }
 

@@ -17,7 +17,6 @@ from tests.coverage.comparison import (
     OUT_LEFT_ALONE,
     RANDOM_OPS,
     compare,
-    tensors,
     widened,
 )
 
@@ -294,10 +293,10 @@ def _own_leaf(leaf):
 def _finds_others(op, sample, device_sample):
     """Whether the device finds other elements than the CPU, equal ones (the forward check saw to
     that): the gradient goes to those then."""
-    expected = tensors(_call(op, sample)) if op.name in ties.DIM_POSITION else []
-    if not ties.finds_elements(op, expected):
+    expected = ties.found(op, sample, _call)
+    if expected is None:
         return False
-    return not torch.equal(tensors(_call(op, device_sample))[1].cpu(), expected[1])
+    return not torch.equal(ties.found(op, device_sample, _call), expected)
 
 
 def _gradients(op, sample, dtype):

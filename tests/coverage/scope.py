@@ -18,6 +18,8 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
+#: A dtype of each kind that kernels tell apart, for `make test`; .ci/run takes all.
+QUICK = "float32,bfloat16,int64,complex64"
 
 
 def full_name(op):
@@ -42,9 +44,13 @@ def in_scope():
 def supported_dtypes(op):
     """dtypes CPU torch has for the op, of those this backend has.
 
-    TORCH_OCL_COVERAGE_DTYPES (comma-separated names) chooses some of them.
+    TORCH_OCL_COVERAGE_DTYPES (comma-separated names, or "all") chooses some of them; those of QUICK
+    otherwise.
     """
     known = op.supported_dtypes("cpu")
-    chosen = os.environ.get("TORCH_OCL_COVERAGE_DTYPES")
-    names = chosen.split(",") if chosen else [str(d).removeprefix("torch.") for d in DTYPES]
-    return [d for d in DTYPES if d in known and str(d).removeprefix("torch.") in names]
+    names = os.environ.get("TORCH_OCL_COVERAGE_DTYPES", QUICK).split(",")
+    return [
+        d
+        for d in DTYPES
+        if d in known and (str(d).removeprefix("torch.") in names or names == ["all"])
+    ]

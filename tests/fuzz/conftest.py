@@ -10,7 +10,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 
 hypothesis.settings.register_profile(
     "ocl",
-    max_examples=EXAMPLES or 40,
+    max_examples=EXAMPLES or 60,
     derandomize=not EXAMPLES,  # a test run is the same every time
     database=None,
     deadline=None,  # the first use of a kernel compiles it
