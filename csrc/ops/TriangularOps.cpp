@@ -9,6 +9,7 @@
 #include "engine/dtype.h"
 #include "engine/index_layout.h"
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "ops/tril.h"
 #include "ops/tril_indices.h"
 #include "ops/triu.h"
@@ -74,6 +75,9 @@ int64_t lower_count(int64_t rows, int64_t columns, int64_t diagonal) {
 
 at::Tensor indices(int64_t row, int64_t col, int64_t offset, int64_t total, bool upper,
                    const at::TensorOptions& options) {
+  const at::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
+  check_supported(upper ? "triu_indices" : "tril_indices", dtype,
+                  dtype == at::kInt || dtype == at::kLong);
   at::Tensor out = at::empty({2, total}, options);
   if (total == 0) return out;
   Queue& queue = current_queue(out.device().index());

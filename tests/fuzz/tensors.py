@@ -23,7 +23,7 @@ cases = collections.Counter()
 #: Sizes around what kernels are cut by: vectors, rows, work-groups, chunks.
 SIZES = st.one_of(
     st.integers(0, 9),
-    st.sampled_from([1, 1, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257]),
+    st.sampled_from([1, 1, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257, 1025, 5003]),
 )
 MAX_ELEMENTS = 20_000
 
@@ -31,7 +31,8 @@ MAX_ELEMENTS = 20_000
 @st.composite
 def shapes(draw, min_dims=0, max_dims=5, sizes=SIZES):
     shape = draw(st.lists(sizes, min_size=min_dims, max_size=max_dims))
-    while math.prod(shape) > MAX_ELEMENTS:
+    # Results over a dimension of no elements can have as many as the others.
+    while math.prod(max(size, 1) for size in shape) > MAX_ELEMENTS:
         largest = max(range(len(shape)), key=shape.__getitem__)
         shape[largest] = max(1, shape[largest] // 3)
     return tuple(shape)

@@ -260,6 +260,13 @@ def test_order_statistics(dtype):
             assert_same(function(y).abs(), function(x).abs())
 
 
+@pytest.mark.parametrize("k", [0, 1])
+def test_topk_of_a_number(k):
+    """It is found even among the first 0."""
+    values, indices = torch.tensor(3.5, device="ocl").topk(k)
+    assert values.item() == 3.5 and indices.item() == 0
+
+
 def test_median_of_nans():
     nan = float("nan")
     x = torch.tensor([[1.0, nan, 0.5, nan], [nan, nan, nan, nan], [4.0, 3.0, 2.0, 1.0]])

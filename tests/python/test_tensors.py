@@ -91,3 +91,13 @@ def test_numpy_and_item():
     with pytest.raises(TypeError, match="ocl"):
         x.numpy()
     assert x.cpu().numpy().sum() == 6
+
+
+def test_copy_onto_itself():
+    """Nothing is written, so that elements may share memory; onto another view they may not."""
+    x = torch.arange(3.0, device="ocl")
+    same = x.as_strided((2, 2), (0, 1))
+    same.copy_(x.as_strided((2, 2), (0, 1)))
+    assert x.tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="single memory location"):
+        same.copy_(x[1:].expand(2, 2))
