@@ -100,6 +100,14 @@ void scatter_along(const at::Tensor& self_, int64_t dim, const at::Tensor& index
                    std::optional<Reduction> reduction) {
   if (reduction) check_order(*reduction, self_.scalar_type());
   if (index_.numel() == 0) return;
+  if ((reduction == Reduction::add || reduction == Reduction::mul) &&
+      c10::isReducedFloatingType(self_.scalar_type())) {
+    // As CPU torch does: many terms rounded one by one would lose what they add up to.
+    const at::Tensor wide = self_.to(at::kFloat);
+    scatter_along(wide, dim, index_, src_.to(at::kFloat), site, reduction);
+    self_.copy_(wide);
+    return;
+  }
   const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_), src = at_least_1d(src_);
   const AlongDimension along(self, dim, site);
   auto iter = iterator(stand_still(self, index.sizes(), dim),

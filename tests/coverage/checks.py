@@ -219,9 +219,24 @@ def check_inplace(op, dtype, limit):
 
 
 def check_backward(op, dtype, limit):
-    if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+    if not op.supports_autograd:
         return 0
-    if op.name in RANDOM_OPS:
+    return _check_derivatives(op, dtype, limit, "backward", _gradients)
+
+
+def check_forward_ad(op, dtype, limit):
+    if not op.supports_forward_ad:
+        return 0
+
+    def tangents(op, sample, dtype):
+        return forward_ad.tangents(functools.partial(_call, op), sample, dtype)
+
+    return _check_derivatives(op, dtype, limit, "forward-mode", tangents)
+
+
+def _check_derivatives(op, dtype, limit, what, derive):
+    """Compares what `derive(op, sample, dtype)` makes: a list of tensors, some None, or None."""
+    if dtype not in op.supported_backward_dtypes("cpu") or op.name in RANDOM_OPS:
         return 0
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit, requires_grad=True)):
@@ -229,51 +244,23 @@ def check_backward(op, dtype, limit):
         device_sample = _on_device(sample, op)
         if _finds_others(op, sample, device_sample):
             continue
-        expected = _gradients(op, sample, dtype)
-        if expected is None:
-            continue
-        actual = _gradients(op, device_sample, dtype)
-        assert len(actual) == len(expected)
-        wide_sample = widened(sample, op, dtype)
-        wide = functools.cache(lambda w=wide_sample: _gradients(op, w, dtype))
-        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
-            assert (a is None) == (e is None), f"backward, sample {number}: a gradient is missing"
-            if e is not None:
-                reference = None if wide_sample is None else lambda i=i, wide=wide: wide()[i]
-                compare(a, e, op, dtype, f"backward, sample {number}", reference)
-        count += 1
-    return count
-
-
-def check_forward_ad(op, dtype, limit):
-    if not op.supports_forward_ad or dtype not in op.supported_backward_dtypes("cpu"):
-        return 0
-    if op.name in RANDOM_OPS:
-        return 0
-    count = 0
-    for number, sample in enumerate(samples(op, dtype, limit, requires_grad=True)):
-        what = f"forward-mode, sample {number}"
-        device_sample = _on_device(sample, op)
-        if _finds_others(op, sample, device_sample):
-            continue
+        label = f"{what}, sample {number}"
         both = _run_both(
-            lambda s=sample: forward_ad.tangents(functools.partial(_call, op), s, dtype),
-            lambda s=device_sample: forward_ad.tangents(functools.partial(_call, op), s, dtype),
-            what,
+            lambda s=sample: derive(op, s, dtype),
+            lambda s=device_sample: derive(op, s, dtype),
+            label,
         )
         if both is None or both[0] is None:
             continue
         expected, actual = both
         wide_sample = widened(sample, op, dtype)
-        wide = functools.cache(
-            lambda w=wide_sample: forward_ad.tangents(functools.partial(_call, op), w, dtype)
-        )
-        assert actual is not None and len(actual) == len(expected), f"{what}: tangents are missing"
+        wide = functools.cache(lambda w=wide_sample: derive(op, w, dtype))
+        assert actual is not None and len(actual) == len(expected), f"{label}: nothing came back"
         for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
-            assert (a is None) == (e is None), f"{what}: a tangent is missing"
+            assert (a is None) == (e is None), f"{label}: one is missing"
             if e is not None:
                 reference = None if wide_sample is None else lambda i=i, wide=wide: wide()[i]
-                compare(a, e, op, dtype, what, reference)
+                compare(a, e, op, dtype, label, reference)
         count += 1
     return count
 

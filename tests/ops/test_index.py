@@ -542,3 +542,20 @@ def test_complex_numbers_have_no_order(reduce):
         torch.zeros_like(values).scatter_reduce_(0, index, values, reduce)
     with pytest.raises(NotImplementedError):
         torch.zeros_like(values).index_reduce_(0, index, values, reduce)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scatter_sums_of_halves_are_rounded_once(dtype):
+    """Half a thousand ones added one by one to a bfloat16 end at 256."""
+    index = torch.zeros(3000, dtype=torch.long)
+    ones = torch.ones(3000, dtype=dtype)
+    for reduced in (
+        lambda i, x: torch.zeros(2, dtype=dtype, device=x.device).scatter_add(0, i, x),
+        lambda i, x: torch.zeros(2, dtype=dtype, device=x.device).scatter_reduce(0, i, x, "sum"),
+        lambda i, x: torch.zeros(2, dtype=dtype, device=x.device).scatter_reduce(0, i, x, "mean"),
+    ):
+        expected = reduced(index, ones)
+        assert torch.equal(reduced(index.to("ocl"), ones.to("ocl")).cpu(), expected)
+    assert torch.zeros(2, dtype=dtype, device="ocl").scatter_add(
+        0, index.to("ocl"), ones.to("ocl")
+    ).tolist() == [torch.tensor(3000.0, dtype=dtype).item(), 0]
