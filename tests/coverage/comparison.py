@@ -95,9 +95,12 @@ DOUBLE_REFERENCE = {
     "nn.functional.conv_transpose2d": LOW,
     "nn.functional.conv_transpose3d": LOW,
     # Sums of products that cancel: the order of summation decides.
+    "__rmatmul__": (torch.complex64,),
     "addbmm": (torch.float32, torch.complex64),
     "addcdiv": (torch.float32,),
     "baddbmm": (torch.complex64,),
+    "cov": (torch.complex64,),
+    "fft.hfftn": (torch.complex64,),
     "stft": (torch.float32,),
     # CPU torch's float algorithm loses digits; ours computes in double on CPU devices.
     "digamma": (torch.float32, *LOW),
@@ -117,10 +120,11 @@ DOUBLE_REFERENCE = {
     "native_layer_norm": (torch.float32, *LOW),
     # A matrix squared several times, and products of products: rounding errors grow with them.
     "linalg.householder_product": (torch.float32, torch.complex64),
-    "linalg.lstsq": (torch.complex64,),
+    "linalg.lstsq": (torch.float32, torch.complex64),
     "linalg.multi_dot": (torch.float32, torch.complex64),
     "matrix_exp": (torch.float32, torch.complex64, *LOW),  # NaN in float16
     # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
+    "__rpow__": (torch.complex64,),
     "pow": (torch.complex64,),
 }
 
@@ -128,6 +132,11 @@ DOUBLE_REFERENCE = {
 #: CPU torch's out= of one dimension never writes to out (it conjugates the wrong way round): so
 #: must the device's; with more dimensions both write the result.
 OUT_LEFT_ALONE = {"fft.ihfft2", "fft.ihfftn"}
+
+
+#: Dtypes that neither CPU nor CUDA torch takes, and the device does: CPU torch takes histogram's half
+#: types with some arguments only.
+TAKEN_BEYOND = {"histogram": LOW, "histogramdd": LOW, "polar": (torch.float16,)}
 
 
 def reference_dtype(op, dtype):

@@ -28,9 +28,11 @@ def test_sort(data):
 
 @given(st.data())
 def test_selection(data):
-    """Only values: which of equal elements is found is not defined."""
+    """Only values: which of equal elements is found is not defined. Nothing overlaps: the median that
+    CPU torch finds in an expanded tensor can be what lies behind it."""
     shape = data.draw(shapes())
-    x = data.draw(pair(shape, data.draw(st.sampled_from([*FLOAT, *INT])), special=True))
+    dtype = data.draw(st.sampled_from([*FLOAT, *INT]))
+    x = data.draw(pair(shape, dtype, overlapping=False, special=True))
     dim = data.draw(dims_of(shape))
     size = shape[dim] if shape else 1
     k, largest = data.draw(st.integers(0, size + 1)), data.draw(st.booleans())
