@@ -134,8 +134,8 @@ DOUBLE_REFERENCE = {
 OUT_LEFT_ALONE = {"fft.ihfft2", "fft.ihfftn"}
 
 
-#: Dtypes that neither CPU nor CUDA torch takes, and the device does: CPU torch takes histogram's half
-#: types with some arguments only.
+#: Dtypes that neither CPU nor CUDA torch takes, and the device does: CPU torch takes histogram's
+#: half types with some arguments only.
 TAKEN_BEYOND = {"histogram": LOW, "histogramdd": LOW, "polar": (torch.float16,)}
 
 

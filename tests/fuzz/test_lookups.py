@@ -28,8 +28,8 @@ def test_sort(data):
 
 @given(st.data())
 def test_selection(data):
-    """Only values: which of equal elements is found is not defined. Nothing overlaps: the median that
-    CPU torch finds in an expanded tensor can be what lies behind it."""
+    """Only values: which of equal elements is found is not defined. Nothing overlaps: the median
+    that CPU torch finds in an expanded tensor can be what lies behind it."""
     shape = data.draw(shapes())
     dtype = data.draw(st.sampled_from([*FLOAT, *INT]))
     x = data.draw(pair(shape, dtype, overlapping=False, special=True))
