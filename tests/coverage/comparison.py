@@ -87,13 +87,6 @@ DOUBLE_REFERENCE = {
     "nn.functional.huber_loss": LOW,
     "nn.functional.mse_loss": LOW,
     "rsqrt": LOW,
-    # CPU torch adds up products in the half type where oneDNN has no kernel for it.
-    "nn.functional.conv1d": LOW,
-    "nn.functional.conv2d": LOW,
-    "nn.functional.conv3d": LOW,
-    "nn.functional.conv_transpose1d": LOW,
-    "nn.functional.conv_transpose2d": LOW,
-    "nn.functional.conv_transpose3d": LOW,
     # Sums of products that cancel: the order of summation decides.
     "__rmatmul__": (torch.complex64,),
     "addbmm": (torch.float32, torch.complex64),
@@ -101,7 +94,16 @@ DOUBLE_REFERENCE = {
     "baddbmm": (torch.complex64,),
     "cov": (torch.complex64,),
     "fft.hfftn": (torch.complex64,),
+    "matmul": (torch.complex64,),
     "stft": (torch.float32,),
+    "triangular_solve": (torch.complex64,),
+    # The same, and for half types CPU torch adds up in them where oneDNN has no kernel.
+    "nn.functional.conv1d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv2d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv3d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv_transpose1d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv_transpose2d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv_transpose3d": (torch.float32, torch.complex64, *LOW),
     # CPU torch's float algorithm loses digits; ours computes in double on CPU devices.
     "digamma": (torch.float32, *LOW),
     "polygamma": (torch.float32, *LOW),
