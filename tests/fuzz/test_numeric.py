@@ -130,3 +130,64 @@ def test_spatial(data):
     # CPU torch interpolates halves with weights rounded to the half type.
     close = relative(2e-2) if dtype in HALF and chosen == len(functions) - 1 else None
     same("spatial", functions[chosen], x, close=close)
+
+
+@given(st.data())
+def test_convolution(data):
+    """Sums of quarters' products are exact, so that the order of summation doesn't show."""
+    groups = data.draw(st.sampled_from([1, 1, 2, 3]))
+    batch = data.draw(st.integers(0, 3))
+    inputs, outputs = (groups * data.draw(st.integers(1, 9)) for _ in range(2))
+    dims = data.draw(st.integers(1, 3))
+    transposed = data.draw(st.booleans())
+    size = [data.draw(st.integers(1, 24 // dims)) for _ in range(dims)]
+    kernel = [data.draw(st.integers(1, 4)) for _ in range(dims)]
+    stride, dilation = (
+        [data.draw(st.integers(1, 3)) for _ in range(dims)],
+        [data.draw(st.integers(1, 2)) for _ in range(dims)],
+    )
+    padding = [data.draw(st.integers(0, 3)) for _ in range(dims)]
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
+    first, second = (inputs, outputs // groups) if transposed else (outputs, inputs // groups)
+    x = data.draw(pair((batch, inputs, *size), dtype, exact=True))
+    weight = data.draw(pair((first, second, *kernel), dtype, exact=True))
+    bias = data.draw(pair((outputs,), dtype, exact=True)) if data.draw(st.booleans()) else None
+
+    def convolve(x, weight, bias):
+        return torch.ops.aten.convolution(
+            x, weight, bias, stride, padding, dilation, transposed, [0] * dims, groups
+        )
+
+    same("conv", convolve, x, weight, bias)
+
+    def gradients(x, weight):
+        leaves = [t.detach().requires_grad_() for t in (x, weight)]
+        out = convolve(*leaves, None)
+        return torch.autograd.grad(out, leaves, torch.ones_like(out))
+
+    same("conv", gradients, x, weight)
+
+
+@given(st.data())
+def test_softmax_and_norms(data):
+    shape = data.draw(shapes(min_dims=2, max_dims=4, sizes=st.one_of(SIZES, st.just(1025))))
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
+    x = data.draw(pair(shape, dtype))
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    weight = data.draw(pair(shape[dim:], dtype))
+    scale = data.draw(pair(shape[1:2], dtype))
+    f = torch.nn.functional
+    training = data.draw(st.booleans())
+    functions = [
+        (lambda t, w: f.softmax(t, dim), weight),
+        (lambda t, w: f.log_softmax(t, dim), weight),
+        (lambda t, w: f.layer_norm(t, shape[dim:], w), weight),
+        (lambda t, w: f.rms_norm(t, shape[dim:], w), weight),
+        (lambda t, w: f.group_norm(t, 1, w), scale),
+        (lambda t, w: f.batch_norm(t, w, w.abs() + 1, w, w, training and t.numel() > 999), scale),
+        (lambda t, w: torch.var_mean(t, dim), weight),
+        (lambda t, w: torch.linalg.vector_norm(t, 3, dim), weight),
+    ]
+    function, parameter = data.draw(st.sampled_from(functions))
+    tolerance = 1e-4 if dtype is torch.float32 else 1e-10
+    same("norm", function, x, parameter, close=relative(tolerance))
