@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.coverage import gaps as known_gaps  # noqa: E402
 from tests.coverage import results  # noqa: E402
 
 DTYPES = {
@@ -33,15 +34,15 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def summary() -> str:
     """Per runtime and dtype: how many OpInfos pass every check, natively or on the host."""
     rows = []
-    for part in results.load().values():
+    for runtime, part in results.load().items():
         for dtype in DTYPES:
             count = results.counts(part["ops"], dtype)
             total = sum(count.values())
             if total:
                 share = f"{100 * (count['native'] + count['host']) / total:.1f} %"
-                row = [part["about"]["device"], dtype, str(total), str(count["native"])]
+                row = [runtime, dtype, str(total), str(count["native"])]
                 rows.append([*row, str(count["host"]), str(count["gap"]), share])
-    return table(["device", "dtype", "of", "native", "host-staged", "gaps", "pass"], rows)
+    return table(["runtime", "dtype", "of", "native", "host-staged", "gaps", "pass"], rows)
 
 
 def host_staged() -> str:
@@ -63,21 +64,23 @@ def host_staged() -> str:
 def gaps() -> str:
     """What doesn't pass, and why."""
     rows = []
-    for part in results.load().values():
+    known = known_gaps.load()
+    for runtime, part in results.load().items():
         for op, dtypes in part["ops"].items():
             reasons: dict[str, list[str]] = defaultdict(list)
             for dtype, (verdict, _) in dtypes.items():
                 if verdict.startswith("gap: "):
-                    reasons[verdict.removeprefix("gap: ")].append(DTYPES[dtype])
+                    reason = known_gaps.reason(known, op, dtype) or verdict.removeprefix("gap: ")
+                    reasons[reason].append(DTYPES[dtype])
             for reason, names in reasons.items():
-                rows.append([part["about"]["device"], f"`{op}`", " ".join(names), reason])
-    return table(["device", "op", "dtypes", "why"], rows) if rows else "None.\n"
+                rows.append([runtime, f"`{op}`", " ".join(names), reason])
+    return table(["runtime", "op", "dtypes", "why"], rows) if rows else "None.\n"
 
 
 def every_op() -> str:
     """Every OpInfo: its dtypes by how they pass, and the checks that had samples."""
     text = ""
-    for part in results.load().values():
+    for runtime, part in results.load().items():
         rows = []
         for op, dtypes in part["ops"].items():
             kinds: dict[str, list[str]] = defaultdict(list)
@@ -90,6 +93,8 @@ def every_op() -> str:
             checks = "".join(c for c in results.CHECK_LETTERS.values() if c in letters)
             columns = [" ".join(kinds[kind]) for kind in ("native", "host", "gap")]
             rows.append([f"`{op}`", checks, *columns])
-        text += f"\n## {part['about']['device']}\n\n"
+        about = part["about"]
+        text += f"\n## {runtime}\n\n{about['device']}, torch {about['torch']}, "
+        text += f"{about['samples']} samples of each op.\n\n"
         text += table(["op", "checks", "native", "host-staged", "gap"], rows)
     return text
