@@ -8,6 +8,7 @@ Results are kept in docs/op-coverage.json, those of other dtypes, ops and runtim
 
 import argparse
 import concurrent.futures
+import pathlib
 import re
 import sys
 import threading
@@ -66,6 +67,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after that long")
     parser.add_argument("--only", choices=["new", "gaps"], help="what has no result, or a gap")
+    parser.add_argument("--results", type=pathlib.Path, default=results.PATH, help="the file")
     parser.add_argument("-v", "--verbose", action="store_true", help="errors as they come, in full")
     return parser.parse_args()
 
@@ -77,6 +79,7 @@ def verdict_of(part, case):
 
 def main():
     options = parse()
+    results.PATH = options.results
     runtime = torch.ocl.get_device_properties(0).platform_name
     everything = results.load()
     part = everything.setdefault(runtime, {"about": {}, "ops": {}})
