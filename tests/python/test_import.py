@@ -88,37 +88,92 @@ def test_a_package_without_its_library(tmp_path):
     assert sum("could not be loaded" in line for line in lines) == 3, out
 
 
+CONFLICT = """
+import io, torch
+from torch import nn
+stored = io.BytesIO()
+torch.save(torch.ones(2), stored)
+torch.utils.rename_privateuse1_backend("foo")
+module = dict(is_available=lambda: False, current_device=lambda: 0, device_count=lambda: 0)
+module = {name: staticmethod(function) for name, function in module.items()}
+torch._register_device_module("foo", type("Foo", (), module))
+import torch_ocl
+assert "torch_ocl._C" not in __import__("sys").modules
+x = torch.ones(2)
+"""
+
+USES_IN_A_CONFLICT = """
+x.to("ocl"); x.to(device="ocl:0"); x.ocl()
+x.new_zeros(2, device="ocl"); x.new_empty(2, device="ocl")
+x.new_full((2,), 1, device="ocl"); x.new_tensor([1], device="ocl"); x.new(2, device="ocl")
+nn.Linear(1, 1).to("ocl"); nn.Linear(1, 1).ocl(); nn.Linear(1, 1).to_empty(device="ocl")
+nn.Linear(1, 1, device="ocl"); torch.ocl.synchronize(); torch.ocl.device(0)
+torch.empty(2, device="ocl"); torch.tensor([1], device="ocl"); torch.asarray([1], device="ocl")
+torch.as_tensor([1], device="ocl"); torch.scalar_tensor(1, device="ocl")
+torch.normal(0.0, 1.0, (2,), device="ocl"); torch.logspace(0, 1, 2, device="ocl")
+torch.empty_permuted((2,), (0,), device="ocl"); torch.randint_like(x, 3, device="ocl")
+torch.tril_indices(2, 2, device="ocl"); torch.triu_indices(2, 2, device="ocl")
+torch.fft.fftfreq(3, device="ocl"); torch.hann_window(3, device="ocl")
+torch.sparse_coo_tensor([[0]], [1.0], device="ocl"); torch.nested.nested_tensor([x], device="ocl")
+torch.set_default_device("ocl"); torch.get_device_module("ocl"); torch.is_autocast_enabled("ocl")
+torch.Generator("ocl"); torch.Stream("ocl"); torch.Event("ocl:0")
+torch.accelerator.synchronize("ocl")
+torch.autocast("ocl"); torch.amp.GradScaler("ocl"); stored.seek(0)
+torch.load(stored, map_location="ocl")
+"""
+
+
 def test_another_backend_has_taken_the_slot():
     out = run(
-        """
-        import torch
-        torch.utils.rename_privateuse1_backend("foo")
-        torch._register_device_module("foo", type("Foo", (), {"is_available": lambda: True})())
-        import torch_ocl
-        assert "torch_ocl._C" not in __import__("sys").modules
-        print(torch.ocl.is_available(), torch.ocl.device_count())
-        uses = (lambda: torch.ones(2).to("ocl"), lambda: torch.ones(2).to(device="ocl:0"),
-                lambda: torch.nn.Linear(1, 1).to("ocl"), lambda: torch.empty(2, device="ocl"),
-                lambda: torch.tensor([1], device="ocl"), lambda: torch.ones(2).ocl(),
-                lambda: torch.ocl.synchronize(), lambda: torch.ocl.device(0))
-        for use in uses:
-            try:
-                use()
-            except RuntimeError as error:
-                print("backend 'foo'" in str(error))
-            else:
-                print("no error")
-        assert torch.ones(2).to(torch.float64).dtype == torch.float64
-        try:
-            torch.ones(2).to("nonsense")
-        except RuntimeError as error:
-            assert "foo" not in str(error)
-        """,
+        CONFLICT
+        + f"uses = {[u.strip() for u in USES_IN_A_CONFLICT.replace(chr(10), ';').split(';')]}"
+        + """
+print(torch.ocl.is_available(), torch.ocl.device_count())
+for use in filter(None, uses):
+    try:
+        exec(use)
+    except RuntimeError as error:
+        named = "backend 'foo'" in str(error)
+    else:
+        named = use == "stored.seek(0)"
+    if not named:
+        print(use)
+""",
         autoload=False,
     )
-    lines = out.splitlines()
-    assert lines[0] == "False 0"
-    assert lines[1:] == ["True"] * 8
+    assert out.split() == ["False", "0"], out
+
+
+def test_torch_is_as_before_beside_another_backend(tmp_path):
+    (tmp_path / "scripted.py").write_text(
+        "import torch\n\ndef function(a):\n    return a + torch.ones(2)\n"
+    )
+    run(
+        CONFLICT
+        + """
+assert x.to(torch.float64).dtype == torch.float64
+try:
+    x.to("nonsense")
+except RuntimeError as error:
+    assert "foo" not in str(error)
+with torch.device("meta"):
+    assert torch.empty(2).device.type == torch.tensor(2).device.type == "meta"
+generator = torch.Generator().manual_seed(3)
+assert isinstance(generator, torch.Generator) and not isinstance(x, torch.Generator)
+assert torch.rand(2, generator=generator).equal(torch.rand(2, generator=generator.manual_seed(3)))
+class Own(torch.Generator):
+    pass
+assert type(Own()) is Own and not isinstance(generator, Own) and issubclass(Own, torch.Generator)
+stored.seek(0)
+assert torch.load(stored).equal(x)
+import scripted
+assert torch.jit.script(scripted.function)(x).equal(x + 1)
+compiled = torch.compile(lambda a: torch.ones(2) + a, backend="eager", fullgraph=True)
+assert compiled(x).equal(x + 1)
+""",
+        autoload=False,
+        cwd=tmp_path,
+    )
 
 
 def test_loaders_and_drivers_are_files():
