@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_ocl import _loader, _parameters, _printing, _unavailable
+from torch_ocl import _loader, _multiprocessing, _parameters, _printing, _unavailable
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
@@ -28,6 +28,7 @@ def register() -> None:
         _load_native()
         from torch_ocl import ocl as module
 
+        _multiprocessing.install()
         _parameters.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(

@@ -133,4 +133,8 @@ def __getattr__(name: str) -> Any:
     # torch.utils.checkpoint saves the state of a device's generator only if this says so.
     if name == "_initialized":
         return is_initialized()
+    if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):
+        from torch_ocl import _inductor  # it imports inductor, which takes a second
+
+        return getattr(_inductor, name)
     raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")

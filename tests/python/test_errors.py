@@ -76,6 +76,25 @@ def test_device_index_out_of_range():
         torch.ones(2, device="ocl:99")
 
 
+@pytest.mark.parametrize("before", ["", "torch.ocl.init()"])
+def test_statistics_of_a_device_that_is_not_there(before):
+    code = f"""
+import torch
+{before}
+for ask in (torch.ocl.memory_allocated, torch.ocl.memory_stats, torch.ocl.mem_get_info,
+            torch.ocl.reset_peak_memory_stats, torch.ocl.reset_accumulated_memory_stats):
+    try:
+        ask(99)
+    except RuntimeError as error:
+        assert "99" in str(error), error
+    else:
+        raise AssertionError(ask)
+assert torch.ocl.memory_allocated() == torch.ocl.memory_allocated(0) == 0
+"""
+    exit_code, output = run(code)
+    assert exit_code == 0, output
+
+
 def test_out_of_memory_and_on():
     before = torch.ocl.memory_allocated()
     with pytest.raises(torch.OutOfMemoryError) as raised:

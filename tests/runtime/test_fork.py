@@ -53,6 +53,13 @@ def test_using_the_device_in_a_forked_child_raises(use):
     assert "status 7" in out
 
 
+def test_asking_for_devices_is_using_them():
+    inside = "torch.ones(3, device='ocl')"
+    out = run(IN_CHILD.format(before="assert torch.ocl.is_available()", inside=inside))
+    assert "RuntimeError" in out and "spawn" in out
+    assert "status 7" in out
+
+
 def test_the_child_knows_it_and_may_use_the_cpu():
     inside = (
         "assert torch.ocl._is_in_bad_fork() and not torch.ocl.is_available(); "
