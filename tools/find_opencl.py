@@ -1,7 +1,8 @@
-"""Lists the OpenCL devices that this machine's own drivers offer; exits with 1 if there are none.
+"""Lists the usable OpenCL devices that this machine's own drivers offer; exits with 1 if there are
+none.
 
 `make` asks before it decides whether a driver has to come from pip. Knows nothing of torch_ocl: it
-runs before that is built.
+runs before that is built. What is usable is what is_usable() in csrc/opencl/quirks.cpp says.
 """
 
 import ctypes
@@ -11,8 +12,12 @@ import sys
 import sysconfig
 
 CL_DEVICE_TYPE_ALL = 0xFFFFFFFF
+CL_DEVICE_AVAILABLE = 0x1027
+CL_DEVICE_COMPILER_AVAILABLE = 0x1028
 CL_DEVICE_NAME = 0x102B
+CL_DEVICE_LINKER_AVAILABLE = 0x103E
 CL_PLATFORM_NAME = 0x0902
+NEEDED = (CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_LINKER_AVAILABLE)
 
 
 def open_loader() -> ctypes.CDLL | None:
@@ -43,6 +48,19 @@ def text(function, handle: ctypes.c_void_p, what: int) -> str:
     return buffer.value.decode(errors="replace").strip()
 
 
+def says_no(function, handle: ctypes.c_void_p, what: int) -> bool:
+    answer = ctypes.c_uint(1)
+    size = ctypes.c_size_t(ctypes.sizeof(answer))
+    function(handle, ctypes.c_uint(what), size, ctypes.byref(answer), None)
+    return answer.value == 0
+
+
+def is_usable(loader: ctypes.CDLL, device: ctypes.c_void_p, names: str) -> bool:
+    return "FPGA Emulation" not in names and not any(
+        says_no(loader.clGetDeviceInfo, device, what) for what in NEEDED
+    )
+
+
 def main() -> int:
     loader = open_loader()
     if loader is None:
@@ -52,8 +70,10 @@ def main() -> int:
     for platform in handles(loader.clGetPlatformIDs):
         platform_name = text(loader.clGetPlatformInfo, platform, CL_PLATFORM_NAME)
         for device in handles(loader.clGetDeviceIDs, platform, every_type):
-            print(f"{text(loader.clGetDeviceInfo, device, CL_DEVICE_NAME)} ({platform_name})")
-            found += 1
+            name = text(loader.clGetDeviceInfo, device, CL_DEVICE_NAME)
+            if is_usable(loader, device, f"{name} {platform_name}"):
+                print(f"{name} ({platform_name})")
+                found += 1
     return 0 if found else 1
 
 
