@@ -57,7 +57,7 @@ uint64_t hash(std::string_view text, uint64_t seed) {
   return mix(mix(state + last, kOdd1) ^ last, kOdd2 ^ state);
 }
 
-std::string folder_from_environment() {
+std::string named_folder() {
   const char* enabled = std::getenv("TORCH_OCL_CACHE");
   if (enabled != nullptr && std::strcmp(enabled, "0") == 0) return {};
   if (enabled != nullptr && *enabled != '\0' && std::strcmp(enabled, "1") != 0) {
@@ -74,6 +74,16 @@ std::string folder_from_environment() {
   return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/torch_ocl";
 }
 
+/// Why nothing is read from that folder; empty if it may be, or is yet to be made. Binaries are run
+/// as they are: as ssh's, the files must be out of others' reach, so that nobody runs code as us.
+std::string distrust(const std::string& folder) {
+  struct stat status;
+  if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return {};
+  if (status.st_uid != geteuid() && status.st_uid != 0) return "belongs to another user";
+  if (status.st_mode & (S_IWGRP | S_IWOTH)) return "can be written by others (chmod go-w mends it)";
+  return {};
+}
+
 void warn_once(const std::string& text) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) {
@@ -81,6 +91,14 @@ void warn_once(const std::string& text) {
          "; kernels are built again in every process (TORCH_OCL_CACHE_DIR names another "
          "folder, TORCH_OCL_CACHE=0 turns the cache off)");
   }
+}
+
+std::string trusted_folder() {
+  const std::string folder = named_folder();
+  const std::string reason = distrust(folder);
+  if (reason.empty()) return folder;
+  warn_once("the program cache " + folder + " is not used: the folder " + reason);
+  return {};
 }
 
 void warn_damaged(const std::string& path) {
@@ -102,16 +120,15 @@ Digest digest(std::string_view text) {
 }
 
 const std::string& cache_folder() {
-  static const std::string folder = folder_from_environment();
+  static const std::string folder = trusted_folder();
   return folder;
 }
 
 void make_cache_folder() {
   std::error_code failure;
   if (cache_folder().empty() || fs::is_directory(cache_folder(), failure)) return;
-  fs::create_directories(cache_folder(), failure);
-  // Binaries are run as they are, so nobody else may put any there.
-  chmod(cache_folder().c_str(), 0700);
+  fs::create_directories(fs::path(cache_folder()).parent_path(), failure);
+  mkdir(cache_folder().c_str(), 0700);  // see distrust()
 }
 
 std::string replace_file(const std::string& path, std::initializer_list<std::string_view> parts) {

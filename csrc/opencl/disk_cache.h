@@ -21,7 +21,8 @@ struct Digest {
 Digest digest(std::string_view text);
 
 /// TORCH_OCL_CACHE_DIR, else $XDG_CACHE_HOME/torch_ocl, else ~/.cache/torch_ocl; empty with
-/// TORCH_OCL_CACHE=0 or where no folder can be named. The environment is read once.
+/// TORCH_OCL_CACHE=0, where no folder can be named and, with a warning, where the folder belongs to
+/// another user (but root) or others can write to it. The environment is read once.
 const std::string& cache_folder();
 /// Creates that folder where it is missing, for this user alone.
 void make_cache_folder();
@@ -36,7 +37,7 @@ std::string replace_file(const std::string& path, std::initializer_list<std::str
 class DiskCache {
  public:
   DiskCache();
-  /// False with TORCH_OCL_CACHE=0 or where no folder can be named.
+  /// False with TORCH_OCL_CACHE=0 or where there is no folder to trust.
   bool enabled() const { return !folder_.empty(); }
   /// What was stored under this key; nothing if there is no intact file for it.
   std::optional<std::string> load(const std::string& key) const;

@@ -37,6 +37,17 @@ void test_disk_cache(Device& device) {
     run("built 0 loaded 1");
   }
   REQUIRE_CONTAINS(child("build", environment + " TORCH_OCL_CACHE=0").output, "built 1 loaded 0");
+  // A folder that others can write to: nothing of it is run, with one warning.
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(cache, others, fs::perm_options::add);
+    const Result open = child("build", environment);
+    REQUIRE_CONTAINS(open.output, "built 1 loaded 0");
+    const size_t warning = open.output.find("is not used");
+    REQUIRE(open.code == 0 && warning != std::string::npos);
+    REQUIRE(open.output.find("is not used", warning + 1) == std::string::npos);
+    fs::permissions(cache, others, fs::perm_options::remove);
+    run("built 0 loaded 1");
+  }
   // A folder that can't be made: one warning, and the kernels run.
   write_file(work_folder + "/plain_file", "");
   const Result result =
