@@ -3,6 +3,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -59,6 +60,14 @@ void warn_once(const std::string& path, const std::string& reason) {
   if (!warned.exchange(true)) warn("tuning results in " + path + " are ignored: " + reason);
 }
 
+/// Whether there is something else than a file: reading a pipe or a device may never end, and
+/// nothing may take its place.
+bool is_no_file(const std::string& path) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(path, failure);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
 /// At most `count` comma-separated fields, the last with the rest.
 std::vector<std::string_view> fields_of(std::string_view line, size_t count) {
   std::vector<std::string_view> fields;
@@ -86,6 +95,7 @@ std::optional<Result> parse_result(std::string_view line) {
 
 /// Fills the table, or says why not; a missing file is "".
 std::optional<std::string> parse_file(const Device& device, const std::string& path, Table& table) {
+  if (is_no_file(path)) return "it is no regular file";
   std::ifstream file(path, std::ios::binary);
   if (!file) return "";
   std::map<std::string, std::string> found;
@@ -130,6 +140,10 @@ void look_once(const Device& device, const std::string& path, Known& known) {
 }
 
 bool write_locked(const Device& device, const std::string& path, const Known& known) {
+  if (is_no_file(path)) {
+    warn_once(path, "it is no regular file");
+    return false;
+  }
   Table table;
   // Whatever is not a file of results of this device is replaced.
   if (parse_file(device, path, table)) table.clear();

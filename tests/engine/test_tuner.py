@@ -114,6 +114,15 @@ def test_results_lie_in_the_cache_folder(tmp_path):
     assert out.strip() == "" and searched(trace) and not (tmp_path / "c").exists()
 
 
+def test_what_is_no_file_is_left_alone(file):
+    """A device like /dev/full never ends, and a pipe waits for its other end."""
+    os.mkfifo(file)
+    script = ONE_PRODUCT + "assert not tunable.read_file() and not tunable.write_file()"
+    _, trace = run(script, TORCH_OCL_TUNABLE_DURATION="1")
+    assert file.is_fifo() and searched(trace)
+    assert trace.count("no regular file") == 1
+
+
 @pytest.mark.parametrize(
     "tune_as, choice, runs",
     [
