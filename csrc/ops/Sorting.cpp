@@ -68,6 +68,7 @@ using Statistic = void (sort::Rows::*)(const at::Tensor&, const at::Tensor&) con
 void statistic_out(const char* name, Statistic statistic, const at::Tensor& self, int64_t dim_,
                    bool keepdim, at::Tensor& values, at::Tensor& indices) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
+  check_supported(name, self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, name);
   reduce_with_indices(
       name, self, dim, keepdim, values, indices,
@@ -80,6 +81,7 @@ void statistic_out(const char* name, Statistic statistic, const at::Tensor& self
 
 /// The statistic of all elements, in any shape.
 at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Tensor& self) {
+  check_supported(name, self.scalar_type(), self.scalar_type() != at::kBool);
   if (self.numel() == 0) {
     // NaN as whatever the dtype makes of it.
     return at::full({}, std::numeric_limits<float>::quiet_NaN(), at::device(at::kCPU))
@@ -108,6 +110,7 @@ TORCH_IMPL_FUNC(sort_stable_out)(const at::Tensor& self, std::optional<bool>, in
 
 TORCH_IMPL_FUNC(topk_out)(const at::Tensor& self, int64_t k, int64_t dim, bool largest, bool,
                           const at::Tensor& values, const at::Tensor& indices) {
+  TORCH_CHECK(self.scalar_type() != at::kBool, "topk does not support bool dtypes");
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (values.numel() == 0) return;
   const at::Tensor input = apart_from(apart_from(self, values), indices);
@@ -124,6 +127,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
   check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, "kthvalue()");
+  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ",
               dim);
   at::assert_no_overlap(self, values);

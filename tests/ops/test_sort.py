@@ -346,3 +346,20 @@ def test_implementations(implementation):
         [sys.executable, "-c", CHILD], env=environment, cwd=root, capture_output=True, text=True
     )
     assert result.stdout == "same\n", result.stderr[-2000:]
+
+
+def test_bools_have_no_order_statistics():
+    for call in (
+        lambda x: x.median(),
+        lambda x: x.median(0),
+        lambda x: x.nanmedian(),
+        lambda x: x.nanmedian(0),
+        lambda x: x.kthvalue(1),
+        lambda x: x.topk(1),
+    ):
+        refused = []
+        for device in ("cpu", "ocl"):
+            with pytest.raises(RuntimeError) as raised:
+                call(torch.tensor([True, False, True]).to(device))
+            refused.append(raised.type)
+        assert refused[0] is refused[1]
