@@ -1,5 +1,7 @@
 """Adds device `ocl` to torch, once per process, and never breaks `import torch`."""
 
+import contextlib
+
 import torch
 
 from torch_ocl import _loader, _multiprocessing, _parameters, _printing, _unavailable
@@ -21,7 +23,9 @@ def register() -> None:
     _done = True
     other = torch._C._get_privateuse1_backend_name()
     if other not in _UNTAKEN:
-        _unavailable.install_conflict(other)
+        # Parts of torch that this patches may be gone in another version.
+        with contextlib.suppress(Exception):
+            _unavailable.install_conflict(other)
         return
     torch.utils.rename_privateuse1_backend(_BACKEND)
     try:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
-from torch.utils._device import _device_constructors
 
 # What can't be told from a schema, or has none, and takes a device all the same.
 _MORE_FUNCTIONS = {
@@ -105,6 +104,8 @@ def install_conflict(other: str) -> None:
 def _functions_with_a_device() -> Iterator[tuple[Any, str]]:
     """(owner, name) of the functions that take a device: those of ATen whose schema says so, those
     that torch.set_default_device is about, and a few more."""
+    from torch.utils._device import _device_constructors
+
     # It is kept from here on, as it has to be: set_default_device compares with the originals.
     constructors = _device_constructors()
     named = {
