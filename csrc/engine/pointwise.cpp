@@ -146,7 +146,8 @@ void convert_repeated(const at::TensorIteratorBase& iter, const Device& device,
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
-  if (iter.ninputs() == 0 || op.flags & flag::scalars_fit) {
+  if (iter.ninputs() == 0 ||
+      (op.flags & flag::scalars_fit && c10::isReducedFloatingType(iter.dtype(0)))) {
     for (const c10::Scalar& value : scalars) check_scalar(iter.dtype(0), value);
   }
   if (op.flags & flag::any_refusal) {

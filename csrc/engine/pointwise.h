@@ -41,7 +41,7 @@ inline constexpr uint32_t opmath_scalar = 1u << 10;
 /// Also for the float8 types, which all others raise NotImplementedError for, unless they move
 /// bits.
 inline constexpr uint32_t float8 = 1u << 11;
-/// The scalars must fit the output's dtype, as those of ops without inputs must: RuntimeError.
+/// The scalars must fit the output's dtype where that is half or bfloat16: else RuntimeError.
 inline constexpr uint32_t scalars_fit = 1u << 12;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
