@@ -11,6 +11,7 @@ import torch
 
 from benchmarks import (  # noqa: F401 - register cases
     cases_attention,
+    cases_images,
     cases_networks,
     cases_ops,
     cases_training,

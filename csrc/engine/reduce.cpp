@@ -1,14 +1,12 @@
 #include "engine/reduce.h"
 
-#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "engine/dtype.h"
 #include "engine/reduce_geometry.h"
+#include "engine/reduce_operands.h"
 #include "opencl/kernel.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
@@ -16,8 +14,6 @@
 namespace ocl::reduce {
 
 namespace {
-
-using c10::ScalarType;
 
 // A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
@@ -47,69 +43,6 @@ struct Arguments {
       outputs_per_item, columns, tiles;
 };
 static_assert(sizeof(Arguments) == 664, "must match kernels/reduce/geometry.clh");
-
-/// The dtypes of a reduction, and the compile parameters that follow from them.
-struct Operands {
-  const char *in_tag, *out_tag, *load_tag, *acc_tag, *scalar_tag;
-  void *in, *out, *second;
-  int64_t in_size, out_size, load_size, acc_size;
-  int max_width;
-  bool has_second;
-};
-
-ScalarType load_dtype(const Op& op, ScalarType in, ScalarType out) {
-  switch (op.types) {
-    case Types::input:
-    case Types::mapped:
-      return compute_dtype(in);
-    case Types::boolean:
-    case Types::count:
-      return ScalarType::Bool;
-    case Types::magnitude:
-      return c10::isComplexType(in) ? compute_dtype(in) : compute_dtype(out);
-    case Types::output:
-      return compute_dtype(out);
-  }
-  return out;
-}
-
-ScalarType acc_dtype(const Op& op, const Device& device, ScalarType in, ScalarType out) {
-  if (op.types == Types::boolean) return ScalarType::Bool;
-  // Means in float lose the digits that tell a small variance apart from a large mean's square.
-  if (op.form == Form::moments && out == ScalarType::Float && device.properties().has_fp64) {
-    return ScalarType::Double;
-  }
-  return compute_dtype(op.types == Types::input ? in : out);
-}
-
-Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType out) {
-  Operands operands{};
-  const ScalarType load = load_dtype(op, in, out);
-  const ScalarType acc = acc_dtype(op, device, in, out);
-  TORCH_CHECK_NOT_IMPLEMENTED(op.types != Types::input || !c10::isComplexType(in), '"', op.functor,
-                              "\" not implemented for '", in, "'");
-  operands.in_tag = tag(in);
-  operands.out_tag = tag(out);
-  operands.load_tag = tag(load);
-  operands.acc_tag = tag(acc);
-  operands.scalar_tag =
-      acc == ScalarType::Double || acc == ScalarType::ComplexDouble ? "f64" : "f32";
-  operands.in_size = c10::elementSize(in);
-  operands.out_size = c10::elementSize(out);
-  operands.load_size = c10::elementSize(load);
-  operands.acc_size = c10::elementSize(acc);
-  // Kernels have no vectors of complex numbers, be it only to take their real parts.
-  if (c10::isComplexType(load) || c10::isComplexType(in)) {
-    operands.max_width = 1;
-  } else {
-    const bool by_load = op.form == Form::arg || (op.form == Form::moments && !device.is_cpu());
-    const int64_t widest =
-        by_load ? operands.load_size : std::max(operands.load_size, operands.acc_size);
-    operands.max_width =
-        static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
-  }
-  return operands;
-}
 
 class DefineList {
  public:

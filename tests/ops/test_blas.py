@@ -1,87 +1,22 @@
 """Products of matrices and vectors against CPU torch: dtypes, layouts, batches, scalars, errors."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
-from torch.testing import assert_close, make_tensor
+from torch.testing import assert_close
 
-DEVICE = "ocl"
-REAL = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-LOW_PRECISION = [torch.float16, torch.bfloat16]
-COMPLEX = [torch.complex64, torch.complex128]
-INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-DTYPES = REAL + COMPLEX + INTEGER
-FEW = [torch.float32, torch.bfloat16, torch.complex64, torch.int32]
-IMPLEMENTATIONS = ["packed", "skinny", "tiled", "direct"]
-
-# m, n, k: tiles and their remainders, few rows or columns, more depth than one block, tiny ones.
-SHAPES = [
-    (1, 1, 1),
-    (2, 3, 5),
-    (12, 32, 64),
-    (13, 33, 65),
-    (61, 70, 100),
-    (1, 100, 67),
-    (100, 1, 67),
-    (7, 130, 40),
-    (130, 3, 40),
-    (5, 5, 3000),
-    (40, 36, 1100),
-]
-
-
-def make(*shape, dtype, low=-3, high=3):
-    """Quarters: sums of their products are exact in float, whatever the order of summation."""
-    if not (dtype.is_floating_point or dtype.is_complex):
-        return make_tensor(
-            shape, dtype=dtype, device="cpu", low=max(low, torch.iinfo(dtype).min), high=high
-        )
-    parts = torch.randint(4 * low, 4 * high + 1, (*shape, 2)).div(4)
-    return (
-        torch.view_as_complex(parts).to(dtype)
-        if dtype.is_complex
-        else parts[..., 0].to(dtype).contiguous()
-    )
-
-
-def on_device(value):
-    """A copy on the device with the same sizes and strides."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.is_conj():
-        return on_device(value.conj()).conj()
-    flat = torch.as_strided(
-        value, (value.untyped_storage().nbytes() // value.element_size(),), (1,), 0
-    )
-    return flat.to(DEVICE).as_strided(value.shape, value.stride(), value.storage_offset())
-
-
-def in_float(value):
-    low_precision = isinstance(value, torch.Tensor) and value.dtype in LOW_PRECISION
-    return value.float() if low_precision else value
-
-
-def check(function, *args, **kwargs):
-    """The CPU's result; in half and bfloat16 its float result, because it rounds in between."""
-    expected = function(*map(in_float, args), **{k: in_float(v) for k, v in kwargs.items()})
-    actual = function(*map(on_device, args), **{k: on_device(v) for k, v in kwargs.items()})
-    assert actual.device.type == DEVICE
-    if args[0].dtype in LOW_PRECISION:
-        expected = expected.to(args[0].dtype)
-    assert_close(actual.cpu(), expected, equal_nan=True)
-    return actual
-
-
-def layouts(rows, columns, dtype, batch=()):
-    """The same kind of matrix in the layouts that take different paths."""
-    yield "row_major", make(*batch, rows, columns, dtype=dtype)
-    yield "column_major", make(*batch, columns, rows, dtype=dtype).mT
-    yield "padded", make(*batch, rows, columns + 5, dtype=dtype)[..., :columns]
-    yield "every_other", make(*batch, 2 * rows, 3 * columns, dtype=dtype)[..., ::2, ::3]
-    yield "expanded", make(*batch, rows, 1, dtype=dtype).expand(*batch, rows, columns)
+from tests.ops.products import (
+    COMPLEX,
+    DEVICE,
+    DTYPES,
+    FEW,
+    LOW_PRECISION,
+    REAL,
+    SHAPES,
+    check,
+    layouts,
+    make,
+    on_device,
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -425,133 +360,9 @@ def test_long_sums_keep_their_precision():
         assert ((actual - exact) / exact).abs().max() < 1e-5
 
 
-EVERY_SHAPE = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import test_blas as t
-for dtype in t.DTYPES:
-    for m, n, k in t.SHAPES:
-        a, b, c = t.make(m, k, dtype=dtype), t.make(k, n, dtype=dtype), t.make(n, dtype=dtype)
-        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
-        t.check(torch.mm, b.mT.clone(), a.mT)
-    a, b = t.make(3, 20, 30, dtype=dtype), t.make(3, 40, 30, dtype=dtype)
-    t.check(torch.baddbmm, t.make(3, 20, 1, dtype=dtype), a, b.mT)
-    t.check(torch.bmm, a, b[0].mT.expand(3, 30, 40))
-    t.check(torch.mm, a[0].conj(), b[0].mT)
-"""
-
-
-def test_packed_in_blocks():
-    """Problems larger than the workspace are packed block by block."""
-    run_every_shape(TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
-
-
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_every_implementation(name):
-    """On this device most are never chosen by themselves."""
-    trace = run_every_shape(TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
-    assert f": {name} runs" in trace
-
-
-EVERY_LAYOUT = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import test_blas as t
-for dtype in map(t.dtype_of, sys.argv[2].split(",")):
-    # Parts of a tile, several tiles, operands that can and can't be read in vectors.
-    for m, n, k in [(136, 264, 72), (131, 270, 69)]:
-        for a in (t.make(m, k, dtype=dtype), t.make(k, m, dtype=dtype).mT):
-            for b in (t.make(k, n, dtype=dtype), t.make(n, k, dtype=dtype).mT):
-                t.check(torch.mm, a, b)
-                t.check(torch.mm, a[:5], b[:, :24])
-        c = t.make(m, n, dtype=dtype)
-        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
-        t.check(torch.addmm, c[0], a, b, beta=-1)
-        t.check(torch.addmm, c.mT.clone().mT, a, b)
-        if dtype.is_floating_point:
-            t.check(torch._addmm_activation, c[0], a, b)
-    a, b = t.make(3, 40, 1000, dtype=dtype, low=-1, high=1), t.make(3, 1000, 24, dtype=dtype)
-    t.check(torch.bmm, a, b)
-    t.check(torch.baddbmm, t.make(3, 40, 24, dtype=dtype), a, b, beta=2)
-    t.check(torch.bmm, a, b[0].expand(3, 1000, 24))
-    t.check(torch.mm, a[0], b[0])
-    row = t.make(40, 64, dtype=dtype)
-    t.check(torch.mm, row[:, 1:33], b[0, :32])
-"""
-ONE_PRODUCT = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import test_blas as t
-dtype = t.dtype_of(sys.argv[2])
-t.check(torch.mm, t.make(40, 64, dtype=dtype), t.make(64, 48, dtype=dtype))
-"""
-# Those of gemm_tiled.cpp and gemm_tensor_core.cpp.
-TILES = [
-    ("64x64x16", "float32"),
-    ("32x32x32", "float32,bfloat16,float16"),
-    ("16x16x8", "complex128"),
-]
-MORE_TILES = [
-    ("256x128x8", "float32"),
-    ("128x128x8", "float32"),
-    ("128x128x16", "float32"),
-    ("64x128x16", "float32"),
-    ("128x16x16", "float32"),
-    ("32x32x8", "int8,float64,complex64,complex128"),
-    ("64x128x8", "float64"),
-    ("64x64x8", "float64,complex64"),
-]
-TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]
-
-
-def dtype_of(name):
-    return getattr(torch, name)
-
-
-# Large unrolled kernels take some drivers for CPUs seconds each to compile.
-@pytest.mark.parametrize(
-    "tile, dtypes", TILES + [pytest.param(*tile, marks=pytest.mark.slow) for tile in MORE_TILES]
-)
-def test_every_tile(tile, dtypes):
-    trace = run_every_layout(dtypes, TORCH_OCL_GEMM="tiled", TORCH_OCL_GEMM_TILE=tile)
-    assert ": tiled runs" in trace
-
-
-@pytest.mark.parametrize("without", ["", "warpgroup_mma"])
-@pytest.mark.parametrize("tile", TENSOR_CORE_TILES)
-def test_every_tile_of_tensor_cores(tile, without):
-    """Elsewhere they have to say why not, and the others compute."""
-    environment = {"TORCH_OCL_GEMM": "tensor_core", "TORCH_OCL_GEMM_TILE": tile}
-    there = torch.ocl.get_device_properties(0).has_tensor_cores
-    script, dtypes = (EVERY_LAYOUT, "float16,bfloat16") if there else (ONE_PRODUCT, "float16")
-    environment |= {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WITHOUT": without}
-    trace = run_script(script, dtypes, **environment)
-    reason = ": tensor_core refuses: the device has none of NVIDIA's"
-    assert (": tensor_core runs" if there else reason) in trace
-
-
 def test_many_batches():
     """More than a GPU's grid has in its second and third dimension."""
     a, b = make(70_000, 3, 4, dtype=torch.float32), make(70_000, 4, 10, dtype=torch.float32)
     check(torch.bmm, a, b)
     check(torch.bmm, b.mT, a.mT)
     check(torch.mm, a.view(-1, 4), b[0])
-
-
-def run_every_layout(dtypes, **environment):
-    return run_script(EVERY_LAYOUT, dtypes, TORCH_OCL_VERBOSE="dispatch", **environment)
-
-
-def run_every_shape(**environment):
-    return run_script(EVERY_SHAPE, **environment)
-
-
-def run_script(script, *arguments, **environment):
-    result = subprocess.run(
-        [sys.executable, "-c", script, os.path.dirname(__file__), *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stderr

@@ -8,46 +8,10 @@ from torch import nn
 from torch.nn import functional
 from torch.testing import assert_close
 
-FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-aten = torch.ops.aten
+from tests.ops.norms import CHANNEL_SHAPES, FLOATING, aten, check, made, results
 
 LAYER_SHAPES = [(1, 1), (7,), (4, 33), (3, 1000), (3000, 16), (5000, 3), (2, 100003), (2, 5, 6, 17)]
 AFFINE_SHAPE = (4, 33)  # with and without weight and bias
-CHANNEL_SHAPES = [(2, 6), (1000, 35), (4, 12, 33), (2, 6, 4, 5), (3, 8, 7, 7), (2, 6, 3, 4, 5)]
-CHANNEL_SHAPES += [(1, 3, 300, 301), (40, 32, 20, 20)]
-
-
-def made(shape, dtype, seed=0, mean=0.5):
-    """Some tensor on the CPU, with values that are representable in `dtype`."""
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator, dtype=torch.float64) + mean).to(dtype)
-
-
-def results(function, inputs, device, dtype=None):
-    """The result and the gradients of a random combination of its elements."""
-    leaves = [t.to(device, dtype or t.dtype, copy=True).requires_grad_() for t in inputs]
-    out = function(*leaves)
-    out.backward(made(out.shape, inputs[0].dtype, seed=9, mean=0).to(device, out.dtype))
-    return [out.detach(), *(leaf.grad for leaf in leaves)]
-
-
-def check(function, inputs):
-    """Compares with CPU torch in double, allowing four times the error CPU torch has in the dtype
-    itself (its sums are in another order; double is its own reference), and dtypes and strides with
-    CPU torch's."""
-    actual = results(function, inputs, "ocl")
-    expected = results(function, inputs, "cpu", torch.float64)
-    in_dtype = results(function, inputs, "cpu")
-    for i, (a, e, same) in enumerate(zip(actual, expected, in_dtype, strict=True)):
-        assert a.dtype == same.dtype and a.shape == e.shape
-        assert a.stride() == same.stride()
-        if e.numel() == 0:
-            continue
-        scale = e.abs().max().item()
-        allowed = 4 * (same.double() - e).abs().max().item() + 4 * torch.finfo(a.dtype).eps * scale
-        if inputs[0].dtype == torch.float64:
-            allowed = 1e-10 * max(1, scale)
-        assert (a.cpu().double() - e).abs().max().item() <= allowed, f"result {i}"
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
@@ -83,29 +47,6 @@ def test_group_norm(dtype, shape):
         check(lambda x: functional.group_norm(x, 6), [x])
         last = x.contiguous(memory_format=torch.channels_last)
         check(lambda x, w: functional.group_norm(x, 1, w), [last, weight])
-
-
-@pytest.mark.parametrize("dtype", FLOATING, ids=str)
-@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
-def test_batch_norm(dtype, shape):
-    channels = shape[1]
-    inputs = [made(shape, dtype), made(channels, dtype, 1), made(channels, dtype, 2)]
-    mean, var = made(channels, dtype, 3), made(channels, dtype, 4).abs() + 0.5
-
-    def evaluated(x, *parameters):
-        running = [t.to(x.device, x.dtype) for t in (mean, var)]
-        return functional.batch_norm(x, *running, *parameters, training=False)
-
-    for function in (
-        evaluated,
-        lambda x, *p: functional.batch_norm(x, None, None, *p, training=True),
-    ):
-        check(function, inputs)
-        if shape == (4, 12, 33):
-            check(function, inputs[:1])
-        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-        if len(shape) in formats:
-            check(function, [inputs[0].to(memory_format=formats[len(shape)]), *inputs[1:]])
 
 
 @pytest.mark.parametrize(
@@ -293,17 +234,6 @@ def test_layouts():
             assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5)
 
 
-def test_running_statistics_with_strides():
-    x = made((30, 4, 5), torch.float32)
-    both = {}
-    for device in ("ocl", "cpu"):
-        storage = torch.ones(4, 2, 2).to(device)
-        mean, var = storage[:, 0, 0], storage[:, 1, 1]
-        functional.batch_norm(x.to(device), mean, var, training=True, momentum=0.3)
-        both[device] = storage.cpu()
-    assert_close(both["ocl"], both["cpu"])
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_no_cancellation(dtype):
     """A variance as the difference of two mean squares would be noise here."""
@@ -375,57 +305,6 @@ def test_empty():
     weight = w.to("ocl").requires_grad_()
     functional.group_norm(x, 2, weight).sum().backward()
     assert_close(weight.grad.cpu(), torch.zeros(4))
-
-
-def test_every_batch_norm_function():
-    x, w = made((5, 3, 4), torch.float32), made(3, torch.float32, 1)
-
-    def run(device):
-        a, p = x.to(device), w.to(device)
-        out = []
-        for training in (True, False):
-            for function in (aten.native_batch_norm, aten._native_batch_norm_legit):
-                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
-                out += [*function(a, p, p, mean, var, training, 0.1, 1e-5), mean, var]
-                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
-                given = [torch.empty(0, device=device) for _ in range(3)]
-                function.out(
-                    a, p, p, mean, var, training, 0.1, 1e-5,
-                    out=given[0], save_mean=given[1], save_invstd=given[2],
-                )  # fmt: skip
-                out += [*given, mean, var]
-        out += aten._native_batch_norm_legit.no_stats(a, p, p, True, 0.1, 1e-5)
-        given = [torch.empty(0, device=device) for _ in range(3)]
-        aten._native_batch_norm_legit.no_stats_out(
-            a, p, p, True, 0.1, 1e-5, out=given[0], save_mean=given[1], save_invstd=given[2]
-        )
-        out += given
-        mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
-        out += aten._batch_norm_with_update(a, p, p, mean, var, 0.1, 1e-5)
-        out += aten._batch_norm_no_update(a, p, p, mean, var, 0.1, 1e-5)
-        out += aten._native_batch_norm_legit_no_training(a, p, p, mean, var, 0.1, 1e-5)
-        out += aten.batch_norm_update_stats(a, mean, var, 0.1)
-        out += aten.batch_norm_backward(
-            a,
-            a,
-            p,
-            mean,
-            var,
-            mean,
-            var,
-            True,
-            1e-5,
-            [True] * 3,
-            torch.empty(0, dtype=torch.uint8, device=device),
-        )
-        layer = [torch.empty(0, device=device) for _ in range(3)]
-        q = made(4, torch.float32, 2).to(device)
-        aten.native_layer_norm.out(a, [4], q, q, 1e-5, out0=layer[0], out1=layer[1], out2=layer[2])
-        return out + layer + [mean, var]
-
-    for i, (a, e) in enumerate(zip(run("ocl"), run("cpu"), strict=True)):
-        assert a.dtype == e.dtype
-        assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5, msg=lambda m, i=i: f"result {i}: {m}")
 
 
 def test_double_backward():

@@ -357,7 +357,7 @@ def test_bad_arguments(device, call):
         call(torch.zeros(3).to(device))
 
 
-# ---- Permutations, dropout, multinomial -------------------------------------------------------
+# ---- Permutations -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 1000, 1024, 1025, 4096, 50000])
@@ -397,39 +397,3 @@ def test_randperm_bad_arguments(device):
         torch.randperm(3000, dtype=torch.float16, device=device)
     with pytest.raises(RuntimeError):
         torch.randperm(300, dtype=torch.uint8, device=device)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_dropout(device, dtype):
-    x = torch.full((100, 200), 3.0, dtype=dtype, device=device, requires_grad=True)
-    for inputs in (x, x.t(), x[:, ::2]):
-        y = torch.nn.functional.dropout(inputs, 0.25)
-        host = y.detach().cpu()
-        assert ((host == 0) | ((host - 4).abs() < 0.05)).all()
-        assert abs((host == 0).double().mean().item() - 0.25) < 0.02
-        (grad,) = torch.autograd.grad(y.sum(), inputs)
-        torch.testing.assert_close(grad.cpu() * 3, host, rtol=1e-2, atol=1e-2)
-
-
-def test_native_dropout(device):
-    x = torch.randn(64, 65, device=device)
-    y, mask = torch.native_dropout(x, 0.5, True)
-    assert mask.dtype == torch.bool and mask.shape == x.shape
-    torch.testing.assert_close(y.cpu(), x.cpu() * mask.cpu() * 2)
-    for p, train, kept in [(0.5, False, 1), (0.0, True, 1), (1.0, True, 0)]:
-        y, mask = torch.native_dropout(x, p, train)
-        torch.testing.assert_close(y.cpu(), x.cpu() * kept)
-        assert (mask.cpu() == bool(kept)).all()
-    torch.manual_seed(3)
-    a = torch.nn.functional.dropout(x).cpu()
-    torch.manual_seed(3)
-    assert torch.equal(a, torch.nn.functional.dropout(x).cpu())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_multinomial_with_replacement(device, dtype):
-    weights = torch.tensor([[0.0, 1, 2, 0, 1, 0], [4, 0, 0, 0, 0, 0]], dtype=dtype, device=device)
-    x = torch.multinomial(weights, N, replacement=True, generator=generator(device)).cpu()
-    share = torch.bincount(x[0], minlength=6) / N
-    torch.testing.assert_close(share, torch.tensor([0, 0.25, 0.5, 0, 0.25, 0]), atol=0.02, rtol=0)
-    assert share[0] == share[3] == share[5] == 0 and (x[1] == 0).all()

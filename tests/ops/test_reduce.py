@@ -4,51 +4,24 @@ import warnings
 
 import pytest
 import torch
-from torch.testing import assert_close, make_tensor
+from torch.testing import assert_close
 
-from tests.layouts import layouts, on_device
-
-FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-COMPLEX = [torch.complex64, torch.complex128]
-INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-BOOL = [torch.bool]
-ALL = FLOATING + COMPLEX + INTEGER + BOOL
-REAL = FLOATING + INTEGER + BOOL
+from tests.layouts import layouts
+from tests.ops.reductions import (
+    ALL,
+    BOOL,
+    COMPLEX,
+    FLOATING,
+    INTEGER,
+    REAL,
+    SHAPES,
+    call,
+    check,
+    make,
+    tolerance,
+)
 
 DIMS = [None, 0, 1, -1, (0, 2), (1,), (-1, 0), (0, 1, 2), ()]
-SHAPES = [(3, 5, 7), (2, 33, 70), (40, 3, 130)]
-
-
-def make(shape, dtype, low=-2, high=2):
-    if dtype in (torch.uint8, torch.bool):
-        low = 0
-    return make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
-
-
-def to_cpu(result):
-    return result.cpu() if isinstance(result, torch.Tensor) else tuple(r.cpu() for r in result)
-
-
-def check(op, x, wide=None, **tolerances):
-    """`op` gives on the device what it gives on the CPU, dtype and shape included. With `wide` the
-    CPU computes in that dtype: CPU torch accumulates some results in half itself."""
-    expected = op(x) if wide is None else op(x.to(wide)).to(x.dtype)
-    actual = to_cpu(op(on_device(x)))
-    if not isinstance(expected, torch.Tensor):
-        expected = tuple(expected)
-    assert_close(actual, expected, equal_nan=True, **tolerances)
-
-
-def tolerance(dtype):
-    """Sums in another order differ by a few ulps of the largest partial sum."""
-    if dtype in (torch.float16, torch.bfloat16):
-        return {"rtol": 1e-2, "atol": 1e-2}
-    return {"rtol": 1e-5, "atol": 1e-4} if dtype in (torch.float32, torch.complex64) else {}
-
-
-def call(name, **arguments):
-    arguments = {k: v for k, v in arguments.items() if v != "absent"}
-    return lambda x: getattr(torch, name)(x, **arguments)
 
 
 FOLDS = {
@@ -224,89 +197,6 @@ def test_positions_in_long_rows(dtype):
     constant = torch.full((70000,), -float("inf"))
     check(torch.argmax, constant)
     check(torch.argmin, -constant)
-
-
-@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
-@pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
-def test_moments(name, dtype):
-    for shape in SHAPES if dtype == torch.float32 else SHAPES[1:2]:
-        for label, x in layouts(make(shape, dtype)):
-            for dim in (None, 0, -1, (0, 2)):
-                for correction in (0, 1):
-                    check(call(name, dim=dim, correction=correction), x, **tolerance(dtype))
-    check(call(name, dim=1, keepdim=True), x, **tolerance(dtype))
-    check(call(name, dim=1, correction=0.5), x, **tolerance(dtype))
-
-
-@pytest.mark.parametrize("mean", [0, 1000, 1e5])
-def test_moments_are_accurate(mean):
-    x = torch.randn(64, 30000) + mean
-    exact = x.double()
-    for view, reference in ((x, exact), (x.t(), exact.t())):
-        for dim in (0, 1, None):
-            for op in (torch.var, torch.std):
-                assert_close(
-                    op(on_device(view), dim=dim).cpu().double(),
-                    op(reference, dim=dim),
-                    rtol=1e-5,
-                    atol=0,
-                )
-    assert torch.var(torch.full((5000,), 3.7, device="ocl")).item() == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
-def test_moments_without_degrees_of_freedom():
-    for x in (
-        torch.empty(0),
-        torch.empty(3, 0),
-        torch.ones(1),
-        torch.ones(3, 1),
-        torch.tensor(2.0),
-    ):
-        for name in ("var", "std", "var_mean", "std_mean"):
-            check(call(name), x)
-            check(call(name, dim=-1), x)
-            check(call(name, dim=-1, correction=0), x)
-
-
-def test_moments_errors():
-    for device in ("cpu", "ocl"):
-        with pytest.raises(RuntimeError, match="floating point and complex"):
-            torch.var(torch.ones(3, dtype=torch.int32, device=device))
-        with pytest.raises(IndexError):
-            torch.std(torch.ones(3, device=device), dim=4)
-
-
-ORDERS = [0, 0.5, 1, 2, 3, 4.5, -1, -2, float("inf"), -float("inf")]
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
-)
-def test_vector_norm(dtype, order):
-    for shape in SHAPES[:2]:
-        for label, x in layouts(make(shape, dtype)):
-            x = x + (x == 0) if order < 0 else x
-            for dim in (None, 0, -1):
-                loose = (
-                    {"rtol": 2e-2, "atol": 2e-2}
-                    if dtype in FLOATING[2:]
-                    else {"rtol": 2e-5, "atol": 1e-5}
-                )
-                check(lambda t, d=dim: torch.linalg.vector_norm(t, order, dim=d), x, **loose)
-    check(lambda t: torch.norm(t, order, dim=1, keepdim=True), x, **loose)
-
-
-def test_vector_norm_special():
-    for order in ORDERS:
-        if order not in (-1, -2) and abs(order) != float("inf"):
-            check(lambda t, o=order: torch.linalg.vector_norm(t, o), torch.empty(0))
-        x = torch.tensor([[1.0, float("nan"), 0.0], [0.0, -float("inf"), 2.0], [0.0, 0.0, 0.0]])
-        check(lambda t, o=order: torch.linalg.vector_norm(t, o, dim=1), x)
-    check(lambda t: torch.linalg.vector_norm(t, dtype=torch.float64), torch.randn(100))
-    check(lambda t: torch.norm(t), torch.randn(10, 20))
-    check(lambda t: torch.norm(t, 2, 0, dtype=torch.float64), torch.randn(10, 20))
 
 
 def test_logsumexp():

@@ -329,3 +329,12 @@ def test_through_distributions(device):
     total = 22.5
     wanted = torch.tensor([-2 / total**2, (total - 2) / total**2, -2 / total**2])
     assert_close(grad.cpu(), wanted, rtol=0.1, atol=3e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_multinomial_with_replacement(dtype):
+    weights = torch.tensor([[0.0, 1, 2, 0, 1, 0], [4, 0, 0, 0, 0, 0]], dtype=dtype, device="ocl")
+    x = torch.multinomial(weights, N, replacement=True, generator=generator()).cpu()
+    share = torch.bincount(x[0], minlength=6) / N
+    assert_close(share, torch.tensor([0, 0.25, 0.5, 0, 0.25, 0]), atol=0.02, rtol=0)
+    assert share[0] == share[3] == share[5] == 0 and (x[1] == 0).all()

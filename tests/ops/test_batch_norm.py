@@ -1,0 +1,93 @@
+"""Batch norm against CPU torch: forward, backward, running statistics."""
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.testing import assert_close
+
+from tests.ops.norms import CHANNEL_SHAPES, FLOATING, aten, check, made
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
+def test_batch_norm(dtype, shape):
+    channels = shape[1]
+    inputs = [made(shape, dtype), made(channels, dtype, 1), made(channels, dtype, 2)]
+    mean, var = made(channels, dtype, 3), made(channels, dtype, 4).abs() + 0.5
+
+    def evaluated(x, *parameters):
+        running = [t.to(x.device, x.dtype) for t in (mean, var)]
+        return functional.batch_norm(x, *running, *parameters, training=False)
+
+    for function in (
+        evaluated,
+        lambda x, *p: functional.batch_norm(x, None, None, *p, training=True),
+    ):
+        check(function, inputs)
+        if shape == (4, 12, 33):
+            check(function, inputs[:1])
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        if len(shape) in formats:
+            check(function, [inputs[0].to(memory_format=formats[len(shape)]), *inputs[1:]])
+
+
+def test_running_statistics_with_strides():
+    x = made((30, 4, 5), torch.float32)
+    both = {}
+    for device in ("ocl", "cpu"):
+        storage = torch.ones(4, 2, 2).to(device)
+        mean, var = storage[:, 0, 0], storage[:, 1, 1]
+        functional.batch_norm(x.to(device), mean, var, training=True, momentum=0.3)
+        both[device] = storage.cpu()
+    assert_close(both["ocl"], both["cpu"])
+
+
+def test_every_batch_norm_function():
+    x, w = made((5, 3, 4), torch.float32), made(3, torch.float32, 1)
+
+    def run(device):
+        a, p = x.to(device), w.to(device)
+        out = []
+        for training in (True, False):
+            for function in (aten.native_batch_norm, aten._native_batch_norm_legit):
+                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+                out += [*function(a, p, p, mean, var, training, 0.1, 1e-5), mean, var]
+                mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+                given = [torch.empty(0, device=device) for _ in range(3)]
+                function.out(
+                    a, p, p, mean, var, training, 0.1, 1e-5,
+                    out=given[0], save_mean=given[1], save_invstd=given[2],
+                )  # fmt: skip
+                out += [*given, mean, var]
+        out += aten._native_batch_norm_legit.no_stats(a, p, p, True, 0.1, 1e-5)
+        given = [torch.empty(0, device=device) for _ in range(3)]
+        aten._native_batch_norm_legit.no_stats_out(
+            a, p, p, True, 0.1, 1e-5, out=given[0], save_mean=given[1], save_invstd=given[2]
+        )
+        out += given
+        mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+        out += aten._batch_norm_with_update(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten._batch_norm_no_update(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten._native_batch_norm_legit_no_training(a, p, p, mean, var, 0.1, 1e-5)
+        out += aten.batch_norm_update_stats(a, mean, var, 0.1)
+        out += aten.batch_norm_backward(
+            a,
+            a,
+            p,
+            mean,
+            var,
+            mean,
+            var,
+            True,
+            1e-5,
+            [True] * 3,
+            torch.empty(0, dtype=torch.uint8, device=device),
+        )
+        layer = [torch.empty(0, device=device) for _ in range(3)]
+        q = made(4, torch.float32, 2).to(device)
+        aten.native_layer_norm.out(a, [4], q, q, 1e-5, out0=layer[0], out1=layer[1], out2=layer[2])
+        return out + layer + [mean, var]
+
+    for i, (a, e) in enumerate(zip(run("ocl"), run("cpu"), strict=True)):
+        assert a.dtype == e.dtype
+        assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5, msg=lambda m, i=i: f"result {i}: {m}")

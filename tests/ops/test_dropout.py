@@ -1,0 +1,33 @@
+"""Dropout: what is kept, how it is scaled, its gradient."""
+
+import pytest
+import torch
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout(device, dtype):
+    x = torch.full((100, 200), 3.0, dtype=dtype, device=device, requires_grad=True)
+    for inputs in (x, x.t(), x[:, ::2]):
+        y = torch.nn.functional.dropout(inputs, 0.25)
+        host = y.detach().cpu()
+        assert ((host == 0) | ((host - 4).abs() < 0.05)).all()
+        assert abs((host == 0).double().mean().item() - 0.25) < 0.02
+        (grad,) = torch.autograd.grad(y.sum(), inputs)
+        torch.testing.assert_close(grad.cpu() * 3, host, rtol=1e-2, atol=1e-2)
+
+
+def test_native_dropout(device):
+    x = torch.randn(64, 65, device=device)
+    y, mask = torch.native_dropout(x, 0.5, True)
+    assert mask.dtype == torch.bool and mask.shape == x.shape
+    torch.testing.assert_close(y.cpu(), x.cpu() * mask.cpu() * 2)
+    for p, train, kept in [(0.5, False, 1), (0.0, True, 1), (1.0, True, 0)]:
+        y, mask = torch.native_dropout(x, p, train)
+        torch.testing.assert_close(y.cpu(), x.cpu() * kept)
+        assert (mask.cpu() == bool(kept)).all()
+    torch.manual_seed(3)
+    a = torch.nn.functional.dropout(x).cpu()
+    torch.manual_seed(3)
+    assert torch.equal(a, torch.nn.functional.dropout(x).cpu())

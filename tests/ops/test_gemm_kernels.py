@@ -1,0 +1,136 @@
+"""Every kernel of matrix products and every tile, whatever this device would choose."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+IMPLEMENTATIONS = ["packed", "skinny", "tiled", "direct"]
+
+
+EVERY_SHAPE = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from tests.ops import products as t
+for dtype in t.DTYPES:
+    for m, n, k in t.SHAPES:
+        a, b, c = t.make(m, k, dtype=dtype), t.make(k, n, dtype=dtype), t.make(n, dtype=dtype)
+        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
+        t.check(torch.mm, b.mT.clone(), a.mT)
+    a, b = t.make(3, 20, 30, dtype=dtype), t.make(3, 40, 30, dtype=dtype)
+    t.check(torch.baddbmm, t.make(3, 20, 1, dtype=dtype), a, b.mT)
+    t.check(torch.bmm, a, b[0].mT.expand(3, 30, 40))
+    t.check(torch.mm, a[0].conj(), b[0].mT)
+"""
+
+
+def test_packed_in_blocks():
+    """Problems larger than the workspace are packed block by block."""
+    run_every_shape(TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_every_implementation(name):
+    """On this device most are never chosen by themselves."""
+    trace = run_every_shape(TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
+    assert f": {name} runs" in trace
+
+
+EVERY_LAYOUT = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from tests.ops import products as t
+for dtype in map(t.dtype_of, sys.argv[2].split(",")):
+    # Parts of a tile, several tiles, operands that can and can't be read in vectors.
+    for m, n, k in [(136, 264, 72), (131, 270, 69)]:
+        for a in (t.make(m, k, dtype=dtype), t.make(k, m, dtype=dtype).mT):
+            for b in (t.make(k, n, dtype=dtype), t.make(n, k, dtype=dtype).mT):
+                t.check(torch.mm, a, b)
+                t.check(torch.mm, a[:5], b[:, :24])
+        c = t.make(m, n, dtype=dtype)
+        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
+        t.check(torch.addmm, c[0], a, b, beta=-1)
+        t.check(torch.addmm, c.mT.clone().mT, a, b)
+        if dtype.is_floating_point:
+            t.check(torch._addmm_activation, c[0], a, b)
+    a, b = t.make(3, 40, 1000, dtype=dtype, low=-1, high=1), t.make(3, 1000, 24, dtype=dtype)
+    t.check(torch.bmm, a, b)
+    t.check(torch.baddbmm, t.make(3, 40, 24, dtype=dtype), a, b, beta=2)
+    t.check(torch.bmm, a, b[0].expand(3, 1000, 24))
+    t.check(torch.mm, a[0], b[0])
+    row = t.make(40, 64, dtype=dtype)
+    t.check(torch.mm, row[:, 1:33], b[0, :32])
+"""
+ONE_PRODUCT = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from tests.ops import products as t
+dtype = t.dtype_of(sys.argv[2])
+t.check(torch.mm, t.make(40, 64, dtype=dtype), t.make(64, 48, dtype=dtype))
+"""
+# Those of gemm_tiled.cpp and gemm_tensor_core.cpp.
+TILES = [
+    ("64x64x16", "float32"),
+    ("32x32x32", "float32,bfloat16,float16"),
+    ("16x16x8", "complex128"),
+]
+MORE_TILES = [
+    ("256x128x8", "float32"),
+    ("128x128x8", "float32"),
+    ("128x128x16", "float32"),
+    ("64x128x16", "float32"),
+    ("128x16x16", "float32"),
+    ("32x32x8", "int8,float64,complex64,complex128"),
+    ("64x128x8", "float64"),
+    ("64x64x8", "float64,complex64"),
+]
+TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]
+
+
+def dtype_of(name):
+    return getattr(torch, name)
+
+
+# Large unrolled kernels take some drivers for CPUs seconds each to compile.
+@pytest.mark.parametrize(
+    "tile, dtypes", TILES + [pytest.param(*tile, marks=pytest.mark.slow) for tile in MORE_TILES]
+)
+def test_every_tile(tile, dtypes):
+    trace = run_every_layout(dtypes, TORCH_OCL_GEMM="tiled", TORCH_OCL_GEMM_TILE=tile)
+    assert ": tiled runs" in trace
+
+
+@pytest.mark.parametrize("without", ["", "warpgroup_mma"])
+@pytest.mark.parametrize("tile", TENSOR_CORE_TILES)
+def test_every_tile_of_tensor_cores(tile, without):
+    """Elsewhere they have to say why not, and the others compute."""
+    environment = {"TORCH_OCL_GEMM": "tensor_core", "TORCH_OCL_GEMM_TILE": tile}
+    there = torch.ocl.get_device_properties(0).has_tensor_cores
+    script, dtypes = (EVERY_LAYOUT, "float16,bfloat16") if there else (ONE_PRODUCT, "float16")
+    environment |= {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WITHOUT": without}
+    trace = run_script(script, dtypes, **environment)
+    reason = ": tensor_core refuses: the device has none of NVIDIA's"
+    assert (": tensor_core runs" if there else reason) in trace
+
+
+def run_every_layout(dtypes, **environment):
+    return run_script(EVERY_LAYOUT, dtypes, TORCH_OCL_VERBOSE="dispatch", **environment)
+
+
+def run_every_shape(**environment):
+    return run_script(EVERY_SHAPE, **environment)
+
+
+def run_script(script, *arguments, **environment):
+    result = subprocess.run(
+        [sys.executable, "-c", script, str(ROOT), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stderr

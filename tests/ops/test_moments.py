@@ -1,0 +1,91 @@
+"""Variances, standard deviations and vector norms against CPU torch."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.layouts import layouts, on_device
+from tests.ops.reductions import COMPLEX, FLOATING, SHAPES, call, check, make, tolerance
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize("dtype", FLOATING + COMPLEX, ids=str)
+def test_moments(name, dtype):
+    for shape in SHAPES if dtype == torch.float32 else SHAPES[1:2]:
+        for label, x in layouts(make(shape, dtype)):
+            for dim in (None, 0, -1, (0, 2)):
+                for correction in (0, 1):
+                    check(call(name, dim=dim, correction=correction), x, **tolerance(dtype))
+    check(call(name, dim=1, keepdim=True), x, **tolerance(dtype))
+    check(call(name, dim=1, correction=0.5), x, **tolerance(dtype))
+
+
+@pytest.mark.parametrize("mean", [0, 1000, 1e5])
+def test_moments_are_accurate(mean):
+    x = torch.randn(64, 30000) + mean
+    exact = x.double()
+    for view, reference in ((x, exact), (x.t(), exact.t())):
+        for dim in (0, 1, None):
+            for op in (torch.var, torch.std):
+                assert_close(
+                    op(on_device(view), dim=dim).cpu().double(),
+                    op(reference, dim=dim),
+                    rtol=1e-5,
+                    atol=0,
+                )
+    assert torch.var(torch.full((5000,), 3.7, device="ocl")).item() == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_moments_without_degrees_of_freedom():
+    for x in (
+        torch.empty(0),
+        torch.empty(3, 0),
+        torch.ones(1),
+        torch.ones(3, 1),
+        torch.tensor(2.0),
+    ):
+        for name in ("var", "std", "var_mean", "std_mean"):
+            check(call(name), x)
+            check(call(name, dim=-1), x)
+            check(call(name, dim=-1, correction=0), x)
+
+
+def test_moments_errors():
+    for device in ("cpu", "ocl"):
+        with pytest.raises(RuntimeError, match="floating point and complex"):
+            torch.var(torch.ones(3, dtype=torch.int32, device=device))
+        with pytest.raises(IndexError):
+            torch.std(torch.ones(3, device=device), dim=4)
+
+
+ORDERS = [0, 0.5, 1, 2, 3, 4.5, -1, -2, float("inf"), -float("inf")]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
+)
+def test_vector_norm(dtype, order):
+    for shape in SHAPES[:2]:
+        for label, x in layouts(make(shape, dtype)):
+            x = x + (x == 0) if order < 0 else x
+            for dim in (None, 0, -1):
+                loose = (
+                    {"rtol": 2e-2, "atol": 2e-2}
+                    if dtype in FLOATING[2:]
+                    else {"rtol": 2e-5, "atol": 1e-5}
+                )
+                check(lambda t, d=dim: torch.linalg.vector_norm(t, order, dim=d), x, **loose)
+    check(lambda t: torch.norm(t, order, dim=1, keepdim=True), x, **loose)
+
+
+def test_vector_norm_special():
+    for order in ORDERS:
+        if order not in (-1, -2) and abs(order) != float("inf"):
+            check(lambda t, o=order: torch.linalg.vector_norm(t, o), torch.empty(0))
+        x = torch.tensor([[1.0, float("nan"), 0.0], [0.0, -float("inf"), 2.0], [0.0, 0.0, 0.0]])
+        check(lambda t, o=order: torch.linalg.vector_norm(t, o, dim=1), x)
+    check(lambda t: torch.linalg.vector_norm(t, dtype=torch.float64), torch.randn(100))
+    check(lambda t: torch.norm(t), torch.randn(10, 20))
+    check(lambda t: torch.norm(t, 2, 0, dtype=torch.float64), torch.randn(10, 20))
