@@ -49,8 +49,9 @@ def parse(arguments=None):
 def main(arguments=None):
     chosen = parse(arguments)
     limits = {"seconds": 0.0, "least_calls": 1} if chosen.quick else {"seconds": chosen.seconds}
-    # float32 means float32 on both sides: cuDNN's convolutions would round operands to TF32.
-    torch.backends.cudnn.allow_tf32 = False
+    if chosen.against == "cuda":
+        # float32 means float32 on both sides: cuDNN's convolutions would round operands to TF32.
+        torch.backends.cudnn.allow_tf32 = False
     properties = torch.ocl.get_device_properties(0)
     print(
         f"{properties.name} ({properties.platform_name}), torch {torch.__version__}, "

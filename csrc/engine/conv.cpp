@@ -146,11 +146,12 @@ ConvPlan make_plan(const ConvTensor& tensor, int64_t groups) {
 }
 
 void run(const ConvPlan& plan, ConvAccumulator* accumulator = nullptr) {
+  const bool whole = accumulator == nullptr || (accumulator->first && accumulator->last);
   if (plan.device.is_cpu()) {
-    const bool whole = accumulator == nullptr || (accumulator->first && accumulator->last);
     if (whole && run_conv_narrow(plan)) return;
     run_conv_panels(plan, accumulator);
   } else {
+    if (whole && run_conv_direct(plan)) return;
     run_conv_tiled(plan, accumulator);
   }
 }

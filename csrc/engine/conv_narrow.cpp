@@ -27,18 +27,39 @@ bool runs(const AffineIndex::Dimension& d) {
 }
 
 void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, int width,
-             int64_t step, int rows, const NDRange& range) {
+             int64_t step, int rows, const NDRange& range, bool by_group = false) {
   const ConvPlan::Buffers buffers = plan.locate(c);
   launch(family.get(plan.device, {{"C", plan.compute_tag()},
                                   {"IN", tag(plan.b_dtype)},
                                   {"OUT", tag(plan.dtype)},
                                   {"WIDTH", width},
                                   {"STEP", step},
-                                  {"MR", rows}}),
+                                  {"MR", rows},
+                                  {"BY_GROUP", by_group}}),
          plan.queue, range, buffers.a, buffers.b, buffers.bias, buffers.out, c);
 }
 
 }  // namespace
+
+bool run_conv_direct(const ConvPlan& plan) {
+  static const KernelFamily family{"conv/narrow.cl", "conv_direct"};
+  constexpr int64_t kLeastSums = 1 << 12, kLongestSum = 1 << 10;
+  constexpr size_t kLocal = 64;
+  const int64_t together = plan.groups * plan.columns;
+  const int64_t terms = plan.k.elements();
+  if (plan.columns > kNarrowColumns || terms == 0 || terms > kLongestSum ||
+      plan.rows.elements() * together < kLeastSums) {
+    return false;
+  }
+  Contraction c = plan.contraction();
+  plan.k.joined(AffineIndex::Join::both).store(c.k_size, c.k_a, c.k_b);
+  const bool by_group = plan.out_group == 1 || plan.column_out == 1;
+  const auto channels = static_cast<size_t>(together);
+  const NDRange range =
+      by_group ? NDRange::grid(channels, c.m, kLocal, 1) : NDRange::grid(c.m, channels, kLocal, 1);
+  enqueue(plan, family, c, 1, 1, 1, range, by_group);
+  return true;
+}
 
 bool run_conv_narrow(const ConvPlan& plan) {
   static const KernelFamily planes{"conv/narrow.cl", "conv_planes"};

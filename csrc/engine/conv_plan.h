@@ -110,9 +110,10 @@ class ConvWorkspace {
 void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator);
 void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
 
-/// For CPUs, where groups have few columns (kernels/conv/narrow.cl). False if it doesn't take the
-/// plan; needs the whole sum.
+/// Where groups have few columns (kernels/conv/narrow.cl), on CPUs and on GPUs. False if it doesn't
+/// take the plan; needs the whole sum.
 bool run_conv_narrow(const ConvPlan& plan);
+bool run_conv_direct(const ConvPlan& plan);
 /// The most columns of a group that run_conv_narrow() takes.
 inline constexpr int64_t kNarrowColumns = 4;
 

@@ -68,7 +68,6 @@ using Statistic = void (sort::Rows::*)(const at::Tensor&, const at::Tensor&) con
 void statistic_out(const char* name, Statistic statistic, const at::Tensor& self, int64_t dim_,
                    bool keepdim, at::Tensor& values, at::Tensor& indices) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
-  check_supported(name, self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, name);
   reduce_with_indices(
       name, self, dim, keepdim, values, indices,
@@ -81,7 +80,6 @@ void statistic_out(const char* name, Statistic statistic, const at::Tensor& self
 
 /// The statistic of all elements, in any shape.
 at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Tensor& self) {
-  check_supported(name, self.scalar_type(), self.scalar_type() != at::kBool);
   if (self.numel() == 0) {
     // NaN as whatever the dtype makes of it.
     return at::full({}, std::numeric_limits<float>::quiet_NaN(), at::device(at::kCPU))

@@ -1,7 +1,7 @@
-// Convolutions with few output channels per group (depthwise ones above all) on CPUs, where tiles of
-// rows and columns would be nearly empty. Vectors run along what lies next to each other instead:
+// Convolutions with few output channels per group (depthwise ones above all), where tiles of rows and
+// columns would be nearly empty. On CPUs vectors run along what lies next to each other instead:
 // conv_planes along rows (the positions of an image's line), conv_dots along k (the same, when the
-// weight's gradient is summed), conv_lanes along groups (channels last).
+// weight's gradient is summed), conv_lanes along groups (channels last). GPUs have conv_direct.
 //
 // Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the last
 // vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of a), MR (rows
@@ -16,6 +16,9 @@
 #endif
 #ifndef MR
 #define MR 4
+#endif
+#ifndef BY_GROUP
+#define BY_GROUP 0
 #endif
 
 typedef TYPEV(C, WIDTH) V;
@@ -178,4 +181,31 @@ kernel void conv_lanes(global const char *a_base, global const char *b, global c
       STOREV_FROM(OUT, C, WIDTH, out + out_at[i] * STORAGE_SIZE(OUT), 0, sum[i] + addend);
     }
   }
+}
+
+/// For GPUs: one sum per work-item. Global size: rows, columns * groups; with BY_GROUP the other way round,
+/// where neighbouring groups are neighbours in memory.
+kernel void conv_direct(global const char *a_base, global const char *b, global const char *bias,
+                        global char *out, const Contraction p) {
+#if BY_GROUP
+  const uint row = get_global_id(1), channel = get_global_id(0);
+#else
+  const uint row = get_global_id(0), channel = get_global_id(1);
+#endif
+  if (row >= p.m || channel >= p.n * p.groups) return;
+  const uint z = channel / p.n, column = channel % p.n;
+  const uint4 k_size = SIZES(p.k_size), place = digits_of(row, SIZES(p.row_size));
+  const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
+  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group +
+                      place_of(place, STRIDES(p.row_a));
+  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+  T sum = (T)(0);
+  uint4 d = (uint4)(0);
+  for (uint k = 0; k < p.k; k++) {
+    sum = MAD(a[place_of(d, k_a)], LOAD_AS(C, IN, b, place_of(d, k_b)), sum);
+    NEXT_DIGITS(d, k_size);
+  }
+  if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, channel);
+  const long at = z * p.out_group + column * p.column_out + place_of(place, STRIDES(p.row_out));
+  STORE_FROM(OUT, C, out + p.out_offset, at, sum);
 }

@@ -76,3 +76,7 @@ def layouts(rows, columns, dtype, batch=()):
     yield "padded", make(*batch, rows, columns + 5, dtype=dtype)[..., :columns]
     yield "every_other", make(*batch, 2 * rows, 3 * columns, dtype=dtype)[..., ::2, ::3]
     yield "expanded", make(*batch, rows, 1, dtype=dtype).expand(*batch, rows, columns)
+
+
+def dtype_of(name):
+    return getattr(torch, name)

@@ -91,10 +91,6 @@ MORE_TILES = [
 TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]
 
 
-def dtype_of(name):
-    return getattr(torch, name)
-
-
 # Large unrolled kernels take some drivers for CPUs seconds each to compile.
 @pytest.mark.parametrize(
     "tile, dtypes", TILES + [pytest.param(*tile, marks=pytest.mark.slow) for tile in MORE_TILES]
