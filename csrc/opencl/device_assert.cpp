@@ -83,8 +83,8 @@ std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
            0, nullptr, nullptr);
   if (record.site == 0) return std::nullopt;
   const Record empty;
-  OCL_CALL(&device_, clEnqueueWriteBuffer, queue.handle(), mem_, CL_TRUE, 0, sizeof empty, &empty,
-           0, nullptr, nullptr);
+  // Complete before the record's own queue goes on: a late one would wipe out its next failure.
+  queue.write(mem_, 0, &empty, sizeof empty, true);
   std::lock_guard<std::mutex> lock(sites().mutex);
   const auto id = static_cast<size_t>(record.site);
   const Site& site = sites().by_id[id < sites().by_id.size() ? id : 0];

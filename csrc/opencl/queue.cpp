@@ -123,11 +123,22 @@ void Queue::watch(Queue& other) {
 
 void Queue::write(void* address, const void* source, size_t bytes, bool blocking) {
   if (bytes == 0) return;
-  check_not_forked();
   const Location to = device_.addresses().find(address);
-  OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, to.mem, blocking ? CL_TRUE : CL_FALSE,
-           to.offset, bytes, source, 0, nullptr, nullptr);
+  write(to.mem, to.offset, source, bytes, blocking);
+}
+
+void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
+  check_not_forked();
+  // A blocking write returns once `source` was copied (OpenCL 1.2, 5.2.2): another queue could then
+  // still read what was there before. Seen on Intel's CPU runtime.
+  cl_event written = nullptr;
+  OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, mem, CL_FALSE, offset, bytes, source, 0,
+           nullptr, blocking ? &written : nullptr);
   mark_busy();
+  if (!blocking) return;
+  const cl_int code = api().clWaitForEvents(1, &written);
+  api().clReleaseEvent(written);
+  check(code, "clWaitForEvents", &device_);
 }
 
 void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {

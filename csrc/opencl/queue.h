@@ -50,9 +50,10 @@ class Queue {
   /// What waits for this queue from now on waits for what `other` has enqueued, too.
   void watch(Queue& other);
 
-  /// Host -> device; `address` in the device's address space. Blocking copies return when `source`
-  /// may be reused.
+  /// Host -> device; `address` in the device's address space. Blocking copies return when the data
+  /// are there, for other queues too.
   void write(void* address, const void* source, size_t bytes, bool blocking);
+  void write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking);
   /// Device -> host.
   void read(void* destination, const void* address, size_t bytes, bool blocking);
   /// Device -> device of one address space; the ranges must not overlap.
