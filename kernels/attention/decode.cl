@@ -27,6 +27,12 @@
 // Keys whose products with the rows fill a vector.
 #define KEYS (WIDTH / RQ)
 
+/// The scores of a row for the keys of a block.
+typedef union {
+  V vectors[BLOCK / WIDTH];
+  T elements[BLOCK];
+} Scores;
+
 /// Element i of the result is the sum of vector i: rounds of adding neighbours, each of which leaves
 /// half as many vectors.
 static inline V sum_each(private V *x) {
@@ -125,7 +131,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
 
   for (uint k0 = first; k0 < last; k0 += BLOCK) {
     const uint count = min((uint)BLOCK, last - k0);
-    Lanes scores[RQ][BLOCK / WIDTH];
+    Scores scores[RQ];
     for (uint k = 0; k < count; k += KEYS) {
       V sum[RQ * KEYS];
       _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
@@ -142,19 +148,19 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
         _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r * KEYS + i] = total_[r];
       }
 #if RQ == 1
-      scores[0][k / WIDTH].vector = sum_each(sum);
+      scores[0].vectors[k / WIDTH] = sum_each(sum);
 #else
       Lanes all;
       all.vector = sum_each(sum);
       _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
         _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
-          scores[r][0].element[k + i] = all.element[r * KEYS + i];
+          scores[r].elements[k + i] = all.element[r * KEYS + i];
         }
       }
 #endif
     }
     _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-      private T *const score = scores[r][0].element;
+      private T *const score = scores[r].elements;
       for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
 #if MASKED
       global const char *const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
@@ -168,9 +174,10 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
           if (k0 + k > query_of[r]) score[k] = -INFINITY;
         }
       }
-      Lanes most = scores[r][0];
+      Lanes most;
+      most.vector = scores[r].vectors[0];
       for (uint i = 1; i < BLOCK / WIDTH; i++) {
-        const V x = scores[r][i].vector;
+        const V x = scores[r].vectors[i];
         most.vector = x > most.vector ? x : most.vector;
       }
       T largest = maximum[r];
@@ -182,8 +189,8 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
       maximum[r] = largest;
       V sum = (V)(0);
       for (uint i = 0; i < BLOCK / WIDTH; i++) {
-        scores[r][i].vector = EXP2_LANES(scores[r][i].vector - (V)(base));
-        sum += scores[r][i].vector;
+        scores[r].vectors[i] = EXP2_LANES(scores[r].vectors[i] - (V)(base));
+        sum += scores[r].vectors[i];
       }
       total[r] = fma(total[r], shrink, sum_lanes(sum));
       _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[r][v] *= (V)(shrink);
@@ -203,7 +210,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
       _Pragma("unroll") for (uint v = 0; v < VV; v++) {
         const V x = load_lanes(from, p.value.column, v * WIDTH, p.columns);
         _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-          sums[r][v] = fma((V)(scores[r][0].element[k]), x, sums[r][v]);
+          sums[r][v] = fma((V)(scores[r].elements[k]), x, sums[r][v]);
         }
       }
     }
