@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
+import digits_data
 from training import Record, main, train
 
 EPOCHS = 20
@@ -18,26 +16,11 @@ def run(
     device: str, epochs: int = EPOCHS, on_step: Callable[[], None] | None = None, seed: int = 0
 ) -> Record:
     torch.manual_seed(seed)
-    images, labels = load_digits(return_X_y=True)
-    images = torch.tensor(images / 16, dtype=torch.float32)
-    train_images, test_images, train_labels, test_labels = train_test_split(
-        images, torch.tensor(labels), test_size=0.2, random_state=seed, stratify=labels
-    )
-    batches = DataLoader(
-        TensorDataset(train_images, train_labels),
-        batch_size=BATCH,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    batches, test = digits_data.load(BATCH, seed, shape=(64,))
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     record = train(model, optimizer, nn.CrossEntropyLoss(), batches, epochs, device, on_step)
-
-    model.eval()
-    with torch.no_grad():
-        predicted = model(test_images.to(device)).argmax(dim=1)
-        correct = predicted == test_labels.to(device)
-        record.metrics["test accuracy"] = correct.float().mean().item()
+    record.metrics["test accuracy"] = digits_data.accuracy(model, test, device)
     return record
 
 
