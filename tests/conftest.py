@@ -33,6 +33,14 @@ def _pending_device_errors_belong_to_their_test():
         torch.ocl.synchronize()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _memory_goes_back_after_each_file():
+    """The workers share the machine's memory: what one file's largest tensors took is not kept."""
+    yield
+    if torch.ocl.is_available():
+        torch.ocl.empty_cache()
+
+
 @pytest.fixture
 def device():
     return torch.device("ocl")

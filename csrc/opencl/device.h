@@ -59,6 +59,7 @@ struct Quirks {
   bool build_option_std = true;     // -cl-std=CLx.y is understood
   bool explicit_vectors = true;     // explicit vector types beat the driver's own vectoriser
   bool compiles_at_launch = false;  // a program's binary is complete only after its first launch
+  bool keeps_compiler = false;      // a program built from source keeps the compiler's memory
 };
 
 class ProgramCache;

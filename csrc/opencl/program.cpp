@@ -75,6 +75,27 @@ std::string binary_of(cl_program program, const Device& device) {
   return binary;
 }
 
+/// A program made from a binary and built. Null if the driver won't have it: `code` says why, and
+/// `log`, if given, gets what the compiler says.
+cl_program from_binary(const Device& device, const std::string& binary, const std::string& options,
+                       cl_int& code, std::string* log = nullptr) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  const size_t size = binary.size();
+  const cl_device_id id = device.id();
+  cl_int status = CL_SUCCESS;
+  cl_program program =
+      api().clCreateProgramWithBinary(device.context(), 1, &id, &size, &bytes, &status, &code);
+  if (code == CL_SUCCESS) code = status;
+  if (program == nullptr) return nullptr;
+  if (code == CL_SUCCESS) {
+    code = api().clBuildProgram(program, 1, &id, options.c_str(), nullptr, nullptr);
+    if (code == CL_SUCCESS) return program;
+    if (log != nullptr) *log = build_log(program, device);
+  }
+  api().clReleaseProgram(program);
+  return nullptr;
+}
+
 void trace_build(const std::string& name, const std::string& options, const char* how, uint64_t ns,
                  const std::string& log) {
   if (!verbose(Verbose::build)) return;
@@ -203,18 +224,9 @@ cl_program ProgramCache::Impl::load(const std::string& key, const std::string& n
   const auto start = std::chrono::steady_clock::now();
   const std::optional<std::string> binary = disk.load(key);
   if (!binary) return nullptr;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(binary->data());
-  const size_t size = binary->size();
-  const cl_device_id id = device.id();
-  cl_int status = CL_SUCCESS, code = CL_SUCCESS;
-  cl_program program =
-      api().clCreateProgramWithBinary(device.context(), 1, &id, &size, &bytes, &status, &code);
-  if (code != CL_SUCCESS || program == nullptr) return nullptr;
-  if (status != CL_SUCCESS ||
-      api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
-    api().clReleaseProgram(program);
-    return nullptr;
-  }
+  cl_int code = CL_SUCCESS;
+  cl_program program = from_binary(device, *binary, all_options, code);
+  if (program == nullptr) return nullptr;
   const uint64_t ns = elapsed_ns(start);
   program_stats().loaded.fetch_add(1);
   program_stats().load_ns.fetch_add(ns);
@@ -242,6 +254,12 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
     const std::string ptx = retarget_ptx(binary_of(program, device), target);
     api().clReleaseProgram(program);
     program = build_ptx(name, ptx, all_options);
+  } else if (device.quirks().keeps_compiler) {
+    // Where the driver does not take its own binary, the program serves as it is.
+    if (cl_program lean = from_binary(device, binary_of(program, device), all_options, code)) {
+      api().clReleaseProgram(program);
+      program = lean;
+    }
   }
   const uint64_t ns = elapsed_ns(start);
   program_stats().built.fetch_add(1);
@@ -252,17 +270,9 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
 
 cl_program ProgramCache::Impl::build_ptx(const std::string& name, const std::string& ptx,
                                          const std::string& all_options) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(ptx.data());
-  const size_t size = ptx.size();
-  const cl_device_id id = device.id();
-  cl_int status = CL_SUCCESS, code = CL_SUCCESS;
-  cl_program program =
-      api().clCreateProgramWithBinary(device.context(), 1, &id, &size, &bytes, &status, &code);
-  check(code, "clCreateProgramWithBinary", &device);
-  code = api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
-  if (code == CL_SUCCESS) return program;
-  const std::string log = build_log(program, device);
-  api().clReleaseProgram(program);
+  cl_int code = CL_SUCCESS;
+  std::string log;
+  if (cl_program program = from_binary(device, ptx, all_options, code, &log)) return program;
   throw Error("clBuildProgram", code, &device,
               name + " retargeted, with options \"" + all_options + "\"\n" + log);
 }
