@@ -57,7 +57,8 @@ def main(arguments=None):
         f"{properties.name} ({properties.platform_name}), torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
-    run = report.Run(chosen.against, measure_peaks(32 if chosen.quick else 256))
+    probe_mib = 32 if chosen.quick else 256
+    run = report.Run(chosen.against, measure_peaks(probe_mib))
     print("peaks:", run.peaks.describe())
 
     def wanted(case):
@@ -84,6 +85,7 @@ def main(arguments=None):
         result = measure.compare(case, case.make("ocl"), make("ocl"), "ocl", **limits)
         run.naive.append((case, result))
         print(report.row(run, case, result), flush=True)
+    run.peaks = run.peaks.or_more(measure_peaks(probe_mib))
     run.programs = torch.ocl.program_stats()
     print(report.programs_text(run.programs))
     if chosen.family is None and not chosen.case:

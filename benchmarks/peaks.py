@@ -47,6 +47,11 @@ class Peaks:
             least = max(least, case.flops / peak)
         return least / seconds if least else None
 
+    def or_more(self, other):
+        """The larger of two measurements' figures: less was only a disturbance."""
+        flops = {dtype: max(f, other.flops.get(dtype, f)) for dtype, f in self.flops.items()}
+        return Peaks(max(self.copy, other.copy), max(self.read, other.read), flops)
+
     def describe(self):
         rates = [f"copy {self.copy / 1e9:.0f} GB/s", f"read {self.read / 1e9:.0f} GB/s"]
         rates += [f"{dtype} fma {f / 1e9:.3g} GFLOP/s" for dtype, f in self.flops.items()]
