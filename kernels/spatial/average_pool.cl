@@ -36,11 +36,30 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   FOR_ROWS(row) {
+    const Place start = PLACE(row, 0);
+    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
+    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
+#if CHANNELS_INNER
+    const Window cw = COVER(2, start.w, args.other[2], args.size[2]);
+    // Windows that don't overlap: one output for all channels, without loops around its vectors.
+    if (cd.count == 1 && ch.count == 1 && cw.count == 1) {
+      const Window wd = WINDOW(0, cd.begin, args.other[0], args.size[0]);
+      const Window wh = WINDOW(1, ch.begin, args.other[1], args.size[1]);
+      const Window ww = WINDOW(2, cw.begin, args.other[2], args.size[2]);
+      const TYPEV(ACC, WIDTH) divisor = (TYPEV(ACC, WIDTH))DIVISOR(wd, wh, ww);
+      const uint point = POINT(1, cd.begin, ch.begin, cw.begin);
+      FOR_RUN(x) {
+        const Place p = PLACE(row, x);
+        STORE_AT(IN, ACC, out, ELEMENT(0, p), LOAD_AT(ACC, IN, grad, PLANE(1, p) + point) / divisor);
+      }
+      continue;
+    }
+#endif
     FOR_RUN(x) {
       const Place p = PLACE(row, x);
-      const Window cd = COVER(0, p.d, args.other[0], args.size[0]);
-      const Window ch = COVER(1, p.h, args.other[1], args.size[1]);
+#if !CHANNELS_INNER
       const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
+#endif
       const uint plane = PLANE(1, p);
       TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
       for (int d = cd.begin; d < cd.end; d++) {
