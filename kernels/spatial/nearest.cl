@@ -25,16 +25,48 @@ static inline uint source(uint o, TYPE(POSITION) scale, uint size) {
 }
 #define SOURCE(axis, o) source(o, nearest.scale[axis], args.other[axis])
 
+#define LANES 16
+typedef union {
+  TYPEV(E, LANES) vector;
+  TYPE(E) element[LANES];
+} Bits;
+
 kernel void nearest(global char* out_base, global const char* in_base, const SpatialArgs args,
                     const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(row) {
+#if CHANNELS_INNER
     FOR_RUN(x) {
       const Place p = PLACE(row, x);
       const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), SOURCE(2, p.w));
       STORE_AT(E, E, out, ELEMENT(0, p), LOAD_AT(E, E, in, from));
     }
+#else
+    const Place p = PLACE(row, 0);
+    const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), 0);
+    const uint to = ELEMENT(0, p), end = RUN_END;
+    uint x = RUN_BEGIN;
+    // The row above shows the same inputs where it is the same work-item's.
+    if (row % args.rows_per_item != 0 && p.h > 0 && SOURCE(1, p.h) == SOURCE(1, p.h - 1)) {
+      const uint above = to - args.stride[0][3];
+      for (; args.stride[0][4] == 1 && x + LANES <= end; x += LANES) {
+        STOREV(E, LANES, AT(E, out, to + x), 0, LOADV(E, LANES, AT(E, out, above + x), 0));
+      }
+    }
+    // Positions first: they come in vectors, which the loads of single elements don't.
+    for (; args.stride[0][4] == 1 && x + LANES <= end; x += LANES) {
+      uint at[LANES];
+      Bits bits;
+      for (uint i = 0; i < LANES; i++) at[i] = from + SOURCE(2, x + i) * args.stride[1][4];
+      for (uint i = 0; i < LANES; i++) bits.element[i] = LOAD(E, in, at[i]);
+      STOREV(E, LANES, AT(E, out, to + x), 0, bits.vector);
+    }
+    for (; x < end; x++) {
+      const uint at = from + SOURCE(2, x) * args.stride[1][4];
+      STORE(E, out, to + x * args.stride[0][4], LOAD(E, in, at));
+    }
+#endif
   }
 }
 
@@ -72,6 +104,11 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
   }
 }
 
+typedef union {
+  TYPEV(ACC, LANES) vector;
+  TYPE(ACC) element[LANES];
+} Lanes;
+
 // The same where a work-item takes whole planes, contiguous ones: every output adds to its input. IN is ACC.
 kernel void nearest_planes(global char* out_base, global const char* grad_base,
                            const SpatialArgs args, const NearestArgs nearest) {
@@ -84,13 +121,27 @@ kernel void nearest_planes(global char* out_base, global const char* grad_base,
       CLEAR_PLANE(IN, out, plane, nearest.size[0] * nearest.size[1] * nearest.size[2]);
       for (uint d = 0; d < args.other[0]; d++) {
         const uint to_d = source(d, nearest.scale[0], nearest.size[0]) * nearest.size[1];
-        for (uint h = 0; h < args.other[1]; h++) {
-          const uint to_h = to_d + source(h, nearest.scale[1], nearest.size[1]);
-          global TYPE(ACC)* line = (global TYPE(ACC)*)AT(IN, out, plane) + to_h * nearest.size[2];
-          const uint line_from = from + POINT(1, d, h, 0);
-          for (uint w = 0; w < args.other[2]; w++) {
-            line[source(w, nearest.scale[2], nearest.size[2])] +=
-                LOAD(IN, grad, line_from + w * args.stride[1][4]);
+        for (uint h = 0, next; h < args.other[1]; h = next) {
+          const uint to_h = source(h, nearest.scale[1], nearest.size[1]);
+          // The rows that show one input row are summed in vectors before they are added to it.
+          for (next = h + 1; next < args.other[1]; next++) {
+            if (source(next, nearest.scale[1], nearest.size[1]) != to_h) break;
+          }
+          global TYPE(ACC)* line =
+              (global TYPE(ACC)*)AT(IN, out, plane) + (to_d + to_h) * nearest.size[2];
+          uint w = 0;
+          for (; args.stride[1][4] == 1 && w + LANES <= args.other[2]; w += LANES) {
+            Lanes sum = {.vector = (TYPEV(ACC, LANES))(0)};
+            for (uint k = h; k < next; k++) {
+              sum.vector += LOADV(IN, LANES, AT(IN, grad, from + POINT(1, d, k, w)), 0);
+            }
+            uint to[LANES];
+            for (uint i = 0; i < LANES; i++) to[i] = source(w + i, nearest.scale[2], nearest.size[2]);
+            for (uint i = 0; i < LANES; i++) line[to[i]] += sum.element[i];
+          }
+          for (; w < args.other[2]; w++) {
+            const uint to = source(w, nearest.scale[2], nearest.size[2]);
+            for (uint k = h; k < next; k++) line[to] += LOAD(IN, grad, from + POINT(1, d, k, w));
           }
         }
       }
