@@ -33,13 +33,8 @@ bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// Copies move the stored values, so a lazy conjugate or negative bit that only one side has is
-/// settled here, in place.
-void settle_lazy_bits(at::Tensor& destination, bool conjugate, bool negate) {
-  if (destination.is_cpu()) {
-    if (conjugate) destination.conj_physical_();
-    if (negate) destination.neg_();
-    return;
-  }
+/// settled here, in place, on the device.
+void settle_lazy_bits(const at::Tensor& destination, bool conjugate, bool negate) {
   const auto in_place = [&](const pointwise::Op& op) {
     auto iter = at::TensorIteratorConfig()
                     .set_check_mem_overlap(false)
@@ -187,12 +182,23 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   }
   // Tangents of constants are zeros without memory.
   if (src._is_zerotensor()) return self.zero_();
-  at::Tensor destination = raw(self);
+  const at::Tensor destination = raw(self);
   const at::Tensor source = raw(expanded);
+  const bool conjugate = self.is_conj() != expanded.is_conj();
+  const bool negate = self.is_neg() != expanded.is_neg();
   if (source.is_cpu()) {
     copy_from_host(destination, source, non_blocking);
   } else if (destination.is_cpu()) {
-    copy_to_host(destination, source, non_blocking);
+    if (!conjugate && !negate) {
+      copy_to_host(destination, source, non_blocking);
+    } else {
+      const c10::DeviceGuard guard(source.device());
+      const at::Tensor settled = empty_with(source.sizes(), source.options());
+      copy_on_device(settled, source);
+      settle_lazy_bits(settled, conjugate, negate);
+      copy_to_host(destination, settled, non_blocking);
+    }
+    return self;
   } else if (source.device() == destination.device()) {
     copy_on_device(destination, source);
   } else {
@@ -200,8 +206,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
                 "ocl: can't copy from ", source.device(), " to ", destination.device());
     copy_across_devices(destination, source);
   }
-  settle_lazy_bits(destination, self.is_conj() != expanded.is_conj(),
-                   self.is_neg() != expanded.is_neg());
+  settle_lazy_bits(destination, conjugate, negate);
   return self;
 }
 

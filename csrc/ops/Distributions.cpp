@@ -1,5 +1,6 @@
 // Random numbers behind upstream's stubs; the argument checks are upstream's.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -99,6 +100,7 @@ void uniform(at::TensorIteratorBase& iter, const double from, const double to,
 
 void normal(const at::TensorBase& self, const double mean, const double std, Generator generator) {
   check_floating("normal_kernel_ocl", self.scalar_type());
+  at::assert_no_internal_overlap(self);
   random::fill_real(self, {"normal", mean, std}, generator);
 }
 

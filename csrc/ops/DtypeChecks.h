@@ -1,6 +1,6 @@
 // Checks of dtypes, with the exceptions that CPU torch raises.
 //
-// Offers: check_same_dtype(), check_supported(), check_floating().
+// Offers: check_same_dtype(), check_supported(), check_floating(), check_can_cast().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +20,12 @@ inline void check_supported(const char* name, at::ScalarType dtype, bool support
 
 inline void check_floating(const char* name, const at::Tensor& input) {
   check_supported(name, input.scalar_type(), at::isFloatingType(input.scalar_type()));
+}
+
+/// For a result computed in self's dtype and stored in out's.
+inline void check_can_cast(const at::Tensor& self, const at::Tensor& out) {
+  TORCH_CHECK(at::canCast(self.scalar_type(), out.scalar_type()), "result type ",
+              self.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
 }
 
 }  // namespace ocl::native

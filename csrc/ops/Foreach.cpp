@@ -2,6 +2,7 @@
 // gradient clipping call. Lists that are not of one floating dtype and shape by shape go tensor by
 // tensor.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_add_native.h>
 #include <ATen/ops/_foreach_addcdiv_native.h>
@@ -61,7 +62,9 @@ bool fits(Lists lists, const Extra& extra) {
     for (size_t i = 0; i < list.size(); ++i) {
       const at::Tensor& tensor = list[i];
       if (tensor.scalar_type() != dtype || tensor.device() != device ||
-          tensor.sizes() != first[i].sizes() || tensor.layout() != at::kStrided) {
+          tensor.sizes() != first[i].sizes() || tensor.layout() != at::kStrided ||
+          at::get_overlap_status(tensor.unsafeGetTensorImpl(), first[i].unsafeGetTensorImpl()) ==
+              at::MemOverlapStatus::Partial) {
         return false;
       }
     }

@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "ops/LinearAlgebra.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -106,6 +107,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
               const Tensor& out, const Scalar& alpha, const Scalar& beta,
               GemmActivation activation) {
   if (out.numel() == 0) return;
+  at::assert_no_internal_overlap(out);
   const int64_t dims = out.dim();
   const bool addend = c.defined() && !beta.equal(0);
   if (a.numel() == 0 && !addend) {

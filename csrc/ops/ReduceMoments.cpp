@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include "engine/reduce.h"
+#include "ops/DtypeChecks.h"
 #include "ops/std.h"
 #include "ops/std_mean.h"
 #include "ops/var.h"
@@ -47,8 +48,7 @@ void check(const at::Tensor& self) {
 
 void compute(const Request& r, const at::Tensor& self, at::Tensor& out, at::Tensor mean) {
   const auto mask = at::native::make_dim_mask(r.dims, self.dim());
-  TORCH_CHECK(at::canCast(self.scalar_type(), out.scalar_type()), "result type ",
-              self.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
+  check_can_cast(self, out);
   at::native::resize_reduction_result(out, self, mask, r.keepdim, out.scalar_type());
   const int64_t count = out.numel() == 0 ? 0 : self.numel() / out.numel();
   if (static_cast<double>(count) - r.correction <= 0) {
@@ -83,6 +83,11 @@ at::Tensor& spread_out(const Request& r, const at::Tensor& self, at::Tensor& out
   check(self);
   if (self.is_complex()) {
     compute_complex(r, self, out, {});
+  } else if (out.is_complex()) {
+    at::Tensor real = empty_result(r, self, self.scalar_type());
+    compute(r, self, real, {});
+    at::native::resize_output(out, real.sizes());
+    out.copy_(real);
   } else {
     compute(r, self, out, {});
   }

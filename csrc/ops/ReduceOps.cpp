@@ -2,6 +2,7 @@
 //
 // Upstream's implementations cast the input to the result's dtype first; these read it as it is.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorMeta.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ReduceOpsUtils.h>
@@ -11,6 +12,7 @@
 #include <cmath>
 
 #include "engine/reduce.h"
+#include "ops/DtypeChecks.h"
 #include "ops/all.h"
 #include "ops/amax.h"
 #include "ops/amin.h"
@@ -91,6 +93,8 @@ TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArra
 
 TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                               std::optional<at::ScalarType>, const at::Tensor& out) {
+  check_can_cast(self, out);
+  at::assert_no_internal_overlap(out);
   reduce::run(mean_op, self, mask_of(dim, self), keepdim, out, {}, {reduced_count(self, out)});
 }
 
@@ -185,11 +189,15 @@ TORCH_IMPL_FUNC(argmin_out)(const at::Tensor& self, std::optional<int64_t> dim, 
 
 TORCH_IMPL_FUNC(max_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
   reduce::run(max_dim_op, self, mask_of(dim, self), keepdim, values, indices);
 }
 
 TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
   reduce::run(min_dim_op, self, mask_of(dim, self), keepdim, values, indices);
 }
 

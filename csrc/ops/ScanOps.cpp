@@ -1,5 +1,6 @@
 // Running folds along a dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorMeta.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
@@ -27,6 +28,8 @@ constexpr Op min_op{"last_min", Form::arg};
 void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t dim,
               const at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_partial_overlap(out, self);
   if (self.dim() == 0) {
     out.copy_(self);
     return;

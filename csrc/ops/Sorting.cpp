@@ -94,12 +94,19 @@ at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Ten
   return values.squeeze(0);
 }
 
+void check_writable(const at::Tensor& self, const at::Tensor& values, const at::Tensor& indices) {
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
+  at::assert_no_partial_overlap(values, self);
+}
+
 }  // namespace
 
 TORCH_IMPL_FUNC(sort_stable_out)(const at::Tensor& self, std::optional<bool>, int64_t dim,
                                  bool descending, const at::Tensor& values,
                                  const at::Tensor& indices) {
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
+  check_writable(self, values, indices);
   const at::Tensor input = apart_from(apart_from(self, values), indices);
   sort::Rows rows("sort", input, wrapped, descending);
   rows.sort();
@@ -111,6 +118,7 @@ TORCH_IMPL_FUNC(topk_out)(const at::Tensor& self, int64_t k, int64_t dim, bool l
   TORCH_CHECK(self.scalar_type() != at::kBool, "topk does not support bool dtypes");
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (values.numel() == 0) return;
+  check_writable(self, values, indices);
   const at::Tensor input = apart_from(apart_from(self, values), indices);
   sort::Rows rows("topk", input, wrapped, largest);
   // The result for a number is that number, even with k = 0.

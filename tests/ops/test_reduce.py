@@ -336,3 +336,13 @@ def test_complex_to_other_dtypes(dtype, shape):
                 want = whole.sum(dim, dtype=target)
                 got = whole.to("ocl").sum(dim, dtype=target)
             torch.testing.assert_close(got.cpu(), want)
+
+
+def test_dtypes_of_out():
+    x = torch.tensor([1.0, 2.0, 4.0])
+    for device in ("cpu", "ocl"):
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            torch.mean(x.to(device), 0, out=torch.zeros((), dtype=torch.int64, device=device))
+    wide = torch.zeros((), dtype=torch.complex64, device="ocl")
+    torch.std(x.to("ocl"), 0, out=wide)
+    assert_close(wide.cpu(), torch.std(x, 0).to(torch.complex64))

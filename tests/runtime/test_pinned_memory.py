@@ -55,3 +55,13 @@ def test_the_data_loader_pins():
     data = torch.utils.data.TensorDataset(torch.arange(10.0))
     loader = torch.utils.data.DataLoader(data, batch_size=5, pin_memory=True)
     assert all(batch.is_pinned() for (batch,) in loader)
+
+
+@pytest.mark.parametrize("lazy", [torch.conj, lambda x: torch.conj(x).imag], ids=["conj", "neg"])
+def test_lazy_bits_are_settled_before_an_asynchronous_copy(lazy):
+    x = torch.randn(100000, dtype=torch.complex64)
+    expected = lazy(x).resolve_conj().resolve_neg()
+    target = torch.empty_like(expected).pin_memory()
+    target.copy_(lazy(x.to("ocl")), non_blocking=True)
+    torch.ocl.synchronize()
+    assert torch.equal(target, expected)
