@@ -6,7 +6,7 @@ Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, OUT_LEFT_ALONE, widened(), compare
 import torch
 from torch.testing import assert_close
 
-from tests.coverage import ties
+from tests.coverage import gauge, ties
 
 DEVICE = "ocl"
 
@@ -178,8 +178,8 @@ def compare(actual, expected, op, dtype, what, reference=None, sample=None):
     to that than CPU torch is (see DOUBLE_REFERENCE). With `sample`, positions may be those of other
     elements of it that are equal (see ties.py).
     """
-    actual_leaves = tensors(actual)
-    expected_leaves = tensors(expected)
+    actual_leaves = gauge.invariants(op, tensors(actual))
+    expected_leaves = gauge.invariants(op, tensors(expected))
     assert len(actual_leaves) == len(expected_leaves), f"{what}: {len(actual_leaves)} results"
     for number, (a, e) in enumerate(zip(actual_leaves, expected_leaves, strict=True)):
         if not isinstance(e, torch.Tensor):
