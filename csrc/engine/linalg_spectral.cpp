@@ -38,10 +38,12 @@ class Spectral {
         element_(c10::elementSize(a.dtype)),
         real_(c10::elementSize(c10::toRealValueType(a.dtype))),
         group_(group_of(device_)),
-        rows_(device_.is_cpu() ? 16 : 32),
         sides_(sides) {
     const uint64_t n = static_cast<uint64_t>(a.rows);
     shape_.n = static_cast<uint32_t>(n);
+    // A work-item's rows are a vector register on a CPU, 64 bytes of each row's scratch.
+    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 64 / real_;
+    items_ = device_.is_cpu() ? 1 : 32;
     // A value takes two or three sweeps, over half of the matrix on average. What the vectors need
     // is written down, which bounds the iteration.
     shape_.streams = vectors ? sides : 0;
@@ -49,14 +51,14 @@ class Spectral {
     shape_.capacity = static_cast<uint32_t>(vectors ? 3 * n * n + 64 * n : 32 * n * n);
     // An odd number of cache lines: columns don't fall into the same sets.
     ld_ = static_cast<uint32_t>((n + 15) / 16 | 1) * 16;
-    const uint64_t tiles = (n + rows_ - 1) / rows_;
+    const uint64_t rows = NDRange::round_up(n, width_ * items_);
     bytes_ = {sides * n * ld_ * element_,
               sides * n * element_,
               2 * n * real_,
               vectors ? 2 * sides * shape_.capacity * real_ : 0,
               vectors ? 2 * shape_.sweep_capacity * sizeof(uint32_t) : 0,
               (n + 1) * sizeof(uint32_t),
-              vectors ? tiles * rows_ * n * element_ : 0};
+              vectors ? rows * n * element_ : 0};
     uint64_t each = 0;
     for (const uint64_t bytes : bytes_) each += bytes;
     slice_ = std::clamp<int64_t>(static_cast<int64_t>(kScratchBytes / each), 1, a.batch);
@@ -97,10 +99,12 @@ class Spectral {
                             shape_.capacity, shape_.sweep_capacity,
                             shape_.streams,  stream,
                             out.conjugate,   negate};
-    const size_t groups = out.batch * ((shape_.n + rows_ - 1) / rows_);
-    launch(vector_family.get(device_, {{"C", tag(dtype_)}, {"GROUP", rows_}}), queue_,
-           NDRange::linear(groups * rows_, rows_), reflections(side), tau(side), at(kRotations),
-           at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out), shape);
+    Kernel& kernel =
+        vector_family.get(device_, {{"C", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
+    const size_t items = NDRange::round_up(shape_.n, width_ * items_) / width_;
+    launch(kernel, queue_, NDRange::linear(out.batch * items, items_), reflections(side), tau(side),
+           at(kRotations), at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out),
+           shape);
   }
 
  private:
@@ -118,7 +122,7 @@ class Spectral {
   c10::ScalarType dtype_;
   Queue& queue_;
   Device& device_;
-  size_t element_, real_, group_, rows_;
+  size_t element_, real_, group_, width_ = 1, items_ = 1;
   uint32_t sides_, ld_ = 0;
   Shape shape_{};
   std::array<uint64_t, kParts> bytes_{};

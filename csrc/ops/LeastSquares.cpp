@@ -1,15 +1,16 @@
-// Least squares: by singular values, which tell the rank, or by QR for LAPACK's driver gels.
+// Least squares: by QR where the rank is full, by singular values otherwise.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/zeros.h>
 
 #include "ops/linalg_lstsq.h"
 
@@ -45,16 +46,21 @@ Tensor squared_rest(const Tensor& b, const Tensor& basis, const Tensor& coordina
   return rest.mul_(rest).sum(-2);
 }
 
-/// A of full rank: the QR factors of A, or of its adjoint if that is taller.
-Solution by_qr(const Tensor& a, const Tensor& b, bool residuals) {
+/// The QR factors of A, or of its adjoint if that is taller.
+struct Factors {
+  Tensor q, r;
+  bool wide;
+};
+
+Factors factors_of(const Tensor& a) {
   const bool wide = a.size(-2) < a.size(-1);
-  const auto [q, r] = at::linalg_qr(wide ? a.mH() : a);
-  // As LAPACK's trtrs: the number of the first zero on the diagonal.
-  const Tensor zero = r.diagonal(0, -2, -1).eq(0).to(at::kInt);
-  if (zero.numel() != 0) {
-    const Tensor info = zero.argmax(-1).add(1).mul(zero.amax(-1)).to(at::kInt);
-    at::_linalg_check_errors(info, "torch.linalg.lstsq", a.dim() == 2);
-  }
+  auto [q, r] = at::linalg_qr(wide ? a.mH() : a);
+  return {q, r, wide};
+}
+
+/// With A of full rank.
+Solution by_qr(const Factors& factors, const Tensor& b, bool residuals) {
+  const auto& [q, r, wide] = factors;
   Solution result;
   if (wide) {
     result.x = at::matmul(q, at::linalg_solve_triangular(r.mH(), b, /*upper=*/false));
@@ -62,10 +68,32 @@ Solution by_qr(const Tensor& a, const Tensor& b, bool residuals) {
     const Tensor coordinates = at::matmul(q.mH(), b);
     result.x = at::linalg_solve_triangular(r, coordinates, /*upper=*/true);
     if (residuals) result.residuals = squared_rest(b, q, coordinates);
-    // LAPACK's gels takes a matrix without columns for one that leaves nothing.
-    if (residuals && a.size(-1) == 0) result.residuals.zero_();
   }
   return result;
+}
+
+Solution by_gels(const Tensor& a, const Tensor& b, bool residuals) {
+  const Factors factors = factors_of(a);
+  // As LAPACK's trtrs: the number of the first zero on the diagonal.
+  const Tensor zero = factors.r.diagonal(0, -2, -1).eq(0).to(at::kInt);
+  if (zero.numel() != 0) {
+    const Tensor info = zero.argmax(-1).add(1).mul(zero.amax(-1)).to(at::kInt);
+    at::_linalg_check_errors(info, "torch.linalg.lstsq", a.dim() == 2);
+  }
+  Solution result = by_qr(factors, b, residuals);
+  // It takes a matrix without columns for one that leaves nothing.
+  if (residuals && a.size(-1) == 0) result.residuals.zero_();
+  return result;
+}
+
+/// Whether no singular value of the triangles is as small as `rcond` times the largest: the norms
+/// of a matrix and its inverse bound its condition, and cost far less than singular values.
+bool surely_regular(const Tensor& r, double rcond) {
+  const Tensor identity = at::eye(r.size(-1), r.options()).expand_as(r);
+  const Tensor inverse = at::linalg_solve_triangular(r, identity, /*upper=*/true);
+  const Tensor condition =
+      at::linalg_vector_norm(r, 2, {-2, -1}).mul(at::linalg_vector_norm(inverse, 2, {-2, -1}));
+  return condition.mul(rcond).lt(1).all().item<bool>();
 }
 
 Solution by_svd(const Tensor& a, const Tensor& b, double rcond, bool residuals) {
@@ -81,6 +109,21 @@ Solution by_svd(const Tensor& a, const Tensor& b, double rcond, bool residuals) 
   // CPU torch gives them only if every matrix of the batch has full rank.
   if (residuals && result.rank.eq(a.size(-1)).all().item<bool>())
     result.residuals = squared_rest(b, u, coordinates);
+  return result;
+}
+
+Solution by_gelsy(const Tensor& a, const Tensor& b, double rcond) {
+  if (a.numel() != 0) {
+    const Factors factors = factors_of(a);
+    if (surely_regular(factors.r, rcond)) {
+      Solution result = by_qr(factors, b, /*residuals=*/false);
+      const at::IntArrayRef batch(a.sizes().data(), a.dim() - 2);
+      result.rank = at::full(batch, factors.r.size(-1), a.options().dtype(at::kLong));
+      return result;
+    }
+  }
+  Solution result = by_svd(a, b, rcond, /*residuals=*/false);
+  result.singular_values.reset();
   return result;
 }
 
@@ -133,10 +176,10 @@ std::tuple<Tensor&, Tensor&, Tensor&, Tensor&> linalg_lstsq_out(
                                      : epsilon;
   const bool vector = b.dim() < self.dim();
   const Tensor right = vector ? b.unsqueeze(-1) : b;
-  const bool with_residuals = rows > columns && by != Driver::gelsy;
-  Solution result = by == Driver::gels ? by_qr(self, right, with_residuals)
-                                       : by_svd(self, right, least, with_residuals);
-  if (by == Driver::gelsy) result.singular_values.reset();
+  const bool with_residuals = rows > columns;
+  const Solution result = by == Driver::gels    ? by_gels(self, right, with_residuals)
+                          : by == Driver::gelsy ? by_gelsy(self, right, least)
+                                                : by_svd(self, right, least, with_residuals);
   give(solution, vector ? result.x.squeeze(-1) : result.x);
   give(residuals, result.residuals);
   give(rank, result.rank);

@@ -70,89 +70,89 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     WORK_GROUP_REDUCE(scratch, lane, GROUP, below, LARGER);
     const R diagonal = SIZE1(DIAGONAL(AT(matrix, sa, k, k))), column = fmax(below.size, (R)0);
     const bool nothing = !(fmax(diagonal, column) > 0) || isnan(diagonal);
+    // The row of the largest element, within the lower triangle. All barriers stand where every
+    // work-item passes, whatever the pivot.
+    const bool search = !nothing && diagonal < ALPHA * column;
+    const uint row = search ? below.row : k;
+    Candidate beside = {(R)-1, UINT_MAX};
+    for (uint i = k + lane; i < n && search; i += GROUP) {
+      if (i != row) {
+        const T element = i < row ? AT(matrix, sa, row, i) : AT(matrix, sa, i, row);
+        TAKE_LARGER(beside, SIZE1(element), i);
+      }
+    }
+    WORK_GROUP_REDUCE(scratch, lane, GROUP, beside, LARGER);
     uint with = k;
     step = 1;
-    if (!nothing && diagonal < ALPHA * column) {
-      // The row of the largest element, within the lower triangle.
-      const uint row = below.row;
-      Candidate beside = {(R)-1, UINT_MAX};
-      for (uint i = k + lane; i < n; i += GROUP) {
-        if (i != row) {
-          const T element = i < row ? AT(matrix, sa, row, i) : AT(matrix, sa, i, row);
-          TAKE_LARGER(beside, SIZE1(element), i);
-        }
-      }
-      WORK_GROUP_REDUCE(scratch, lane, GROUP, beside, LARGER);
-      if (diagonal < ALPHA * column * (column / beside.size)) {
-        with = row;
-        if (SIZE1(DIAGONAL(AT(matrix, sa, row, row))) < ALPHA * beside.size) step = 2;
-      }
+    if (search && diagonal < ALPHA * column * (column / beside.size)) {
+      with = row;
+      if (SIZE1(DIAGONAL(AT(matrix, sa, row, row))) < ALPHA * beside.size) step = 2;
     }
     if (nothing && failed == 0) failed = (int)k + 1;
     const uint from = k + step - 1;
     // Everything above has been read.
     barrier(CLK_GLOBAL_MEM_FENCE);
-    if (with != from) {
-      for (uint i = from + 1 + lane; i < n; i += GROUP) {
-        if (i == with) continue;
-        const T value = AT(matrix, sa, i, from);
-        if (i > with) {
-          AT(matrix, sa, i, from) = AT(matrix, sa, i, with);
-          AT(matrix, sa, i, with) = value;
-        } else {
-          AT(matrix, sa, i, from) = TURNED(AT(matrix, sa, with, i));
-          AT(matrix, sa, with, i) = TURNED(value);
-        }
+    for (uint i = from + 1 + lane; i < n && with != from; i += GROUP) {
+      if (i == with) continue;
+      const T value = AT(matrix, sa, i, from);
+      if (i > with) {
+        AT(matrix, sa, i, from) = AT(matrix, sa, i, with);
+        AT(matrix, sa, i, with) = value;
+      } else {
+        AT(matrix, sa, i, from) = TURNED(AT(matrix, sa, with, i));
+        AT(matrix, sa, with, i) = TURNED(value);
       }
-      if (lane == 0) {
-        const T value = AT(matrix, sa, from, from);
-        AT(matrix, sa, from, from) = AT(matrix, sa, with, with);
-        AT(matrix, sa, with, with) = value;
-        AT(matrix, sa, with, from) = TURNED(AT(matrix, sa, with, from));
-        if (step == 2) {
-          const T other = AT(matrix, sa, from, k);
-          AT(matrix, sa, from, k) = AT(matrix, sa, with, k);
-          AT(matrix, sa, with, k) = other;
-        }
-      }
-      barrier(CLK_GLOBAL_MEM_FENCE);
     }
+    if (lane == 0 && with != from) {
+      const T value = AT(matrix, sa, from, from);
+      AT(matrix, sa, from, from) = AT(matrix, sa, with, with);
+      AT(matrix, sa, with, with) = value;
+      AT(matrix, sa, with, from) = TURNED(AT(matrix, sa, with, from));
+      if (step == 2) {
+        const T other = AT(matrix, sa, from, k);
+        AT(matrix, sa, from, k) = AT(matrix, sa, with, k);
+        AT(matrix, sa, with, k) = other;
+      }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
     if (lane == 0) {
       pivot[k] = step == 1 ? (int)with + 1 : -(int)with - 1;
       if (step == 2) pivot[k + 1] = pivot[k];
     }
     const T first = DIAGONAL(AT(matrix, sa, k, k));
-    if (step == 1) {
-      const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
-      for (uint i = k + 1 + lane; i < n && !nothing; i += GROUP) {
-        const T l = -MUL(AT(matrix, sa, i, k), inverse);
+    const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
+    Block block = {first, first, first, first};
+    if (step == 2)
+      block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
+    // What is below and to the right, less L D times the turned columns, which are read by all.
+    for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
+      const T x = AT(matrix, sa, i, k);
+      if (step == 1) {
+        const T l = -MUL(x, inverse);
         for (uint j = k + 1; j <= i; j++)
           AT(matrix, sa, i, j) = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
-        AT(matrix, sa, i, i) = DIAGONAL(AT(matrix, sa, i, i));
-      }
-      barrier(CLK_GLOBAL_MEM_FENCE);
-      for (uint i = k + 1 + lane; i < n && !nothing; i += GROUP)
-        AT(matrix, sa, i, k) = MUL(AT(matrix, sa, i, k), inverse);
-    } else {
-      const Block block =
-          block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
-      for (uint i = k + 2 + lane; i < n; i += GROUP) {
-        const T x = AT(matrix, sa, i, k), y = AT(matrix, sa, i, k + 1);
+      } else {
+        const T y = AT(matrix, sa, i, k + 1);
         const T l = -DIVIDED_FIRST(block, x, y), m = -DIVIDED_SECOND(block, x, y);
         for (uint j = k + 2; j <= i; j++) {
           const T updated = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
           AT(matrix, sa, i, j) = MAD(m, TURNED(AT(matrix, sa, j, k + 1)), updated);
         }
-        AT(matrix, sa, i, i) = DIAGONAL(AT(matrix, sa, i, i));
       }
-      barrier(CLK_GLOBAL_MEM_FENCE);
-      for (uint i = k + 2 + lane; i < n; i += GROUP) {
-        const T x = AT(matrix, sa, i, k), y = AT(matrix, sa, i, k + 1);
+      AT(matrix, sa, i, i) = DIAGONAL(AT(matrix, sa, i, i));
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
+      const T x = AT(matrix, sa, i, k);
+      if (step == 1) {
+        AT(matrix, sa, i, k) = MUL(x, inverse);
+      } else {
+        const T y = AT(matrix, sa, i, k + 1);
         AT(matrix, sa, i, k) = DIVIDED_FIRST(block, x, y);
         AT(matrix, sa, i, k + 1) = DIVIDED_SECOND(block, x, y);
       }
-      if (lane == 0) AT(matrix, sa, k + 1, k + 1) = DIAGONAL(AT(matrix, sa, k + 1, k + 1));
     }
+    if (lane == 0 && step == 2) AT(matrix, sa, k + 1, k + 1) = DIAGONAL(AT(matrix, sa, k + 1, k + 1));
     if (lane == 0) AT(matrix, sa, k, k) = first;
     barrier(CLK_GLOBAL_MEM_FENCE);
   }
