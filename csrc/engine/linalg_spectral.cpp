@@ -20,7 +20,7 @@ constexpr size_t kScratchBytes = size_t{256} << 20;
 
 /// Of kernels/linalg/implicit_qr.cl.
 struct Shape {
-  uint32_t n, capacity, sweep_capacity, streams, unused[2];
+  uint32_t n, capacity, sweep_capacity, streams;
 };
 
 /// Of kernels/linalg/vectors.cl.

@@ -1,9 +1,9 @@
 // Matrices reduced to two diagonals by Householder reflections from both sides: Hermitian ones to
 // tridiagonal form, square ones to bidiagonal form. A work-group per matrix.
 //
-// Matrices lie in scratch memory with `ld` elements from one column (or row) to the next. Work-items
-// take neighbouring elements of a vector in memory, so that nothing but norms is summed across them:
-// the bidiagonal form keeps the matrix by columns and by rows for that.
+// Matrices lie in scratch memory with `ld` elements from one column (or row) to the next.
+// Work-items take neighbouring elements of a vector in memory, so that nothing but norms is summed
+// across them: the bidiagonal form keeps the matrix by columns and by rows for that.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size).
 #ifndef GROUP
@@ -22,10 +22,10 @@ static inline R scale_of(R largest) {
   return largest == 0 ? (R)1 : ldexp((R)1, -clamp(ilogb(largest), -120, 120));
 }
 
-/// a: [batch, n, n] Hermitian, one triangle read. diagonals: [batch, 2 n]: the diagonal, the n - 1 elements
-/// beside it, the factor by which all were multiplied. columns: [batch, n, ld]: the reflection k in
-/// column k, from element k + 1 (which is 1, not stored) on; tau: [batch, n]. info: [batch] ints, 1 where
-/// a matrix isn't finite, which is left then, otherwise 0.
+/// a: [batch, n, n] Hermitian, one triangle read. diagonals: [batch, 2 n]: the diagonal, the n - 1
+/// elements beside it, the factor by which all were multiplied. columns: [batch, n, ld]: the
+/// reflection k in column k, from element k + 1 (which is 1, not stored) on; tau: [batch, n]. info:
+/// [batch] ints, 1 where a matrix isn't finite, which is left then, otherwise 0.
 kernel void tridiagonalise(global const char *a, ulong a_offset, global char *columns,
                            ulong columns_offset, global char *tau, ulong tau_offset,
                            global char *diagonals, ulong diagonals_offset, global char *info,
@@ -97,10 +97,10 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
   }
 }
 
-/// a: [batch, n, n]. diagonals: as above, of the upper bidiagonal form. columns, rows: [batch, n, ld]: the
-/// reflection k from the left in columns, from element k on, and from the right in rows, from element k + 1
-/// on (the first, 1, isn't stored). tau: [batch, 2, n], left and right. info: as above, -4 (LAPACK's code)
-/// for what isn't finite.
+/// a: [batch, n, n]. diagonals: as above, of the upper bidiagonal form. columns, rows: [batch, n,
+/// ld]: the reflection k from the left in columns, from element k on, and from the right in rows,
+/// from element k + 1 on (the first, 1, isn't stored). tau: [batch, 2, n], left and right. info: as
+/// above, -4 (LAPACK's code) for what isn't finite.
 kernel void bidiagonalise(global const char *a, ulong a_offset, global char *columns,
                           ulong columns_offset, global char *rows, ulong rows_offset,
                           global char *tau, ulong tau_offset, global char *diagonals,
@@ -138,7 +138,8 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
     const Reflection left = make_reflection(column, 1, count, lane, sizes);
     for (uint i = lane; i < count; i += GROUP) v[i] = i == 0 ? FROM_REAL((R)1) : column[i];
     barrier(CLK_LOCAL_MEM_FENCE);
-    // From the left: A - v g with g = conj(tau) v^H A. Row k, conjugated, makes the right reflection.
+    // From the left: A - v g with g = conj(tau) v^H A. Row k, conjugated, makes the right
+    // reflection.
     for (uint j = lane; j < rest; j += GROUP) {
       T product = FROM_REAL((R)0);
       for (uint i = 0; i < count; i++) product = MAD(CONJ(v[i]), row[i * ld + j], product);

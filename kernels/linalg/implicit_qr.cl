@@ -1,6 +1,7 @@
-// Eigenvalues of symmetric tridiagonal and singular values of bidiagonal matrices by the implicit QR
-// iteration. A work-item per matrix: the iteration is a chain of rotations, each of which needs the one
-// before. It writes them down, and vectors.cl applies them to the vectors' rows, all at once.
+// Eigenvalues of symmetric tridiagonal and singular values of bidiagonal matrices by the implicit
+// QR iteration. A work-item per matrix: the iteration is a chain of rotations, each of which needs
+// the one before. It writes them down, and vectors.cl applies them to the vectors' rows, all at
+// once.
 //
 // Compile parameters: C (f32 or f64).
 #include "linalg/matrix.clh"
@@ -10,10 +11,10 @@
 #define EPSILON PASTE2(EPSILON_, C)
 
 /// What the iteration writes down: `sweeps`, ranges (first column, number of rotations) of columns;
-/// their rotations one after the other, (c, s), `streams` arrays of `capacity`; how many sweeps; which column
-/// is the i-th vector, with NEGATED where it is to be negated.
+/// their rotations one after the other, (c, s), `streams` arrays of `capacity`; how many sweeps;
+/// which column is the i-th vector, with NEGATED where it is to be negated.
 typedef struct {
-  uint n, capacity, sweep_capacity, streams, unused0, unused1;
+  uint n, capacity, sweep_capacity, streams;
 } Shape;
 #define NEGATED 0x80000000u
 
@@ -100,8 +101,14 @@ static inline void sort_values(global R *d, global uint *order, uint n, bool fal
     to[1] = (rotation).s;                                                                          \
   }
 
-/// Begins a sweep of the block first ... last, or gives up: LAPACK's info counts what didn't converge.
+/// Begins a sweep of the block first ... last, which is shortened if its end is done, or gives up:
+/// LAPACK's info counts what didn't converge.
 #define BEGIN_SWEEP                                                                                \
+  const uint first = first_of_block(d, e, last);                                                   \
+  if (first == last) {                                                                             \
+    last--;                                                                                        \
+    continue;                                                                                      \
+  }                                                                                                \
   if (done == shape.sweep_capacity || used + last - first > shape.capacity) {                      \
     *failed = (int)last + 1;                                                                       \
     break;                                                                                         \
@@ -116,8 +123,8 @@ static inline void sort_values(global R *d, global uint *order, uint n, bool fal
   for (uint i = 0; i < n; i++) result[i] = *failed ? (R)NAN : d[i] / scale;                        \
   order[n] = done
 
-/// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints; a matrix
-/// whose info isn't 0 is left, and one that doesn't converge sets it.
+/// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints;
+/// a matrix whose info isn't 0 is left, and one that doesn't converge sets it.
 kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
                            ulong values_offset, global char *rotations, ulong rotations_offset,
                            global char *sweeps, ulong sweeps_offset, global char *orders,
@@ -126,16 +133,12 @@ kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, globa
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {
-    const uint first = first_of_block(d, e, last);
-    if (first == last) {
-      last--;
-      continue;
-    }
     BEGIN_SWEEP
     // Wilkinson's shift: the eigenvalue of the last two rows that is nearer the last element.
     const R half_difference = (d[last - 1] - d[last]) / 2, beside = e[last - 1];
     const R root = sqrt(fma(half_difference, half_difference, beside * beside));
-    R x = d[first] - d[last] + beside / (half_difference + copysign(root, half_difference)) * beside;
+    const R beyond = half_difference + copysign(root, half_difference);
+    R x = d[first] - d[last] + beside / beyond * beside;
     R y = e[first];
     for (uint k = first; k < last; k++) {
       const Rotation turn = rotation_of(x, y);
@@ -157,7 +160,8 @@ kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, globa
   FINISH(false);
 }
 
-/// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows' (u).
+/// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
+/// (u).
 kernel void bidiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
                           ulong values_offset, global char *rotations, ulong rotations_offset,
                           global char *sweeps, ulong sweeps_offset, global char *orders,
@@ -166,11 +170,6 @@ kernel void bidiagonal_qr(global char *diagonals, ulong diagonals_offset, global
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {
-    const uint first = first_of_block(d, e, last);
-    if (first == last) {
-      last--;
-      continue;
-    }
     BEGIN_SWEEP
     // The smaller singular value of the last two rows, by the sum and difference of both.
     const R upper = fabs(d[last - 1]), lower = fabs(d[last]), beside = e[last - 1];

@@ -1,5 +1,5 @@
-// Symmetric and Hermitian indefinite matrices: factors L D L^T (or L D L^H) with blocks of one or two
-// rows on D's diagonal, by Bunch and Kaufman's pivoting, and systems solved with them.
+// Symmetric and Hermitian indefinite matrices: factors L D L^T (or L D L^H) with blocks of one or
+// two rows on D's diagonal, by Bunch and Kaufman's pivoting, and systems solved with them.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), HERMITIAN (0: symmetric).
 #include "include/reduce.clh"
@@ -24,8 +24,8 @@
 /// The smallest bound on the growth of elements: (1 + sqrt(17)) / 8.
 #define ALPHA ((R)0.64038820320220756872767623199676)
 
-/// A block of two rows [[a, turned b], [b, c]] of D, ready to be divided by: everything is scaled by b,
-/// which is the largest.
+/// A block of two rows [[a, turned b], [b, c]] of D, ready to be divided by: everything is scaled
+/// by b, which is the largest.
 typedef struct {
   T a, c, phase, factor;
 } Block;
@@ -51,10 +51,10 @@ static inline Block block_of(T a, T b, T c) {
 #define DIVIDED_SECOND(block, x, y) \
   MUL((block).factor, MUL((block).a, y) - MUL(TURNED((block).phase), x))
 
-/// a: [batch, n, n], lower triangle: D's blocks and, below them, L replace it, as LAPACK's sytf2 leaves
-/// them. pivots: [batch, n] ints, LAPACK's: row k was swapped with pivots[k] - 1, or, in a block of two
-/// rows, whose pivots are equal and negative, row k + 1 with -pivots[k] - 1. info: [batch] ints, the
-/// number of the first block that is 0. A work-group per matrix.
+/// a: [batch, n, n], lower triangle: D's blocks and, below them, L replace it, as LAPACK's sytf2
+/// leaves them. pivots: [batch, n] ints, LAPACK's: row k was swapped with pivots[k] - 1, or, in a
+/// block of two rows, whose pivots are equal and negative, row k + 1 with -pivots[k] - 1. info:
+/// [batch] ints, the number of the first block that is 0. A work-group per matrix.
 kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulong pivots_offset,
                        global char *info, ulong info_offset, const Strides sa, uint n) {
   const ulong z = get_group_id(0);
@@ -66,7 +66,8 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
   uint step = 1;
   for (uint k = 0; k < n; k += step) {
     Candidate below = {(R)-1, UINT_MAX};
-    for (uint i = k + 1 + lane; i < n; i += GROUP) TAKE_LARGER(below, SIZE1(AT(matrix, sa, i, k)), i);
+    for (uint i = k + 1 + lane; i < n; i += GROUP)
+      TAKE_LARGER(below, SIZE1(AT(matrix, sa, i, k)), i);
     WORK_GROUP_REDUCE(scratch, lane, GROUP, below, LARGER);
     const R diagonal = SIZE1(DIAGONAL(AT(matrix, sa, k, k))), column = fmax(below.size, (R)0);
     const bool nothing = !(fmax(diagonal, column) > 0) || isnan(diagonal);
@@ -152,7 +153,8 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
         AT(matrix, sa, i, k + 1) = DIVIDED_SECOND(block, x, y);
       }
     }
-    if (lane == 0 && step == 2) AT(matrix, sa, k + 1, k + 1) = DIAGONAL(AT(matrix, sa, k + 1, k + 1));
+    if (lane == 0 && step == 2)
+      AT(matrix, sa, k + 1, k + 1) = DIAGONAL(AT(matrix, sa, k + 1, k + 1));
     if (lane == 0) AT(matrix, sa, k, k) = first;
     barrier(CLK_GLOBAL_MEM_FENCE);
   }
@@ -166,7 +168,8 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     AT(to, s, j, column) = value_;                \
   }
 
-/// Solves with the factors above in place of b: [batch, n, columns]. Work-groups: see COLUMN_OF_GROUP.
+/// Solves with the factors above in place of b: [batch, n, columns]. Work-groups: see
+/// COLUMN_OF_GROUP.
 kernel void ldl_solve(global const char *a, ulong a_offset, global const char *pivots,
                       ulong pivots_offset, global char *b, ulong b_offset, const Strides sa,
                       const Strides sb, uint n, uint columns) {

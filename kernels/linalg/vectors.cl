@@ -1,8 +1,9 @@
 // Eigenvectors and singular vectors from the reflections of condensed.cl and the rotations of
-// implicit_qr.cl. Both act on columns, so the rows of the result know nothing of each other: a work-item
-// takes WIDTH rows, a vector's lanes, and there are no barriers.
+// implicit_qr.cl. Both act on columns, so the rows of the result know nothing of each other: a
+// work-item takes WIDTH rows, a vector's lanes, and there are no barriers.
 //
-// Compile parameters: C (matrix.clh), WIDTH (1, or a vector's lanes), GROUP (the work-group's size).
+// Compile parameters: C (matrix.clh), WIDTH (1, or a vector's lanes), GROUP (the work-group's
+// size).
 #include "linalg/matrix.clh"
 
 #ifndef WIDTH
@@ -18,8 +19,8 @@ typedef PASTE2(PASTE2(REAL_TYPE_, C), WIDTH) V;
 typedef R V;
 #endif
 
-// Element j of the work-item's rows, real and imaginary parts apart: rotations are real. Those of the
-// work-items of a group lie side by side.
+// Element j of the work-item's rows, real and imaginary parts apart: rotations are real. Those of
+// the work-items of a group lie side by side.
 #define PARTS_real 1
 #define PARTS_complex 2
 #define PARTS OF_KIND(PARTS_)
@@ -55,10 +56,10 @@ typedef struct {
 } VectorShape;
 #define NEGATED 0x80000000u
 
-/// out: [batch, n, n], written only: H(0) H(1) ... G(0) G(1) ..., columns in the order of `orders`. The
-/// reflections H are columns of [batch, n, ld] and begin with element k + first; rotations G, sweeps,
-/// orders: as implicit_qr.cl leaves them. scratch: WIDTH * n elements a work-item. A work-group per
-/// WIDTH * GROUP rows.
+/// out: [batch, n, n], written only: H(0) H(1) ... G(0) G(1) ..., columns in the order of `orders`.
+/// The reflections H are columns of [batch, n, ld] and begin with element k + first; rotations G,
+/// sweeps, orders: as implicit_qr.cl leaves them. scratch: WIDTH * n elements a work-item. A
+/// work-group per WIDTH * GROUP rows.
 kernel void apply_to_rows(global const char *reflections, ulong reflections_offset,
                           global const char *tau, ulong tau_offset, global const char *rotations,
                           ulong rotations_offset, global const char *sweeps, ulong sweeps_offset,
@@ -86,7 +87,8 @@ kernel void apply_to_rows(global const char *reflections, ulong reflections_offs
     for (uint j = begin + 1; j < n; j++) OF_KIND(ADD_MULTIPLE_)(j, v[j]);
   }
   global const uint *order = (global const uint *)(orders + orders_offset) + z * (n + 1);
-  global const uint *range = (global const uint *)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;
+  global const uint *range =
+      (global const uint *)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;
   global const R *turn = (global const R *)(rotations + rotations_offset) +
                          2 * (z * shape.streams + shape.stream) * shape.capacity;
   for (uint sweep = 0; sweep < order[n]; sweep++, range += 2) {

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from tests.as_gpu import run_as_gpu
 from tests.layouts import on_device
-from tests.matrices import close, general, unaligned
+from tests.matrices import close, close_gradients, general, unaligned
 
 DEVICE = "ocl"
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
@@ -228,14 +228,7 @@ GRADIENTS = {
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, dtype):
-    a = general(2, 6, 6, dtype=dtype) + 3 * torch.eye(6)
-    results = []
-    for device in ("cpu", DEVICE):
-        leaf = a.to(device).requires_grad_()
-        out = GRADIENTS[name](leaf)
-        weight = torch.linspace(1, 2, out.numel(), dtype=torch.float64).view(out.shape).to(device)
-        results.append(torch.autograd.grad((out * weight).abs().sum(), leaf)[0])
-    close(results[1], results[0])
+    close_gradients(GRADIENTS[name], general(2, 6, 6, dtype=dtype) + 3 * torch.eye(6))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from tests.layouts import on_device
-from tests.matrices import close, general, positive, regular, unaligned
+from tests.matrices import close, close_gradients, general, positive, regular, unaligned
 
 DEVICE = "ocl"
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
@@ -227,14 +227,7 @@ GRADIENTS = {
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, dtype):
-    a = regular(6, (2,), dtype)
-    results = []
-    for device in ("cpu", DEVICE):
-        leaf = a.to(device).requires_grad_()
-        out = GRADIENTS[name](leaf)
-        weight = torch.linspace(1, 2, out.numel(), dtype=torch.float64).view(out.shape).to(device)
-        results.append(torch.autograd.grad((out * weight).abs().sum(), leaf)[0])
-    close(results[1], results[0])
+    close_gradients(GRADIENTS[name], regular(6, (2,), dtype))
 
 
 OUTS = {
