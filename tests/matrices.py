@@ -29,6 +29,17 @@ def unaligned(x):
     return view
 
 
+def close_gradients(function, a):
+    """The gradient of what `function` makes of `a`, on the device against CPU torch's."""
+    results = []
+    for device in ("cpu", "ocl"):
+        leaf = a.to(device).requires_grad_()
+        out = function(leaf)
+        weight = torch.linspace(1, 2, out.numel(), dtype=torch.float64).view(out.shape).to(device)
+        results.append(torch.autograd.grad((out * weight).abs().sum(), leaf)[0])
+    close(results[1], results[0])
+
+
 def close(actual, expected, scale=10):
     """Within `scale` times the usual tolerance, relative to the largest element: elements of a
     factor are sums over a row."""

@@ -2,7 +2,7 @@
 // nearly all work into products for the matrix product engine; kernels/linalg does the small ends.
 //
 // Offers: MatrixBatch; subtract_product(), solve_triangular(), cholesky(); Pivots, lu_factor(),
-// swap_rows(); householder_panel().
+// swap_rows(); householder_panel(); kMostLdl, ldl_factor(), ldl_solve().
 #pragma once
 
 #include <c10/core/Device.h>
@@ -60,5 +60,18 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
 /// The QR factors of few columns by Householder reflections, as LAPACK's geqr2 leaves them in a and
 /// tau. tau: min(rows, columns) elements of a's dtype per matrix, tau_stride apart.
 void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride);
+
+/// Rows of the largest matrix that ldl_factor() takes: one work-group factors it, row by row. Past
+/// this LAPACK and two copies are clearly faster.
+constexpr int64_t kMostLdl = 256;
+
+/// a = L D L^T, or L D L^H with `hermitian` (complex dtypes), with blocks of one or two rows on D's
+/// diagonal and rows swapped, as LAPACK's sytf2 leaves it. Only the lower triangle is read or
+/// written. pivots: [batch, n], contiguous, LAPACK's; info: [batch] ints, the number of the first
+/// zero on D's diagonal, or 0.
+void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermitian);
+
+/// Solves with these factors for x, which replaces b. b: [batch, n, k].
+void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b, bool hermitian);
 
 }  // namespace ocl

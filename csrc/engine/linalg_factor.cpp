@@ -14,6 +14,8 @@ const KernelFamily cholesky_family{"linalg/cholesky.cl", "cholesky_block"};
 const KernelFamily panel_family{"linalg/lu.cl", "lu_panel"};
 const KernelFamily swap_family{"linalg/lu.cl", "lu_swap_rows"};
 const KernelFamily householder_family{"linalg/householder.cl", "householder_panel"};
+const KernelFamily ldl_factor_family{"linalg/ldl.cl", "ldl_factor"};
+const KernelFamily ldl_solve_family{"linalg/ldl.cl", "ldl_solve"};
 
 /// The lower triangle of c -= a @ a^H. Small squares are updated whole: products of slivers are
 /// slow.
@@ -116,6 +118,29 @@ void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {
          NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{tau}, strides_of(a),
          static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
          static_cast<uint32_t>(tau_stride));
+}
+
+void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermitian) {
+  if (a.empty()) return;
+  Queue& queue = current_queue(a.device);
+  Device& device = queue.device();
+  const size_t group = group_of(device);
+  Kernel& kernel = ldl_factor_family.get(
+      device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"HERMITIAN", hermitian}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{pivots},
+         Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows));
+}
+
+void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b, bool hermitian) {
+  if (b.empty()) return;
+  Queue& queue = current_queue(b.device);
+  Device& device = queue.device();
+  const size_t local = device.is_cpu() ? 16 : 64;
+  Kernel& kernel = ldl_solve_family.get(
+      device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"HERMITIAN", hermitian}});
+  launch(kernel, queue, columns_range(b, b.columns == 1 ? 1 : local), Pointer{a.data},
+         Pointer{pivots}, Pointer{b.data}, strides_of(a), strides_of(b),
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns));
 }
 
 }  // namespace ocl

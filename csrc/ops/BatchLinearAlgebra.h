@@ -1,6 +1,6 @@
 // Tensors as batches of matrices for the linear algebra engine.
 //
-// Offers: InPlace, matrices(), batched().
+// Offers: InPlace, matrices(), batched(); householder_factor(), householder_multiply().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,5 +30,11 @@ class InPlace {
   const at::Tensor& tensor_;
   at::Tensor batched_;
 };
+
+/// LAPACK's geqrf and ormqr: the reflections of a QR decomposition replace `input`, tau: [..., k];
+/// their product with `other`, from the left or the right, or its adjoint's.
+void householder_factor(const at::Tensor& input, const at::Tensor& tau);
+void householder_multiply(const at::Tensor& input, const at::Tensor& tau, const at::Tensor& other,
+                          bool left, bool transpose);
 
 }  // namespace ocl::native

@@ -1,5 +1,6 @@
-// Ops that no OpenCL kernel does sensibly: LAPACK's iterations, run on the host inside their kernel
-// and counted (torch.ocl.host_staged_counts()).
+// What no OpenCL kernel does sensibly: the eigenvalues of general matrices, and decompositions of
+// large ones. LAPACK does it on the host, inside the op's kernel, counted
+// (torch.ocl.host_staged_counts()).
 //
 // Offers: HostStage.
 #pragma once

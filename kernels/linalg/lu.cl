@@ -4,6 +4,7 @@
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), PIVOT (0: no rows are swapped).
 #include "include/reduce.clh"
 #include "linalg/matrix.clh"
+#include "linalg/pivot.clh"
 
 #ifndef GROUP
 #define GROUP 16
@@ -11,14 +12,6 @@
 #ifndef PIVOT
 #define PIVOT 1
 #endif
-
-/// The larger of two candidates (1-norm, row); of equal ones the upper, as LAPACK takes it.
-typedef struct {
-  R size;
-  uint row;
-} Candidate;
-#define LARGER(a, b) \
-  ((b).size > (a).size || ((b).size == (a).size && (b).row < (a).row) ? (b) : (a))
 
 /// a: [batch, rows, columns] becomes L (unit diagonal, not stored) and U. pivots: [batch,
 /// pivot_stride] ints: row j was swapped with row pivots[j] - 1; both count from the whole matrix,
@@ -38,15 +31,8 @@ kernel void lu_panel(global char *a, ulong a_offset, global char *pivots, ulong 
 #endif
   for (uint j = 0; j < steps; j++) {
 #if PIVOT
-    // A NaN is never larger.
     Candidate best = {(R)-1, UINT_MAX};
-    for (uint i = j + lane; i < rows; i += GROUP) {
-      const R size = SIZE1(AT(panel, sa, i, j));
-      if (size > best.size) {
-        best.size = size;
-        best.row = i;
-      }
-    }
+    for (uint i = j + lane; i < rows; i += GROUP) TAKE_LARGER(best, SIZE1(AT(panel, sa, i, j)), i);
     WORK_GROUP_REDUCE(scratch, lane, GROUP, best, LARGER);
     const uint at = best.row == UINT_MAX ? j : best.row;
     if (at != j) {

@@ -84,6 +84,11 @@ def main():
     keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
     keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
     keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]
+    # Eigenvalues, singular values, blocks of one and two rows of LDL factors.
+    small = square[:, :19, :19].clone()
+    small.diagonal(0, 1, 2).zero_()
+    keep += [*torch.linalg.eigh(small), *map(abs, torch.linalg.svd(small[:, :, :17].cfloat()))]
+    keep.append(torch.linalg.ldl_solve(*torch.linalg.ldl_factor(small), small))
     # Recurrent networks: whole layers with and without whole vectors, cells.
     for network in (nn.LSTM(5, 32), nn.LSTM(5, 7, bidirectional=True), nn.GRU(5, 19)):
         leaf = torch.randn(2, 6, 5).to("ocl").requires_grad_()

@@ -1,0 +1,181 @@
+// Reduction to two diagonals by reflections, the implicit QR iteration on those, and all its
+// rotations applied to rows of the vectors at once.
+#include "engine/linalg_spectral.h"
+
+#include "engine/linalg_launch.h"
+#include "runtime/allocator.h"
+
+namespace ocl {
+
+namespace {
+
+const KernelFamily tridiagonal_family{"linalg/condensed.cl", "tridiagonalise"};
+const KernelFamily bidiagonal_family{"linalg/condensed.cl", "bidiagonalise"};
+const KernelFamily eigenvalue_family{"linalg/implicit_qr.cl", "tridiagonal_qr"};
+const KernelFamily singular_value_family{"linalg/implicit_qr.cl", "bidiagonal_qr"};
+const KernelFamily vector_family{"linalg/vectors.cl", "apply_to_rows"};
+
+/// What is kept at most while matrices are worked on; the rest of a batch waits.
+constexpr size_t kScratchBytes = size_t{256} << 20;
+
+/// Of kernels/linalg/implicit_qr.cl.
+struct Shape {
+  uint32_t n, capacity, sweep_capacity, streams;
+};
+
+/// Of kernels/linalg/vectors.cl.
+struct VectorShape {
+  uint32_t n, ld, first, tau_stride, capacity, sweep_capacity, streams, stream, conjugate, negate;
+};
+
+/// Scratch memory and launches for a slice of a batch of n x n matrices; `streams` of rotations.
+class Spectral {
+ public:
+  Spectral(const MatrixBatch& a, uint32_t sides, bool vectors)
+      : dtype_(a.dtype),
+        queue_(current_queue(a.device)),
+        device_(queue_.device()),
+        element_(c10::elementSize(a.dtype)),
+        real_(c10::elementSize(c10::toRealValueType(a.dtype))),
+        group_(group_of(device_)),
+        sides_(sides) {
+    const uint64_t n = static_cast<uint64_t>(a.rows);
+    shape_.n = static_cast<uint32_t>(n);
+    // A work-item's rows are a vector register on a CPU, 64 bytes of each row's scratch.
+    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 64 / real_;
+    items_ = device_.is_cpu() ? 1 : 32;
+    // A value takes two or three sweeps, over half of the matrix on average. What the vectors need
+    // is written down, which bounds the iteration.
+    shape_.streams = vectors ? sides : 0;
+    shape_.sweep_capacity = static_cast<uint32_t>(vectors ? 6 * n + 64 : 32 * n);
+    shape_.capacity = static_cast<uint32_t>(vectors ? 3 * n * n + 64 * n : 32 * n * n);
+    // An odd number of cache lines: columns don't fall into the same sets.
+    ld_ = static_cast<uint32_t>((n + 15) / 16 | 1) * 16;
+    const uint64_t rows = NDRange::round_up(n, width_ * items_);
+    bytes_ = {sides * n * ld_ * element_,
+              sides * n * element_,
+              2 * n * real_,
+              vectors ? 2 * sides * shape_.capacity * real_ : 0,
+              vectors ? 2 * shape_.sweep_capacity * sizeof(uint32_t) : 0,
+              (n + 1) * sizeof(uint32_t),
+              vectors ? rows * n * element_ : 0};
+    uint64_t each = 0;
+    for (const uint64_t bytes : bytes_) each += bytes;
+    slice_ = std::clamp<int64_t>(static_cast<int64_t>(kScratchBytes / each), 1, a.batch);
+    for (size_t i = 0; i < bytes_.size(); ++i)
+      memory_[i] = allocator()->allocate(std::max<size_t>(bytes_[i] * slice_, 1));
+  }
+
+  /// Matrices done at a time.
+  int64_t slice() const { return slice_; }
+
+  void tridiagonalise(const MatrixBatch& a, bool upper, int32_t* info) const {
+    const size_t vector = a.rows * element_;
+    launch(tridiagonal_family.get(device_, {{"C", tag(dtype_)}, {"GROUP", group_}}), queue_,
+           NDRange::linear(a.batch * group_, group_), Pointer{a.data}, reflections(0), tau(0),
+           at(kDiagonals), Pointer{info}, strides_of(a), shape_.n, ld_,
+           static_cast<uint32_t>(upper), LocalMemory{vector}, LocalMemory{vector});
+  }
+
+  void bidiagonalise(const MatrixBatch& a, int32_t* info) const {
+    const LocalMemory vector{a.rows * element_};
+    launch(bidiagonal_family.get(device_, {{"C", tag(dtype_)}, {"GROUP", group_}}), queue_,
+           NDRange::linear(a.batch * group_, group_), Pointer{a.data}, reflections(0),
+           reflections(1), tau(0), at(kDiagonals), Pointer{info}, strides_of(a), shape_.n, ld_,
+           vector, vector, vector, vector);
+  }
+
+  void iterate(const KernelFamily& family, void* values, int32_t* info, int64_t batch) const {
+    launch(family.get(device_, {{"C", tag(c10::toRealValueType(dtype_))}}), queue_,
+           NDRange::linear(batch, 1), at(kDiagonals), Pointer{values}, at(kRotations), at(kSweeps),
+           at(kOrders), Pointer{info}, shape_, static_cast<uint64_t>(batch));
+  }
+
+  /// Side `side` of the vectors, whose rotations are those of `stream`.
+  void vectors(const MatrixBatch& out, uint32_t side, uint32_t stream, uint32_t first,
+               bool negate) const {
+    const VectorShape shape{shape_.n,        ld_,
+                            first,           sides_ * shape_.n,
+                            shape_.capacity, shape_.sweep_capacity,
+                            shape_.streams,  stream,
+                            out.conjugate,   negate};
+    Kernel& kernel =
+        vector_family.get(device_, {{"C", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
+    const size_t items = NDRange::round_up(shape_.n, width_ * items_) / width_;
+    launch(kernel, queue_, NDRange::linear(out.batch * items, items_), reflections(side), tau(side),
+           at(kRotations), at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out),
+           shape);
+  }
+
+ private:
+  enum Part { kReflections, kTau, kDiagonals, kRotations, kSweeps, kOrders, kRows, kParts };
+
+  Pointer at(Part part) const { return {memory_[part].get()}; }
+  Pointer reflections(uint32_t side) const {
+    const size_t each = size_t{shape_.n} * ld_ * element_;
+    return {static_cast<char*>(memory_[kReflections].get()) + side * slice_ * each};
+  }
+  Pointer tau(uint32_t side) const {
+    return {static_cast<char*>(memory_[kTau].get()) + side * shape_.n * element_};
+  }
+
+  c10::ScalarType dtype_;
+  Queue& queue_;
+  Device& device_;
+  size_t element_, real_, group_, width_ = 1, items_ = 1;
+  uint32_t sides_, ld_ = 0;
+  Shape shape_{};
+  std::array<uint64_t, kParts> bytes_{};
+  std::array<c10::DataPtr, kParts> memory_;
+  int64_t slice_ = 1;
+};
+
+/// Matrices [first, first + count) of a batch.
+MatrixBatch slice_of(const MatrixBatch& matrices, int64_t first, int64_t count) {
+  MatrixBatch result = matrices;
+  result.data +=
+      first * matrices.batch_stride * static_cast<int64_t>(c10::elementSize(matrices.dtype));
+  result.batch = count;
+  return result;
+}
+
+/// Calls work(first, count, their values, their info) for slices of the batch.
+template <class Work>
+void for_slices(const MatrixBatch& a, int64_t most, void* values, int32_t* info, const Work& work) {
+  const int64_t row =
+      a.rows * static_cast<int64_t>(c10::elementSize(c10::toRealValueType(a.dtype)));
+  for (int64_t first = 0; first < a.batch; first += most)
+    work(first, std::min(most, a.batch - first), static_cast<char*>(values) + first * row,
+         info + first);
+}
+
+}  // namespace
+
+void hermitian_eigen(const MatrixBatch& a, bool upper, void* values, const MatrixBatch* vectors,
+                     int32_t* info) {
+  if (a.empty()) return;
+  const Spectral spectral(a, 1, vectors);
+  for_slices(a, spectral.slice(), values, info,
+             [&](int64_t first, int64_t count, void* some_values, int32_t* some_info) {
+               spectral.tridiagonalise(slice_of(a, first, count), upper, some_info);
+               spectral.iterate(eigenvalue_family, some_values, some_info, count);
+               if (vectors) spectral.vectors(slice_of(*vectors, first, count), 0, 0, 1, false);
+             });
+}
+
+void square_svd(const MatrixBatch& a, void* values, const MatrixBatch* u, const MatrixBatch* vh,
+                int32_t* info) {
+  if (a.empty()) return;
+  const Spectral spectral(a, 2, u);
+  for_slices(a, spectral.slice(), values, info,
+             [&](int64_t first, int64_t count, void* some_values, int32_t* some_info) {
+               spectral.bidiagonalise(slice_of(a, first, count), some_info);
+               spectral.iterate(singular_value_family, some_values, some_info, count);
+               if (!u) return;
+               const MatrixBatch v = slice_of(*vh, first, count).transposed().conjugated();
+               spectral.vectors(slice_of(*u, first, count), 0, 1, 0, false);
+               spectral.vectors(v, 1, 0, 1, true);
+             });
+}
+
+}  // namespace ocl

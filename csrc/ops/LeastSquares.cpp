@@ -1,0 +1,190 @@
+// Least squares: by QR where the rank is full, by singular values otherwise.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/native/LinearAlgebraUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/_linalg_svd.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/matmul.h>
+
+#include "ops/linalg_lstsq.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+
+namespace {
+
+/// The drivers of LAPACK that CPU torch takes. gelsy, the default, is done as gelsd is: both find
+/// the solution of the least norm, but for matrices within rounding of another rank.
+enum class Driver { gels, gelsy, gelsd, gelss };
+
+Driver driver_named(std::optional<std::string_view> name) {
+  if (!name) return Driver::gelsy;
+  std::string lower(*name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::array<std::string_view, 4> names{"gels", "gelsy", "gelsd", "gelss"};
+  const auto found = std::find(names.begin(), names.end(), lower);
+  TORCH_CHECK(
+      found != names.end(),
+      "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
+  return static_cast<Driver>(found - names.begin());
+}
+
+struct Solution {
+  Tensor x, residuals, rank, singular_values;
+};
+
+/// The squared norms of what `b` has beside the columns of `basis`, an orthonormal one.
+Tensor squared_rest(const Tensor& b, const Tensor& basis, const Tensor& coordinates) {
+  const Tensor rest = b.sub(at::matmul(basis, coordinates)).abs();
+  return rest.mul_(rest).sum(-2);
+}
+
+/// The QR factors of A, or of its adjoint if that is taller.
+struct Factors {
+  Tensor q, r;
+  bool wide;
+};
+
+Factors factors_of(const Tensor& a) {
+  const bool wide = a.size(-2) < a.size(-1);
+  auto [q, r] = at::linalg_qr(wide ? a.mH() : a);
+  return {q, r, wide};
+}
+
+/// With A of full rank.
+Solution by_qr(const Factors& factors, const Tensor& b, bool residuals) {
+  const auto& [q, r, wide] = factors;
+  Solution result;
+  if (wide) {
+    result.x = at::matmul(q, at::linalg_solve_triangular(r.mH(), b, /*upper=*/false));
+  } else {
+    const Tensor coordinates = at::matmul(q.mH(), b);
+    result.x = at::linalg_solve_triangular(r, coordinates, /*upper=*/true);
+    if (residuals) result.residuals = squared_rest(b, q, coordinates);
+  }
+  return result;
+}
+
+Solution by_gels(const Tensor& a, const Tensor& b, bool residuals) {
+  const Factors factors = factors_of(a);
+  // As LAPACK's trtrs: the number of the first zero on the diagonal.
+  const Tensor zero = factors.r.diagonal(0, -2, -1).eq(0).to(at::kInt);
+  if (zero.numel() != 0) {
+    const Tensor info = zero.argmax(-1).add(1).mul(zero.amax(-1)).to(at::kInt);
+    at::_linalg_check_errors(info, "torch.linalg.lstsq", a.dim() == 2);
+  }
+  Solution result = by_qr(factors, b, residuals);
+  // It takes a matrix without columns for one that leaves nothing.
+  if (residuals && a.size(-1) == 0) result.residuals.zero_();
+  return result;
+}
+
+/// Whether no singular value of the triangles is as small as `rcond` times the largest: the norms
+/// of a matrix and its inverse bound its condition, and cost far less than singular values.
+bool surely_regular(const Tensor& r, double rcond) {
+  const Tensor identity = at::eye(r.size(-1), r.options()).expand_as(r);
+  const Tensor inverse = at::linalg_solve_triangular(r, identity, /*upper=*/true);
+  const Tensor condition =
+      at::linalg_vector_norm(r, 2, {-2, -1}).mul(at::linalg_vector_norm(inverse, 2, {-2, -1}));
+  return condition.mul(rcond).lt(1).all().item<bool>();
+}
+
+Solution by_svd(const Tensor& a, const Tensor& b, double rcond, bool residuals) {
+  const auto [u, s, vh] = at::_linalg_svd(a, /*full_matrices=*/false, /*compute_uv=*/true);
+  Solution result;
+  result.singular_values = s;
+  // Of an empty matrix there is no largest value.
+  const Tensor counts = s.size(-1) == 0 ? s.to(at::kBool) : s.gt(s.narrow(-1, 0, 1).mul(rcond));
+  result.rank = counts.sum(-1);
+  const Tensor inverse = s.reciprocal().masked_fill_(counts.logical_not(), 0).unsqueeze(-1);
+  const Tensor coordinates = at::matmul(u.mH(), b);
+  result.x = at::matmul(vh.mH(), coordinates.mul(inverse));
+  // CPU torch gives them only if every matrix of the batch has full rank.
+  if (residuals && result.rank.eq(a.size(-1)).all().item<bool>())
+    result.residuals = squared_rest(b, u, coordinates);
+  return result;
+}
+
+Solution by_gelsy(const Tensor& a, const Tensor& b, double rcond) {
+  if (a.numel() != 0) {
+    const Factors factors = factors_of(a);
+    if (surely_regular(factors.r, rcond)) {
+      Solution result = by_qr(factors, b, /*residuals=*/false);
+      const at::IntArrayRef batch(a.sizes().data(), a.dim() - 2);
+      result.rank = at::full(batch, factors.r.size(-1), a.options().dtype(at::kLong));
+      return result;
+    }
+  }
+  Solution result = by_svd(a, b, rcond, /*residuals=*/false);
+  result.singular_values.reset();
+  return result;
+}
+
+void check_arguments(const Tensor& a, const Tensor& b, const Tensor& solution,
+                     const Tensor& residuals, const Tensor& rank, const Tensor& singular_values) {
+  const char* const name = "torch.linalg.lstsq";
+  TORCH_CHECK(a.dim() >= 2, name, ": input must have at least 2 dimensions.");
+  TORCH_CHECK(b.dim() >= 1, name, ": other must have at least 1 dimension.");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), name,
+              ": Expected input and other to have the same dtype, but got input's dtype ",
+              a.scalar_type(), " and other's dtype ", b.scalar_type());
+  const int64_t difference = a.dim() - b.dim();
+  TORCH_CHECK(difference == 0 || difference == 1, name,
+              ": input.dim() must be greater or equal to other.dim() and (input.dim() - "
+              "other.dim()) <= 1");
+  TORCH_CHECK(a.size(-2) == b.size(difference ? -1 : -2), name,
+              ": input.size(-2) should match other.size(", difference ? -1 : -2, ")");
+  const c10::ScalarType real = c10::toRealValueType(a.scalar_type());
+  at::native::checkSameDevice(name, b, a, "other");
+  at::native::checkSameDevice(name, solution, a, "solution");
+  at::native::checkSameDevice(name, residuals, a, "residuals");
+  at::native::checkSameDevice(name, rank, a, "rank");
+  at::native::checkSameDevice(name, singular_values, a, "singular_values");
+  at::native::checkLinalgCompatibleDtype(name, solution, a, "solution");
+  at::native::checkLinalgCompatibleDtype(name, residuals.scalar_type(), real, "residuals");
+  at::native::checkLinalgCompatibleDtype(name, rank.scalar_type(), at::kLong, "rank");
+  at::native::checkLinalgCompatibleDtype(name, singular_values.scalar_type(), real,
+                                         "singular_values");
+}
+
+/// An undefined result is an empty one.
+void give(Tensor& out, const Tensor& result) {
+  at::native::resize_output(out, result.defined() ? result.sizes() : at::IntArrayRef({0}));
+  if (result.defined()) out.copy_(result);
+}
+
+}  // namespace
+
+std::tuple<Tensor&, Tensor&, Tensor&, Tensor&> linalg_lstsq_out(
+    const Tensor& self, const Tensor& b, std::optional<double> rcond,
+    std::optional<std::string_view> driver, Tensor& solution, Tensor& residuals, Tensor& rank,
+    Tensor& singular_values) {
+  check_arguments(self, b, solution, residuals, rank, singular_values);
+  const Driver by = driver_named(driver);
+  const double epsilon = at::native::_get_epsilon(c10::toRealValueType(self.scalar_type()));
+  const int64_t rows = self.size(-2), columns = self.size(-1);
+  // A negative one stands for the dtype's precision in LAPACK.
+  const double least = !rcond        ? epsilon * static_cast<double>(std::max(rows, columns))
+                       : *rcond >= 0 ? *rcond
+                                     : epsilon;
+  const bool vector = b.dim() < self.dim();
+  const Tensor right = vector ? b.unsqueeze(-1) : b;
+  const bool with_residuals = rows > columns;
+  const Solution result = by == Driver::gels    ? by_gels(self, right, with_residuals)
+                          : by == Driver::gelsy ? by_gelsy(self, right, least)
+                                                : by_svd(self, right, least, with_residuals);
+  give(solution, vector ? result.x.squeeze(-1) : result.x);
+  give(residuals, result.residuals);
+  give(rank, result.rank);
+  give(singular_values, result.singular_values);
+  return {solution, residuals, rank, singular_values};
+}
+
+}  // namespace ocl::native

@@ -1,0 +1,228 @@
+// Eigenvalues of symmetric tridiagonal and singular values of bidiagonal matrices by the implicit
+// QR iteration. A work-item per matrix: the iteration is a chain of rotations, each of which needs
+// the one before. It writes them down, and vectors.cl applies them to the vectors' rows, all at
+// once.
+//
+// Compile parameters: C (f32 or f64).
+#include "linalg/matrix.clh"
+
+#define EPSILON_f32 FLT_EPSILON
+#define EPSILON_f64 DBL_EPSILON
+#define EPSILON PASTE2(EPSILON_, C)
+
+/// What the iteration writes down: `sweeps`, ranges (first column, number of rotations) of columns;
+/// their rotations one after the other, (c, s), `streams` arrays of `capacity`; how many sweeps;
+/// which column is the i-th vector, with NEGATED where it is to be negated.
+typedef struct {
+  uint n, capacity, sweep_capacity, streams;
+} Shape;
+#define NEGATED 0x80000000u
+
+/// The rotation that takes (x, y) to (r, 0): c x + s y = r, c y - s x = 0.
+typedef struct {
+  R c, s, r;
+} Rotation;
+
+// Below this, squares lose digits: what is smaller is multiplied by RAISE.
+#define SMALL_f32 0x1p-40f
+#define SMALL_f64 0x1p-400
+#define RAISE_f32 0x1p100f
+#define RAISE_f64 0x1p600
+
+static inline Rotation rotation_of(R x, R y) {
+  const R factor = fmax(fabs(x), fabs(y)) < PASTE2(SMALL_, C) ? PASTE2(RAISE_, C) : (R)1;
+  x *= factor;
+  y *= factor;
+  Rotation result = {1, 0, 0};
+  const R r = sqrt(fma(x, x, y * y));
+  if (r > 0) {
+    result.c = x / r;
+    result.s = y / r;
+    result.r = r / factor;
+  }
+  return result;
+}
+
+/// The first row of the block that ends with row `last`: elements beside the diagonal that are
+/// nothing, beside their neighbours on it or the matrix (whose elements are near 1), are made 0.
+static inline uint first_of_block(global const R *d, global R *e, uint last) {
+  uint first = last;
+  while (first > 0) {
+    const R size = fabs(e[first - 1]);
+    if (size <= EPSILON * (fabs(d[first - 1]) + fabs(d[first])) || size <= EPSILON * EPSILON) {
+      e[first - 1] = 0;
+      break;
+    }
+    first--;
+  }
+  return first;
+}
+
+/// order becomes the columns by rising (or falling) value; Shell's sort.
+static inline void sort_values(global R *d, global uint *order, uint n, bool falling) {
+  uint gap = 1;
+  while (gap < n / 3) gap = 3 * gap + 1;
+  for (; gap > 0; gap /= 3) {
+    for (uint i = gap; i < n; i++) {
+      const R value = d[i];
+      const uint column = order[i];
+      uint j = i;
+      while (j >= gap && (falling ? d[j - gap] < value : d[j - gap] > value)) {
+        d[j] = d[j - gap];
+        order[j] = order[j - gap];
+        j -= gap;
+      }
+      d[j] = value;
+      order[j] = column;
+    }
+  }
+}
+
+#define DECLARE_OPERANDS                                                                           \
+  const ulong z = get_global_id(0);                                                                \
+  if (z >= batch) return;                                                                          \
+  const uint n = shape.n;                                                                          \
+  global R *d = (global R *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;                \
+  global R *result = (global R *)(values + values_offset) + z * n;                                 \
+  global R *stream = (global R *)(rotations + rotations_offset) +                                  \
+                     z * 2 * shape.streams * (ulong)shape.capacity;                                \
+  global uint *ranges = (global uint *)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;    \
+  global uint *order = (global uint *)(orders + orders_offset) + z * (n + 1);                      \
+  global int *failed = (global int *)(info + info_offset) + z;                                     \
+  const R scale = e[n - 1];                                                                        \
+  uint done = 0, used = 0;                                                                         \
+  for (uint i = 0; i < n; i++) order[i] = i
+
+/// Writes down the rotation `k` of a sweep.
+#define RECORD(which, k, rotation)                                                                 \
+  if (shape.streams > 0) {                                                                         \
+    global R *to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k));                    \
+    to[0] = (rotation).c;                                                                          \
+    to[1] = (rotation).s;                                                                          \
+  }
+
+/// Begins a sweep of the block first ... last, which is shortened if its end is done, or gives up:
+/// LAPACK's info counts what didn't converge.
+#define BEGIN_SWEEP                                                                                \
+  const uint first = first_of_block(d, e, last);                                                   \
+  if (first == last) {                                                                             \
+    last--;                                                                                        \
+    continue;                                                                                      \
+  }                                                                                                \
+  if (done == shape.sweep_capacity || used + last - first > shape.capacity) {                      \
+    *failed = (int)last + 1;                                                                       \
+    break;                                                                                         \
+  }                                                                                                \
+  if (shape.streams > 0) {                                                                         \
+    ranges[2 * done] = first;                                                                      \
+    ranges[2 * done + 1] = last - first;                                                           \
+  }
+
+#define FINISH(falling)                                                                            \
+  sort_values(d, order, n, falling);                                                               \
+  for (uint i = 0; i < n; i++) result[i] = *failed ? (R)NAN : d[i] / scale;                        \
+  order[n] = done
+
+/// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints;
+/// a matrix whose info isn't 0 is left, and one that doesn't converge sets it.
+kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
+                           ulong values_offset, global char *rotations, ulong rotations_offset,
+                           global char *sweeps, ulong sweeps_offset, global char *orders,
+                           ulong orders_offset, global char *info, ulong info_offset,
+                           const Shape shape, ulong batch) {
+  DECLARE_OPERANDS;
+  uint last = *failed ? 0 : n - 1;
+  while (last > 0) {
+    BEGIN_SWEEP
+    // Wilkinson's shift: the eigenvalue of the last two rows that is nearer the last element.
+    const R half_difference = (d[last - 1] - d[last]) / 2, beside = e[last - 1];
+    const R root = sqrt(fma(half_difference, half_difference, beside * beside));
+    const R beyond = half_difference + copysign(root, half_difference);
+    R x = d[first] - d[last] + beside / beyond * beside;
+    R y = e[first];
+    for (uint k = first; k < last; k++) {
+      const Rotation turn = rotation_of(x, y);
+      RECORD(0, k - first, turn)
+      if (k > first) e[k - 1] = turn.r;
+      const R off = e[k], two = turn.s * (d[k + 1] - d[k]) + 2 * turn.c * off;
+      d[k] += turn.s * two;
+      d[k + 1] -= turn.s * two;
+      x = turn.c * two - off;
+      e[k] = x;
+      if (k + 1 < last) {
+        y = turn.s * e[k + 1];
+        e[k + 1] *= turn.c;
+      }
+    }
+    used += last - first;
+    done++;
+  }
+  FINISH(false);
+}
+
+/// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
+/// (u).
+kernel void bidiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
+                          ulong values_offset, global char *rotations, ulong rotations_offset,
+                          global char *sweeps, ulong sweeps_offset, global char *orders,
+                          ulong orders_offset, global char *info, ulong info_offset,
+                          const Shape shape, ulong batch) {
+  DECLARE_OPERANDS;
+  uint last = *failed ? 0 : n - 1;
+  while (last > 0) {
+    BEGIN_SWEEP
+    // The smaller singular value of the last two rows, by the sum and difference of both.
+    const R upper = fabs(d[last - 1]), lower = fabs(d[last]), beside = e[last - 1];
+    const R sum = sqrt(fma(upper + lower, upper + lower, beside * beside));
+    const R difference = sqrt(fma(upper - lower, upper - lower, beside * beside));
+    const R shift = upper * lower / ((sum + difference) / 2);
+    // One that is nothing beside the first element is left out: without a shift nothing cancels, so
+    // that small values stay accurate (Demmel and Kahan), and zeros on the diagonal do no harm.
+    bool shifted = shift * shift > EPSILON * d[first] * d[first];
+    for (uint k = first; k <= last; k++) shifted = shifted && fabs(d[k]) > EPSILON * EPSILON;
+    if (shifted) {
+      R x = (fabs(d[first]) - shift) * (copysign((R)1, d[first]) + shift / d[first]), y = e[first];
+      for (uint k = first; k < last; k++) {
+        const Rotation right = rotation_of(x, y);
+        if (k > first) e[k - 1] = right.r;
+        x = right.c * d[k] + right.s * e[k];
+        e[k] = right.c * e[k] - right.s * d[k];
+        y = right.s * d[k + 1];
+        d[k + 1] *= right.c;
+        const Rotation left = rotation_of(x, y);
+        d[k] = left.r;
+        x = left.c * e[k] + left.s * d[k + 1];
+        d[k + 1] = left.c * d[k + 1] - left.s * e[k];
+        e[k] = x;
+        if (k + 1 < last) {
+          y = left.s * e[k + 1];
+          e[k + 1] *= left.c;
+        }
+        RECORD(0, k - first, right)
+        RECORD(1, k - first, left)
+      }
+    } else {
+      Rotation right = {1, 0, 0}, left = {1, 0, 0};
+      for (uint k = first; k < last; k++) {
+        right = rotation_of(d[k] * right.c, e[k]);
+        if (k > first) e[k - 1] = left.s * right.r;
+        left = rotation_of(left.c * right.r, d[k + 1] * right.s);
+        d[k] = left.r;
+        RECORD(0, k - first, right)
+        RECORD(1, k - first, left)
+      }
+      const R end = d[last] * right.c;
+      d[last] = end * left.c;
+      e[last - 1] = end * left.s;
+    }
+    used += last - first;
+    done++;
+  }
+  for (uint i = 0; i < n; i++) {
+    if (d[i] < 0) {
+      d[i] = -d[i];
+      order[i] |= NEGATED;
+    }
+  }
+  FINISH(true);
+}
