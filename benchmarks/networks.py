@@ -79,3 +79,24 @@ class Decoder(nn.Module):
         for layer, kept in zip(self.layers, cache, strict=True):
             x = layer(x, kept, position)
         return self.norm(x[:, -1]) @ self.words.weight.T
+
+
+class LanguageModel(nn.Module):
+    """GPT-2's shape without a cache, for training: the scores of each next word."""
+
+    WORDS = 50257
+
+    def __init__(self, width=768, layers=12, heads=12, positions=1024):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(self.WORDS, width), nn.Embedding(positions, width)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, index):
+        length = index.shape[1]
+        x = self.words(index) + self.positions(torch.arange(length, device=index.device))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, index.device)
+        return self.norm(self.layers(x, mask=mask, is_causal=True)) @ self.words.weight.T

@@ -4,7 +4,14 @@ import contextlib
 
 import torch
 
-from torch_ocl import _loader, _multiprocessing, _parameters, _printing, _unavailable
+from torch_ocl import (
+    _cross_entropy,
+    _loader,
+    _multiprocessing,
+    _parameters,
+    _printing,
+    _unavailable,
+)
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
@@ -34,6 +41,7 @@ def register() -> None:
 
         _multiprocessing.install()
         _parameters.install()
+        _cross_entropy.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True

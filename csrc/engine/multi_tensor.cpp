@@ -1,96 +1,104 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/multi_tensor.h"
 
+#include <c10/core/Allocator.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 #include "engine/argument_struct.h"
 #include "engine/dtype.h"
+#include "runtime/host_allocator.h"
 #include "runtime/stream.h"
 
 namespace ocl::multi_tensor {
 
 namespace {
 
-constexpr size_t kBuffers = 8;
-// Of a kernel's 1024 bytes of parameters; the rest is for the buffers and what an op adds.
+// Of buffers, with the list as an argument and in a table: a kernel of 1024 bytes of parameters.
+constexpr size_t kBuffers = 8, kTableBuffers = 32;
+// The list's share of the parameters; the rest is for the buffers and what an op adds.
 constexpr size_t kListBytes = 800;
 constexpr size_t kMaxOperands = 8;
-constexpr size_t kMaxEntries = 64;
 constexpr uint64_t kOffsetBits = 56;
 constexpr size_t kGpuGroup = 256;
 
-/// The kernel's launch parameters for one dtype and number of operands.
+/// The kernel's launch parameters for one dtype and number of operands and tensors.
 struct Plan {
-  Plan(Device& device, at::ScalarType dtype, size_t operands)
+  Plan(Device& device, at::ScalarType dtype, size_t operands, size_t tensors)
       : operands(operands), entries((kListBytes - 8) / (8 * operands + 12)) {
     const size_t element = c10::elementSize(compute_dtype(dtype));
     const bool cpu = device.is_cpu();
     width = (cpu ? 64 : 16) / element;
     group = cpu ? 1 : kGpuGroup;
     chunk = cpu ? 8192 : width * group * 4;
+    table = tensors > entries;
+    buffers = table ? kTableBuffers : kBuffers;
   }
-  size_t operands, entries, width, group, chunk;
+  size_t operands, entries, width, group, chunk, buffers;
+  bool table;
 };
 
 /// The entries of one launch.
 class Batch {
  public:
-  explicit Batch(const Plan& plan) : plan_(plan) {}
+  Batch(const Plan& plan, Device& device) : plan_(plan), device_(device) {}
 
-  bool empty() const { return count_ == 0; }
+  bool empty() const { return size_.empty(); }
 
   /// False if there is no room for the entry, or none for its buffers. A null tensor stands for the
   /// number whose bits are given.
-  bool add(Device& device, std::span<const at::Tensor* const> tensors, uint64_t bits,
-           uint64_t size) {
-    if (count_ == plan_.entries) return false;
+  bool add(std::span<const at::Tensor* const> tensors, uint64_t bits, uint64_t size) {
     const uint64_t chunks = (size + plan_.chunk - 1) / plan_.chunk;
     if (chunks_ + chunks > UINT32_MAX) return false;
-    const size_t buffers_before = buffer_count_;
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      if (tensors[k] == nullptr) {
-        place_[count_][k] = bits;
+    const size_t buffers_before = buffer_count_, places_before = place_.size();
+    for (const at::Tensor* tensor : tensors) {
+      if (tensor == nullptr) {
+        place_.push_back(bits);
         continue;
       }
-      const Location location = device.addresses().find(tensors[k]->const_data_ptr());
+      const Location location = device_.addresses().find(tensor->const_data_ptr());
       const size_t number = buffer_number(location.mem);
-      if (number == kBuffers) {
+      if (number == plan_.buffers) {
         buffer_count_ = buffers_before;
+        place_.resize(places_before);
         return false;
       }
-      place_[count_][k] = uint64_t{number} << kOffsetBits | location.offset;
+      place_.push_back(uint64_t{number} << kOffsetBits | location.offset);
     }
-    size_[count_] = size;
-    first_[count_] = static_cast<uint32_t>(chunks_);
+    size_.push_back(size);
+    first_.push_back(chunks_);
     chunks_ += chunks;
-    ++count_;
     return true;
   }
 
   /// Enqueues, and is empty again.
   void launch(Kernel& kernel, Queue& queue, const SetArguments& set_arguments) {
-    ArgumentStruct list;
-    for (size_t i = 0; i < plan_.entries; ++i) {
-      for (size_t k = 0; k < plan_.operands; ++k) list.put64(i < count_ ? place_[i][k] : 0);
-    }
-    for (size_t i = 0; i < plan_.entries; ++i) list.put64(i < count_ ? size_[i] : 0);
-    for (size_t i = 0; i < plan_.entries; ++i) list.put32(i < count_ ? first_[i] : 0);
-    list.put32(static_cast<uint32_t>(count_));
-    list.put32(static_cast<uint32_t>(chunks_));
-    list.finish();
     cl_uint index = 0;
-    for (size_t b = 0; b < kBuffers; ++b) {
+    for (size_t b = 0; b < plan_.buffers; ++b) {
       kernel.set_buffer(index++, buffer_[b < buffer_count_ ? b : 0]);
     }
-    kernel.set_bytes(index++, list.data(), list.size());
+    at::DataPtr table;
+    if (plan_.table) {
+      table = upload(queue);
+      const Location location = device_.addresses().find(table.get());
+      kernel.set_buffer(index++, location.mem);
+      kernel.set_value(index++, static_cast<cl_ulong>(location.offset));
+      kernel.set_value(index++, static_cast<cl_uint>(size_.size()));
+      kernel.set_value(index++, static_cast<cl_uint>(chunks_));
+    } else {
+      const ArgumentStruct list = argument();
+      kernel.set_bytes(index++, list.data(), list.size());
+    }
     set_arguments(kernel, index);
-    const size_t local = plan_.group;
-    kernel.enqueue(queue, NDRange::linear(chunks_ * plan_.group, local));
-    count_ = buffer_count_ = 0;
+    kernel.enqueue(queue, NDRange::linear(chunks_ * plan_.group, plan_.group));
+    place_.clear();
+    size_.clear();
+    first_.clear();
+    buffer_count_ = 0;
     chunks_ = 0;
   }
 
@@ -99,18 +107,46 @@ class Batch {
     for (size_t b = 0; b < buffer_count_; ++b) {
       if (buffer_[b] == mem) return b;
     }
-    if (buffer_count_ == kBuffers) return kBuffers;
+    if (buffer_count_ == plan_.buffers) return plan_.buffers;
     buffer_[buffer_count_] = mem;
     return buffer_count_++;
   }
 
+  ArgumentStruct argument() const {
+    ArgumentStruct list;
+    const size_t count = size_.size(), room = plan_.entries;
+    for (size_t i = 0; i < room * plan_.operands; ++i)
+      list.put64(i < place_.size() ? place_[i] : 0);
+    for (size_t i = 0; i < room; ++i) list.put64(i < count ? size_[i] : 0);
+    for (size_t i = 0; i < room; ++i) list.put32(i < count ? static_cast<uint32_t>(first_[i]) : 0);
+    list.put32(static_cast<uint32_t>(count));
+    list.put32(static_cast<uint32_t>(chunks_));
+    list.finish();
+    return list;
+  }
+
+  /// The list in device memory. Without a wait: through pinned memory, which is kept until the
+  /// copy is done.
+  at::DataPtr upload(Queue& queue) const {
+    const size_t bytes = sizeof(uint64_t) * (place_.size() + size_.size() + first_.size());
+    const at::DataPtr pinned = pinned_allocator()->allocate(bytes);
+    uint64_t* next = static_cast<uint64_t*>(pinned.get());
+    for (const auto* part : {&place_, &size_, &first_}) {
+      next = std::copy(part->begin(), part->end(), next);
+    }
+    at::DataPtr table = c10::GetAllocator(kDeviceType)->allocate(bytes);
+    queue.write(table.get(), pinned.get(), bytes, /*blocking=*/false);
+    record_host_use(pinned.get(), queue);
+    return table;
+  }
+
   const Plan& plan_;
-  size_t count_ = 0, buffer_count_ = 0;
+  Device& device_;
+  size_t buffer_count_ = 0;
   uint64_t chunks_ = 0;
-  std::array<cl_mem, kBuffers> buffer_{};
-  std::array<std::array<uint64_t, kMaxOperands>, kMaxEntries> place_;
-  std::array<uint64_t, kMaxEntries> size_;
-  std::array<uint32_t, kMaxEntries> first_;
+  std::array<cl_mem, kTableBuffers> buffer_{};
+  // Of each tensor and operand, and of each tensor.
+  c10::SmallVector<uint64_t, 128> place_, size_, first_;
 };
 
 /// Whether element i in memory is the same element of all tensors of the entry.
@@ -143,17 +179,29 @@ void run(const KernelFamily& family, std::span<const Operand> operands,
   const at::ScalarType dtype = first[0].scalar_type(), compute = compute_dtype(dtype);
   Queue& queue = current_queue(first[0].device().index());
   Device& device = queue.device();
-  const Plan plan(device, dtype, operands.size());
-  TORCH_INTERNAL_ASSERT(operands.size() <= kMaxOperands && plan.entries <= kMaxEntries);
+  const Plan plan(device, dtype, operands.size(), first.size());
+  TORCH_INTERNAL_ASSERT(operands.size() <= kMaxOperands);
 
   c10::SmallVector<Define, 20> all{{"E", tag(dtype)},           {"C", tag(compute)},
-                                   {"OPERANDS", plan.operands}, {"TENSORS", plan.entries},
-                                   {"WIDTH", plan.width},       {"GROUP", plan.group},
-                                   {"CHUNK", plan.chunk}};
+                                   {"OPERANDS", plan.operands}, {"TABLE", plan.table},
+                                   {"TENSORS", plan.entries},   {"WIDTH", plan.width},
+                                   {"GROUP", plan.group},       {"CHUNK", plan.chunk}};
   all.append(defines.begin(), defines.end());
   Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
 
-  Batch batch(plan);
+  Batch batch(plan, device);
+  struct Copy {
+    at::Tensor dense;
+    const at::Tensor* target;  // null where the operand is only read
+  };
+  std::vector<Copy> copies;
+  auto launch = [&] {
+    batch.launch(kernel, queue, set_arguments);
+    for (const Copy& copy : copies) {
+      if (copy.target && !copy.dense.is_same(*copy.target)) copy.target->copy_(copy.dense);
+    }
+    copies.clear();
+  };
   for (size_t i = 0; i < first.size(); ++i) {
     const int64_t size = first[i].numel();
     if (size == 0) continue;
@@ -174,19 +222,17 @@ void run(const KernelFamily& family, std::span<const Operand> operands,
       entry[k] = &dense[k];
     }
     const std::span<const at::Tensor* const> tensors(entry.data(), operands.size());
-    if (!batch.add(device, tensors, bits, size)) {
-      batch.launch(kernel, queue, set_arguments);
-      TORCH_INTERNAL_ASSERT(batch.add(device, tensors, bits, size));
+    if (!batch.add(tensors, bits, size)) {
+      launch();
+      TORCH_INTERNAL_ASSERT(batch.add(tensors, bits, size));
     }
-    if (direct) continue;
-    batch.launch(kernel, queue, set_arguments);
     for (size_t k = 0; k < operands.size(); ++k) {
-      if (operands[k].access != Operand::written) continue;
-      const at::Tensor& target = operands[k].tensors[i];
-      if (!dense[k].is_same(target)) target.copy_(dense[k]);
+      if (!dense[k].defined()) continue;
+      const bool written = operands[k].access == Operand::written;
+      copies.push_back({std::move(dense[k]), written ? &operands[k].tensors[i] : nullptr});
     }
   }
-  if (!batch.empty()) batch.launch(kernel, queue, set_arguments);
+  if (!batch.empty()) launch();
 }
 
 void check(const char* op, std::span<const Operand> operands) {

@@ -1,4 +1,5 @@
-// The multi-tensor engine: one launch over as many tensors of a list as fit a kernel's parameters.
+// The multi-tensor engine: one launch over all tensors of a list. What doesn't fit a kernel's
+// parameters it reads from a table in device memory.
 //
 // Offers: Operand, run(). Kernels are those of kernels/multi_tensor.
 #pragma once

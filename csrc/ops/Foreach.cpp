@@ -4,14 +4,18 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_abs_native.h>
 #include <ATen/ops/_foreach_add_native.h>
 #include <ATen/ops/_foreach_addcdiv_native.h>
 #include <ATen/ops/_foreach_addcmul_native.h>
+#include <ATen/ops/_foreach_clamp_min_native.h>
 #include <ATen/ops/_foreach_div_native.h>
 #include <ATen/ops/_foreach_lerp_native.h>
 #include <ATen/ops/_foreach_mul_native.h>
 #include <ATen/ops/_foreach_neg_native.h>
+#include <ATen/ops/_foreach_reciprocal_native.h>
 #include <ATen/ops/_foreach_sqrt_native.h>
+#include <ATen/ops/_foreach_sub_native.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/SmallVector.h>
 
@@ -19,14 +23,18 @@
 #include <vector>
 
 #include "engine/multi_tensor.h"
+#include "ops/_foreach_abs.h"
 #include "ops/_foreach_add.h"
 #include "ops/_foreach_addcdiv.h"
 #include "ops/_foreach_addcmul.h"
 #include "ops/_foreach_div.h"
 #include "ops/_foreach_lerp.h"
+#include "ops/_foreach_maximum.h"
 #include "ops/_foreach_mul.h"
 #include "ops/_foreach_neg.h"
+#include "ops/_foreach_reciprocal.h"
 #include "ops/_foreach_sqrt.h"
+#include "ops/_foreach_sub.h"
 
 namespace ocl::native {
 
@@ -120,6 +128,26 @@ void _foreach_neg_(at::TensorList self) {
   run("neg", self, {self}, Extra());
 }
 
+std::vector<at::Tensor> _foreach_abs(at::TensorList self) {
+  if (!fits({self}, Extra())) return at::native::foreach_tensor_abs_slow(self);
+  return run("magnitude", {self}, Extra());
+}
+
+void _foreach_abs_(at::TensorList self) {
+  if (!fits({self}, Extra())) return at::native::foreach_tensor_abs_slow_(self);
+  run("magnitude", self, {self}, Extra());
+}
+
+std::vector<at::Tensor> _foreach_reciprocal(at::TensorList self) {
+  if (!fits({self}, Extra())) return at::native::foreach_tensor_reciprocal_slow(self);
+  return run("reciprocal", {self}, Extra());
+}
+
+void _foreach_reciprocal_(at::TensorList self) {
+  if (!fits({self}, Extra())) return at::native::foreach_tensor_reciprocal_slow_(self);
+  run("reciprocal", self, {self}, Extra());
+}
+
 std::vector<at::Tensor> _foreach_add_scalar(at::TensorList self, const at::Scalar& scalar) {
   if (!fits({self}, Extra(scalar)))
     return at::native::foreach_tensor_add_scalar_kernel_slow(self, scalar);
@@ -203,6 +231,57 @@ void _foreach_div__list(at::TensorList self, at::TensorList other) {
   if (!fits({self, other}, Extra()))
     return at::native::foreach_tensor_div_list_kernel_slow_(self, other);
   run("div", self, {self, other}, Extra());
+}
+
+std::vector<at::Tensor> _foreach_add_scalarlist(at::TensorList self,
+                                                at::ArrayRef<at::Scalar> scalars) {
+  if (!fits({self}, Extra(scalars)))
+    return at::native::foreach_tensor_add_scalarlist_kernel_slow(self, scalars);
+  return run("add_scalar", {self}, Extra(scalars));
+}
+
+void _foreach_add__scalarlist(at::TensorList self, at::ArrayRef<at::Scalar> scalars) {
+  if (!fits({self}, Extra(scalars)))
+    return at::native::foreach_tensor_add_scalarlist_kernel_slow_(self, scalars);
+  run("add_scalar", self, {self}, Extra(scalars));
+}
+
+std::vector<at::Tensor> _foreach_mul_scalarlist(at::TensorList self,
+                                                at::ArrayRef<at::Scalar> scalars) {
+  if (!fits({self}, Extra(scalars)))
+    return at::native::foreach_tensor_mul_scalarlist_kernel_slow(self, scalars);
+  return run("mul_scalar", {self}, Extra(scalars));
+}
+
+void _foreach_mul__scalarlist(at::TensorList self, at::ArrayRef<at::Scalar> scalars) {
+  if (!fits({self}, Extra(scalars)))
+    return at::native::foreach_tensor_mul_scalarlist_kernel_slow_(self, scalars);
+  run("mul_scalar", self, {self}, Extra(scalars));
+}
+
+std::vector<at::Tensor> _foreach_sub_list(at::TensorList self, at::TensorList other,
+                                          const at::Scalar& alpha) {
+  if (!fits({self, other}, Extra(alpha)))
+    return at::native::foreach_tensor_sub_list_kernel_slow(self, other, alpha);
+  return run("sub", {self, other}, Extra(alpha));
+}
+
+void _foreach_sub__list(at::TensorList self, at::TensorList other, const at::Scalar& alpha) {
+  if (!fits({self, other}, Extra(alpha)))
+    return at::native::foreach_tensor_sub_list_kernel_slow_(self, other, alpha);
+  run("sub", self, {self, other}, Extra(alpha));
+}
+
+std::vector<at::Tensor> _foreach_maximum_list(at::TensorList self, at::TensorList other) {
+  if (!fits({self, other}, Extra()))
+    return at::native::foreach_tensor_clamp_min_list_kernel_slow(self, other);
+  return run("maximum", {self, other}, Extra());
+}
+
+void _foreach_maximum__list(at::TensorList self, at::TensorList other) {
+  if (!fits({self, other}, Extra()))
+    return at::native::foreach_tensor_clamp_min_list_kernel_slow_(self, other);
+  run("maximum", self, {self, other}, Extra());
 }
 
 std::vector<at::Tensor> _foreach_div_scalarlist(at::TensorList self,

@@ -2,7 +2,10 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/layer_norm.h>
+#include <ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
+#include <torch/library.h>
 
 #include <limits>
 
@@ -137,5 +140,30 @@ std::tuple<at::Tensor, at::Tensor> _fused_rms_norm_backward(
   backward(grad, input, {}, rstd, weight, rows, length, dx, dweight, {});
   return {dx, dweight};
 }
+
+namespace {
+
+bool has_tangent(const at::Tensor& tensor) {
+  return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
+}
+
+/// Upstream's formula for the fused op's tangent multiplies by `rstd`, which makes a half type's a
+/// float32; that of the composed op, CPU torch's, is of the input's dtype.
+at::Tensor rms_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
+                    const std::optional<at::Tensor>& weight, std::optional<double> eps) {
+  namespace composed = at::compositeimplicitautograd;
+  if (at::isReducedFloatingType(input.scalar_type()) &&
+      (has_tangent(input) || has_tangent(or_undefined(weight)))) {
+    const at::IntArrayRef shape = C10_AS_INTARRAYREF_SLOW(normalized_shape);
+    return std::get<0>(composed::_fused_rms_norm(input, shape, weight, eps));
+  }
+  return composed::rms_norm_symint(input, normalized_shape, weight, eps);
+}
+
+// Composite functions are registered below autograd too, for inference mode.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("rms_norm", TORCH_FN(rms_norm)); }
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("rms_norm", TORCH_FN(rms_norm)); }
+
+}  // namespace
 
 }  // namespace ocl::native

@@ -16,14 +16,19 @@
 #define SCALAR 0
 #endif
 
-#define each_root(a) sqrt(a)  // not "sqrt": some compilers have a macro of that name
+// Not "sqrt", nor "abs": some compilers have macros of those names.
+#define each_root(a) sqrt(a)
 #define each_neg(a) (-(a))
+#define each_magnitude(a) fabs(a)
+#define each_reciprocal(a) ((real)1 / (a))
 #define each_add_scalar(a, s) ((a) + (s))
 #define each_mul_scalar(a, s) ((a) * (s))
 #define each_div_scalar(a, s) ((a) / (s))
 #define each_add(a, b, s) ((a) + (s) * (b))
+#define each_sub(a, b, s) ((a) - (s) * (b))
 #define each_mul(a, b) ((a) * (b))
 #define each_div(a, b) ((a) / (b))
+#define each_maximum(a, b) (((a) != (a)) | ((a) > (b)) ? (a) : (b))  // NaN if one is
 // The form that is exact at the nearer end.
 #define each_lerp(a, b, s) \
   ((s) < (real)0.5f ? (a) + (s) * ((b) - (a)) : (b) - ((b) - (a)) * ((real)1 - (s)))
@@ -34,7 +39,7 @@ typedef TYPE(C) real;
 #define BITS_f32(place) as_float((uint)(place))
 #define BITS_f64(place) as_double(place)
 #if SCALAR == 1
-#define DECLARE_SCALAR() const real s = PASTE2(BITS_, C)(list.place[tensor][OPERANDS - 1])
+#define DECLARE_SCALAR() const real s = PASTE2(BITS_, C)(LIST_PLACE(OPERANDS - 1))
 #elif SCALAR == 2
 #define DECLARE_SCALAR() const real s = LOAD_AS(C, E, PLACE(OPERANDS - 1), 0)
 #else

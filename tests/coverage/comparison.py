@@ -1,6 +1,7 @@
 """How the op matrix compares results with CPU torch, and what single ops need beyond that.
 
-Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, OUT_LEFT_ALONE, widened(), compare(), tensors().
+Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, CPU_ERRORS_ALLOWED, OUT_LEFT_ALONE, widened(),
+compare(), tensors().
 """
 
 import torch
@@ -48,30 +49,27 @@ RANDOM_OPS = {
 LOW = (torch.float16, torch.bfloat16)
 #: Ops whose CPU result in the dtype is itself off by more than torch.testing's tolerance, with the
 #: dtypes and the reason. Where the results differ, the reference is what CPU torch computes in
-#: double precision, and the device may be off by the tolerance plus twice the largest error of CPU
-#: torch in that sample.
+#: double precision, with the same tolerance.
 DOUBLE_REFERENCE = {
     # CPU torch rounds intermediate results to the dtype (alpha * other, log's argument, a row's
     # logarithm, products that are subtracted, ...).
-    "add": LOW,
+    "add": (torch.float16,),
     "addr": LOW,
     "cross": LOW,
     "linalg.cross": LOW,
     "log_softmax": LOW,
     "logit": LOW,
+    "logspace": (torch.bfloat16,),
     "masked.log_softmax": LOW,
     "nn.functional.binary_cross_entropy": LOW,
     "special.i0e": LOW,
-    "logspace": LOW,
-    "sub": LOW,
+    "sub": (torch.float16,),
     # CPU torch adds up gradients in the dtype.
     "_segment_reduce": LOW,
-    "cummax": LOW,
-    "cummin": LOW,
-    "nn.functional.avg_pool1d": LOW,
     "nn.functional.adaptive_avg_pool1d": LOW,
     "nn.functional.adaptive_avg_pool2d": LOW,
     "nn.functional.adaptive_avg_pool3d": LOW,
+    "nn.functional.avg_pool1d": LOW,
     "nn.functional.avg_pool2d": LOW,
     "nn.functional.interpolate": LOW,
     "nn.functional.max_pool2d": (torch.bfloat16,),
@@ -83,23 +81,22 @@ DOUBLE_REFERENCE = {
     "grid_sampler_3d": (torch.float32, *LOW),
     "nn.functional.grid_sample": LOW,
     # The gradient's formula is several ops: each result is rounded, and terms cancel.
-    "acos": LOW,
-    "asin": LOW,
-    "asinh": LOW,
-    "native_group_norm": LOW,
+    "acos": (torch.float16,),
+    "asin": (torch.float16,),
+    "asinh": (torch.float16,),
+    "native_group_norm": (torch.bfloat16,),
     "nn.functional.cross_entropy": LOW,
-    "nn.functional.kl_div": LOW,
+    "nn.functional.huber_loss": LOW,
+    "nn.functional.kl_div": (torch.float16,),
     "nn.functional.linear_cross_entropy": LOW,
-    "nn.functional.normalize": LOW,
+    "nn.functional.mse_loss": (torch.float16,),
+    "nn.functional.normalize": (torch.bfloat16,),
+    "rsqrt": LOW,
     "special.xlog1py": LOW,
     "xlogy": LOW,
-    "nn.functional.huber_loss": LOW,
-    "nn.functional.mse_loss": LOW,
-    "rsqrt": LOW,
     # Sums of products that cancel: the order of summation decides.
     "__rmatmul__": (torch.complex64,),
     "addbmm": (torch.float32, torch.complex64),
-    "addcdiv": (torch.float32,),
     "baddbmm": (torch.complex64,),
     "cov": (torch.complex64,),
     "fft.hfftn": (torch.complex64,),
@@ -107,17 +104,15 @@ DOUBLE_REFERENCE = {
     "stft": (torch.float32,),
     "triangular_solve": (torch.complex64,),
     # The same, and for half types CPU torch adds up in them where oneDNN has no kernel.
-    "nn.functional.conv1d": (torch.float32, torch.complex64, *LOW),
-    "nn.functional.conv2d": (torch.float32, torch.complex64, *LOW),
-    "nn.functional.conv3d": (torch.float32, torch.complex64, *LOW),
-    "nn.functional.conv_transpose1d": (torch.float32, torch.complex64, *LOW),
-    "nn.functional.conv_transpose2d": (torch.float32, torch.complex64, *LOW),
+    "nn.functional.conv1d": (torch.float16,),
+    "nn.functional.conv2d": (torch.complex64, torch.float16),
+    "nn.functional.conv3d": (torch.float32, torch.complex64, torch.float16),
+    "nn.functional.conv_transpose1d": (torch.float16,),
+    "nn.functional.conv_transpose2d": LOW,
     "nn.functional.conv_transpose3d": (torch.float32, torch.complex64, *LOW),
     # CPU torch's float algorithm loses digits; ours computes in double on CPU devices.
-    "digamma": (torch.float32, *LOW),
+    "digamma": (torch.float32,),
     "polygamma": (torch.float32, *LOW),
-    # The gradient is exp(erfinv(x)^2): it magnifies the last digit of erfinv.
-    "erfinv": (torch.float32, torch.float16),
     "special.hermite_polynomial_he": (torch.float32,),
     "special.log_ndtr": (torch.float32,),
     "special.polygamma": (torch.float32, *LOW),
@@ -126,9 +121,9 @@ DOUBLE_REFERENCE = {
     "_batch_norm_with_update": LOW,
     "_native_batch_norm_legit": LOW,
     "native_batch_norm": LOW,
+    "native_layer_norm": (torch.float32, *LOW),
     "nn.functional.batch_norm": LOW,
     "nn.functional.instance_norm": LOW,
-    "native_layer_norm": (torch.float32, *LOW),
     # What comes back through eigenvectors and singular vectors is divided by differences of values;
     # condition numbers and inverses magnify the errors of the smallest value.
     "linalg.cond": (torch.float32, torch.complex64),
@@ -139,9 +134,64 @@ DOUBLE_REFERENCE = {
     "linalg.lstsq": (torch.float32, torch.complex64),
     "linalg.multi_dot": (torch.float32, torch.complex64),
     "matrix_exp": (torch.float32, torch.complex64, *LOW),  # NaN in float16
-    # exp(b log a) with a large exponent magnifies the rounding of the logarithm.
+    # exp(b log a) with a large exponent magnifies the rounding of the logarithm; the tangent's two
+    # terms are both large.
     "__rpow__": (torch.complex64,),
-    "pow": (torch.complex64,),
+    "pow": (torch.float32, torch.complex64),
+}
+
+#: Of those, the ones whose exact result is farther off than the tolerance on the device too, for
+#: the algorithm itself magnifies roundings: so many times the largest error of CPU torch in the
+#: sample are allowed beside the tolerance, once where that is enough.
+CPU_ERRORS_ALLOWED = {
+    # Products of numbers in the dtype are subtracted; a sum's or a polynomial's terms cancel.
+    "addbmm": {torch.complex64: 1},
+    "baddbmm": {torch.complex64: 1},
+    "cov": {torch.complex64: 1},
+    "cross": {torch.float16: 1, torch.bfloat16: 1},
+    "linalg.cross": {torch.float16: 1, torch.bfloat16: 1},
+    "nn.functional.conv3d": {torch.float32: 1, torch.complex64: 1},
+    "nn.functional.conv_transpose1d": {torch.float16: 1},
+    "nn.functional.conv_transpose2d": {torch.float16: 1, torch.bfloat16: 1},
+    "nn.functional.conv_transpose3d": {
+        torch.float32: 1,
+        torch.complex64: 1,
+        torch.float16: 1,
+        torch.bfloat16: 1,
+    },
+    "special.hermite_polynomial_he": {torch.float32: 1},
+    "stft": {torch.float32: 1},
+    "triangular_solve": {torch.complex64: 1},
+    # Derivatives that autograd composes of ops whose results have the dtype, as on the CPU; with
+    # two or more roundings one device's may all go one way.
+    "log_softmax": {torch.float16: 1},
+    "masked.log_softmax": {torch.float16: 1, torch.bfloat16: 1},
+    "native_group_norm": {torch.bfloat16: 2},
+    "nn.functional.binary_cross_entropy": {torch.float16: 1, torch.bfloat16: 1},
+    "nn.functional.huber_loss": {torch.float16: 1},
+    "nn.functional.kl_div": {torch.float16: 2},
+    "nn.functional.linear_cross_entropy": {torch.float16: 1, torch.bfloat16: 1},
+    "nn.functional.mse_loss": {torch.float16: 1},
+    "nn.functional.normalize": {torch.bfloat16: 2},
+    "special.i0e": {torch.float16: 1, torch.bfloat16: 2},
+    "special.xlog1py": {torch.float16: 1, torch.bfloat16: 1},
+    "xlogy": {torch.float16: 1, torch.bfloat16: 1},
+    # Statistics are saved in the dtype, and the derivatives are computed from those.
+    "_batch_norm_with_update": {torch.bfloat16: 1},
+    "_native_batch_norm_legit": {torch.bfloat16: 1},
+    "native_batch_norm": {torch.bfloat16: 1},
+    "nn.functional.batch_norm": {torch.bfloat16: 1},
+    "nn.functional.instance_norm": {torch.bfloat16: 1},
+    # A place on the edge of a cell of the grid is in the next cell in double precision.
+    "grid_sampler_3d": {torch.float32: 1},
+    # Rounding errors grow from product to product.
+    "linalg.householder_product": {torch.float32: 1, torch.complex64: 2},
+    "linalg.lstsq": {torch.float32: 1, torch.complex64: 1},
+    "linalg.multi_dot": {torch.float32: 1, torch.complex64: 1},
+    "matrix_exp": {torch.float32: 1, torch.complex64: 1},
+    # The rounding of the logarithm, times the exponent.
+    "__rpow__": {torch.complex64: 1},
+    "pow": {torch.complex64: 1},
 }
 
 
@@ -179,8 +229,8 @@ def widened(sample, op, dtype):
 def compare(actual, expected, op, dtype, what, reference=None, sample=None):
     """Asserts that a device result equals the CPU's: structure, dtype, shape, values, device.
 
-    With `reference`, which computes CPU torch's result in double precision, it need not be closer
-    to that than CPU torch is (see DOUBLE_REFERENCE). With `sample`, positions may be those of other
+    With `reference`, which computes CPU torch's result in double precision, it may equal that
+    instead (see DOUBLE_REFERENCE). With `sample`, positions may be those of other
     elements of it that are equal (see ties.py).
     """
     actual_leaves = gauge.invariants(op, tensors(actual))
@@ -207,8 +257,9 @@ def compare(actual, expected, op, dtype, what, reference=None, sample=None):
             )
         except AssertionError:
             wide = None if reference is None else reference()
+            times = CPU_ERRORS_ALLOWED.get(op.name, {}).get(dtype, 0)
             unique = [] if wide is None else gauge.invariants(op, tensors(wide))
-            if wide is None or not _as_accurate(a, e, _plain(unique[number])):
+            if wide is None or not _as_accurate(a, e, _plain(unique[number]), times):
                 raise
 
 
@@ -216,8 +267,9 @@ def _plain(tensor):
     return tensor.detach().cpu().resolve_conj().resolve_neg()
 
 
-def _as_accurate(actual, expected, reference):
-    """Whether `actual` is as close to the double precision reference as CPU torch's `expected`."""
+def _as_accurate(actual, expected, reference, times):
+    """Whether `actual` is as close to the double precision reference as the tolerance says, and
+    `times` the largest error of CPU torch's `expected`."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False
     rtol, atol = torch.testing._comparison.get_tolerances(actual, expected, rtol=None, atol=None)
@@ -227,7 +279,7 @@ def _as_accurate(actual, expected, reference):
     error = (actual - rounded).abs().masked_fill(same, 0)
     cpu_error = (expected - rounded).abs()
     cpu_error = cpu_error[cpu_error.isfinite()]
-    slack = 2 * cpu_error.max() if cpu_error.numel() else 0
+    slack = times * cpu_error.max() if times and cpu_error.numel() else 0
     return bool((same | (error <= atol + rtol * rounded.abs() + slack)).all())
 
 

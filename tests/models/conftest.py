@@ -1,12 +1,14 @@
-"""Lets torchvision be imported beside a torch that its compiled library does not fit (a CPU build).
+"""What the tests of networks share: nothing may run on the host, and torchvision can be imported
+beside a torch that its compiled library does not fit (a CPU build).
 
-Its operators (nms, roi_align, ...) live in that library; on import torchvision gives them shape
-functions, and fails if nobody declared them. No network of the tests calls one, so that any
+Torchvision's operators (nms, roi_align, ...) live in that library; on import torchvision gives them
+shape functions, and fails if nobody declared them. No network of the tests calls one, so that any
 signature serves.
 """
 
 import os
 
+import pytest
 import torch
 
 BOXES = ("nms", "qnms")
@@ -17,3 +19,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 _library = torch.library.Library("torchvision", "DEF")
 for _name in (*BOXES, *POOLINGS, *(f"_{pooling}_backward" for pooling in POOLINGS)):
     _library.define(f"{_name}(Tensor input) -> Tensor")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on_the_host():
+    torch.ocl.reset_fallback_counts()
+    torch.ocl.reset_host_staged_counts()
+    yield
+    assert not torch.ocl.fallback_counts() and not torch.ocl.host_staged_counts()

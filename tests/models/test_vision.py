@@ -65,14 +65,11 @@ def test_half_types(name, dtype):
     assert_close_in(dtype, make(name), images(64, 4), classify, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "shufflenet_v2_x1_0"])
 def test_channels_last(name):
-    network, inputs = make(name).eval(), images(64)
-    with torch.inference_mode():
-        want = network(inputs[0])
-        network = network.to("ocl").to(memory_format=torch.channels_last)
-        got = network(inputs[0].to("ocl").contiguous(memory_format=torch.channels_last))
-    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+    format = torch.channels_last
+    assert_same_network(make(name), images(64), classify, steps=1, memory_format=format)
 
 
 class Attention(nn.Module):
@@ -164,16 +161,33 @@ class UNet(nn.Module):
         return self.out(x)
 
 
+def masks():
+    return torch.randint(0, 2, (2, 32, 32), generator=torch.Generator().manual_seed(2))
+
+
+def segment(model, inputs):
+    pictures, wanted = inputs
+    scores = model(pictures)
+    return scores, functional.cross_entropy(scores, wanted)
+
+
 def test_unet():
     torch.manual_seed(0)
+    assert_same_network(UNet(), (images(32)[0], masks()), segment)
 
-    def segment(model, inputs):
-        pictures, masks = inputs
-        scores = model(pictures)
-        return scores, functional.cross_entropy(scores, masks)
 
-    masks = torch.randint(0, 2, (2, 32, 32), generator=torch.Generator().manual_seed(2))
-    assert_same_network(UNet(), (images(32)[0], masks), segment)
+def test_unet_channels_last():
+    torch.manual_seed(0)
+    assert_same_network(
+        UNet(), (images(32)[0], masks()), segment, memory_format=torch.channels_last
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_unet_half_types(dtype):
+    torch.manual_seed(0)
+    tolerance = {torch.float16: 1e-2, torch.bfloat16: 5e-2}[dtype]
+    assert_close_in(dtype, UNet(), (images(32)[0], masks()), segment, tolerance)
 
 
 def test_diffusion_unet():

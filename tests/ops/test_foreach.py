@@ -1,12 +1,10 @@
 """Functions over lists of tensors: against CPU torch, and how many launches they take."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.testing import assert_close
+
+from benchmarks.footprint import launches
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(20011,), (3, 5), (0,), (), (1,), (16,), (17, 4)] + [(i + 1,) for i in range(60)]
@@ -22,11 +20,17 @@ NUMBERS = [0.25 * i - 3.1 for i in range(len(SHAPES))]
 CASES = {
     "sqrt": lambda t: (),
     "neg": lambda t: (),
+    "abs": lambda t: (),
+    "reciprocal": lambda t: (),
+    "maximum": lambda t: (tensors(2, t),),
+    "sub": lambda t: (tensors(2, t),),
     "add": lambda t: (1.5,),
     "add ": lambda t: (tensors(2, t),),
+    "add  ": lambda t: (NUMBERS,),
     "mul": lambda t: (-0.5,),
     "mul ": lambda t: (tensors(2, t),),
     "mul  ": lambda t: (torch.tensor(0.75, dtype=t),),
+    "mul   ": lambda t: (NUMBERS,),
     "div": lambda t: (3,),
     "div ": lambda t: (tensors(2, t),),
     "div  ": lambda t: (NUMBERS,),
@@ -92,6 +96,17 @@ def test_lists_that_go_tensor_by_tensor(device):
         torch._foreach_add([b.to(device)], [torch.ones(4, device=device)])
 
 
+def test_values_that_are_no_numbers(device):
+    """A NaN on either side is the maximum; the sign of a zero is dropped."""
+    nan, inf = torch.nan, torch.inf
+    a = torch.tensor([nan, 1.0, -inf, -0.0, 2.0])
+    b = torch.tensor([1.0, nan, inf, -1.0, 2.0])
+    (got,) = torch._foreach_maximum([a.to(device)], [b.to(device)])
+    assert_close(got.cpu(), torch.maximum(a, b), equal_nan=True)
+    (got,) = torch._foreach_abs([a.to(device)])
+    assert not got.cpu().signbit()[1:].any()
+
+
 def test_gradients(device):
     xs = [torch.rand(3, device=device, requires_grad=True) for _ in range(3)]
     loss = sum(t.sum() for t in torch._foreach_mul(torch._foreach_sqrt(xs), 2.0))
@@ -99,31 +114,8 @@ def test_gradients(device):
     assert_close(list(grads), [x.detach().rsqrt() for x in xs])
 
 
-LAUNCHES = """
-import torch
-parameters = [torch.ones(7 + i, device="ocl", requires_grad=True) for i in range(60)]
-for p in parameters:
-    p.grad = torch.ones_like(p)
-optimiser = torch.optim.Adam(parameters, {options})
-optimiser.step()
-torch.ocl.synchronize()
-import sys
-print("=== step", file=sys.stderr, flush=True)
-optimiser.step()
-torch.ocl.synchronize()
-"""
-
-
-@pytest.mark.parametrize("options, most", [("fused=True", 8), ("foreach=True", 60)])
-def test_launches_of_a_step(options, most):
-    """Sixty parameters: far fewer launches than parameters times operations."""
-    run = subprocess.run(
-        [sys.executable, "-c", LAUNCHES.format(options=options)],
-        env={**os.environ, "TORCH_OCL_VERBOSE": "launch"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = run.stderr.split("=== step")[1].splitlines()
-    launches = [line for line in lines if "_tensors" in line or "pointwise" in line]
-    assert 0 < len(launches) <= most, "\n".join(lines[:20])
+def test_launches_of_a_step():
+    """As many for two hundred parameters as for sixty, and few."""
+    few, many = (launches([(7 + i,) for i in range(count)]) for count in (60, 200))
+    assert few == many
+    assert all(0 < count <= (2 if form == "fused" else 8) for (_, form), count in few.items()), few

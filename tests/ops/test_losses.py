@@ -379,3 +379,24 @@ def test_masked_softmax_bad_arguments(device):
                 *(a.to(d) if isinstance(a, torch.Tensor) else a for a in given)
             )
         )
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_cross_entropy(dtype, reduction):
+    """In parts, without the logits of a whole batch: half types are computed in float32."""
+    options = pytest.importorskip("torch.nn.modules.linear_cross_entropy_options")
+    chunked = options.LinearCrossEntropyOptions(batch_chunk_size=16)
+    x, weight = made((64, 40), 1, dtype), made((96, 40), 2, dtype)
+    target = torch.arange(64)
+
+    def run(device):
+        leaves = [t.to(device, copy=True).requires_grad_() for t in (x, weight)]
+        loss = functional.linear_cross_entropy(
+            *leaves, target.to(device), reduction=reduction, options=chunked
+        )
+        grads = torch.autograd.grad(loss.sum(), leaves)
+        return [t.detach().cpu() for t in (loss, *grads)]
+
+    tolerance = {torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+    assert_close(run("ocl"), run("cpu"), rtol=tolerance, atol=tolerance)

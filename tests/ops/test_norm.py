@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.testing import assert_close
 
@@ -34,6 +35,25 @@ def test_rms_norm(dtype, shape):
     check(lambda x, w: functional.rms_norm(x, inner, w), [x, weight])
     if shape == AFFINE_SHAPE:
         check(lambda x: functional.rms_norm(x, inner, eps=0.5), [x])
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("with_respect_to", ["input", "weight"])
+def test_tangent_of_rms_norm(dtype, with_respect_to):
+    """It has the input's dtype, from dual tensors and from torch.func."""
+    x, weight = made((4, 33), dtype), made((33,), dtype, 1)
+    of = {"input": (x, lambda t, w: functional.rms_norm(t, (33,), w), weight)}
+    of["weight"] = (weight, lambda t, x: functional.rms_norm(x, (33,), t), x)
+    primal, function, other = of[with_respect_to]
+    tangent = made(primal.shape, dtype, 2)
+
+    def both(device):
+        p, t, o = (v.to(device) for v in (primal, tangent, other))
+        with forward_ad.dual_level():
+            dual = forward_ad.unpack_dual(function(forward_ad.make_dual(p, t), o)).tangent
+        return dual.cpu(), torch.func.jvp(lambda q: function(q, o), (p,), (t,))[1].cpu()
+
+    assert_close(both("ocl"), both("cpu"))
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)

@@ -1,0 +1,254 @@
+"""What training takes besides time: peak memory beside CPU torch's, what attention over long
+sequences needs beyond its tensors, and kernel launches of an optimiser's step.
+
+python -m benchmarks.footprint [--only memory|attention|launches] [--document]
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+import torch
+from torch.autograd import DeviceType
+from torch.nn import functional
+
+from benchmarks.cases_networks import transformer
+from benchmarks.networks import LanguageModel, resnet18
+
+PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- footprint -->\n", "<!-- end footprint -->\n"
+MIB = 2**20
+#: Steps before the one that is looked at: optimisers make their state in the first.
+WARM = 2
+
+
+def images(device):
+    return torch.randn(8, 3, 64, 64).to(device), torch.arange(8).to(device)
+
+
+def classify(model, inputs):
+    return functional.cross_entropy(model(inputs[0]), inputs[1])
+
+
+def sequences(device):
+    return (torch.randn(4, 128, 256).to(device),)
+
+
+def mean_square(model, inputs):
+    return model(inputs[0]).square().mean()
+
+
+def words(device):
+    return (torch.randint(0, LanguageModel.WORDS, (2, 257)).to(device),)
+
+
+def next_word(model, inputs):
+    scores = model(inputs[0][:, :-1])
+    return functional.cross_entropy(scores.flatten(0, 1), inputs[0][:, 1:].flatten())
+
+
+#: name -> (network, inputs on a device, loss, optimiser)
+STEPS = {
+    "ResNet-18, 8x3x64x64, SGD with momentum": (
+        resnet18,
+        images,
+        classify,
+        lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9),
+    ),
+    "transformer, 4 layers d=256, 4x128, AdamW": (
+        transformer,
+        sequences,
+        mean_square,
+        torch.optim.AdamW,
+    ),
+    "GPT-2 small, 2x256, AdamW": (LanguageModel, words, next_word, torch.optim.AdamW),
+}
+
+
+class Training:
+    """A network with what a step needs, all of it on one device."""
+
+    def __init__(self, name, device):
+        torch.manual_seed(0)
+        make_model, make_inputs, self.loss, optimiser = STEPS[name]
+        self.model = make_model().to(device)
+        self.inputs = make_inputs(device)
+        self.optimiser = optimiser(self.model.parameters())
+
+    def step(self):
+        self.optimiser.zero_grad()
+        self.loss(self.model, self.inputs).backward()
+        self.optimiser.step()
+
+
+def peak_of_device(name):
+    """Bytes on `ocl` at the worst moment of a step, the model's and the optimiser's included."""
+    before = torch.ocl.memory_allocated()
+    training = Training(name, "ocl")
+    for _ in range(WARM):
+        training.step()
+    torch.ocl.synchronize()
+    torch.ocl.reset_peak_memory_stats()
+    training.step()
+    torch.ocl.synchronize()
+    return torch.ocl.max_memory_allocated() - before
+
+
+def peak_of_host(name):
+    """The same of CPU torch: what its allocator was asked for, as the profiler records it."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        training = Training(name, "cpu")
+        for _ in range(WARM):
+            training.step()
+        with torch.profiler.record_function("the step"):
+            training.step()
+        del training
+    events = profile.profiler.kineto_results.events()
+    step = next(e for e in events if e.name() == "the step")
+    begin, end = step.start_ns(), step.start_ns() + step.duration_ns()
+    changes = sorted(
+        (e.start_ns(), e.nbytes())
+        for e in events
+        if e.name() == "[memory]" and e.device_type() == DeviceType.CPU
+    )
+    live = peak = 0
+    for time, change in changes:
+        live += change
+        if begin <= time <= end:
+            peak = max(peak, live)
+    return peak
+
+
+def attention_extra(tokens, heads=8, width=64):
+    """Bytes beyond inputs, result and gradients that attention's forward and backward pass take."""
+    shape = (1, heads, tokens, width)
+    inputs = [torch.randn(shape, device="ocl", requires_grad=True) for _ in "qkv"]
+    cotangent = torch.randn(shape, device="ocl")
+    torch.ocl.synchronize()
+    torch.ocl.reset_peak_memory_stats()
+    before = torch.ocl.memory_allocated()
+    out = functional.scaled_dot_product_attention(*inputs)
+    grads = torch.autograd.grad(out, inputs, cotangent)
+    torch.ocl.synchronize()
+    kept = sum(t.nbytes for t in (out, *grads))
+    return torch.ocl.max_memory_allocated() - before - kept
+
+
+#: name -> (blocks of each stage, whether they are bottlenecks)
+RESNETS = {"ResNet-18": ((2, 2, 2, 2), False), "ResNet-50": ((3, 4, 6, 3), True)}
+
+
+def parameter_shapes(name):
+    """Of the parameters of one of RESNETS (He et al., 2015): 62 and 161 of them."""
+    blocks, bottleneck = RESNETS[name]
+    shapes = [(64, 3, 7, 7), (64,), (64,)]
+    inputs = 64
+    for stage, count in enumerate(blocks):
+        width = 64 << stage
+        outputs = 4 * width if bottleneck else width
+        for block in range(count):
+            if bottleneck:
+                kernels = [(width, inputs, 1), (width, width, 3), (outputs, width, 1)]
+            else:
+                kernels = [(width, inputs, 3), (width, width, 3)]
+            if block == 0 and inputs != outputs:
+                kernels.append((outputs, inputs, 1))
+            for to, of, size in kernels:
+                shapes += [(to, of, size, size), (to,), (to,)]
+            inputs = outputs
+    return [*shapes, (1000, inputs), (1000,)]
+
+
+OPTIMISERS = {
+    "SGD": "SGD(p, lr=1e-3",
+    "SGD, momentum": "SGD(p, lr=1e-3, momentum=0.9",
+    "Adam": "Adam(p, lr=1e-3",
+    "AdamW": "AdamW(p, lr=1e-3",
+    "Adagrad": "Adagrad(p, lr=1e-3",
+}
+FORMS = ("foreach", "fused")
+ONE_STEP = """
+p = [torch.zeros(shape, device="ocl", requires_grad=True) for shape in {shapes}]
+for t in p:
+    t.grad = torch.zeros_like(t)
+optimiser = torch.optim.{optimiser}, {form}=True)
+for step in range(3):
+    torch.ocl.synchronize()
+    print("=== step", file=sys.stderr, flush=True)
+    optimiser.step()
+torch.ocl.synchronize()
+print("=== done", file=sys.stderr, flush=True)
+"""
+
+
+def launches(shapes, optimisers=tuple(OPTIMISERS), forms=FORMS):
+    """{(optimiser, form): kernels that a warm step over parameters of these shapes launches}."""
+    chosen = [(name, form) for name in optimisers for form in forms]
+    steps = [
+        ONE_STEP.format(shapes=shapes, optimiser=OPTIMISERS[name], form=form)
+        for name, form in chosen
+    ]
+    run = subprocess.run(
+        [sys.executable, "-c", "import sys\nimport torch\n" + "".join(steps)],
+        env={**os.environ, "TORCH_OCL_VERBOSE": "launch"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    parts = [part.rsplit("=== step", 1)[1] for part in run.stderr.split("=== done")[:-1]]
+    return {case: part.count("launch: ") for case, part in zip(chosen, parts, strict=True)}
+
+
+def memory_table():
+    yield "| a training step | ocl | CPU torch | ratio |\n| --- | --- | --- | --- |"
+    for name in STEPS:
+        ocl, cpu = peak_of_device(name), peak_of_host(name)
+        yield f"| {name} | {ocl / MIB:.1f} MiB | {cpu / MIB:.1f} MiB | {ocl / cpu:.3f} |"
+
+
+def attention_table():
+    yield "| attention, 8 heads of 64, float32 | beyond its tensors |\n| --- | --- |"
+    for tokens in (8192, 16384):
+        yield f"| {tokens} tokens, forward and backward | {attention_extra(tokens) / MIB:.1f} MiB |"
+
+
+def launches_table():
+    counts = {name: launches(parameter_shapes(name)) for name in RESNETS}
+    heads = [f"{form}, {name}" for form in FORMS for name in counts]
+    yield f"| launches of a step | {' | '.join(heads)} |\n|{' --- |' * (1 + len(heads))}"
+    for name in OPTIMISERS:
+        found = [counts[network][name, form] for form in FORMS for network in counts]
+        yield f"| {name} | {' | '.join(map(str, found))} |"
+
+
+TABLES = {"memory": memory_table, "attention": attention_table, "launches": launches_table}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", choices=TABLES, help="one of the tables")
+    parser.add_argument("--document", action="store_true", help="write docs/performance.md too")
+    chosen = parser.parse_args(arguments)
+    if chosen.only and chosen.document:
+        parser.error("--document is for all tables")
+    lines = []
+    for name, table in TABLES.items():
+        if chosen.only not in (None, name):
+            continue
+        for line in table():
+            print(line, flush=True)
+            lines.append(line)
+        lines.append("")
+    if chosen.document:
+        text = PERFORMANCE.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN)
+        tail = rest.split(END)[1]
+        PERFORMANCE.write_text(head + BEGIN + "\n".join(lines) + END + tail, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
