@@ -151,13 +151,7 @@ def test_index_out_of_range_is_raised_at_the_next_wait(index):
 
 
 def test_kernel_that_does_not_build(tmp_path):
-    import pathlib
-    import shutil
-
-    import torch_ocl
-
-    kernels = pathlib.Path(torch_ocl.__file__).parents[1] / "kernels"
-    shutil.copytree(kernels, tmp_path / "kernels")
+    shutil.copytree(KERNELS, tmp_path / "kernels")
     broken = tmp_path / "kernels" / "pointwise" / "contiguous.cl"
     broken.write_text(broken.read_text() + "\nthis is no OpenCL C\n")
     code = """
