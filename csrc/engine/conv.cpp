@@ -149,7 +149,7 @@ ConvPlan make_plan(const ConvTensor& tensor, int64_t groups) {
 void run(const ConvPlan& plan, ConvAccumulator* accumulator = nullptr) {
   const bool whole = accumulator == nullptr || (accumulator->first && accumulator->last);
   if (plan.device.is_cpu()) {
-    if (whole && run_conv_narrow(plan)) return;
+    if (whole && (run_conv_narrow(plan) || run_conv_gathered(plan))) return;
     run_conv_panels(plan, accumulator);
   } else {
     if (whole && run_conv_direct(plan)) return;

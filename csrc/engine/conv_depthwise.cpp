@@ -64,8 +64,7 @@ struct Depthwise {
   /// How many of `count` pieces of `outputs` results each a work-item takes.
   uint32_t per_item(int64_t count, int64_t outputs) const {
     const int64_t least = std::max<int64_t>(kOutputsPerItem / std::max<int64_t>(outputs, 1), 1);
-    return static_cast<uint32_t>(
-        std::clamp<int64_t>(count / (cores() * kItemsPerCore), 1, least));
+    return static_cast<uint32_t>(std::clamp<int64_t>(count / (cores() * kItemsPerCore), 1, least));
   }
 };
 
@@ -140,7 +139,8 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
     return (lines_of(rows) * pitch_of(columns) + (with_result ? rows * columns : 0)) * element;
   };
   int64_t columns = up(w, d.width), rows = up(h, d.tile_y);
-  for (int64_t parts = 2; bytes_of(d.tile_y, columns) > kStagedBytes && columns > d.width; ++parts) {
+  for (int64_t parts = 2; bytes_of(d.tile_y, columns) > kStagedBytes && columns > d.width;
+       ++parts) {
     columns = up(blocks(w, parts), d.width);
   }
   for (int64_t parts = 2; bytes_of(rows, columns) > kStagedBytes && rows > d.tile_y; ++parts) {
@@ -163,8 +163,7 @@ void run_planes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const
   a.block = d.per_item(planes, int64_t{a.rows} * a.columns);
   const AddressSpace& addresses = d.device.addresses();
   const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight),
-                 addend = bias != nullptr ? addresses.find(bias) : to;
+                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
   a.in_offset = from.offset, a.out_offset = to.offset;
   a.weight_offset = by.offset, a.bias_offset = addend.offset;
   a.biased = bias != nullptr;
@@ -191,13 +190,11 @@ void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const 
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
   const AddressSpace& addresses = d.device.addresses();
   const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight),
-                 addend = bias != nullptr ? addresses.find(bias) : to;
+                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
   a.in_offset = from.offset, a.out_offset = to.offset;
   a.weight_offset = by.offset, a.bias_offset = addend.offset;
   a.biased = bias != nullptr;
-  const NDRange range =
-      NDRange::grid(static_cast<size_t>(blocks(tiles, a.block)), a.images, 1, 1);
+  const NDRange range = NDRange::grid(static_cast<size_t>(blocks(tiles, a.block)), a.images, 1, 1);
   launch(d.kernel(family), d.queue, range, from.mem, by.mem, addend.mem, to.mem, a);
 }
 

@@ -24,6 +24,11 @@
 #define NR (NV * WIDTH)
 
 typedef TYPEV(C, WIDTH) V;
+#if WIDTH > 1
+#define T V  // what transpose.clh turns squares of
+#include "include/transpose.clh"
+#undef T
+#endif
 
 /// Packs `split_k` elements of k of one panel. Its p.k_size may merge more dimensions than the other
 /// kernel's. Global size: parts of k, n / NR, groups.
@@ -48,20 +53,27 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
           STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i) * NR), v, x);
         }
       }
-    } else if (stride.s3 == 1 && WIDTH > 1) {
+    }
+#if WIDTH > 1
+    else if (stride.s3 == 1) {
       for (; i + WIDTH <= length; i += WIDTH) {
-        for (uint j = 0; j < NR; j++) {
-          union { V vector; T element[WIDTH]; } x;
-          x.vector = (V)(0);
-          if (j < valid) {
-            x.vector = LOADV_AS(C, IN, WIDTH, run + (i + j * p.column_b) * STORAGE_SIZE(IN), 0);
+        for (uint v = 0; v < NV; v++) {
+          V square[WIDTH];
+          for (uint e = 0; e < WIDTH; e++) {
+            const uint j = v * WIDTH + e;
+            square[e] = (V)(0);
+            if (j < valid) {
+              square[e] = LOADV_AS(C, IN, WIDTH, run + (i + j * p.column_b) * STORAGE_SIZE(IN), 0);
+            }
           }
+          transpose(square);
           _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
-            panel[(ulong)(k + i + e) * NR + j] = x.element[e];
+            STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i + e) * NR), v, square[e]);
           }
         }
       }
     }
+#endif
     // Along k in the outer loop where that is the way the elements lie.
     for (; i < length; i++) {
       for (uint j = 0; j < NR; j++) {

@@ -241,6 +241,32 @@ def test_depthwise_special_values(last):
         )
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_few_windows(transposed, last, dtype):
+    """Fewer positions than channels, and sums over few positions for the weight's gradient."""
+    call = CALLS[2, transposed]
+    for inputs, outputs, size, stride, groups in (
+        (40, 150, (2, 4), 1, 1),
+        (130, 66, (7, 5), 2, 2),
+        (70, 140, (1, 19), 1, 1),
+    ):
+        x = sample(3, inputs, *size, dtype=dtype) / 8
+        shape = weight_shape(inputs, outputs, groups, (3, 3), transposed)
+        weight = sample(*shape, dtype=dtype, seed=1) / 8
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        check_all(
+            lambda a, b, c, s=stride, g=groups: call(a, b, c, padding=1, stride=s, groups=g),
+            x,
+            weight,
+            sample(outputs, dtype=dtype, seed=2),
+            f"{inputs} to {outputs} of {size}",
+            **({"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {}),
+        )
+
+
 def test_long_sums():
     """More channels than are summed in registers at a time, and more images than fit at once. CPU
     torch's own sums over all positions are an order of magnitude less accurate."""
