@@ -122,6 +122,12 @@ bool along_channels(const ConvTensor& in, const ConvTensor& out, const Depthwise
 bool along_lines(const ConvTensor& tensor) { return tensor.stride[4] == 1 || tensor.size[4] == 1; }
 
 int full_width(const Depthwise& d) { return static_cast<int>(64 / d.element_size()); }
+/// Lanes along `channels` of them.
+int width_for(const Depthwise& d, int64_t channels) {
+  int width = full_width(d);
+  while (width > channels) width /= 2;
+  return width;
+}
 
 /// Chooses the vectors, tiles and blocks for planes. For the weight's gradient the result is staged
 /// too, in whole vectors. Returns the bytes of both.
@@ -154,6 +160,23 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
           static_cast<size_t>(rows * columns * element)};
 }
 
+struct Operands {
+  cl_mem in, weight, bias, out;
+};
+
+/// The buffers; sets their offsets.
+Operands locate(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
+                const void* bias) {
+  DepthwiseArguments& a = d.arguments;
+  const AddressSpace& addresses = d.device.addresses();
+  const Location from = addresses.find(in.data), to = addresses.find(out.data),
+                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
+  a.in_offset = from.offset, a.out_offset = to.offset;
+  a.weight_offset = by.offset, a.bias_offset = addend.offset;
+  a.biased = bias != nullptr;
+  return {from.mem, by.mem, addend.mem, to.mem};
+}
+
 void run_planes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
                 const void* bias) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes"};
@@ -161,25 +184,19 @@ void run_planes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const
   const size_t bytes = stage_planes(d, false)[0];
   const int64_t planes = int64_t{a.images} * a.channels;
   a.block = d.per_item(planes, int64_t{a.rows} * a.columns);
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
-  a.in_offset = from.offset, a.out_offset = to.offset;
-  a.weight_offset = by.offset, a.bias_offset = addend.offset;
-  a.biased = bias != nullptr;
+  const Operands operands = locate(d, in, out, weight, bias);
   const NDRange range = NDRange::grid(
       static_cast<size_t>(blocks(planes, a.block)),
       static_cast<size_t>(blocks(a.out_h, a.rows) * blocks(a.out_w, a.columns)), 1, 1);
-  launch(d.kernel(family), d.queue, range, from.mem, by.mem, addend.mem, to.mem, LocalMemory{bytes},
-         a);
+  launch(d.kernel(family), d.queue, range, operands.in, operands.weight, operands.bias,
+         operands.out, LocalMemory{bytes}, a);
 }
 
 void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
                const void* bias) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes"};
   DepthwiseArguments& a = d.arguments;
-  d.width = full_width(d);
-  while (d.width > a.channels) d.width /= 2;
+  d.width = width_for(d, a.channels);
   d.tile_y = a.out_h > 1 || d.upsampling > 1 ? 2 : 1;
   d.tile_x = 4;
   if (d.upsampling > 1) {
@@ -188,14 +205,10 @@ void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const 
   }
   const int64_t tiles = blocks(a.out_h + a.skip_y, d.tile_y);
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
-  a.in_offset = from.offset, a.out_offset = to.offset;
-  a.weight_offset = by.offset, a.bias_offset = addend.offset;
-  a.biased = bias != nullptr;
+  const Operands operands = locate(d, in, out, weight, bias);
   const NDRange range = NDRange::grid(static_cast<size_t>(blocks(tiles, a.block)), a.images, 1, 1);
-  launch(d.kernel(family), d.queue, range, from.mem, by.mem, addend.mem, to.mem, a);
+  launch(d.kernel(family), d.queue, range, operands.in, operands.weight, operands.bias,
+         operands.out, a);
 }
 
 /// The convolution of `in` that d describes but for its weight, whose taps are walked backwards for
@@ -242,8 +255,7 @@ void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes_weight"};
   static const KernelFamily finish{"conv/depthwise_lanes.cl", "depthwise_lanes_finish"};
   DepthwiseArguments& a = d.arguments;
-  d.width = full_width(d);
-  while (d.width > a.channels) d.width /= 2;
+  d.width = width_for(d, a.channels);
   const int64_t taps = d.kernel_h * d.kernel_w, lines = int64_t{a.images} * a.out_h;
   // As many positions as leave registers for the sums.
   d.tile_x = taps > 9 ? 4 : a.out_w % 7 == 0 ? 7 : 8;

@@ -162,7 +162,7 @@ def test_depthwise(multiplier, stride, last):
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("last", [False, True])
 def test_depthwise_windows(transposed, stride, last):
-    """Windows of all sizes over images narrower than a vector, with a rest, and wider than a block."""
+    """Windows over images narrower than a vector, with a rest, and wider than a block."""
     call = CALLS[2, transposed]
     for channels, size, kernel, padding in (
         (20, (7, 7), (3, 3), 1),
@@ -226,7 +226,7 @@ def test_depthwise_lines(stride):
 
 @pytest.mark.parametrize("last", [False, True])
 def test_depthwise_special_values(last):
-    """A NaN reaches what a window over it gives, nothing else, at the ends of lines and vectors too."""
+    """A NaN reaches what a window over it gives, nothing else, at the ends of lines too."""
     x, weight = sample(2, 16, 9, 35), sample(16, 1, 3, 3, seed=1)
     x[0, 0, 3, 34], x[0, 1, 6, 15], x[1, 2, 8, 0] = float("nan"), float("inf"), float("nan")
     x[1, 3, 0, 17] = float("-inf")
