@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/conv_depthwise.h"
 #include "engine/conv_plan.h"
 #include "engine/dtype.h"
 #include "runtime/allocator.h"
@@ -148,7 +149,7 @@ ConvPlan make_plan(const ConvTensor& tensor, int64_t groups) {
 void run(const ConvPlan& plan, ConvAccumulator* accumulator = nullptr) {
   const bool whole = accumulator == nullptr || (accumulator->first && accumulator->last);
   if (plan.device.is_cpu()) {
-    if (whole && run_conv_narrow(plan)) return;
+    if (whole && (run_conv_narrow(plan) || run_conv_gathered(plan))) return;
     run_conv_panels(plan, accumulator);
   } else {
     if (whole && run_conv_direct(plan)) return;
@@ -158,29 +159,6 @@ void run(const ConvPlan& plan, ConvAccumulator* accumulator = nullptr) {
 
 char* advance(char* data, c10::ScalarType dtype, int64_t elements) {
   return data + elements * static_cast<int64_t>(c10::elementSize(dtype));
-}
-
-/// For depthwise convolutions with channels last: the weight with its channels last too, so that
-/// vectors run along them. `copy` keeps it.
-ConvTensor depthwise_weight(const ConvTensor& weight, c10::DataPtr& copy) {
-  PaddedCopy padded;
-  padded.in = weight.data;
-  padded.in_dtype = weight.dtype;
-  padded.dtype = computed_in(weight.dtype);
-  padded.size = {1, weight.size[2], weight.size[3], weight.size[4], weight.size[0]};
-  padded.source = padded.size;
-  padded.stride = {0, weight.stride[2], weight.stride[3], weight.stride[4], weight.stride[0]};
-  int64_t elements = 1;
-  for (const int64_t size : padded.size) elements *= size;
-  copy = allocator()->allocate(static_cast<size_t>(elements) * c10::elementSize(padded.dtype));
-  padded.copy = static_cast<char*>(copy.get());
-  run_padded_copy(padded);
-  ConvTensor result = weight;
-  result.data = padded.copy;
-  result.dtype = padded.dtype;
-  const int64_t c = weight.size[0], w = weight.size[4], h = weight.size[3];
-  result.stride = {1, 1, c * w * h, c * w, c};
-  return result;
 }
 
 bool is_depthwise(const ConvTensor& tensor, const ConvTensor& weight, int64_t groups) {
@@ -223,11 +201,12 @@ ConvTensor::ConvTensor(const at::Tensor& tensor, int axes)
 
 void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& given_weight,
                  const void* bias, const ConvWindow& w) {
+  if (depthwise_convolution(out, in, given_weight, bias, w)) return;
   const Reach reach = reach_of_windows(out, w);
   ConvPlan plan = make_plan(in, w.groups);
   c10::DataPtr weight_copy;
   const ConvTensor weight = plan.device.is_cpu() && is_depthwise(in, given_weight, w.groups)
-                                ? depthwise_weight(given_weight, weight_copy)
+                                ? weight_channels_last(given_weight, weight_copy)
                                 : given_weight;
   plan.b_dtype = weight.dtype;
   const int64_t step = images_at_a_time(plan.device, in.size[0], copy_bytes(in, reach));
@@ -260,6 +239,7 @@ void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& 
 
 void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& given_weight,
                        const void* bias, const ConvWindow& w) {
+  if (depthwise_input(in, out, given_weight, bias, w)) return;
   // Per axis: the window's parts, and the coordinates of `out` they touch.
   std::array<std::vector<Phase>, kAxes> phases;
   Reach reach;
@@ -275,7 +255,7 @@ void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTe
   ConvPlan plan = make_plan(out, w.groups);
   c10::DataPtr weight_copy;
   const ConvTensor weight = plan.device.is_cpu() && is_depthwise(out, given_weight, w.groups)
-                                ? depthwise_weight(given_weight, weight_copy)
+                                ? weight_channels_last(given_weight, weight_copy)
                                 : given_weight;
   plan.b_dtype = weight.dtype;
   const int64_t step = images_at_a_time(plan.device, in.size[0], copy_bytes(out, reach));

@@ -11,6 +11,7 @@ namespace ocl {
 namespace {
 
 constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
+constexpr size_t kTableEntry = 8;        // bytes of the table of places in a
 
 /// The tile of sums in registers: as the matrix product's, but not wider than the columns.
 struct Tile {
@@ -58,7 +59,8 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
   const auto padded_columns = static_cast<size_t>(plan.groups * panels * tile.columns());
   const ConvPlan::Buffers buffers = plan.locate(c);
   const ConvWorkspace work(
-      plan, accumulator, c, padded_columns * c.k * element,
+      plan, accumulator, c,
+      NDRange::round_up(padded_columns * c.k * element, kTableEntry) + c.k * kTableEntry,
       several ? padded_columns * static_cast<size_t>(tiles * tile.rows * splits) * element : 0);
 
   const AffineIndex::Dimension row = plan.rows.joined(AffineIndex::Join::both).innermost();
@@ -71,6 +73,8 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
                                        {"ADJACENT", row.first == 1 && row.size >= tile.rows}}};
   if (c.k > 0) {
     Contraction pack = c;
+    std::copy_n(c.k_size, 4, pack.row_size);
+    std::copy_n(c.k_a, 4, pack.row_a);
     plan.k.joined(AffineIndex::Join::second).store(pack.k_size, nullptr, pack.k_b);
     pack.split_k =
         static_cast<uint32_t>(std::clamp<int64_t>(kPackElements / tile.columns(), 1, c.k));

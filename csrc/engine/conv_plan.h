@@ -114,6 +114,9 @@ void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
 /// take the plan; needs the whole sum.
 bool run_conv_narrow(const ConvPlan& plan);
 bool run_conv_direct(const ConvPlan& plan);
+/// For CPUs, where fewer windows than columns, or short sums, make it the faster one
+/// (kernels/conv/gathered.cl). As run_conv_narrow().
+bool run_conv_gathered(const ConvPlan& plan);
 /// The most columns of a group that run_conv_narrow() takes.
 inline constexpr int64_t kNarrowColumns = 4;
 

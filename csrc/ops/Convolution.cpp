@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/conv.h"
+#include "engine/conv_depthwise.h"
 #include "ops/DtypeChecks.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
@@ -84,6 +85,7 @@ void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor&
     return;
   }
   const ConvTensor a(in, axes), b(out, axes);
+  if (depthwise_weight(ConvTensor(weight, axes), a, b, window)) return;
   // Depthwise with channels last: vectors run along the channels of the gradient too.
   if (window.groups > 1 && weight.size(0) == window.groups && a.stride[1] == 1 &&
       b.stride[1] == 1) {

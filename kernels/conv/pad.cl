@@ -33,16 +33,20 @@ typedef TYPEV(C, WIDTH) V;
 kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) {
   const uint first = get_global_id(1) * p.rows_per_item;
   const uint last = min(first + p.rows_per_item, p.rows);
+  uint digits[4], rest = first;
+  for (int d = 3; d >= 0; d--) {
+    digits[d] = rest % p.size[d];
+    rest /= p.size[d];
+  }
   for (uint row = first; row < last; row++) {
-    uint index = row;
     long at = 0;
     bool inside = true;
-    for (int d = 3; d >= 0; d--) {
-      const int i = (int)(index % p.size[d]) - p.before[d];
-      index /= p.size[d];
+    _Pragma("unroll") for (int d = 3; d >= 0; d--) {
+      const int i = (int)digits[d] - p.before[d];
       inside = inside && i >= 0 && i < (int)p.source[d];
       at += i * p.stride[d];
     }
+    for (int d = 3; d >= 0 && ++digits[d] == p.size[d]; d--) digits[d] = 0;
     const uint length = p.size[4];
     global T *to = (global T *)(copy + p.copy_offset) + (ulong)row * length;
     const uint begin = inside ? p.before[4] : length;
@@ -54,6 +58,9 @@ kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) 
     }
 #else
     uint i = 0;
+    if (WIDTH > 1) {
+      for (; i + WIDTH <= begin; i += WIDTH) STOREV(C, WIDTH, (global char *)(to + i), 0, (V)(0));
+    }
     for (; i < begin; i++) to[i] = (T)(0);
     if (p.stride[4] == 1 && WIDTH > 1) {
       for (; i + WIDTH <= end; i += WIDTH) {

@@ -5,7 +5,8 @@
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a).
 //
-// Panels are [z][n / NR][k][NR] of C, padded with zeros. Totals, where k is summed in several parts, are
+// Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the elements of k
+// lie in a, for a window's runs are too short to step through digits. Totals, where k is summed in several parts, are
 // [split][z][m / MR][n / NR][MR][NR].
 #include "conv/conv.clh"
 
@@ -24,9 +25,19 @@
 #define NR (NV * WIDTH)
 
 typedef TYPEV(C, WIDTH) V;
+#if WIDTH > 1
+#define T V  // what transpose.clh turns squares of
+#include "include/transpose.clh"
+#undef T
+#endif
 
-/// Packs `split_k` elements of k of one panel. Its p.k_size may merge more dimensions than the other
-/// kernel's. Global size: parts of k, n / NR, groups.
+static inline ulong table_offset(const Contraction *p) {
+  const ulong bytes = (ulong)p->groups * ((p->n + NR - 1) / NR) * p->k * (NR * sizeof(T));
+  return p->work_offset + (bytes + 7) / 8 * 8;
+}
+
+/// Packs `split_k` elements of k of one panel, and writes their part of the table. p.k_size merges
+/// dimensions that are one in b; p.row_size and p.row_a stand for k in a. Global size: parts of k, n / NR, groups.
 kernel void conv_pack(global const char *b, global char *workspace, const Contraction p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
@@ -34,6 +45,15 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   b += p.b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
   global T *panel =
       (global T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  if (jn == 0 && z == 0) {
+    global long *table = (global long *)(workspace + table_offset(&p));
+    const uint4 a_size = SIZES(p.row_size);
+    uint4 at = digits_of(first, a_size);
+    for (uint k = first; k < last; k++) {
+      table[k] = place_of(at, STRIDES(p.row_a));
+      NEXT_DIGITS(at, a_size);
+    }
+  }
   const uint4 size = SIZES(p.k_size);
   const long4 stride = STRIDES(p.k_b);
   uint4 d = digits_of(first, size);
@@ -48,20 +68,27 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
           STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i) * NR), v, x);
         }
       }
-    } else if (stride.s3 == 1 && WIDTH > 1) {
+    }
+#if WIDTH > 1
+    else if (stride.s3 == 1) {
       for (; i + WIDTH <= length; i += WIDTH) {
-        for (uint j = 0; j < NR; j++) {
-          union { V vector; T element[WIDTH]; } x;
-          x.vector = (V)(0);
-          if (j < valid) {
-            x.vector = LOADV_AS(C, IN, WIDTH, run + (i + j * p.column_b) * STORAGE_SIZE(IN), 0);
+        for (uint v = 0; v < NV; v++) {
+          V square[WIDTH];
+          for (uint e = 0; e < WIDTH; e++) {
+            const uint j = v * WIDTH + e;
+            square[e] = (V)(0);
+            if (j < valid) {
+              square[e] = LOADV_AS(C, IN, WIDTH, run + (i + j * p.column_b) * STORAGE_SIZE(IN), 0);
+            }
           }
+          transpose(square);
           _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
-            panel[(ulong)(k + i + e) * NR + j] = x.element[e];
+            STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i + e) * NR), v, square[e]);
           }
         }
       }
     }
+#endif
     // Along k in the outer loop where that is the way the elements lie.
     for (; i < length; i++) {
       for (uint j = 0; j < NR; j++) {
@@ -77,29 +104,19 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
 
 // sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
 #define SUM(ROW)                                                                      \
-  do {                                                                                \
-    uint4 d = digits_of(k0, k_size);                                                  \
-    for (uint k = k0; k < k1;) {                                                      \
-      const uint end = min(k + k_size.s3 - d.s3, k1);                                 \
-      global const T *x = a + place_of(d, k_a);                                       \
-      for (; k < end; k++) {                                                          \
-        V column[NV];                                                                 \
-        _Pragma("unroll") for (uint v = 0; v < NV; v++) {                             \
-          column[v] = LOADV(C, WIDTH, (global const char *)y, v);                     \
-        }                                                                             \
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {                             \
-          const V row = (V)(ROW(i));                                                  \
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) {                           \
-            sum[i][v] = MAD(row, column[v], sum[i][v]);                               \
-          }                                                                           \
-        }                                                                             \
-        x += k_a.s3;                                                                  \
-        y += NR;                                                                      \
-      }                                                                               \
-      d.s3 = k_size.s3 - 1;                                                           \
-      NEXT_DIGITS(d, k_size);                                                         \
+  for (uint k = k0; k < k1; k++, y += NR) {                                           \
+    global const T *x = a + table[k];                                                 \
+    V column[NV];                                                                     \
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {                                 \
+      column[v] = LOADV(C, WIDTH, (global const char *)y, v);                         \
     }                                                                                 \
-  } while (0)
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {                                 \
+      const V row = (V)(ROW(i));                                                      \
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {                               \
+        sum[i][v] = MAD(row, column[v], sum[i][v]);                                   \
+      }                                                                               \
+    }                                                                                 \
+  }
 #define ADJACENT_ROW(i) x[i]
 #define ANY_ROW(i) x[at[i]]
 
@@ -113,8 +130,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
   const uint first_tile = get_global_id(1) * p.block;
   const uint last_tile = min(first_tile + p.block, tiles);
   const uint first = split * p.split_k, last = min(first + p.split_k, p.k);
-  const uint4 k_size = SIZES(p.k_size);
-  const long4 k_a = STRIDES(p.k_a);
+  global const long *table = (global const long *)(workspace + table_offset(&p));
   const uint4 row_size = SIZES(p.row_size);
   const long4 row_a = STRIDES(p.row_a), row_out = STRIDES(p.row_out);
   global const T *group = (global const T *)(a_base + p.a_offset) + z * p.a_group;
@@ -133,7 +149,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
     for (uint tile = first_tile; tile < last_tile; tile++) {
       const uint rows = min((uint)MR, p.m - tile * MR);
       uint4 digits = digits_of(tile * MR, row_size);
-            const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
+      const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
       long at[MR], out_at[MR];
       at[0] = out_at[0] = 0;
       for (uint i = 1; i < MR; i++) {
@@ -149,12 +165,12 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
       global const T *y = panel + (ulong)k0 * NR;
 #if ADJACENT
       if (rows == MR && at[MR - 1] == MR - 1) {
-        SUM(ADJACENT_ROW);
+        SUM(ADJACENT_ROW)
       } else {
-        SUM(ANY_ROW);
+        SUM(ANY_ROW)
       }
 #else
-      SUM(ANY_ROW);
+      SUM(ANY_ROW)
 #endif
       global char *total = (global char *)(totals + (ulong)tile * panels * MR * NR);
       if (!begins) {

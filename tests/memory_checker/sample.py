@@ -206,8 +206,22 @@ def main():
         nn.functional.conv2d(image, taps, padding=1, stride=2),
         nn.functional.conv_transpose2d(image, taps.view(6, 9, 3, 2), stride=(2, 1)),
         nn.functional.conv2d(image, taps[:6, :1], groups=6, padding=1),
+        nn.functional.conv2d(image, taps[:6, :1], groups=6, padding=1, dilation=2),
     ):
         keep += torch.autograd.grad(out.sum(), (image, taps))
+    # Few windows of many channels.
+    few, many = torch.randn(2, 40, 4, 3).to("ocl"), torch.randn(90, 40, 3, 3).to("ocl")
+    for leaf in (few, many):
+        leaf.requires_grad_()
+    out = nn.functional.conv2d(few, many, padding=1)
+    keep += torch.autograd.grad(out.sum(), (few, many))
+    # Depthwise ones: planes, and channels last.
+    wide = torch.randn(2, 6, 5, 20).to("ocl")
+    for given in (image.detach(), wide, wide.contiguous(memory_format=torch.channels_last)):
+        leaf = given.detach().requires_grad_()
+        for stride, padding in ((1, 1), (2, 1), (2, 0)):
+            out = nn.functional.conv2d(leaf, taps[:6, :1], groups=6, stride=stride, padding=padding)
+            keep += torch.autograd.grad(out.square().sum(), (leaf, taps))
     # A training step.
     model = nn.Sequential(nn.Linear(37, 19), nn.ReLU(), nn.Linear(19, 5)).to("ocl")
     optimiser = torch.optim.Adam(model.parameters())

@@ -158,6 +158,115 @@ def test_depthwise(multiplier, stride, last):
     )
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_windows(transposed, stride, last):
+    """Windows over images narrower than a vector, with a rest, and wider than a block."""
+    call = CALLS[2, transposed]
+    for channels, size, kernel, padding in (
+        (20, (7, 7), (3, 3), 1),
+        (20, (14, 14), (3, 3), 0),
+        (5, (33, 45), (5, 5), 2),
+        (16, (3, 31), (1, 4), (0, 2)),
+        (6, (9, 1), (3, 1), (1, 0)),
+        (4, (23, 37), (7, 7), 3),
+        (12, (5, 700), (3, 2), 1),
+        (3, (150, 18), (2, 3), (0, 1)),
+        (9, (8, 8), (3, 3), (5, 4)),
+    ):
+        if transposed and channels == 9:
+            padding = (2, 1)
+        x, weight = sample(2, channels, *size), sample(channels, 1, *kernel, seed=1)
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        check_all(
+            lambda a, b, c, k=(padding, channels): call(
+                a, b, c, padding=k[0], stride=stride, groups=k[1]
+            ),
+            x,
+            weight,
+            sample(channels, seed=2),
+            f"{channels} channels of {size}, kernel {kernel}",
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_dtypes(dtype, last):
+    x = sample(2, 12, 9, 21, dtype=dtype) / 4
+    weight = sample(12, 1, 3, 3, dtype=dtype, seed=1) / 4
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for stride in (1, 2):
+        check_all(
+            lambda a, b, c, s=stride: functional.conv2d(a, b, c, padding=1, stride=s, groups=12),
+            x,
+            weight,
+            sample(12, dtype=dtype, seed=2),
+            wider=torch.float32 if dtype == torch.float16 else None,
+        )
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_lines(stride):
+    """One axis, and multiples of the channels."""
+    for channels, multiplier in ((16, 1), (5, 3)):
+        x = sample(3, channels, 75)
+        weight = sample(channels * multiplier, 1, 5, seed=1)
+        check_all(
+            lambda a, b, c, g=channels: functional.conv1d(
+                a, b, c, padding=2, stride=stride, groups=g
+            ),
+            x,
+            weight,
+            sample(channels * multiplier, seed=2),
+        )
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_special_values(last):
+    """A NaN reaches what a window over it gives, nothing else, at the ends of lines too."""
+    x, weight = sample(2, 16, 9, 35), sample(16, 1, 3, 3, seed=1)
+    x[0, 0, 3, 34], x[0, 1, 6, 15], x[1, 2, 8, 0] = float("nan"), float("inf"), float("nan")
+    x[1, 3, 0, 17] = float("-inf")
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for stride in (1, 2):
+        check_all(
+            lambda a, b, c, s=stride: functional.conv2d(a, b, c, stride=s, groups=16),
+            x,
+            weight,
+            None,
+        )
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_few_windows(transposed, last, dtype):
+    """Fewer positions than channels, and sums over few positions for the weight's gradient."""
+    call = CALLS[2, transposed]
+    for inputs, outputs, size, stride, groups in (
+        (40, 150, (2, 4), 1, 1),
+        (130, 66, (7, 5), 2, 2),
+        (70, 140, (1, 19), 1, 1),
+    ):
+        x = sample(3, inputs, *size, dtype=dtype) / 8
+        shape = weight_shape(inputs, outputs, groups, (3, 3), transposed)
+        weight = sample(*shape, dtype=dtype, seed=1) / 8
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        check_all(
+            lambda a, b, c, s=stride, g=groups: call(a, b, c, padding=1, stride=s, groups=g),
+            x,
+            weight,
+            sample(outputs, dtype=dtype, seed=2),
+            f"{inputs} to {outputs} of {size}",
+            **({"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {}),
+        )
+
+
 def test_long_sums():
     """More channels than are summed in registers at a time, and more images than fit at once. CPU
     torch's own sums over all positions are an order of magnitude less accurate."""
