@@ -1,0 +1,27 @@
+"""Arithmetic of two operands where their dtypes or sizes matter, against CPU torch."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("number", [complex(0, INF), complex(1, NAN), complex(INF, 0), 2 - 3j])
+def test_real_times_complex(device, dtype, number):
+    real = torch.ones(5, dtype=dtype)
+    other = torch.full((5,), number, dtype=torch.complex64)
+    calls = [
+        lambda a, b: a * number,
+        lambda a, b: a * b,
+        lambda a, b: b * a,
+        lambda a, b: b / a,
+        lambda a, b: a + b,
+    ]
+    for call in calls:
+        got, expected = call(real.to(device), other.to(device)).cpu(), call(real, other)
+        assert got.dtype == expected.dtype
+        assert_close(
+            torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True, rtol=0, atol=0
+        )
