@@ -105,6 +105,9 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     iterator_index[operands.count++] = i;
   }
   operands.total_scalars = scalar;
+  operands.wide_quotient = op.flags & flag::opmath_scalar && op.flags & flag::divides &&
+                           c10::isReducedFloatingType(promoted) &&
+                           iter.is_scalar(iter.ntensors() - 1);
   const bool last_is_scalar =
       operands.inputs > 0 && operands.scalar_mask >> (operands.inputs - 1) & 1;
   operands.checked =

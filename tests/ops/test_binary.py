@@ -25,3 +25,20 @@ def test_real_times_complex(device, dtype, number):
         assert_close(
             torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True, rtol=0, atol=0
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("divisor", [0.4140625, 0.1])
+@pytest.mark.parametrize("form", ["number", "host", "scalar", "element", "full"])
+def test_truncated_quotients(device, dtype, divisor, form):
+    a = torch.tensor([12.0, 57, -57, 100, 3.3, 1000] * 6).to(dtype)
+    b = {
+        "number": divisor,
+        "host": torch.tensor(divisor),
+        "scalar": torch.tensor(divisor, dtype=dtype),
+        "element": torch.tensor([divisor], dtype=dtype),
+        "full": torch.full_like(a, divisor),
+    }[form]
+    on_device = b if form in ("number", "host") else b.to(device)
+    got = torch.div(a.to(device), on_device, rounding_mode="trunc")
+    assert_close(got.cpu(), torch.div(a, b, rounding_mode="trunc"), rtol=0, atol=0)
