@@ -162,6 +162,7 @@ ScalarArgument stored(c10::ScalarType dtype, const c10::Scalar& value) {
     const auto complex = value.to<c10::complex<c10::Half>>();
     return storage_argument(dtype, &complex);
   }
+  check_scalar(dtype, value);
   return scalar_argument(dtype, value);
 }
 

@@ -169,6 +169,7 @@ void reduce(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction re
 
 void reduce_fill(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
                  const c10::Scalar& value) {
+  check_scalar(iter.dtype(0), value);
   const ScalarArgument argument = scalar_argument(compute_dtype(iter.dtype(0)), value);
   run(iter, {indexing, reduction, kSkipNothing, &argument});
 }

@@ -105,10 +105,28 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     iterator_index[operands.count++] = i;
   }
   operands.total_scalars = scalar;
+  operands.wide_quotient = op.flags & flag::opmath_scalar && op.flags & flag::divides &&
+                           c10::isReducedFloatingType(promoted) &&
+                           iter.is_scalar(iter.ntensors() - 1);
   const bool last_is_scalar =
       operands.inputs > 0 && operands.scalar_mask >> (operands.inputs - 1) & 1;
   operands.checked =
       op.needs_check(compute, last_is_scalar ? &operands.scalars[scalar - 1] : nullptr);
+}
+
+void check_scalars(at::TensorIteratorBase& iter, const Op& op,
+                   std::span<const c10::Scalar> scalars) {
+  const c10::ScalarType dtype = iter.dtype(0);
+  bool checked = op.flags & flag::scalars_fit_single && dtype == c10::ScalarType::Float;
+  if (iter.ninputs() == 0) {
+    // As upstream's, a fill of one element rounds to a half type or float8: such scalar tensors
+    // are what an assignment makes of a number.
+    checked = iter.numel() != 1 || c10::elementSize(dtype) > 2;
+  } else if (op.flags & flag::scalars_fit) {
+    checked |= c10::isReducedFloatingType(dtype);
+  }
+  if (!checked) return;
+  for (const c10::Scalar& value : scalars) check_scalar(dtype, value);
 }
 
 /// Inputs of 64-bit integers that are broadcast over a large result, in the dtype computed with:
@@ -146,10 +164,7 @@ void convert_repeated(const at::TensorIteratorBase& iter, const Device& device,
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
-  if (iter.ninputs() == 0 ||
-      (op.flags & flag::scalars_fit && c10::isReducedFloatingType(iter.dtype(0)))) {
-    for (const c10::Scalar& value : scalars) check_scalar(iter.dtype(0), value);
-  }
+  check_scalars(iter, op, scalars);
   if (op.flags & flag::any_refusal) {
     const c10::ScalarType dtype = choose_compute_dtype(iter, op);
     if (op.refuses(dtype)) op.raise_refusal(dtype, device(iter.device(0).index()));

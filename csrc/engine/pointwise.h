@@ -43,6 +43,8 @@ inline constexpr uint32_t opmath_scalar = 1u << 10;
 inline constexpr uint32_t float8 = 1u << 11;
 /// The scalars must fit the output's dtype where that is half or bfloat16: else RuntimeError.
 inline constexpr uint32_t scalars_fit = 1u << 12;
+/// The scalars must fit the output's dtype where that is float: else RuntimeError.
+inline constexpr uint32_t scalars_fit_single = 1u << 13;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
 

@@ -129,6 +129,7 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
   if (operands.checked) defines.add({"FAILS", op.check.macro});
+  if (operands.wide_quotient) defines.add({"WIDE_QUOTIENT", 1});
   if (operands.rounded_mask != 0) {
     defines.add({"ROUNDED_INPUTS", operands.rounded_mask});
     defines.add({"ROUND_TO", storage_tag(operands.dtype)});

@@ -36,8 +36,9 @@ struct Operands {
   std::array<ScalarArgument, kMaxScalars + kMaxOperands> scalars;
   int op_scalars = 0;
   int total_scalars = 0;
-  bool checked = false;       // the kernel makes the op's check
-  uint32_t rounded_mask = 0;  // bit i: input i is rounded to dtype, a half type, first
+  bool checked = false;        // the kernel makes the op's check
+  bool wide_quotient = false;  // a half quotient by one element is not rounded before truncation
+  uint32_t rounded_mask = 0;   // bit i: input i is rounded to dtype, a half type, first
 };
 
 /// Shape and byte strides, innermost dimension first.

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 
+#include "engine/dtype.h"
 #include "engine/pointwise.h"
 #include "ops/gelu.h"
 #include "ops/gelu_backward.h"
@@ -25,6 +26,7 @@ const pointwise::Op gelu_tanh_op{"gelu_tanh", 0};
 const pointwise::Op gelu_erf_backward_op{"gelu_erf_backward", 0};
 const pointwise::Op gelu_tanh_backward_op{"gelu_tanh_backward", 0};
 const pointwise::Op log_sigmoid_op{"log_sigmoid", 0};
+const pointwise::Op threshold_op{"threshold", 2, pointwise::flag::no_bool};
 const pointwise::Op log_sigmoid_backward_op{"log_sigmoid_backward", 0};
 
 const pointwise::Op rrelu_op{"rrelu", 0, pointwise::flag::two_outputs};
@@ -42,6 +44,15 @@ TORCH_IMPL_FUNC(gelu_out)(const at::Tensor&, c10::string_view approximate, const
 TORCH_IMPL_FUNC(gelu_backward_out)(const at::Tensor&, const at::Tensor&,
                                    c10::string_view approximate, const at::Tensor&) {
   pointwise::run(*this, is_tanh(approximate) ? gelu_tanh_backward_op : gelu_erf_backward_op);
+}
+
+void threshold(at::TensorIteratorBase& iter, const c10::Scalar& threshold,
+               const c10::Scalar& value) {
+  // The threshold only has to fit what is computed in, the value the result.
+  check_scalar(compute_dtype(iter.dtype(0)), threshold);
+  check_scalar(iter.dtype(0), value);
+  const c10::Scalar scalars[] = {threshold, value};
+  pointwise::run(iter, threshold_op, scalars);
 }
 
 // The buffer of upstream's CPU kernel saves exp(-|x|); recomputing it costs less than storing it.

@@ -15,6 +15,7 @@
 #include "ops/_copy_from.h"
 #include "ops/_copy_from_and_resize.h"
 #include "ops/_local_scalar_dense.h"
+#include "ops/fill.h"
 #include "runtime/counters.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
@@ -207,6 +208,27 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
     copy_across_devices(destination, source);
   }
   settle_lazy_bits(destination, conjugate, negate);
+  return self;
+}
+
+at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
+  if (!value.is_cpu() || self.is_conj() || self.is_neg()) {
+    return self.copy_(self.is_alias_of(value) ? value.clone() : value);
+  }
+  // Converted as by a copy, unlike a number: what the dtype can't hold becomes infinite or wraps.
+  const at::Tensor fill = value.resolve_conj().resolve_neg().to(self.scalar_type());
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .allow_cpu_scalars(true)
+                  .add_output(self)
+                  .add_const_input(fill)
+                  .build();
+  const c10::DeviceGuard guard(self.device());
+  pointwise::run(iter, copy_bits_op);
   return self;
 }
 

@@ -10,6 +10,7 @@
 #include <ATen/ops/index.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include "engine/dtype.h"
 #include "engine/index_nonzero.h"
 #include "engine/pointwise.h"
 #include "ops/masked_scatter.h"
@@ -38,6 +39,7 @@ void check_nonzero_out(const at::Tensor& self, const at::Tensor& out) {
 // Upstream's iterator holds self and mask.
 void masked_fill(at::TensorIterator& iter, const c10::Scalar& value) {
   const at::Tensor self = iter.tensor(0);
+  check_scalar(self.scalar_type(), value);
   // A host scalar of the iterator becomes a kernel argument.
   const at::Tensor fill =
       at::scalar_tensor(value, at::TensorOptions().dtype(self.scalar_type()).device(at::kCPU));

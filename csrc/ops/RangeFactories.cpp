@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
@@ -54,6 +55,33 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
 /// of a long float sequence would be off otherwise.
 at::ScalarType real_compute(const at::Tensor& out) {
   return device(out.device().index()).properties().has_fp64 ? at::kDouble : at::kFloat;
+}
+
+/// The bounds as the dtype holds them if it is an integer's. Throws as CPU does: RuntimeError for a
+/// bound that the dtype can't hold, NotImplementedError for bool.
+std::pair<double, double> bounds(at::ScalarType dtype, const c10::Scalar& start,
+                                 const c10::Scalar& end) {
+  const auto held = [&]<class T>(T) {
+    return std::pair{static_cast<double>(start.to<T>()), static_cast<double>(end.to<T>())};
+  };
+  switch (dtype) {
+    case at::kByte:
+      return held(uint8_t{});
+    case at::kChar:
+      return held(int8_t{});
+    case at::kShort:
+      return held(int16_t{});
+    case at::kInt:
+      return held(int32_t{});
+    case at::kLong:
+      return held(int64_t{});
+    case at::kBool:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "a sequence of bool is not implemented");
+    default:
+      check_scalar(dtype, start);
+      check_scalar(dtype, end);
+      return {start.to<double>(), end.to<double>()};
+  }
 }
 
 at::ScalarType compute_of(const at::Tensor& out) {
@@ -108,11 +136,7 @@ void linspace(at::TensorIterator& iter, const c10::Scalar& start, const c10::Sca
     fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
     return;
   }
-  double first = start.to<double>(), last = end.to<double>();
-  if (c10::isIntegralType(out.scalar_type(), true)) {
-    first = static_cast<double>(start.to<int64_t>());
-    last = static_cast<double>(end.to<int64_t>());
-  }
+  const auto [first, last] = bounds(out.scalar_type(), start, end);
   const double step = (last - first) / static_cast<double>(steps - 1);
   fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
 }
@@ -126,13 +150,11 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
     const at::Tensor exponents = at::linspace(start, end, steps, out.options());
     return out.copy_(at::pow(c10::Scalar(c10::complex<double>(base)), exponents));
   }
-  const bool integral = c10::isIntegralType(out.scalar_type(), true);
-  const double first = integral ? static_cast<double>(start.to<int64_t>()) : start.to<double>();
-  const double last = integral ? static_cast<double>(end.to<int64_t>()) : end.to<double>();
-  const double step = steps == 1 ? 0 : (last - first) / static_cast<double>(steps - 1);
   // One step stands at the start.
-  fill_sequence(out,
-                {first, steps == 1 ? first : last, step, /*symmetric=*/true, /*power=*/true, base},
+  const auto [first, last] = steps == 1 ? std::pair{start.to<double>(), start.to<double>()}
+                                        : bounds(out.scalar_type(), start, end);
+  const double step = steps == 1 ? 0 : (last - first) / static_cast<double>(steps - 1);
+  fill_sequence(out, {first, last, step, /*symmetric=*/true, /*power=*/true, base},
                 compute_of(out));
   return out;
 }

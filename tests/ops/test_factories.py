@@ -44,6 +44,12 @@ def test_linspace(device, dtype, args):
     check(device, lambda d: torch.linspace(*args, dtype=dtype, device=d))
 
 
+def test_sequence_bounds_that_wrap(device):
+    check(device, lambda d: torch.linspace(0, -1, 3, dtype=torch.uint8, device=d))
+    check(device, lambda d: torch.linspace(1e30, 0, 1, dtype=torch.float16, device=d))
+    check(device, lambda d: torch.logspace(0.5, 1e30, 1, dtype=torch.int64, device=d))
+
+
 def test_linspace_of_tensors(device):
     check(
         device,
@@ -111,7 +117,15 @@ def test_triangle_indices(device, shape, offset, dtype):
         lambda d: torch.arange(5, 0, device=d),
         lambda d: torch.arange(0, float("inf"), device=d),
         lambda d: torch.linspace(0, 1, -1, device=d),
+        lambda d: torch.linspace(0, 255, 3, dtype=torch.int8, device=d),
+        lambda d: torch.linspace(2**53, 0, 3, dtype=torch.int16, device=d),
+        lambda d: torch.linspace(0, 2**53, 3, dtype=torch.int32, device=d),
+        lambda d: torch.linspace(0, 1e30, 3, dtype=torch.float16, device=d),
+        lambda d: torch.linspace(0, 1e300, 3, device=d),
+        lambda d: torch.linspace(0, 1, 3, dtype=torch.bool, device=d),
         lambda d: torch.logspace(0, 1, -1, device=d),
+        lambda d: torch.logspace(0, 255, 3, dtype=torch.int8, device=d),
+        lambda d: torch.logspace(0, 1e30, 3, dtype=torch.float16, device=d),
         lambda d: torch.eye(-1, device=d),
         lambda d: torch.tril_indices(-1, 3, device=d),
     ],

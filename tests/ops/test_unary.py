@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.testing import assert_close
 
 INF, NAN = float("inf"), float("nan")
@@ -37,3 +38,35 @@ def test_exponents_that_the_dtype_does_not_hold(dtype, exponent):
     assert isinstance(outcomes[0], type) == isinstance(outcomes[1], type), outcomes
     if not isinstance(outcomes[0], type):
         assert_close(outcomes[1], outcomes[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function", [F.relu6, F.hardtanh, F.hardshrink, F.softshrink, F.hardswish, F.relu]
+)
+def test_gradients_at_nan(function, dtype):
+    # Few elements: the vectors of CPU torch's kernels treat a NaN otherwise than what is left over.
+    x = torch.tensor([NAN, 0.25, -4.0], dtype=dtype, requires_grad=True)
+    y = x.detach().to("ocl").requires_grad_()
+    gradient = torch.tensor([3.0, 2.0, 5.0], dtype=dtype)
+    function(x).backward(gradient)
+    function(y).backward(gradient.to("ocl"))
+    assert_close(y.grad.cpu(), x.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.relu,
+        F.relu6,
+        lambda x: x.clamp(min=0.0),
+        lambda x: x.clamp(max=0.0),
+        lambda x: x.clamp(-0.0, 1.0),
+    ],
+)
+def test_bounds_keep_the_sign_of_zero(function, dtype):
+    x = torch.tensor([-0.0, 0.0, NAN, -1.0, 2.0, 7.0] * 6, dtype=dtype)
+    got, expected = function(x.to("ocl")).cpu(), function(x)
+    assert_close(got, expected, equal_nan=True, rtol=0, atol=0)
+    assert torch.equal(got.signbit() | got.isnan(), expected.signbit() | expected.isnan())

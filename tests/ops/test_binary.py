@@ -1,0 +1,44 @@
+"""Arithmetic of two operands where their dtypes or sizes matter, against CPU torch."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("number", [complex(0, INF), complex(1, NAN), complex(INF, 0), 2 - 3j])
+def test_real_times_complex(device, dtype, number):
+    real = torch.ones(5, dtype=dtype)
+    other = torch.full((5,), number, dtype=torch.complex64)
+    calls = [
+        lambda a, b: a * number,
+        lambda a, b: a * b,
+        lambda a, b: b * a,
+        lambda a, b: b / a,
+        lambda a, b: a + b,
+    ]
+    for call in calls:
+        got, expected = call(real.to(device), other.to(device)).cpu(), call(real, other)
+        assert got.dtype == expected.dtype
+        assert_close(
+            torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True, rtol=0, atol=0
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("divisor", [0.4140625, 0.1])
+@pytest.mark.parametrize("form", ["number", "host", "scalar", "element", "full"])
+def test_truncated_quotients(device, dtype, divisor, form):
+    a = torch.tensor([12.0, 57, -57, 100, 3.3, 1000] * 6).to(dtype)
+    b = {
+        "number": divisor,
+        "host": torch.tensor(divisor),
+        "scalar": torch.tensor(divisor, dtype=dtype),
+        "element": torch.tensor([divisor], dtype=dtype),
+        "full": torch.full_like(a, divisor),
+    }[form]
+    on_device = b if form in ("number", "host") else b.to(device)
+    got = torch.div(a.to(device), on_device, rounding_mode="trunc")
+    assert_close(got.cpu(), torch.div(a, b, rounding_mode="trunc"), rtol=0, atol=0)
