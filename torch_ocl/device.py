@@ -60,8 +60,14 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Makes a device current for the calling thread; a negative index does nothing."""
-    _C.set_device(_get_device_index(device))
+    """Makes a device current for the calling thread; a negative index does nothing.
+
+    Raises RuntimeError if there is no such device, the current one included.
+    """
+    index = _get_device_index(device)
+    if index >= 0:
+        _C.check_device(index)
+    _C.set_device(index)
 
 
 def synchronize(device: DeviceLike = None) -> None:

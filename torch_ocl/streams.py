@@ -62,10 +62,19 @@ def default_stream(device: DeviceLike = None) -> Stream:
     return _wrap(_C.default_stream(existing_device_index(device)))
 
 
+def _check_stream(stream: torch.Stream) -> None:
+    if stream.device.type != "ocl":
+        raise ValueError(f"expected a stream of an ocl device, got one of {stream.device}")
+
+
 def set_stream(stream: torch.Stream | None) -> None:
-    """Makes a stream and its device current; None does nothing."""
+    """Makes a stream and its device current; None does nothing.
+
+    Raises ValueError for a stream of another kind of device.
+    """
     if stream is None:
         return
+    _check_stream(stream)
     _C.set_stream(stream.stream_id, stream.device_index)
     _C.set_device(stream.device_index)
 
@@ -74,8 +83,8 @@ class StreamContext:
     """Context manager that makes a stream and its device current; None changes nothing."""
 
     def __init__(self, stream: torch.Stream | None) -> None:
-        if stream is not None and stream.device.type != "ocl":
-            raise ValueError(f"expected a stream of an ocl device, got one of {stream.device}")
+        if stream is not None:
+            _check_stream(stream)
         self.stream = stream
         self._previous_device = -1
         self._previous: tuple[int, int, int] | None = None

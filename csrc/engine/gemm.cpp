@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "engine/gemm_plan.h"
+#include "engine/gemm_tiles.h"
 #include "engine/tuner.h"
 #include "opencl/log.h"
 #include "runtime/allocator.h"
@@ -172,6 +173,7 @@ GemmPlan make_plan(const GemmDescription& d) {
 /// The implementation TORCH_OCL_GEMM names; null without one.
 const GemmImplementation* forced_implementation() {
   static const GemmImplementation* const forced = []() -> const GemmImplementation* {
+    check_forced_tile();
     const char* name = std::getenv("TORCH_OCL_GEMM");
     if (name == nullptr || *name == '\0') return nullptr;
     std::string known;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,11 +23,21 @@ std::array<int, 3> forced_tile() {
     std::array<int, 3> sizes{};
     const char* text = std::getenv("TORCH_OCL_GEMM_TILE");
     if (text == nullptr || *text == '\0') return sizes;
-    if (std::sscanf(text, "%dx%dx%d", &sizes[0], &sizes[1], &sizes[2]) == 3) return sizes;
+    char rest = '\0';
+    const int read = std::sscanf(text, "%dx%dx%d%c", &sizes[0], &sizes[1], &sizes[2], &rest);
+    if (read == 3 && *std::min_element(sizes.begin(), sizes.end()) > 0) return sizes;
     warn(std::string("TORCH_OCL_GEMM_TILE=") + text + ": expected <m>x<n>x<k>, ignored");
     return std::array<int, 3>{};
   }();
   return tile;
+}
+
+/// Says once that a product has no kernel of that tile: others, of another dtype, may.
+void warn_of_forced_tile() {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  warn(std::string("TORCH_OCL_GEMM_TILE=") + std::getenv("TORCH_OCL_GEMM_TILE") +
+       ": a product has no such tile, ignored there");
 }
 
 /// The time of `groups` work-groups on the busiest compute unit, in sums. Those that run there
@@ -46,6 +57,8 @@ double cost_of(const TileShape& shape, int64_t groups, int64_t depth, int64_t un
 }
 
 }  // namespace
+
+void check_forced_tile() { forced_tile(); }
 
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead) {
@@ -79,6 +92,7 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
       }
     }
   }
+  if (best.index < 0 && forced[0] != 0) warn_of_forced_tile();
   return best;
 }
 

@@ -1,6 +1,7 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 //
-// Offers: TileShape, choose_tile(), vary_tile(), reads_by_k(), takes_vectors().
+// Offers: TileShape, choose_tile(), check_forced_tile(), vary_tile(), reads_by_k(),
+// takes_vectors().
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct TileChoice {
 /// `overhead`: what a further launch costs, in sums of one compute unit.
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead);
+
+/// Warns of a TORCH_OCL_GEMM_TILE that names no tile, whether or not a product comes to use one.
+void check_forced_tile();
 
 /// The shapes that fit (stage 0), and the numbers of parts of k (1), for the tuner.
 std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,

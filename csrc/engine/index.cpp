@@ -13,7 +13,6 @@ namespace ocl::index {
 
 namespace {
 
-constexpr int kMaxDims = 12;  // what one launch decodes; more are looped over on the host
 constexpr size_t kLocalSize = 128;
 constexpr size_t kVectorsPerLookup = 32;
 // Shorter rows are copied element by element.
@@ -23,6 +22,9 @@ const KernelFamily elements_family{"index/gather.cl", "gather_elements"};
 const KernelFamily rows_family{"index/gather.cl", "gather_rows"};
 const KernelFamily scatter_family{"index/scatter.cl", "scatter_elements"};
 
+/// The dimensions that one launch decodes, DIMS in the kernels; more are looped over on the host.
+int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 4 : 12; }
+
 // Elements are moved as bits; 16 bytes as two 64-bit words.
 const char* element_tag(c10::ScalarType dtype) {
   const size_t size = c10::elementSize(dtype);
@@ -30,11 +32,12 @@ const char* element_tag(c10::ScalarType dtype) {
 }
 
 void put_dimensions(ArgumentStruct& arguments, const Problem& problem) {
+  const int most = max_dims(problem);
   arguments.put32(static_cast<uint32_t>(problem.numel()));
   arguments.put32(static_cast<uint32_t>(problem.dims));
-  for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < problem.dims ? problem.size[d] : 1);
+  for (int d = 0; d < most; ++d) arguments.put32(d < problem.dims ? problem.size[d] : 1);
   for (int k = 0; k < problem.operands(); ++k) {
-    for (int d = 0; d < kMaxDims; ++d) {
+    for (int d = 0; d < most; ++d) {
       arguments.put32(d < problem.dims ? problem.stride[k][d] : 0);
     }
   }
@@ -114,11 +117,11 @@ void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexi
   kernel.enqueue(queue, NDRange::linear(problem.numel(), kLocalSize));
 }
 
-/// Launches the first kMaxDims dimensions and loops over the rest: tensors whose index tensors
-/// leave more than 12 dimensions apart are rare and small.
+/// Launches the first max_dims() dimensions and loops over the rest: tensors whose index tensors
+/// leave more of them apart are rare and small.
 template <class Launch>
 void for_slices(Problem& problem, const Launch& launch) {
-  if (problem.dims <= kMaxDims) {
+  if (problem.dims <= max_dims(problem)) {
     launch(problem);
     return;
   }

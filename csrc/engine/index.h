@@ -28,7 +28,7 @@ struct Indexing {
 };
 
 /// out = in[indices]. Operands: out, in (unless indexing.base), then the index tensors (int32 or
-/// int64, at most 6). out and in have one dtype.
+/// int64, at most 16). out and in have one dtype.
 void gather(at::TensorIteratorBase& iter, const Indexing& indexing);
 
 /// out[indices] = in. Operands: out (unless indexing.base), in, then the index tensors. Which of

@@ -16,14 +16,16 @@
 
 namespace ocl::index {
 
-inline constexpr int kMaxIndices = 6;
+inline constexpr int kMaxIndices = 16;
+/// With more the kernels' layouts have room for fewer dimensions.
+inline constexpr int kFewIndices = 6;
 inline constexpr int kMaxOperands = 2 + kMaxIndices;
 
 /// The indexed operand, the other one, then the index tensors; dimensions innermost first.
 struct Problem {
   enum Roles { indexed_first, indexed_second, no_other };
 
-  /// Throws NotImplementedError for more than 6 index tensors.
+  /// Throws NotImplementedError for more than kMaxIndices index tensors.
   Problem(at::TensorIteratorBase& iter, const Indexing& indexing, Roles roles);
 
   int operands() const { return 2 + indices; }

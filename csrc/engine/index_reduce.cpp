@@ -11,14 +11,16 @@ namespace ocl::index {
 
 namespace {
 
-constexpr int kMaxDims =
-    6;  // columns and indexed dimensions alike; more are looped over on the host
 constexpr int64_t kMinRow = 8;
 constexpr size_t kVectorBytes = 32;
 // A chunk of a row should fill a few cache lines, which a look-up then pays for.
 constexpr size_t kMinChunkBytes = 256;
 
 const KernelFamily reduce_family{"index/reduce.cl", "index_reduce"};
+
+/// The columns, and the indexed dimensions, that one launch decodes, REDUCE_DIMS in the kernel;
+/// more are looped over on the host.
+int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 2 : 6; }
 
 struct Job {
   const Indexing& indexing;
@@ -47,12 +49,13 @@ size_t work_items(const Device& device) {
 
 void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
                     const Dimensions& dimensions) {
+  const int most = max_dims(problem);
   const auto used = [&](int i) { return i < dimensions.count; };
-  for (int i = 0; i < kMaxDims; ++i) {
+  for (int i = 0; i < most; ++i) {
     arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
   }
   for (int k = 0; k < problem.operands(); ++k) {
-    for (int i = 0; i < kMaxDims; ++i) {
+    for (int i = 0; i < most; ++i) {
       arguments.put32(used(i) ? problem.stride[k][dimensions.of[i]] : 0);
     }
   }
@@ -128,11 +131,12 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   kernel.enqueue(queue, NDRange::grid(column_count, parts, local, 1));
 }
 
-/// Loops over the dimensions past kMaxDims of either kind, then launches.
+/// Loops over the dimensions past max_dims() of either kind, then launches.
 void for_slices(Queue& queue, Problem& problem, const Job& job, Dimensions& columns,
                 Dimensions& steps) {
-  Dimensions& longer = steps.count > kMaxDims ? steps : columns;
-  if (longer.count <= kMaxDims) {
+  const int most = max_dims(problem);
+  Dimensions& longer = steps.count > most ? steps : columns;
+  if (longer.count <= most) {
     launch_reduce(queue, problem, job, columns, steps);
     return;
   }

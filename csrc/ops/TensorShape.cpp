@@ -8,6 +8,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
 
 #include <limits>
 
@@ -161,9 +162,15 @@ at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int
   TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
               "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
-  TORCH_CHECK(repeats.ge(0).all().item<bool>(), "repeats can not be negative");
   const at::Tensor ends = repeats.cumsum(0, at::kLong);
-  const int64_t total = output_size ? *output_size : ends[-1].item<int64_t>();
+  // The host reads both at once: each would be a wait.
+  const at::Tensor known = at::stack({repeats.min().to(at::kLong), ends[-1]}).cpu();
+  const int64_t least = known.const_data_ptr<int64_t>()[0];
+  const int64_t total = known.const_data_ptr<int64_t>()[1];
+  TORCH_CHECK(least >= 0, "repeats can not be negative");
+  TORCH_CHECK(!output_size || *output_size == total,
+              "allocated size does not match required size: output_size is ",
+              output_size.value_or(0), ", the repeats add up to ", total);
   // Position i belongs to the first element whose end is past i.
   return at::searchsorted(ends, at::arange(total, ends.options()), /*out_int32=*/false,
                           /*right=*/true)

@@ -17,8 +17,8 @@ typedef struct {
   long index_stride[NIDX];  // bytes
   uint n;
   uint dims;
-  uint size[12];  // innermost first
-  uint stride[2 + NIDX][12];
+  uint size[DIMS];  // innermost first
+  uint stride[2 + NIDX][DIMS];
 } GatherLayout;
 
 /// Element by element. Global size: n or more.

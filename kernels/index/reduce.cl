@@ -36,10 +36,10 @@ typedef struct {
   uint chunk;    // columns of a chunk, a multiple of WIDTH
   uint column_dims;
   uint step_dims;
-  uint column_size[6];  // innermost first
-  uint column_stride[2 + NIDX][6];
-  uint step_size[6];
-  uint step_stride[2 + NIDX][6];
+  uint column_size[REDUCE_DIMS];  // innermost first
+  uint column_stride[2 + NIDX][REDUCE_DIMS];
+  uint step_size[REDUCE_DIMS];
+  uint step_stride[2 + NIDX][REDUCE_DIMS];
 } ReduceLayout;
 
 #define COMPLEX_MUL_complex(a, b) \

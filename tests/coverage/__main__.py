@@ -3,7 +3,9 @@
     python -m tests.coverage                            (all of it; `make coverage` adds the docs)
     python -m tests.coverage --dtypes float32 --ops 'linalg' --samples 1 -v
 
-Results are kept in docs/op-coverage.json, those of other dtypes, ops and runtimes stay.
+Results are kept in docs/op-coverage.json, those of other runtimes stay. A run that --ops, --dtypes
+or --samples restrict only prints them, unless --results names the file, where those of other ops
+and dtypes stay too.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from tests.coverage import results, scope
 from tests.coverage.runner import Runner
 
 DTYPES = "float32,float64,float16,bfloat16,int64,int32,bool,complex64"
+SAMPLES = 2
 #: Seconds for one op and dtype: several times what the slowest takes with a cold cache.
 TIMEOUT = 120
 
@@ -57,19 +60,24 @@ def cases(dtypes, pattern):
                 yield {"op": name, "dtype": dtype, "errors": dtype == known[0]}
 
 
-def parse():
+def is_partial(options):
+    """Whether only a part of the matrix, or of its samples, is asked for."""
+    return options.ops != "" or options.dtypes != DTYPES or options.samples != SAMPLES
+
+
+def parse(arguments=None):
     parser = argparse.ArgumentParser(
         prog="python -m tests.coverage", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--dtypes", default=DTYPES, help="comma-separated; default: %(default)s")
     parser.add_argument("--ops", default="", help="a regular expression for the names of OpInfos")
-    parser.add_argument("--samples", type=int, default=2, help="samples a check looks at")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="samples a check looks at")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after that long")
     parser.add_argument("--only", choices=["new", "gaps"], help="what has no result, or a gap")
-    parser.add_argument("--results", type=pathlib.Path, default=results.PATH, help="the file")
+    parser.add_argument("--results", type=pathlib.Path, help="the file to keep results in")
     parser.add_argument("-v", "--verbose", action="store_true", help="errors as they come, in full")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def verdict_of(part, case):
@@ -79,7 +87,8 @@ def verdict_of(part, case):
 
 def main():
     options = parse()
-    results.PATH = options.results
+    keep = options.results is not None or not is_partial(options)
+    results.PATH = options.results or results.PATH
     runtime = torch.ocl.get_device_properties(0).platform_name
     everything = results.load()
     part = everything.setdefault(runtime, {"about": {}, "ops": {}})
@@ -115,7 +124,8 @@ def main():
         "torch": torch.__version__,
         "samples": options.samples,
     }
-    results.save(everything)
+    if keep:
+        results.save(everything)
     report(part, options, programs, slowest, time.monotonic() - start)
 
 

@@ -1,5 +1,8 @@
 """What the op matrix says of an op, and the file it keeps that in."""
 
+import pytest
+
+from tests.coverage import __main__ as command
 from tests.coverage import results
 
 
@@ -33,3 +36,28 @@ def test_file_keeps_what_it_is_given(tmp_path, monkeypatch):
     assert results.load() == everything
     assert results.counts(ops, "float32") == {"native": 1, "host": 1, "gap": 0}
     assert results.counts(ops, "float64") == {"native": 0, "host": 0, "gap": 0}
+
+
+@pytest.mark.parametrize(
+    "arguments, partial",
+    [
+        ([], False),
+        (["--only", "new", "--jobs", "1"], False),
+        (["--ops", "^add$"], True),
+        (["--dtypes", "float16"], True),
+        (["--samples", "1"], True),
+    ],
+)
+def test_a_partial_run_is_known_as_such(arguments, partial):
+    assert command.is_partial(command.parse(arguments)) == partial
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_partial_run_keeps_its_results_only_where_told(named, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "PATH", tmp_path / "tracked.json")
+    path = tmp_path / "named.json"
+    arguments = ["coverage", "--ops", "^no such op$"] + ["--results", str(path)] * named
+    monkeypatch.setattr("sys.argv", arguments)
+    command.main()
+    assert not (tmp_path / "tracked.json").exists()
+    assert path.exists() == named

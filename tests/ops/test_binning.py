@@ -221,6 +221,14 @@ def test_repeat_interleave(dtype):
     check_error(torch.repeat_interleave, torch.tensor([1, -1], dtype=dtype))
 
 
+@pytest.mark.parametrize("size", [0, 5, 7, -1])
+def test_repeat_interleave_of_another_size_is_refused(size):
+    repeats = torch.tensor([1, 2, 3])
+    check_error(torch.repeat_interleave, torch.arange(3), repeats, output_size=size)
+    check_error(torch.repeat_interleave, repeats, output_size=size)
+    check(torch.repeat_interleave, repeats, output_size=6)
+
+
 def test_multinomial():
     weights = torch.tensor([[0.0, 1.0, 3.0, 0.0], [2.0, 0.0, 0.0, 2.0]], device="ocl")
     torch.manual_seed(3)

@@ -113,6 +113,14 @@ def test_every_tile_of_tensor_cores(tile, without):
     assert (": tensor_core runs" if there else reason) in trace
 
 
+@pytest.mark.parametrize("tile", ["3", "0x0x0", "64x64x-8", "64x64x8x2", "99999x1x1"])
+def test_a_tile_that_is_none_is_named(tile):
+    """Once, whether or not the syntax is right: a warning for all the products of a process."""
+    environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_GEMM_TILE": tile}
+    trace = run_script(EVERY_LAYOUT, "float32", **environment)
+    assert trace.count(f"warning: TORCH_OCL_GEMM_TILE={tile}:") == 1
+
+
 def run_every_layout(dtypes, **environment):
     return run_script(EVERY_LAYOUT, dtypes, TORCH_OCL_VERBOSE="dispatch", **environment)
 

@@ -189,6 +189,102 @@ def test_many_indices(device):
     check(device, lambda i, v: torch.zeros(1000, 33, device=v.device).index_add_(0, i, v), i, v)
 
 
+# ---- More index tensors than a layout with all its dimensions has room for -----------------------
+
+
+def _many(count, *shape):
+    """Index tensors of one shape for dimensions of sizes 2 and 3 by turns, some negative."""
+    torch.manual_seed(count)
+    return [torch.randint(-2 - k % 2, 2 + k % 2, shape) for k in range(count)]
+
+
+def _tensor_of(count, *rest, dtype=torch.float32):
+    return sample(*(2 + k % 2 for k in range(count)), *rest, dtype=dtype)
+
+
+@pytest.mark.parametrize("count", [7, 8, 16])
+def test_masks_and_tuples_of_many_dimensions(device, count):
+    check(device, lambda x: x[x > 0], torch.ones([1] * count))
+    x, indices = _tensor_of(min(count, 12)), _many(min(count, 12), 5)
+    check(device, lambda x: x[x > 0], x)
+    check(device, lambda x: x.masked_select(x > 0), x)
+    check(device, lambda x, *i: x[i], x, *indices)
+    x = sample(*[1] * count, 4)
+    zeros = [torch.zeros(3, dtype=torch.long)] * count
+    check(device, lambda x, *i: x[i], x, *zeros)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64])
+def test_writes_to_many_dimensions(device, dtype):
+    # One place for each position: which of several values stays is not defined.
+    places = torch.stack([n.flatten() for n in torch.meshgrid(
+        *(torch.arange(2 + k % 2) for k in range(7)), indexing="ij"
+    )])  # fmt: skip
+    indices = places[:, torch.randperm(places.shape[1])[:20]]
+    x = _tensor_of(7, 5, dtype=dtype)
+    values = sample(20, 5, dtype=dtype)
+    check(device, lambda x, v, *i: x.clone().index_put_(i, v), x, values, *indices)
+    check(device, lambda x, v, *i: x.clone().index_put(i, v[0, 0]), x, values, *indices)
+    # A target with gaps between its elements.
+    wide = _tensor_of(7, 10, dtype=dtype)
+
+    def strided(x, v, *i):
+        x = x.clone()
+        x[..., ::2].transpose(0, 1).index_put_((i[1], i[0], *i[2:]), v)
+        return x
+
+    check(device, strided, wide, values, *indices)
+    mask = sample(*x.shape[:7], dtype=torch.bool)
+
+    def masked(x, m):
+        x = x.clone()
+        x[m] = x[m].flip(0)
+        return x
+
+    check(device, masked, x, mask)
+
+
+@pytest.mark.parametrize("shape", [(50,), (3, 4), (2, 3, 2, 2)])
+def test_sums_in_many_dimensions(device, shape):
+    x, indices = _tensor_of(7, 3, 2), _many(7, *shape)
+    values = sample(*shape, 3, 2)
+
+    def add(x, v, *i):
+        return x.clone().index_put_(i, v, accumulate=True)
+
+    check(device, add, x, values, *indices)
+    # Strided indices and values: the dimensions don't merge.
+    turned = [i.transpose(0, -1).contiguous().transpose(0, -1) for i in indices[:3]] + indices[3:]
+    check(device, add, x, values.flip(-1), *turned)
+    check(device, lambda x, *i: x[i], x, *turned)
+
+    def gradient(x, v, *i):
+        x, v = x.clone().requires_grad_(), v.clone().requires_grad_()
+        (x[i] * v).sum().backward()
+        return torch.cat([x.grad.flatten(), v.grad.flatten()])
+
+    check(device, gradient, x, values, *turned)
+
+
+@pytest.mark.parametrize("dimension", [0, 3, 6])
+def test_many_indices_out_of_range(device, dimension):
+    x = _tensor_of(7).to(device)
+    good = _many(7, 5)
+    indices = tuple(i.to(device) for i in good)
+    indices[dimension][2] = 1000
+    before = x.clone()
+    for call in (
+        lambda: x[indices],
+        lambda: x.index_put_(indices, x.new_zeros(())),
+        lambda: x.index_put_(indices, x.new_zeros(()), accumulate=True),
+    ):
+        with pytest.raises(IndexError, match="1000"):
+            call().cpu()
+    kept = torch.ones(x.shape, dtype=torch.bool)
+    kept[tuple(good)] = False
+    assert torch.equal(x.cpu()[kept], before.cpu()[kept])
+
+
 def test_deterministic_mode_keeps_the_last(device):
     i = torch.randint(0, 10, (1000,))
     v = torch.arange(1000.0)

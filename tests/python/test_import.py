@@ -88,6 +88,23 @@ def test_a_package_without_its_library(tmp_path):
     assert sum("could not be loaded" in line for line in lines) == 3, out
 
 
+def test_without_a_device_none_is_made_current():
+    out = run(
+        """
+        import torch
+        torch.ocl.set_device(-1)
+        for use in (lambda: torch.ones(1, device="ocl"), lambda: torch.ocl.set_device(0)):
+            try:
+                use()
+            except RuntimeError as error:
+                print(str(error).splitlines()[0])
+        """,
+        env={"TORCH_OCL_DEVICES": "no such device"},
+    )
+    made, set_device = out.splitlines()
+    assert made == set_device
+
+
 CONFLICT = """
 import io, torch
 from torch import nn

@@ -138,6 +138,13 @@ def test_interprocess_events_are_refused():
         torch.ocl.Event(interprocess=True)
 
 
+def test_a_stream_of_another_kind_of_device_is_refused():
+    current = torch.ocl.current_stream()
+    with pytest.raises(ValueError, match="cpu"):
+        torch.ocl.set_stream(torch.Stream("cpu"))
+    assert torch.ocl.current_stream() == current
+
+
 def test_a_stream_of_a_device_that_does_not_exist_is_refused():
     with pytest.raises(RuntimeError, match="out of range"):
         torch.ocl.Stream(device=torch.ocl.device_count())
