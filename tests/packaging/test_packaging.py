@@ -66,6 +66,7 @@ def test_opencl_is_not_linked(pattern: str) -> None:
     assert "$ORIGIN" in dynamic
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (ROOT / "build" / "CMakeCache.txt").exists(), reason="would build everything from scratch"
 )
