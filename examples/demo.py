@@ -8,6 +8,7 @@ losses go to build/demo.
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -25,19 +26,29 @@ from training import Record
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  (needs the backend chosen first)
 
-EXAMPLES: dict[str, tuple[ModuleType, dict[str, float]]] = {
-    # the example's module, and the least its metrics must reach
-    "mlp_regression": (mlp_regression, {}),
-    "diabetes": (diabetes, {}),
-    "digits": (digits, {"test accuracy": 0.97}),
-    "digits_cnn": (digits_cnn, {"test accuracy": 0.985}),
-    "characters": (characters, {}),
+
+@dataclass(frozen=True)
+class Example:
+    """`least` is what its metrics must reach. At first the runs differ by rounding alone; training
+    amplifies that (a ReLU with an input near 0 may end up on the other side), so only the losses of
+    the first steps are held to a close tolerance, and all of them to `tolerance`, relative ones."""
+
+    module: ModuleType
+    least: dict[str, float] = field(default_factory=dict)
+    first_steps: int = 50
+    tolerance: float = 0.1
+
+
+EXAMPLES = {
+    "mlp_regression": Example(mlp_regression),
+    "diabetes": Example(diabetes),
+    "digits": Example(digits, {"test accuracy": 0.97}),
+    # Batch norm and momentum amplify more: the CPU's own two convolutions, oneDNN's and ATen's, are
+    # 1e-4 apart after 12 steps, 1e-2 after 30, and up to 0.35 after that.
+    "digits_cnn": Example(digits_cnn, {"test accuracy": 0.985}, first_steps=10, tolerance=0.5),
+    "characters": Example(characters),
 }
-# At first the runs differ by rounding alone. Training amplifies that (a ReLU with an input near 0
-# may end up on the other side), so only the first steps are held to a close tolerance.
-FIRST_STEPS = 50
 FIRST_TOLERANCE = 1e-4
-TOLERANCE = 0.1
 
 
 def device_name(device: torch.device) -> str:
@@ -61,13 +72,13 @@ def run_with_progress(run: Callable[..., Record], device: str, steps: int | None
         return run(device, on_step=bar.update)
 
 
-def differences(device: Record, cpu: Record) -> tuple[float, float]:
+def differences(device: Record, cpu: Record, first_steps: int) -> tuple[float, float]:
     """The largest relative differences of the losses: in the first steps, and in all."""
     ours, theirs = torch.tensor(device.losses), torch.tensor(cpu.losses)
     relative = (ours - theirs).abs() / theirs.abs()
     if not relative.isfinite().all():
         return float("inf"), float("inf")
-    return relative[:FIRST_STEPS].max().item(), relative.max().item()
+    return relative[:first_steps].max().item(), relative.max().item()
 
 
 def plot(name: str, device: Record, cpu: Record, label: str, path: Path) -> None:
@@ -92,7 +103,8 @@ def report(device: Record, cpu: Record) -> None:
 
 def compare(name: str, device: torch.device, out: Path) -> list[str]:
     """Runs one example on both; returns what is wrong."""
-    module, least = EXAMPLES[name]
+    example = EXAMPLES[name]
+    module = example.module
     print(f"\n{name}: {(module.__doc__ or '').strip()}")
     cpu = run_with_progress(module.run, "cpu", None)
     before = fallback_counts(device)
@@ -102,9 +114,9 @@ def compare(name: str, device: torch.device, out: Path) -> list[str]:
     }
 
     report(ours, cpu)
-    first, worst = differences(ours, cpu)
+    first, worst = differences(ours, cpu, example.first_steps)
     print(
-        f"  losses agree to {first:.1e} in the first {FIRST_STEPS} steps, "
+        f"  losses agree to {first:.1e} in the first {example.first_steps} steps, "
         f"to {worst:.1e} in all {len(cpu.losses)} (largest relative difference)"
     )
     path = out / f"{name}.png"
@@ -112,11 +124,11 @@ def compare(name: str, device: torch.device, out: Path) -> list[str]:
     print(f"  plot: {path}")
 
     problems = []
-    if not (first <= FIRST_TOLERANCE and worst <= TOLERANCE):
+    if not (first <= FIRST_TOLERANCE and worst <= example.tolerance):
         problems.append(f"{name}: the losses disagree with the CPU's")
     if fallbacks:
         problems.append(f"{name}: ran on the CPU instead: {fallbacks}")
-    for metric, value in least.items():
+    for metric, value in example.least.items():
         if not ours.metrics[metric] >= value:
             problems.append(f"{name}: {metric} {ours.metrics[metric]:.4f} is below {value}")
     return problems

@@ -60,7 +60,7 @@ def test_demo_fails_when_the_losses_disagree(monkeypatch, tmp_path: Path) -> Non
         def run(device, on_step):
             return Record(losses[device], 0.0)
 
-    monkeypatch.setitem(demo.EXAMPLES, "fake", (Fake, {}))
+    monkeypatch.setitem(demo.EXAMPLES, "fake", demo.Example(Fake))
     monkeypatch.setattr(demo, "fallback_counts", lambda device: {})
     monkeypatch.setattr(demo, "device_name", str)
     assert demo.compare("fake", torch.device("cpu"), tmp_path) == []
@@ -82,7 +82,7 @@ def test_demo_fails_when_an_op_falls_back(monkeypatch, tmp_path: Path) -> None:
             return Record([1.0], 0.0)
 
     counts = iter(({"aten::add": 1}, {"aten::add": 1, "aten::mul": 2}))
-    monkeypatch.setitem(demo.EXAMPLES, "fake", (Fake, {}))
+    monkeypatch.setitem(demo.EXAMPLES, "fake", demo.Example(Fake))
     monkeypatch.setattr(demo, "fallback_counts", lambda device: next(counts))
     problems = demo.compare("fake", torch.device("cpu"), tmp_path)
     assert problems == ["fake: ran on the CPU instead: {'aten::mul': 2}"]
