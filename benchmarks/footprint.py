@@ -1,7 +1,7 @@
-"""What training takes besides time: peak memory beside CPU torch's, what attention over long
-sequences needs beyond its tensors, and kernel launches of an optimiser's step.
+"""What training takes besides a step's time: peak memory beside CPU torch's, what attention over
+long sequences needs beyond its tensors, kernel launches of an optimiser's step, a process's start.
 
-python -m benchmarks.footprint [--only memory|attention|launches] [--document]
+python -m benchmarks.footprint [--only memory|attention|launches|first] [--document]
 """
 
 import argparse
@@ -14,6 +14,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.nn import functional
 
+from benchmarks import first_use
 from benchmarks.cases_networks import transformer
 from benchmarks.networks import LanguageModel, resnet18
 
@@ -225,7 +226,12 @@ def launches_table():
         yield f"| {name} | {' | '.join(map(str, found))} |"
 
 
-TABLES = {"memory": memory_table, "attention": attention_table, "launches": launches_table}
+TABLES = {
+    "memory": memory_table,
+    "attention": attention_table,
+    "launches": launches_table,
+    "first": first_use.table,
+}
 
 
 def main(arguments=None):

@@ -5,11 +5,11 @@ import os
 import pytest
 import torch
 
+from tests import cores
+
 
 def pytest_configure(config):
-    # Workers that all use every core for CPU torch wait for each other most of the time.
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+    cores.share(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def pytest_sessionstart(session):

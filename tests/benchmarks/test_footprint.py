@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks import footprint
+from benchmarks import first_use, footprint
 
 
 @pytest.mark.parametrize("name", [name for name in footprint.STEPS if "GPT" not in name])
@@ -33,3 +33,12 @@ def test_shapes_of_the_resnets():
     for name, (tensors, elements) in counts.items():
         shapes = footprint.parameter_shapes(name)
         assert (len(shapes), sum(math.prod(shape) for shape in shapes)) == (tensors, elements)
+
+
+def test_first_use(tmp_path):
+    """The second process compiles nothing."""
+    name = "MLP 300-300-300-1, batch 100, SGD"
+    cold, warm = (first_use.first_step(name, str(tmp_path)) for _ in range(2))
+    assert cold["built"] > 0 and cold["loaded"] == 0
+    assert warm["built"] == 0 and warm["loaded"] == cold["built"]
+    assert 0 < warm["import"] < warm["whole"]

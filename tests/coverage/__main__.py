@@ -18,6 +18,7 @@ import time
 
 import torch
 
+from tests import cores
 from tests.coverage import results, scope
 from tests.coverage.runner import Runner
 
@@ -87,6 +88,7 @@ def verdict_of(part, case):
 
 def main():
     options = parse()
+    cores.share(options.jobs)
     keep = options.results is not None or not is_partial(options)
     results.PATH = options.results or results.PATH
     runtime = torch.ocl.get_device_properties(0).platform_name

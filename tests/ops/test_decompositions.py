@@ -369,5 +369,6 @@ def test_ldl_info():
         assert torch.equal(x.cpu(), y)
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     run_as_gpu(__file__)

@@ -16,7 +16,7 @@ EVERY_SHAPE = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
 from tests.ops import products as t
-for dtype in t.DTYPES:
+for dtype in map(t.dtype_of, sys.argv[2].split(",")):
     for m, n, k in t.SHAPES:
         a, b, c = t.make(m, k, dtype=dtype), t.make(k, n, dtype=dtype), t.make(n, dtype=dtype)
         t.check(torch.addmm, c, a, b, alpha=2, beta=3)
@@ -28,15 +28,20 @@ for dtype in t.DTYPES:
 """
 
 
+FEW = "float32,bfloat16,complex64,int32"
+OTHERS = "float64,float16,complex128,int8,int16,int64,uint8"
+
+
 def test_packed_in_blocks():
     """Problems larger than the workspace are packed block by block."""
-    run_every_shape(TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+    run_script(EVERY_SHAPE, FEW, TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
 
 
+@pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_every_implementation(name):
+def test_every_implementation(name, dtypes):
     """On this device most are never chosen by themselves."""
-    trace = run_every_shape(TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
+    trace = run_script(EVERY_SHAPE, dtypes, TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
     assert f": {name} runs" in trace
 
 
@@ -117,16 +122,12 @@ def test_every_tile_of_tensor_cores(tile, without):
 def test_a_tile_that_is_none_is_named(tile):
     """Once, whether or not the syntax is right: a warning for all the products of a process."""
     environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_GEMM_TILE": tile}
-    trace = run_script(EVERY_LAYOUT, "float32", **environment)
+    trace = run_script(ONE_PRODUCT * 2, "float32", **environment)
     assert trace.count(f"warning: TORCH_OCL_GEMM_TILE={tile}:") == 1
 
 
 def run_every_layout(dtypes, **environment):
     return run_script(EVERY_LAYOUT, dtypes, TORCH_OCL_VERBOSE="dispatch", **environment)
-
-
-def run_every_shape(**environment):
-    return run_script(EVERY_SHAPE, **environment)
 
 
 def run_script(script, *arguments, **environment):

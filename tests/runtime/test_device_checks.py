@@ -21,6 +21,7 @@ def on_a_stream(rows):
     stream = torch.ocl.Stream()
     with torch.ocl.stream(stream):
         rows.index_select(0, index)
+    index.record_stream(stream)  # its memory isn't the next tensor's before the stream has read it
     return stream
 
 
