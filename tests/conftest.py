@@ -12,6 +12,25 @@ def pytest_configure(config):
     cores.share(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
+def pytest_collection_modifyitems(config, items):
+    """TORCH_OCL_TEST_DTYPES (comma-separated names) leaves out tests whose parameters are other
+    dtypes, for drivers whose compiler would take too long for all of them."""
+    names = os.environ.get("TORCH_OCL_TEST_DTYPES")
+    if not names:
+        return
+    wanted = {getattr(torch, name) for name in names.split(",")}
+    chosen = [item for item in items if dtypes_of(item) <= wanted]
+    left_out = [item for item in items if not dtypes_of(item) <= wanted]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
+
+
+def dtypes_of(item):
+    """The dtypes among a test's parameters."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return {value for value in parameters if isinstance(value, torch.dtype)}
+
+
 def pytest_sessionstart(session):
     # Nothing is skipped for want of a device: a suite that tests nothing must not pass.
     try:

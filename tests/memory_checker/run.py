@@ -1,10 +1,11 @@
 """Runs sample.py under oclgrind, which interprets the kernels and reports accesses outside a buffer
-and data races. Fails on any report. Runs it twice, with the kernels for GPUs and with those for
-CPUs; an argument, `gpu` or `cpu`, chooses one.
+and data races. Fails on any report. Runs it twice, side by side, with the kernels for GPUs and with
+those for CPUs; an argument, `gpu` or `cpu`, chooses one.
 
     apt-get install oclgrind && make check-memory
 """
 
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -26,12 +27,12 @@ def check(runtime, tune_as):
         environment = {**os.environ, "TORCH_OCL_LOADER": runtime, "TORCH_OCL_CACHE": "0"}
         environment["TORCH_OCL_TUNE_AS"] = tune_as
         environment.pop("TORCH_OCL_DEVICES", None)
-        code = subprocess.run(command, env=environment).returncode
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        run = subprocess.run(command, env=environment, **output)
         reports = log.read_text() if log.exists() else ""
-    print(reports[:20000])
-    clean = code == 0 and not reports.strip()
-    found = "no errors" if clean else f"exit code {code}, {len(reports)} characters of reports"
-    print(f"oclgrind, kernels for a {tune_as}: {found}", flush=True)
+    clean = run.returncode == 0 and not reports.strip()
+    found = "no errors" if clean else f"exit code {run.returncode}, {len(reports)} characters"
+    print(f"{run.stdout}{reports[:20000]}\noclgrind, kernels for a {tune_as}: {found}", flush=True)
     return clean
 
 
@@ -39,7 +40,9 @@ def main():
     runtime = next((path for path in RUNTIMES if os.path.exists(path)), None)
     if runtime is None or shutil.which("oclgrind") is None:
         sys.exit("oclgrind is not installed: apt-get install oclgrind")
-    if not all([check(runtime, tune_as) for tune_as in sys.argv[1:] or ("gpu", "cpu")]):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        clean = list(pool.map(lambda kind: check(runtime, kind), sys.argv[1:] or ("gpu", "cpu")))
+    if not all(clean):
         sys.exit(1)
 
 
