@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
 constexpr size_t kTableEntry = 8;        // bytes of the table of places in a
 
+/// With two vectors of columns. As many rows as a matrix product's would leave too few registers:
+/// compilers load all rows' elements before they use the first.
+constexpr int kMostRows = 8;
+
 /// The tile of sums in registers: as the matrix product's, but not wider than the columns.
 struct Tile {
   int width, rows, vectors;
@@ -23,6 +27,7 @@ Tile tile_of(const PackedParameters& parameters, int64_t columns) {
   Tile tile{parameters.width, parameters.rows, parameters.vectors};
   if (columns <= tile.width) tile.vectors = 1;
   while (tile.width > 1 && columns <= tile.width / 2) tile.width /= 2;
+  if (tile.vectors > 1) tile.rows = std::min(tile.rows, kMostRows);
   return tile;
 }
 

@@ -18,10 +18,15 @@ const KernelFamily average{"spatial/average_pool.cl", "average_pool"};
 const KernelFamily average_backward{"spatial/average_pool.cl", "average_pool_backward"};
 const KernelFamily max{"spatial/max_pool.cl", "max_pool"};
 const KernelFamily max_backward{"spatial/max_pool.cl", "max_pool_backward"};
+const KernelFamily average_lines{"spatial/average_pool.cl", "average_pool_lines"};
 const KernelFamily average_planes{"spatial/average_pool.cl", "average_pool_planes"};
+const KernelFamily max_channels{"spatial/max_pool.cl", "max_pool_channels"};
 const KernelFamily max_planes{"spatial/max_pool.cl", "max_pool_planes"};
 const KernelFamily fractional{"spatial/max_pool.cl", "fractional_max_pool"};
 const KernelFamily fractional_backward{"spatial/max_pool.cl", "fractional_max_pool_backward"};
+
+/// The longest row of the input that average_pool_lines takes.
+constexpr int kLine = 512;
 
 /// The dtype values are compared or summed in: positions have to fit an integer of its size.
 ScalarType accumulator(ScalarType dtype) {
@@ -76,18 +81,43 @@ bool max_by_plane(const at::Tensor& grad_in, const at::Tensor& grad_out, const a
   return true;
 }
 
+/// The same where channels lie innermost in all tensors.
+bool max_by_channels(const at::Tensor& grad_in, const at::Tensor& grad_out,
+                     const at::Tensor& indices, const PoolWindow& window) {
+  const ScalarType dtype = grad_in.scalar_type();
+  const spatial::Operand to = spatial::operand(grad_in, window.axes);
+  const spatial::Operand from = spatial::operand(grad_out, window.axes);
+  const spatial::Operand chosen = spatial::operand(indices, window.axes);
+  const int lanes = static_cast<int>(64 / c10::elementSize(dtype));
+  if (!spatial::sums_by_channels(grad_in, window.axes, lanes) || from.stride[1] != 1 ||
+      chosen.stride[1] != 1) {
+    return false;
+  }
+  spatial::Operand planes = spatial::planes_of(to);
+  planes.stride[4] = to.stride[4];
+  spatial::run(max_channels, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+               {planes, from, chosen}, {.channel_lanes = lanes, .cost = spatial::kPlaneCost},
+               with_plane(window, to));
+  return true;
+}
+
 }  // namespace
 
 void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
   if (out.numel() == 0) return;
   const ScalarType dtype = in.scalar_type();
-  spatial::run(average,
+  const spatial::Operand to = spatial::operand(out, window.axes);
+  const spatial::Operand from = spatial::operand(in, window.axes);
+  spatial::Access how = access(out, in, window);
+  how.along_width = from.stride[4] == 1 && from.size[4] <= kLine &&
+                    ocl::device(in.device().index()).is_cpu();
+  spatial::run(how.along_width ? average_lines : average,
                {{"IN", tag(dtype)},
                 {"ACC", tag(accumulator(dtype))},
                 {"ADAPTIVE", window.adaptive},
-                {"WIDE", wide(out, in, window)}},
-               {spatial::operand(out, window.axes), spatial::operand(in, window.axes)},
-               access(out, in, window), window);
+                {"WIDE", wide(out, in, window)},
+                {"LINE", kLine}},
+               {to, from}, how, window);
 }
 
 void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
@@ -100,7 +130,8 @@ void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out
                  {{"IN", tag(dtype)},
                   {"ACC", tag(dtype)},
                   {"ADAPTIVE", window.adaptive},
-                  {"WIDE", wide(grad_in, grad_out, window)}},
+                  {"WIDE", wide(grad_in, grad_out, window)},
+                  {"LINE", kLine}},
                  {spatial::planes_of(to), spatial::operand(grad_out, window.axes)},
                  {.cost = spatial::kPlaneCost}, with_plane(window, to));
     return;
@@ -135,6 +166,7 @@ void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
   if (grad_in.numel() == 0) return;
   check_plane(grad_in, window.axes);
   if (max_by_plane(grad_in, grad_out, indices, window)) return;
+  if (max_by_channels(grad_in, grad_out, indices, window)) return;
   const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
   spatial::run(max_backward,
                {{"IN", tag(dtype)},

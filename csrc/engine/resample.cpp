@@ -19,7 +19,7 @@ using spatial::Operand;
 
 const KernelFamily nearest_family{"spatial/nearest.cl", "nearest"};
 const KernelFamily nearest_backward_family{"spatial/nearest.cl", "nearest_backward"};
-const KernelFamily nearest_planes_family{"spatial/nearest.cl", "nearest_planes"};
+const KernelFamily nearest_lines_family{"spatial/nearest.cl", "nearest_backward_lines"};
 const KernelFamily interpolate_family{"spatial/resample.cl", "resample"};
 const KernelFamily table_family{"spatial/resample_table.cl", "resample_table"};
 const KernelFamily fixed_family{"spatial/resample_table.cl", "fixed_table"};
@@ -28,12 +28,13 @@ const KernelFamily axis_backward_family{"spatial/resample_axis.cl", "resample_ax
 
 constexpr size_t kTableGroup = 64;
 constexpr uint32_t kCpuSpan = 64;
+/// Longest rows of nearest_backward_lines: of the output's gradient, and of the input's.
+constexpr int kLine = 2048, kLineSpan = 1024;
 
 /// NearestArgs of kernels/spatial/nearest.cl.
 template <class T>
 struct NearestArguments {
   T scale[3], unused = 0;
-  uint32_t size[3], unused_too = 0;
 };
 /// ResampleArgs of kernels/spatial/resample.cl.
 template <class T>
@@ -254,12 +255,16 @@ void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
   NearestArguments<float> arguments{};
   set_scales(arguments, scales, to, from);
   const ScalarType acc = compute_dtype(grad_in.scalar_type());
-  if (spatial::sums_by_plane(grad_in, scales.axes)) {
-    for (int axis = 0; axis < 3; ++axis) {
-      arguments.size[axis] = static_cast<uint32_t>(to.size[2 + axis]);
-    }
-    spatial::run(nearest_planes_family, {{"IN", tag(acc)}, {"ACC", tag(acc)}, {"EXACT", exact}},
-                 {spatial::planes_of(to), from}, {.cost = spatial::kPlaneCost}, arguments);
+  const bool by_lines = ocl::device(grad_in.device().index()).is_cpu() && to.stride[4] == 1 &&
+                        from.stride[4] == 1 && from.size[4] <= kLine && to.size[4] <= kLineSpan;
+  if (by_lines) {
+    spatial::run(nearest_lines_family,
+                 {{"IN", tag(grad_in.scalar_type())},
+                  {"ACC", tag(acc)},
+                  {"EXACT", exact},
+                  {"LINE", kLine},
+                  {"SPAN", kLineSpan}},
+                 {to, from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true}, arguments);
     return;
   }
   spatial::run(nearest_backward_family,

@@ -15,8 +15,10 @@ namespace ocl::spatial {
 namespace {
 
 constexpr size_t kGpuLocal = 128;
-// On a CPU, fewer copied elements are not worth a work-item.
-constexpr int64_t kElementsPerItem = 4096;
+// On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as long
+// as there are kItemsPerUnit of them for each compute unit.
+constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
+constexpr int64_t kItemsPerUnit = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
 
@@ -85,6 +87,20 @@ bool sums_by_plane(const at::Tensor& out, int axes) {
   return planes.size[0] * planes.size[1] >= 2 * int64_t{device.properties().compute_units};
 }
 
+bool sums_by_channels(const at::Tensor& out, int axes, int lanes) {
+  const Device& device = ocl::device(out.device().index());
+  if (!device.is_cpu() || compute_dtype(out.scalar_type()) != out.scalar_type()) return false;
+  const Operand planes = operand(out, axes);
+  if (!channels_inner(planes) || planes.size[1] < lanes) return false;
+  int64_t expected = planes.stride[4];
+  for (int d = 4; d >= 2; --d) {
+    if (planes.size[d] != 1 && planes.stride[d] != expected) return false;
+    expected *= planes.size[d];
+  }
+  const int64_t items = planes.size[0] * (planes.size[1] / lanes);
+  return items >= 2 * int64_t{device.properties().compute_units};
+}
+
 Operand planes_of(const Operand& operand) {
   Operand planes = operand;
   planes.size = {operand.size[0], operand.size[1], 1, 1, 1};
@@ -113,7 +129,7 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   Queue& queue = current_queue(current_device());
   Device& device = queue.device();
   const bool cpu = device.is_cpu();
-  const bool inner = channels_inner(out);
+  const bool inner = !access.along_width && channels_inner(out);
   uint32_t width = 1;
   if (cpu && inner &&
       std::ranges::all_of(operands, [](const Operand& each) { return each.stride[1] == 1; })) {
@@ -144,8 +160,12 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   arguments.span = 1;
   arguments.rows_per_item = 1;
   if (cpu) {
+    const int64_t units = device.properties().compute_units;
+    const int64_t steps = int64_t{arguments.rows} * arguments.inner;
+    const int64_t work = steps * width * access.cost / (kItemsPerUnit * units);
+    const int64_t copies = std::clamp(work, kElementsPerItem, kMostElementsPerItem);
     const auto per_item =
-        static_cast<uint32_t>(std::max<int64_t>(kElementsPerItem / access.cost / width, 1));
+        static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
     const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
     arguments.span = std::min(arguments.inner, longest);
     arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);

@@ -1,6 +1,6 @@
 // Kernels over [batch][channel][depth][height][width]: paddings, poolings, resamplings.
 //
-// Offers: spatial::Operand, operand(), sums_by_plane(), planes_of(), Access, run().
+// Offers: spatial::Operand, operand(), sums_by_plane(), sums_by_channels(), planes_of(), Access, run().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,6 +33,9 @@ Operand operand(const at::Tensor& tensor, int axes);
 /// it: on a CPU, with planes enough, in a dtype that is summed in memory.
 bool sums_by_plane(const at::Tensor& out, int axes);
 
+/// The same for sums over planes with channels innermost, a work-item's being up to `lanes` channels.
+bool sums_by_channels(const at::Tensor& out, int axes, int lanes);
+
 /// The operand with one element for each plane; its strides lead to the planes.
 Operand planes_of(const Operand& operand);
 
@@ -47,6 +50,8 @@ struct Access {
   int cost = 1;
   /// Longest chunk of a row that the kernel takes, 0: any.
   uint32_t longest_span = 0;
+  /// Rows run along the width, even where channels lie innermost.
+  bool along_width = false;
   /// The kernel checks indices for this op: it takes the assert buffer and the site's id at the
   /// end.
   const AssertSite* checks = nullptr;

@@ -18,6 +18,10 @@ namespace {
 
 const KernelFamily im2col_family{"spatial/fold.cl", "im2col"};
 const KernelFamily col2im_family{"spatial/fold.cl", "col2im"};
+const KernelFamily col2im_lines_family{"spatial/fold.cl", "col2im_lines"};
+
+/// Sums of a row are kept in private memory: the longest chunk of it.
+constexpr int kLine = 512;
 
 /// FoldArgs of kernels/spatial/fold.cl, in order height, width.
 struct FoldArguments {
@@ -119,14 +123,28 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size,
   const at::ScalarType dtype = self.scalar_type();
   // A sum of bools is their or.
   const at::ScalarType acc = dtype == at::kBool ? at::kInt : compute_dtype(dtype);
-  spatial::run(
-      col2im_family,
-      {{"IN", tag(dtype)},
-       {"ACC", tag(acc)},
-       {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1}},
-      {spatial::operand(out, 2), columns_operand(self, fold, windows(output_size[0], fold, 0),
-                                                 windows(output_size[1], fold, 1))},
-      {.cost = static_cast<int>(std::min<int64_t>(taps, 64))}, fold);
+  const spatial::Operand to = spatial::operand(out, 2);
+  const spatial::Operand from = columns_operand(self, fold, windows(output_size[0], fold, 0),
+                                                windows(output_size[1], fold, 1));
+  const int cost = static_cast<int>(std::min<int64_t>(taps, 64));
+  const bool by_lines = ocl::device(self.device().index()).is_cpu() && !at::isComplexType(dtype) &&
+                        to.stride[4] == 1 && from.stride[4] == 1;
+  if (by_lines) {
+    spatial::run(
+        col2im_lines_family,
+        {{"IN", tag(dtype)},
+         {"ACC", tag(acc)},
+         {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1},
+         {"LINE", kLine}},
+        {to, from}, {.cost = std::max(cost / 4, 1), .longest_span = kLine, .along_width = true},
+        fold);
+    return out;
+  }
+  spatial::run(col2im_family,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1}},
+               {to, from}, {.cost = cost}, fold);
   return out;
 }
 

@@ -47,6 +47,12 @@ struct PadArguments {
 
 int axes_of(at::IntArrayRef padding) { return static_cast<int>(padding.size() / 2); }
 
+/// The lanes in which a CPU copies parts of rows: none where rows aren't contiguous.
+int copied_lanes(const spatial::Operand& to, const spatial::Operand& from, int lanes) {
+  const bool rows = to.stride[4] == 1 && from.stride[4] == 1;
+  return rows && ocl::device(current_device()).is_cpu() ? lanes : 1;
+}
+
 void pad(const char* name, const at::Tensor& in, at::IntArrayRef padding, const at::Tensor& out,
          Mode mode) {
   check_supported(name, in.scalar_type(), in.scalar_type() != at::kBool);
@@ -55,12 +61,10 @@ void pad(const char* name, const at::Tensor& in, at::IntArrayRef padding, const 
   const int axes = axes_of(padding);
   const spatial::Operand to = spatial::operand(out, axes), from = spatial::operand(in, axes);
   const size_t element = in.itemsize();
-  const bool cpu = ocl::device(in.device().index()).is_cpu();
-  const bool copies = cpu && element <= 8 && to.stride[4] == 1 && from.stride[4] == 1;
   spatial::run(pad_family,
                {{"E", element == 16 ? "u128" : bits_tag(element)},
                 {"REPLICATE", mode == Mode::replicate},
-                {"COPY", copies ? 16 : 1}},
+                {"COPY", element <= 8 ? copied_lanes(to, from, 16) : 1}},
                {to, from}, {.channel_lanes = element == 16 ? 1 : 16}, PadArguments(padding));
 }
 
@@ -74,10 +78,14 @@ void pad_backward(const char* name, const at::Tensor& grad_out, const at::Tensor
   const int axes = axes_of(padding);
   const at::ScalarType acc = compute_dtype(dtype);
   const int lanes = at::isComplexType(dtype) ? 1 : static_cast<int>(64 / c10::elementSize(acc));
+  const spatial::Operand to = spatial::operand(grad_in, axes);
+  const spatial::Operand from = spatial::operand(grad_out, axes);
   spatial::run(backward_family,
-               {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"REPLICATE", mode == Mode::replicate}},
-               {spatial::operand(grad_in, axes), spatial::operand(grad_out, axes)},
-               {.channel_lanes = lanes, .cost = 4}, PadArguments(padding));
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"REPLICATE", mode == Mode::replicate},
+                {"COPY", copied_lanes(to, from, lanes)}},
+               {to, from}, {.channel_lanes = lanes, .cost = 2}, PadArguments(padding));
 }
 
 /// The sizes of `in` with padding added; throws RuntimeError where it is negative.

@@ -44,14 +44,19 @@ static inline void stage(local T *to, V v) {
 #endif
 }
 
-/// Copies what a block's windows see of a plane: `lines` of `pitch` elements, from (y0, x0) of u on.
+/// Zeroes `count` staged elements, whole vectors. Blocks at the same place of other planes leave the zeros
+/// around theirs alone.
+static inline void clear(local T *staged, uint count) {
+  for (uint i = 0; i < count; i += WIDTH) PASTE2(vstore, WIDTH)((V)(0), 0, staged + i);
+}
+
+/// Copies what a block's windows see of a plane: `lines` of `pitch` elements, from (y0, x0) of u on, into a
+/// cleared block.
 static inline void stage_input(local T *staged, global const char *plane, const Depthwise *p, int y0,
                                int x0, uint lines) {
   const int low = x0 > 0 ? (x0 + UP - 1) / UP : 0;
   const int end = min((int)p->in_w, (x0 + (int)p->pitch + UP - 1) / UP);
   for (uint line = 0; line < lines; line++, staged += p->pitch) {
-    // Before the copy, whose last vector may store a zero past its line's end.
-    for (uint i = 0; i < p->pitch; i += WIDTH) PASTE2(vstore, WIDTH)((V)(0), 0, staged + i);
     const int y = y0 + (int)line;
     if (y < 0 || y % UP != 0 || y / UP >= (int)p->in_h || low >= end) continue;
     global const char *from = plane + (y / UP * p->in_y + low) * STORAGE_SIZE(IN);
@@ -106,6 +111,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
   const uint y0 = get_global_id(1) / across * p.rows, x0 = get_global_id(1) % across * p.columns;
   const uint rows = min(p.rows, p.out_h - y0), columns = min(p.columns, p.out_w - x0);
   const uint lines = ((rows + TY - 1) / TY * TY - 1) * STRIDE + KH;
+  clear(staged, lines * p.pitch);
   for (uint plane = first; plane < last; plane++) {
     const uint n = plane / p.channels, c = plane % p.channels;
     stage_input(staged,
@@ -174,7 +180,12 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weig
     global const char *in, global char *weight, global const char *out, local T *staged,
     local T *staged_out, const Depthwise p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
-  const uint rest = p.out_w % WIDTH;
+  const uint rest = p.out_w % WIDTH, lines = (p.rows - 1) * STRIDE + KH;
+  const bool whole = p.rows >= p.out_h && p.columns >= p.out_w;  // planes, staged at once
+  if (whole) {
+    clear(staged, lines * p.pitch);
+    clear(staged_out, p.rows * p.columns);
+  }
   for (uint c = first; c < last; c++) {
     // Sums of whole vectors, and of those at a line's end: their lanes past it are products of something
     // else, and left out.
@@ -189,6 +200,10 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weig
         const uint rows = min(p.rows, p.out_h - y0);
         for (uint x0 = 0; x0 < p.out_w; x0 += p.columns) {
           const uint columns = min(p.columns, p.out_w - x0);
+          if (!whole) {
+            clear(staged, lines * p.pitch);
+            clear(staged_out, p.rows * p.columns);
+          }
           stage_input(staged,
                       in + p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN),
                       &p, (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x,
@@ -202,10 +217,13 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weig
               const V v = LOADV_AS(C, OUT, WIDTH, from + x * STORAGE_SIZE(OUT), 0);
               PASTE2(vstore, WIDTH)(v, 0, to + x);
             }
-            if (x < columns) PASTE2(vstore, WIDTH)((V)(0), 0, to + x);
-            if (x + HALF <= columns) {
+            if (x < columns && columns >= HALF) {
+              if (x + HALF <= columns) {
+                PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0, to + x);
+              }
+              x = columns - HALF;
               PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0, to + x);
-              x += HALF;
+              continue;
             }
             for (; x < columns; x++) to[x] = LOAD_AS(C, OUT, from, x);
           }
@@ -215,9 +233,8 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weig
             _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
               _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] = (V)(0);
             }
-            uint y = 0;
-            for (; y + TY <= rows; y += TY) ADD_LINES(TY);
-            for (; y < rows; y++) ADD_LINES(1);
+            // Lines past the last row are zeros, of both.
+            for (uint y = 0; y < rows; y += TY) ADD_LINES(TY);
             V(*to)[KW] = total[x + WIDTH > columns];
             _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
               _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) to[ky][kx] += sum[ky][kx];

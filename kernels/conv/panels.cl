@@ -150,13 +150,16 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
       const uint rows = min((uint)MR, p.m - tile * MR);
       uint4 digits = digits_of(tile * MR, row_size);
       const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
+      // Volatile, for compilers would take the sums behind `at` apart again and add them up in the loop.
+      volatile long kept[MR];
       long at[MR], out_at[MR];
-      at[0] = out_at[0] = 0;
+      kept[0] = out_at[0] = 0;
       for (uint i = 1; i < MR; i++) {
         if (i < rows) NEXT_DIGITS(digits, row_size);
-        at[i] = place_of(digits, row_a) - a_first;
+        kept[i] = place_of(digits, row_a) - a_first;
         out_at[i] = place_of(digits, row_out) - out_first;
       }
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = kept[i];
       global const T *a = group + a_first;
       V sum[MR][NV];
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {

@@ -1,6 +1,10 @@
 // Average pooling and its gradient, by windows of a fixed size or adaptive.
 //
-// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE.
+// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE, LINE (average_pool_lines: the longest
+// row of the input).
+#ifndef LINE
+#define LINE 512
+#endif
 #include "spatial/pool.clh"
 
 #define DIVISOR(d, h, w) \
@@ -10,12 +14,17 @@ kernel void average_pool(global char* out_base, global const char* in_base, cons
                          const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
+    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
+    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+#if CHANNELS_INNER
+    const Window ww = WINDOW(2, start.w, args.size[2], args.other[2]);
+#endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const Window wd = WINDOW(0, p.d, args.size[0], args.other[0]);
-      const Window wh = WINDOW(1, p.h, args.size[1], args.other[1]);
+      const Place p = PLACE(start, x);
+#if !CHANNELS_INNER
       const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+#endif
       const uint plane = PLANE(1, p);
       TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
       for (int d = wd.begin; d < wd.end; d++) {
@@ -31,32 +40,106 @@ kernel void average_pool(global char* out_base, global const char* in_base, cons
   }
 }
 
+#define LANES 8
+#define SUMS TYPEV(ACC, LANES)
+
+// The same for contiguous rows: columns are summed first, in vectors.
+kernel void average_pool_lines(global char* out_base, global const char* in_base,
+                               const SpatialArgs args, const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  TYPE(ACC) line[LINE];
+  const Window first = WINDOW(2, RUN_BEGIN, args.size[2], args.other[2]);
+  const Window last = WINDOW(2, RUN_END - 1, args.size[2], args.other[2]);
+  FOR_ROWS(start) {
+    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
+    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const uint plane = PLANE(1, start);
+    FOR_VECTORS(x, LANES, first.begin, last.end) {
+      SUMS sum = (SUMS)(0);
+      for (int d = wd.begin; d < wd.end; d++) {
+        uint i = plane + POINT(1, d, wh.begin, 0) + x;
+        for (int h = wh.begin; h < wh.end; h++, i += args.stride[1][3]) {
+          sum += LOADV_AS(ACC, IN, LANES, AT(IN, in, i), 0);
+        }
+      }
+      PASTE2(vstore, LANES)(sum, 0, line + x);
+    }
+    FOR_TOO_FEW(x, LANES, first.begin, last.end) {
+      TYPE(ACC) sum = (TYPE(ACC))(0);
+      for (int d = wd.begin; d < wd.end; d++) {
+        for (int h = wh.begin; h < wh.end; h++) {
+          sum += LOAD_AS(ACC, IN, in, plane + POINT(1, d, h, 0) + x);
+        }
+      }
+      line[x] = sum;
+    }
+    FOR_RUN(x) {
+      const Place p = PLACE(start, x);
+      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      TYPEV(ACC, 4) sums = (TYPEV(ACC, 4))(0);
+      int w = ww.begin;
+      for (; w + 4 <= ww.end; w += 4) sums += vload4(0, line + w);
+      TYPE(ACC) sum = sums.x + sums.y + (sums.z + sums.w);
+      for (; w < ww.end; w++) sum += line[w];
+      const bool empty = wd.end <= wd.begin || wh.end <= wh.begin || ww.end <= ww.begin;
+      STORE_FROM(IN, ACC, out, ELEMENT(0, p), empty ? sum : sum / DIVISOR(wd, wh, ww));
+    }
+  }
+}
+
+// Reals are multiplied by the reciprocal, whose division leaves the loop around vectors.
+#define SHARE(value, divisor) \
+  ((TYPE(ACC))0.5f != (TYPE(ACC))0 ? (value) * ((TYPE(ACC))1 / (divisor)) : (value) / (divisor))
+
 kernel void average_pool_backward(global char* out_base, global const char* grad_base,
                                   const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
-  FOR_ROWS(row) {
-    const Place start = PLACE(row, 0);
-    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
-    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
 #if CHANNELS_INNER
-    const Window cw = COVER(2, start.w, args.other[2], args.size[2]);
+  Window cd, ch, cw;
+  int until;  // the first column with other windows than cw's
+  bool single;
+  TYPE(ACC) divisor;
+#endif
+  FOR_ROWS(start) {
+#if CHANNELS_INNER
+    // Windows take divisions, so they are kept for the positions that share them.
+    if (start.row == 0 || start.w == 0) {
+      cd = COVER(0, start.d, args.other[0], args.size[0]);
+      ch = COVER(1, start.h, args.other[1], args.size[1]);
+      until = 0;
+    }
+    if ((int)start.w >= until) {
+      cw = COVER(2, start.w, args.other[2], args.size[2]);
+      single = cd.count == 1 && ch.count == 1 && cw.count == 1;
+      until = (int)start.w + 1;
+    }
     // Windows that don't overlap: one output for all channels, without loops around its vectors.
-    if (cd.count == 1 && ch.count == 1 && cw.count == 1) {
-      const Window wd = WINDOW(0, cd.begin, args.other[0], args.size[0]);
-      const Window wh = WINDOW(1, ch.begin, args.other[1], args.size[1]);
-      const Window ww = WINDOW(2, cw.begin, args.other[2], args.size[2]);
-      const TYPEV(ACC, WIDTH) divisor = (TYPEV(ACC, WIDTH))DIVISOR(wd, wh, ww);
-      const uint point = POINT(1, cd.begin, ch.begin, cw.begin);
+    if (single) {
+      if (until == (int)start.w + 1) {
+        const Window wd = WINDOW(0, cd.begin, args.other[0], args.size[0]);
+        const Window wh = WINDOW(1, ch.begin, args.other[1], args.size[1]);
+        const Window ww = WINDOW(2, cw.begin, args.other[2], args.size[2]);
+        divisor = DIVISOR(wd, wh, ww);
+        until = ww.end;
+        if (cw.end < (int)args.other[2]) {
+          until = min(until, WINDOW(2, cw.end, args.other[2], args.size[2]).begin);
+        }
+      }
+      global const char* from = AT(IN, grad, PLANE(1, start) + POINT(1, cd.begin, ch.begin, cw.begin));
+      global char* to = AT(IN, out, ELEMENT(0, start));
       FOR_RUN(x) {
-        const Place p = PLACE(row, x);
-        STORE_AT(IN, ACC, out, ELEMENT(0, p), LOAD_AT(ACC, IN, grad, PLANE(1, p) + point) / divisor);
+        STORE_AT(IN, ACC, to, CHANNEL(0, x), SHARE(LOAD_AT(ACC, IN, from, CHANNEL(1, x)), divisor));
       }
       continue;
     }
+#else
+    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
+    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
 #endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
       const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
 #endif
@@ -77,28 +160,43 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
   }
 }
 
-// The same where a work-item takes whole planes, contiguous ones: every output adds to its window. IN is ACC.
+// The same where a work-item takes whole planes, contiguous ones: the shares of a row of outputs, as a row of
+// inputs, are added to every row of its windows. IN is ACC.
 kernel void average_pool_planes(global char* out_base, global const char* grad_base,
                                 const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   const int width = pool.size[2], area = pool.size[1] * width;
-  FOR_ROWS(row) {
-    FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+  TYPE(ACC) line[LINE];
+  FOR_ROWS(start) {
+    FOR_RUN(plane_number) {
+      const Place p = PLACE(start, plane_number);
       const uint plane = PLANE(0, p), from = PLANE(1, p);
       CLEAR_PLANE(IN, out, plane, (uint)(pool.size[0] * area));
-      for (uint d = 0; d < args.other[0]; d++) {
-        const Window wd = WINDOW(0, (int)d, (int)args.other[0], pool.size[0]);
-        for (uint h = 0; h < args.other[1]; h++) {
-          const Window wh = WINDOW(1, (int)h, (int)args.other[1], pool.size[1]);
-          for (uint w = 0; w < args.other[2]; w++) {
-            const Window ww = WINDOW(2, (int)w, (int)args.other[2], width);
-            const TYPE(ACC) share = LOAD(IN, grad, from + POINT(1, d, h, w)) / DIVISOR(wd, wh, ww);
+      for (int begin = 0; begin < width; begin += LINE) {
+        const int count = min(LINE, width - begin);
+        const int w_begin = COVER(2, begin, (int)args.other[2], width).begin;
+        const int w_end = COVER(2, begin + count - 1, (int)args.other[2], width).end;
+        for (uint d = 0; d < args.other[0]; d++) {
+          const Window wd = WINDOW(0, (int)d, (int)args.other[0], pool.size[0]);
+          for (uint h = 0; h < args.other[1]; h++) {
+            const Window wh = WINDOW(1, (int)h, (int)args.other[1], pool.size[1]);
+            for (int k = 0; k < LINE && k < count; k++) line[k] = 0;
+            for (int w = w_begin; w < w_end; w++) {
+              const Window ww = WINDOW(2, w, (int)args.other[2], width);
+              const TYPE(ACC) share = LOAD(IN, grad, from + POINT(1, d, h, w)) / DIVISOR(wd, wh, ww);
+              for (int k = max(ww.begin - begin, 0); k < min(ww.end - begin, count); k++) line[k] += share;
+            }
             for (int i = wd.begin; i < wd.end; i++) {
               for (int j = wh.begin; j < wh.end; j++) {
-                global TYPE(ACC)* line = (global TYPE(ACC)*)AT(IN, out, plane) + i * area + j * width;
-                for (int k = ww.begin; k < ww.end; k++) line[k] += share;
+                global TYPE(ACC)* row =
+                    (global TYPE(ACC)*)AT(IN, out, plane) + i * area + j * width + begin;
+                int k = 0;
+                for (; k + LANES <= count; k += LANES) {
+                  const SUMS sum = PASTE2(vload, LANES)(0, row + k) + PASTE2(vload, LANES)(0, line + k);
+                  PASTE2(vstore, LANES)(sum, 0, row + k);
+                }
+                for (; k < count; k++) row[k] += line[k];
               }
             }
           }

@@ -4,7 +4,11 @@
 // kernel.
 //
 // Compile parameters: E (im2col: the tag of the elements' bits), COPY (its lanes where windows are one apart;
-// 1: none), IN and ACC (col2im: the tags stored and summed in), UNIT_STRIDE (col2im: windows are one apart).
+// 1: none), IN and ACC (col2im: the tags stored and summed in), UNIT_STRIDE (col2im: windows are one apart),
+// LINE (col2im_lines: the longest chunk of a row).
+#ifndef LINE
+#define LINE 1
+#endif
 #ifndef COPY
 #define COPY 1
 #endif
@@ -27,8 +31,7 @@ kernel void im2col(global char* columns_base, global const char* image_base, con
   global const char* image = image_base + args.offset[1];
   const int height = (int)args.other[1], width = (int)args.other[2];
   const TYPE(E) zero = (TYPE(E))(0);
-  FOR_ROWS(row) {
-    const Place start = PLACE(row, 0);
+  FOR_ROWS(start) {
 #if COPY > 1
     const int tap_h = (int)start.d / fold.kernel_size[1], tap_w = (int)start.d % fold.kernel_size[1];
     const int h = (int)start.h * fold.stride[0] - fold.pad[0] + tap_h * fold.dilation[0];
@@ -51,7 +54,7 @@ kernel void im2col(global char* columns_base, global const char* image_base, con
     for (; x < end; x++) STORE(E, columns, to + x, zero);
 #else
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const int tap_h = (int)p.d / fold.kernel_size[1], tap_w = (int)p.d % fold.kernel_size[1];
       const int h = (int)p.h * fold.stride[0] - fold.pad[0] + tap_h * fold.dilation[0];
       const int w = (int)p.w * fold.stride[1] - fold.pad[1] + tap_w * fold.dilation[1];
@@ -76,9 +79,9 @@ kernel void col2im(global char* image_base, global const char* columns_base, con
                    const FoldArgs fold) {
   global char* image = image_base + args.offset[0];
   global const char* columns = columns_base + args.offset[1];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint plane = PLANE(1, p);
       TYPE(ACC) sum = (TYPE(ACC))(0);
       for (int kh = 0; kh < fold.kernel_size[0]; kh++) {
@@ -97,3 +100,48 @@ kernel void col2im(global char* image_base, global const char* columns_base, con
     }
   }
 }
+
+#if LINE > 1
+#define LANES 8
+
+// The same for contiguous rows: what a tap adds to a row is a vector sum, or a strided one.
+kernel void col2im_lines(global char* image_base, global const char* columns_base,
+                         const SpatialArgs args, const FoldArgs fold) {
+  global char* image = image_base + args.offset[0];
+  global const char* columns = columns_base + args.offset[1];
+  const int begin = (int)RUN_BEGIN, end = (int)RUN_END;
+  TYPE(ACC) line[LINE];
+  FOR_ROWS(start) {
+    for (int i = 0; i < LINE && i < end - begin; i++) line[i] = (TYPE(ACC))(0);
+    for (int kh = 0; kh < fold.kernel_size[0]; kh++) {
+      const int h = window_at((int)start.h, kh, fold.stride[0], fold.pad[0], fold.dilation[0],
+                              (int)args.other[1]);
+      if (h < 0) continue;
+      for (int kw = 0; kw < fold.kernel_size[1]; kw++) {
+        // Window w shows column w * stride + shift.
+        const int shift = kw * fold.dilation[1] - fold.pad[1], stride = fold.stride[1];
+        const int first = max(begin - shift + stride - 1, 0) / stride;
+        const int count = min((max(end - shift, 0) + stride - 1) / stride, (int)args.other[2]) - first;
+        const uint tap = (uint)(kh * fold.kernel_size[1] + kw);
+        global const char* row =
+            AT(IN, columns, PLANE(1, start) + POINT(1, tap, (uint)h, (uint)first));
+        private TYPE(ACC)* to = line + (first * stride + shift - begin);
+        int w = 0;
+#if UNIT_STRIDE
+        for (; w + LANES <= count; w += LANES) {
+          const TYPEV(ACC, LANES) values = LOADV_AS(ACC, IN, LANES, AT(IN, row, w), 0);
+          PASTE2(vstore, LANES)(PASTE2(vload, LANES)(0, to + w) + values, 0, to + w);
+        }
+#endif
+        for (; w < count; w++) to[w * stride] += LOAD_AS(ACC, IN, row, w);
+      }
+    }
+    const uint from = ELEMENT(0, start) + (uint)begin;
+    int i = 0;
+    for (; i + LANES <= end - begin; i += LANES) {
+      STOREV_FROM(IN, ACC, LANES, AT(IN, image, from + i), 0, PASTE2(vload, LANES)(0, line + i));
+    }
+    for (; i < end - begin; i++) STORE_FROM(IN, ACC, image, from + i, line[i]);
+  }
+}
+#endif

@@ -16,9 +16,9 @@ kernel void grid_sample(global char* out_base, global const char* in_base,
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       REACHES(numbers, ELEMENT(2, p), args.other);
       uint to = ELEMENT(0, p), from = PLANE(1, p);
       for (uint c = 0; c < grid.channels; c++) {
@@ -42,9 +42,9 @@ kernel void grid_sample_grid(global const char* grad_base, global const char* in
   global const char* in = in_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
   global char* out = out_base + args.offset[3];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       REACHES(numbers, ELEMENT(2, p), args.other);
       uint at = ELEMENT(0, p), from = PLANE(1, p);
       SCALAR by_w = 0, by_h = 0, by_d = 0;
@@ -80,9 +80,9 @@ kernel void grid_sample_planes(global const char* unused_base, global char* out_
   global char* out = out_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
   global const char* grad = grad_base + args.offset[3];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      Place p = PLACE(row, x);
+      Place p = PLACE(start, x);
       const uint plane = PLANE(1, p), from = PLANE(3, p);
       const uint grid_plane = p.n * args.stride[2][0];
       for (uint od = 0; od < grid.locations[0]; od++) {
@@ -111,9 +111,9 @@ kernel void grid_sample_scatter(global const char* grad_base, global char* out_b
   global const char* grad = grad_base + args.offset[0];
   global char* out = out_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       REACHES(numbers, ELEMENT(2, p), args.other);
       uint at = ELEMENT(0, p), plane = PLANE(1, p);
       for (uint c = 0; c < grid.channels; c++) {

@@ -32,15 +32,20 @@ kernel void max_pool(global char* out_base, global const char* in_base, global c
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global char* indices = indices_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
+    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
+    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const int step_d = ADAPTIVE ? 1 : pool.dilation[0];
+    const int step_h = ADAPTIVE ? 1 : pool.dilation[1];
+    const int step_w = ADAPTIVE ? 1 : pool.dilation[2];
+#if CHANNELS_INNER
+    const Window ww = WINDOW(2, start.w, args.size[2], args.other[2]);
+#endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const Window wd = WINDOW(0, p.d, args.size[0], args.other[0]);
-      const Window wh = WINDOW(1, p.h, args.size[1], args.other[1]);
+      const Place p = PLACE(start, x);
+#if !CHANNELS_INNER
       const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
-      const int step_d = ADAPTIVE ? 1 : pool.dilation[0];
-      const int step_h = ADAPTIVE ? 1 : pool.dilation[1];
-      const int step_w = ADAPTIVE ? 1 : pool.dilation[2];
+#endif
       const uint plane = PLANE(1, p);
       VALUES best = (VALUES)(LOWEST_VALUE);
       INDICES index = (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + ww.begin);
@@ -64,12 +69,17 @@ kernel void max_pool_backward(global char* out_base, global const char* grad_bas
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
+    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
+    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
+#if CHANNELS_INNER
+    const Window cw = COVER(2, start.w, args.other[2], args.size[2]);
+#endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const Window cd = COVER(0, p.d, args.other[0], args.size[0]);
-      const Window ch = COVER(1, p.h, args.other[1], args.size[1]);
+      const Place p = PLACE(start, x);
+#if !CHANNELS_INNER
       const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
+#endif
       const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
       const INDICES own = (INDICES)((TYPE(INDEX))((p.d * args.size[1] + p.h) * args.size[2] + p.w));
       VALUES sum = (VALUES)(0);
@@ -95,9 +105,9 @@ kernel void max_pool_planes(global char* out_base, global const char* grad_base,
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
   const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]);
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint plane = PLANE(0, p), from = PLANE(1, p), index_from = PLANE(2, p);
       CLEAR_PLANE(IN, out, plane, count);
       global TYPE(ACC)* sums = (global TYPE(ACC)*)AT(IN, out, plane);
@@ -106,6 +116,54 @@ kernel void max_pool_planes(global char* out_base, global const char* grad_base,
           for (uint w = 0; w < args.other[2]; w++) {
             const ulong chosen = (ulong)LOAD(i64, indices, index_from + POINT(2, d, h, w));
             if (chosen < count) sums[chosen] += LOAD(IN, grad, from + POINT(1, d, h, w));
+          }
+        }
+      }
+    }
+  }
+}
+
+// The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all positions.
+// Operand 0 has its positions one after the other.
+kernel void max_pool_channels(global char* out_base, global const char* grad_base,
+                              global const char* indices_base, const SpatialArgs args,
+                              const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* grad = grad_base + args.offset[1];
+  global const char* indices = indices_base + args.offset[2];
+  const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]), step = args.stride[0][4];
+  FOR_ROWS(start) {
+    FOR_RUN(x) {
+      // Unlike copies, sums must not overlap.
+      Place p = start;
+      p.c = x * WIDTH;
+      const uint lanes = min((uint)WIDTH, args.channels - p.c);
+      global char* const plane = AT(IN, out, PLANE(0, p));
+      global TYPE(ACC)* const sums = (global TYPE(ACC)*)plane;
+      if (lanes == WIDTH) {
+        for (uint i = 0; i < count; i++) STORE_AT(IN, ACC, plane, i * step, (VALUES)(0));
+      } else {
+        for (uint i = 0; i < count; i++) {
+          for (uint k = 0; k < lanes; k++) sums[i * step + k] = 0;
+        }
+      }
+      for (uint d = 0; d < args.other[0]; d++) {
+        for (uint h = 0; h < args.other[1]; h++) {
+          for (uint w = 0; w < args.other[2]; w++) {
+            global const TYPE(i64)* chosen =
+                (global const TYPE(i64)*)AT(i64, indices, PLANE(2, p) + POINT(2, d, h, w));
+            global const TYPE(ACC)* value =
+                (global const TYPE(ACC)*)AT(IN, grad, PLANE(1, p) + POINT(1, d, h, w));
+            if (lanes == WIDTH) {
+#pragma unroll
+              for (uint k = 0; k < WIDTH; k++) {
+                if ((ulong)chosen[k] < count) sums[(uint)chosen[k] * step + k] += value[k];
+              }
+            } else {
+              for (uint k = 0; k < lanes; k++) {
+                if ((ulong)chosen[k] < count) sums[(uint)chosen[k] * step + k] += value[k];
+              }
+            }
           }
         }
       }
@@ -139,9 +197,9 @@ kernel void fractional_max_pool(global char* out_base, global const char* in_bas
   global const char* in = in_base + args.offset[1];
   global char* indices = indices_base + args.offset[2];
   global const char* samples = samples_base + args.offset[3];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const int begin_d = pool.axes == 3 ? FRACTIONAL_BEGIN(0, p.d, SAMPLE_AT(0)) : 0;
       const int begin_h = FRACTIONAL_BEGIN(1, p.h, SAMPLE_AT(1));
       const int begin_w = FRACTIONAL_BEGIN(2, p.w, SAMPLE_AT(pool.axes == 3 ? 2 : 0));
@@ -182,9 +240,9 @@ kernel void fractional_max_pool_backward(global char* out_base, global const cha
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const Window cd = FRACTIONAL_COVER(0, p.d);
       const Window ch = FRACTIONAL_COVER(1, p.h);
       const Window cw = FRACTIONAL_COVER(2, p.w);

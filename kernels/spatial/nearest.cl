@@ -2,7 +2,13 @@
 //
 // Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags stored and
 // summed in), POSITION (the tag positions are computed in), EXACT (an output is a pixel's centre, not its
-// corner).
+// corner), LINE and SPAN (nearest_backward_lines: the longest row of outputs, and of inputs).
+#ifndef LINE
+#define LINE 1024
+#endif
+#ifndef SPAN
+#define SPAN 256
+#endif
 #ifndef POSITION
 #define POSITION f32
 #endif
@@ -14,8 +20,6 @@
 typedef struct {
   TYPE(POSITION) scale[3];
   TYPE(POSITION) unused;
-  uint size[3];  // of the input's planes, for nearest_planes
-  uint unused_too;
 } NearestArgs;
 
 // The input's position for output `o`. CPU torch rounds to float before it takes the floor.
@@ -35,20 +39,20 @@ kernel void nearest(global char* out_base, global const char* in_base, const Spa
                     const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
 #if CHANNELS_INNER
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), SOURCE(2, p.w));
       STORE_AT(E, E, out, ELEMENT(0, p), LOAD_AT(E, E, in, from));
     }
 #else
-    const Place p = PLACE(row, 0);
+    const Place p = start;
     const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), 0);
     const uint to = ELEMENT(0, p), end = RUN_END;
     uint x = RUN_BEGIN;
     // The row above shows the same inputs where it is the same work-item's.
-    if (row % args.rows_per_item != 0 && p.h > 0 && SOURCE(1, p.h) == SOURCE(1, p.h - 1)) {
+    if (start.row > 0 && p.h > 0 && SOURCE(1, p.h) == SOURCE(1, p.h - 1)) {
       const uint above = to - args.stride[0][3];
       for (; args.stride[0][4] == 1 && x + LANES <= end; x += LANES) {
         STOREV(E, LANES, AT(E, out, to + x), 0, LOADV(E, LANES, AT(E, out, above + x), 0));
@@ -70,32 +74,45 @@ kernel void nearest(global char* out_base, global const char* in_base, const Spa
   }
 }
 
-// The outputs that show input `i`, one more on either side, for rounding: source() decides.
+// The outputs [x, y) that show input `i`. Rounding may move their ends by one: source() decides.
 static inline uint2 shown(uint i, float scale, uint size, uint outputs) {
-  const float begin = floor((float)i / scale) - (EXACT ? 2.0f : 1.0f);
-  const float end = ceil((float)(i + 1) / scale) + 1.0f;
-  return (uint2)(i == 0 || begin < 0 ? 0u : min((uint)begin, outputs),
-                 i == size - 1 || end >= (float)outputs ? outputs : (uint)end);
+  const float first = floor((float)i / scale) - (EXACT ? 2.0f : 1.0f);
+  const float last = ceil((float)(i + 1) / scale) + 1.0f;
+  uint begin = i == 0 || first < 0 ? 0u : min((uint)first, outputs);
+  uint end = i == size - 1 || last >= (float)outputs ? outputs : (uint)last;
+  while (begin < end && source(begin, scale, size) != i) begin++;
+  while (begin < end && source(end - 1, scale, size) != i) end--;
+  return (uint2)(begin, end);
 }
 #define SHOWN(axis, i) shown(i, nearest.scale[axis], args.size[axis], args.other[axis])
-#define SHOWS(axis, o, i) (source(o, nearest.scale[axis], args.size[axis]) == (i))
 
 kernel void nearest_backward(global char* out_base, global const char* grad_base,
                              const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
-  FOR_ROWS(row) {
+  uint2 depths = (uint2)(0), heights = (uint2)(0);
+  FOR_ROWS(start) {
+#if CHANNELS_INNER
+    const uint2 widths = SHOWN(2, start.w);
+    if (start.row == 0 || start.w == 0) {
+#else
+    {
+#endif
+      depths = SHOWN(0, start.d);
+      heights = SHOWN(1, start.h);
+    }
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint plane = PLANE(1, p);
-      const uint2 depths = SHOWN(0, p.d), heights = SHOWN(1, p.h), widths = SHOWN(2, p.w);
+#if !CHANNELS_INNER
+      const uint2 widths = SHOWN(2, p.w);
+#endif
       TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
       for (uint d = depths.x; d < depths.y; d++) {
-        if (!SHOWS(0, d, p.d)) continue;
         for (uint h = heights.x; h < heights.y; h++) {
-          if (!SHOWS(1, h, p.h)) continue;
-          for (uint w = widths.x; w < widths.y; w++) {
-            if (SHOWS(2, w, p.w)) sum += LOAD_AT(ACC, IN, grad, plane + POINT(1, d, h, w));
+          uint i = plane + POINT(1, d, h, widths.x);
+          for (uint w = widths.x; w < widths.y; w++, i += args.stride[1][4]) {
+            sum += LOAD_AT(ACC, IN, grad, i);
           }
         }
       }
@@ -104,47 +121,55 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
   }
 }
 
-typedef union {
-  TYPEV(ACC, LANES) vector;
-  TYPE(ACC) element[LANES];
-} Lanes;
+#define SUMS TYPEV(ACC, LANES)
 
-// The same where a work-item takes whole planes, contiguous ones: every output adds to its input. IN is ACC.
-kernel void nearest_planes(global char* out_base, global const char* grad_base,
-                           const SpatialArgs args, const NearestArgs nearest) {
+// The same for contiguous rows, whole ones: columns are summed first, in vectors.
+kernel void nearest_backward_lines(global char* out_base, global const char* grad_base,
+                                   const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
-  FOR_ROWS(row) {
-    FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const uint plane = PLANE(0, p), from = PLANE(1, p);
-      CLEAR_PLANE(IN, out, plane, nearest.size[0] * nearest.size[1] * nearest.size[2]);
-      for (uint d = 0; d < args.other[0]; d++) {
-        const uint to_d = source(d, nearest.scale[0], nearest.size[0]) * nearest.size[1];
-        for (uint h = 0, next; h < args.other[1]; h = next) {
-          const uint to_h = source(h, nearest.scale[1], nearest.size[1]);
-          // The rows that show one input row are summed in vectors before they are added to it.
-          for (next = h + 1; next < args.other[1]; next++) {
-            if (source(next, nearest.scale[1], nearest.size[1]) != to_h) break;
-          }
-          global TYPE(ACC)* line =
-              (global TYPE(ACC)*)AT(IN, out, plane) + (to_d + to_h) * nearest.size[2];
-          uint w = 0;
-          for (; args.stride[1][4] == 1 && w + LANES <= args.other[2]; w += LANES) {
-            Lanes sum = {.vector = (TYPEV(ACC, LANES))(0)};
-            for (uint k = h; k < next; k++) {
-              sum.vector += LOADV(IN, LANES, AT(IN, grad, from + POINT(1, d, k, w)), 0);
-            }
-            uint to[LANES];
-            for (uint i = 0; i < LANES; i++) to[i] = source(w + i, nearest.scale[2], nearest.size[2]);
-            for (uint i = 0; i < LANES; i++) line[to[i]] += sum.element[i];
-          }
-          for (; w < args.other[2]; w++) {
-            const uint to = source(w, nearest.scale[2], nearest.size[2]);
-            for (uint k = h; k < next; k++) line[to] += LOAD(IN, grad, from + POINT(1, d, k, w));
-          }
+  TYPE(ACC) line[LINE];
+  // Where each input's outputs begin; an input that none shows begins where the next one does.
+  uint begins[SPAN + 1];
+  bool twice = true;  // each input is shown by two outputs
+  begins[0] = 0;
+  for (uint i = 0; i < SPAN && i < args.inner; i++) {
+    const uint2 own = SHOWN(2, i);
+    begins[i + 1] = own.x < own.y ? own.y : begins[i];
+    twice = twice && begins[i + 1] == 2 * (i + 1);
+  }
+  const int length = (int)begins[args.inner];
+  FOR_ROWS(start) {
+    const uint2 depths = SHOWN(0, start.d), heights = SHOWN(1, start.h);
+    const uint plane = PLANE(1, start);
+    FOR_VECTORS(x, LANES, 0, length) {
+      SUMS sum = (SUMS)(0);
+      for (uint d = depths.x; d < depths.y; d++) {
+        for (uint h = heights.x; h < heights.y; h++) {
+          sum += LOADV_AS(ACC, IN, LANES, AT(IN, grad, plane + POINT(1, d, h, 0) + (uint)x), 0);
         }
       }
+      PASTE2(vstore, LANES)(sum, 0, line + x);
+    }
+    FOR_TOO_FEW(x, LANES, 0, length) {
+      line[x] = (TYPE(ACC))(0);
+      for (uint d = depths.x; d < depths.y; d++) {
+        for (uint h = heights.x; h < heights.y; h++) {
+          line[x] += LOAD_AS(ACC, IN, grad, plane + POINT(1, d, h, 0) + (uint)x);
+        }
+      }
+    }
+    const uint to = ELEMENT(0, start);
+    uint i = 0;
+    for (; twice && i + LANES <= args.inner; i += LANES) {
+      const SUMS a = PASTE2(vload, LANES)(0, line + 2 * i);
+      const SUMS b = PASTE2(vload, LANES)(0, line + 2 * i + LANES);
+      STOREV_FROM(IN, ACC, LANES, AT(IN, out, to + i), 0, (SUMS)(a.even + a.odd, b.even + b.odd));
+    }
+    for (; i < args.inner; i++) {
+      TYPE(ACC) sum = (TYPE(ACC))(0);
+      for (uint k = begins[i]; k < begins[i + 1]; k++) sum += line[k];
+      STORE_FROM(IN, ACC, out, to + i, sum);
     }
   }
 }

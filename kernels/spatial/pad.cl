@@ -1,7 +1,7 @@
 // Reflection and replication padding, and their gradients.
 //
 // Compile parameters: E (forward: the tag of the elements' bits), REPLICATE, COPY (lanes of the part of a row
-// that is copied; 1: none); IN and ACC (backward: the tags stored and summed in).
+// that is copied; 1: none, because widths aren't contiguous); IN and ACC (backward: the tags stored and summed in).
 #ifndef REPLICATE
 #define REPLICATE 0
 #endif
@@ -31,29 +31,33 @@ kernel void pad(global char* out_base, global const char* in_base, const Spatial
                 const PadArgs pads) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
 #if COPY > 1
-    // Both widths are contiguous: the middle of the row is a copy.
-    const Place start = PLACE(row, 0);
+    // The middle of the row is a copy.
     const uint to = ELEMENT(0, start);
     const uint from = PLANE(1, start) + POINT(1, SOURCE(0, start.d), SOURCE(1, start.h), 0);
-    const int left = pads.before[2];
-    const uint end = RUN_END;
-    const uint middle_end = (uint)max(min((int)end, left + (int)args.other[2]), 0);
-    uint x = RUN_BEGIN;
-    for (; x < end && (int)x < left; x++) {
-      STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+    const int left = pads.before[2], begin = (int)RUN_BEGIN, end = (int)RUN_END;
+    const int middle = clamp(left, begin, end);
+    const int middle_end = clamp(left + (int)args.other[2], middle, end);
+    for (int x = begin; x < middle; x++) STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+    FOR_VECTORS(x, COPY, middle, middle_end) {
+      STOREV(E, COPY, AT(E, out, to + x), 0, LOADV(E, COPY, AT(E, in, from + (uint)(x - left)), 0));
     }
-    for (; x + COPY <= middle_end; x += COPY) {
-      STOREV(E, COPY, AT(E, out, to + x), 0, LOADV(E, COPY, AT(E, in, from + (uint)((int)x - left)), 0));
-    }
-    for (; x < end; x++) STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+    FOR_TOO_FEW(x, COPY, middle, middle_end) STORE(E, out, to + x, LOAD(E, in, from + (uint)(x - left)));
+    for (int x = middle_end; x < end; x++) STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+#else
+#if CHANNELS_INNER
+    const uint point = POINT(1, SOURCE(0, start.d), SOURCE(1, start.h), SOURCE(2, start.w));
+    global const char* from = AT(E, in, PLANE(1, start) + point);
+    global char* to = AT(E, out, ELEMENT(0, start));
+    FOR_RUN(x) STORE_AT(E, E, to, CHANNEL(0, x), LOAD_AT(E, E, from, CHANNEL(1, x)));
 #else
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), SOURCE(2, p.w));
       STORE_AT(E, E, out, ELEMENT(0, p), LOAD_AT(E, E, in, from));
     }
+#endif
 #endif
   }
 }
@@ -77,33 +81,92 @@ static inline int targets(int i, int before, int size, int padded) {
   const int begin = i == 0 ? 0 : i + before;
   return (i == last ? padded - 1 : i + before) - begin + 1;
 #else
-  return i <= before || last - i <= padded - size - before ? 3 : 1;
+  return (i > 0 && i <= before) || (i < last && last - i <= padded - size - before) ? 3 : 1;
 #endif
 }
 #define TARGET(axis, k, i) target(k, i, pads.before[axis], args.size[axis], args.other[axis])
 #define TARGETS(axis, i) targets(i, pads.before[axis], args.size[axis], args.other[axis])
 
+// Stores the sum of the outputs that show `p`, of which there are depths, heights and widths along the axes.
+#define GATHER(p)                                                                       \
+  do {                                                                                  \
+    TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);                                     \
+    for (int kd = 0; kd < depths; kd++) {                                               \
+      const int d = TARGET(0, kd, (p).d);                                               \
+      for (int kh = 0; d >= 0 && kh < heights; kh++) {                                  \
+        const int h = TARGET(1, kh, (p).h);                                             \
+        for (int kw = 0; h >= 0 && kw < widths; kw++) {                                 \
+          const int w = TARGET(2, kw, (p).w);                                           \
+          if (w >= 0) sum += LOAD_AT(ACC, IN, grad, PLANE(1, p) + POINT(1, d, h, w));   \
+        }                                                                               \
+      }                                                                                 \
+    }                                                                                   \
+    STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);                                         \
+  } while (0)
+
 kernel void pad_backward(global char* out_base, global const char* grad_base, const SpatialArgs args,
                          const PadArgs pads) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
-  FOR_ROWS(row) {
-    FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const uint plane = PLANE(1, p);
-      const int depths = TARGETS(0, p.d), heights = TARGETS(1, p.h), widths = TARGETS(2, p.w);
-      TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
-      for (int kd = 0; kd < depths; kd++) {
-        const int d = TARGET(0, kd, p.d);
-        for (int kh = 0; d >= 0 && kh < heights; kh++) {
-          const int h = TARGET(1, kh, p.h);
-          for (int kw = 0; h >= 0 && kw < widths; kw++) {
-            const int w = TARGET(2, kw, p.w);
-            if (w >= 0) sum += LOAD_AT(ACC, IN, grad, plane + POINT(1, d, h, w));
+#if COPY > 1
+  // The columns that a single output shows.
+  const int left = pads.before[2], size = (int)args.size[2], padded = (int)args.other[2];
+  const int right = padded - size - left, begin = (int)RUN_BEGIN, end = (int)RUN_END;
+  const int first = REPLICATE ? left > 0 : max(left, 0) + (left > 0);
+  const int last = REPLICATE ? size - (right > 0) : size - max(right, 0) - (right > 0);
+  const int middle = clamp(max(first, -left), begin, end);
+  const int middle_end = clamp(min(last, padded - left), middle, end);
+#endif
+  FOR_ROWS(start) {
+    const int depths = TARGETS(0, start.d), heights = TARGETS(1, start.h);
+    const int d = TARGET(0, 0, start.d), h = TARGET(1, 0, start.h);
+    const bool single = depths == 1 && heights == 1 && d >= 0 && h >= 0;
+#if COPY > 1
+    const uint to = ELEMENT(0, start), from = PLANE(1, start) + (uint)left;
+    if (single) {
+      const uint line = from + POINT(1, d, h, 0);
+      FOR_VECTORS(x, COPY, middle, middle_end) {
+        STOREV(IN, COPY, AT(IN, out, to + x), 0, LOADV(IN, COPY, AT(IN, grad, line + x), 0));
+      }
+    } else {
+      FOR_VECTORS(x, COPY, middle, middle_end) {
+        TYPEV(ACC, COPY) sum = (TYPEV(ACC, COPY))(0);
+        for (int kd = 0; kd < depths; kd++) {
+          const int d = TARGET(0, kd, start.d);
+          for (int kh = 0; d >= 0 && kh < heights; kh++) {
+            const int h = TARGET(1, kh, start.h);
+            if (h < 0) continue;
+            sum += LOADV_AS(ACC, IN, COPY, AT(IN, grad, from + POINT(1, d, h, 0) + x), 0);
           }
         }
+        STOREV_FROM(IN, ACC, COPY, AT(IN, out, to + x), 0, sum);
       }
-      STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
     }
+    const int tail = middle_end - middle < COPY ? middle : middle_end;
+    for (int x = begin; x < end; x++) {
+      if (x == middle) x = tail;
+      if (x >= end) break;
+      const Place p = PLACE(start, x);
+      const int widths = TARGETS(2, p.w);
+      GATHER(p);
+    }
+#else
+#if CHANNELS_INNER
+    const int widths = TARGETS(2, start.w), w = TARGET(2, 0, start.w);
+    if (single && widths == 1 && w >= 0) {
+      global const char* from = AT(IN, grad, PLANE(1, start) + POINT(1, d, h, w));
+      global char* to = AT(IN, out, ELEMENT(0, start));
+      FOR_RUN(x) STORE_AT(IN, IN, to, CHANNEL(0, x), LOAD_AT(IN, IN, from, CHANNEL(1, x)));
+      continue;
+    }
+#endif
+    FOR_RUN(x) {
+      const Place p = PLACE(start, x);
+#if !CHANNELS_INNER
+      const int widths = TARGETS(2, p.w);
+#endif
+      GATHER(p);
+    }
+#endif
   }
 }

@@ -75,8 +75,7 @@ kernel void resample(global char* out_base, global const char* in_base, const Sp
   const uint first = RUN_BEGIN;
   FOR_RUN(x) columns[x - first] = TAPS_OF(2, x);
 #endif
-  FOR_ROWS(row) {
-    const Place start = PLACE(row, 0);
+  FOR_ROWS(start) {
 #if AXES > 1
     const Taps h = TAPS_OF(1, start.h);
 #endif
@@ -87,7 +86,7 @@ kernel void resample(global char* out_base, global const char* in_base, const Sp
     const Taps w = TAPS_OF(2, start.w);
 #endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
       const Taps w = columns[x - first];
 #endif

@@ -54,9 +54,9 @@ kernel void resample_axis(global char* out_base, global const char* in_base,
 #if FIXED
   const int bits = counts[args.size[AXIS]];
 #endif
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const uint o = ALONG(p);
       const int count = counts[o];
       global const TYPE(ACC)* weight = weights + (ulong)o * axis.taps;
@@ -76,8 +76,25 @@ kernel void resample_axis(global char* out_base, global const char* in_base,
 }
 
 #if !FIXED
-// Operand 0 is the input's gradient, 1 the output's. The outputs that look at input i are neighbours, for
-// windows move on with the output: a bisection finds the first.
+// Whether a row's steps are those of the axis.
+#define ALONG_ROW (AXIS == 2 && !CHANNELS_INNER)
+
+// The outputs that look at input i are neighbours, for windows move on with the output: a bisection finds the
+// first.
+static inline uint first_output(int i, uint outputs, global const int* begins, global const int* counts) {
+  uint o = 0;
+  for (uint end = outputs; o < end;) {
+    const uint middle = (o + end) / 2;
+    if (begins[middle] + counts[middle] <= i) {
+      o = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return o;
+}
+
+// Operand 0 is the input's gradient, 1 the output's.
 kernel void resample_axis_backward(global char* out_base, global const char* grad_base,
                                    global const char* table_base, const SpatialArgs args,
                                    const AxisArgs axis) {
@@ -85,22 +102,25 @@ kernel void resample_axis_backward(global char* out_base, global const char* gra
   global const char* grad = grad_base + args.offset[1];
   const uint outputs = args.other[AXIS];
   TABLE(outputs);
-  FOR_ROWS(row) {
+#if ALONG_ROW
+  const uint first = first_output((int)RUN_BEGIN, outputs, begins, counts);
+#endif
+  FOR_ROWS(start) {
+#if ALONG_ROW
+    uint o_first = first;
+#else
+    const int i = (int)ALONG(start);
+    const uint o_first = first_output(i, outputs, begins, counts);
+#endif
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
-      const int i = (int)ALONG(p);
-      uint o = 0;
-      for (uint end = outputs; o < end;) {
-        const uint middle = (o + end) / 2;
-        if (begins[middle] + counts[middle] <= i) {
-          o = middle + 1;
-        } else {
-          end = middle;
-        }
-      }
+      const Place p = PLACE(start, x);
+#if ALONG_ROW
+      const int i = (int)x;
+      while (o_first < outputs && begins[o_first] + counts[o_first] <= i) o_first++;
+#endif
       const uint line = ELEMENT(1, line_start(p));
       VALUES sum = (VALUES)(0);
-      for (; o < outputs && begins[o] <= i; o++) {
+      for (uint o = o_first; o < outputs && begins[o] <= i; o++) {
         sum += weights[(ulong)o * axis.taps + (uint)(i - begins[o])] * LOAD_AT(ACC, FROM, grad, line + o * STEP);
       }
       STORE_AT(TO, ACC, out, ELEMENT(0, p), sum);

@@ -15,9 +15,9 @@ kernel void max_unpool(global const char* in_base, global char* out_base,
   global const char* in = in_base + args.offset[0];
   global char* out = out_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
-  FOR_ROWS(row) {
+  FOR_ROWS(start) {
     FOR_RUN(x) {
-      const Place p = PLACE(row, x);
+      const Place p = PLACE(start, x);
       const long index = LOAD(i64, indices, ELEMENT(2, p));
       if (!check_index(index, (long)unpool.plane, asserts, site)) continue;
       const uint line = (uint)index / args.other[2];
