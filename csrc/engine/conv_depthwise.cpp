@@ -272,7 +272,9 @@ void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
   launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(parts), 1), from.mem,
          sums.mem, by.mem, a);
   a.block = static_cast<uint32_t>(parts);
-  launch(d.kernel(finish), d.queue, NDRange::grid(a.channels, static_cast<size_t>(taps), 1, 1),
+  launch(d.kernel(finish), d.queue,
+         NDRange::grid(static_cast<size_t>(blocks(a.channels, d.width)),
+                       static_cast<size_t>(d.kernel_h), 1, 1),
          sums.mem, to.mem, to.offset, a);
 }
 

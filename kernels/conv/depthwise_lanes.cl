@@ -11,6 +11,7 @@
 #ifndef TX
 #define TX 4
 #endif
+#define POSITIONS 128u
 #define TILE_ROWS ((TY - 1) * STRIDE + KH)
 #define TILE_COLUMNS ((TX - 1) * STRIDE + KW)
 
@@ -116,51 +117,70 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weigh
   out += p.out_offset;
   partial += p.weight_offset + get_global_id(0) * vectors * (KH * KW * WIDTH * sizeof(T));
   for (uint i = 0; i < vectors * KH * KW; i++) STOREV(C, WIDTH, partial, i, (V)(0));
-  for (uint row = first; row < last; row++) {
-    const uint n = row / p.out_h, y = row % p.out_h;
-    const int top = (int)(y * STRIDE) - p.pad_y;
-    for (uint x = 0; x < p.out_w; x += TX) {
-      const int left = (int)(x * STRIDE) - p.pad_x;
-      const uint valid = min((uint)TX, p.out_w - x);
-      const bool inside = left >= 0 && left + TILE_COLUMNS <= in_w && valid == TX;
-      for (uint vector = 0; vector < vectors; vector++) {
-        const uint c = min(vector * WIDTH, p.channels - WIDTH);
-        global const char *from =
-            in + (n * p.in_n + top * p.in_y + left * p.in_x + c) * STORAGE_SIZE(IN);
-        global const char *by = out + (n * p.out_n + y * p.out_y + x * p.out_x + c) * STORAGE_SIZE(OUT);
-        global char *to = partial + vector * (KH * KW * WIDTH * sizeof(T));
-        V gradient[TX], sum[KH][KW];
-        _Pragma("unroll") for (uint j = 0; j < TX; j++) {
-          gradient[j] = (V)(0);
-          if (j < valid) gradient[j] = LOADV_AS(C, OUT, WIDTH, by + j * p.out_x * STORAGE_SIZE(OUT), 0);
+  // Lines enough for sums to stay in registers a while, but no more than a first-level cache keeps.
+  const uint together = max(POSITIONS / p.out_w, 1u);
+  for (uint row0 = first; row0 < last; row0 += together) {
+    const uint row_end = min(row0 + together, last);
+    for (uint vector = 0; vector < vectors; vector++) {
+      const uint c = min(vector * WIDTH, p.channels - WIDTH);
+      global char *to = partial + vector * (KH * KW * WIDTH * sizeof(T));
+      V sum[KH][KW];
+      _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
+        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] = LOADV(C, WIDTH, to, ky * KW + kx);
+      }
+      for (uint row = row0; row < row_end; row++) {
+        const uint n = row / p.out_h, y = row % p.out_h;
+        const int top = (int)(y * STRIDE) - p.pad_y;
+        for (uint x = 0; x < p.out_w; x += TX) {
+          const int left = (int)(x * STRIDE) - p.pad_x;
+          const uint valid = min((uint)TX, p.out_w - x);
+          const bool inside = left >= 0 && left + TILE_COLUMNS <= in_w && valid == TX;
+          global const char *from =
+              in + (n * p.in_n + top * p.in_y + left * p.in_x + c) * STORAGE_SIZE(IN);
+          global const char *by =
+              out + (n * p.out_n + y * p.out_y + x * p.out_x + c) * STORAGE_SIZE(OUT);
+          V gradient[TX];
+          _Pragma("unroll") for (uint j = 0; j < TX; j++) {
+            gradient[j] = (V)(0);
+            if (j < valid) gradient[j] = LOADV_AS(C, OUT, WIDTH, by + j * p.out_x * STORAGE_SIZE(OUT), 0);
+          }
+          if (inside) {
+            SUM_POSITIONS(true, true)
+          } else if (valid == TX) {
+            SUM_POSITIONS(left + q >= 0 && left + q < in_w, true)
+          } else {
+            SUM_POSITIONS(left + q >= 0 && left + q < in_w, j < valid)
+          }
         }
-        _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
-          _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] = LOADV(C, WIDTH, to, ky * KW + kx);
-        }
-        if (inside) {
-          SUM_POSITIONS(true, true)
-        } else {
-          SUM_POSITIONS(left + q >= 0 && left + q < in_w, j < valid)
-        }
-        _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
-          _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) STOREV(C, WIDTH, to, ky * KW + kx, sum[ky][kx]);
-        }
+      }
+      _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
+        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) STOREV(C, WIDTH, to, ky * KW + kx, sum[ky][kx]);
       }
     }
   }
 }
 
-/// Adds up `block` parts. Global size: channels, KH * KW.
-kernel void depthwise_lanes_finish(global const char *partial, global char *weight,
-                                   const ulong weight_offset, const Depthwise p) {
-  const uint c = get_global_id(0), tap = get_global_id(1);
-  const uint vectors = (p.channels + WIDTH - 1) / WIDTH, vector = c / WIDTH;
-  const uint lane = c - min(vector * WIDTH, p.channels - WIDTH);
-  T sum = (T)(0);
+/// Adds up `block` parts. Global size: vectors of channels, KH.
+kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_finish(
+    global const char *partial, global char *weight, const ulong weight_offset, const Depthwise p) {
+  const uint vector = get_global_id(0), ky = get_global_id(1);
+  const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
+  const uint c = min(vector * WIDTH, p.channels - WIDTH);
+  V sum[KW];
+  _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[kx] = (V)(0);
   for (uint part = 0; part < p.block; part++) {
-    sum += LOAD(C, partial + p.weight_offset,
-                (((ulong)part * vectors + vector) * (KH * KW) + tap) * WIDTH + lane);
+    const ulong from = (((ulong)part * vectors + vector) * KH + ky) * KW;
+    _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) {
+      sum[kx] += LOADV(C, WIDTH, partial + p.weight_offset, from + kx);
+    }
   }
-  STORE_FROM(W, C, weight + weight_offset,
-             c * p.weight_c + tap / KW * p.weight_y + tap % KW * p.weight_x, sum);
+  weight += weight_offset;
+  for (uint kx = 0; kx < KW; kx++) {
+    T lanes[WIDTH];
+    PASTE2(vstore, WIDTH)(sum[kx], 0, lanes);
+    // The vector before stores the channels that both have.
+    for (uint i = vector * WIDTH - c; i < WIDTH; i++) {
+      STORE_FROM(W, C, weight, (c + i) * p.weight_c + ky * p.weight_y + kx * p.weight_x, lanes[i]);
+    }
+  }
 }
