@@ -1,4 +1,5 @@
-// Depthwise convolutions on CPUs (kernels/conv/depthwise_planes.cl, depthwise_lanes.cl).
+// Depthwise convolutions on CPUs (kernels/conv/depthwise_planes.cl, depthwise_lanes.cl,
+// depthwise_turned.cl).
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv_depthwise.h"
 
@@ -211,6 +212,48 @@ void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const 
          operands.out, a);
 }
 
+bool contiguous_planes(const ConvTensor& tensor) {
+  return tensor.stride[4] == 1 && tensor.stride[3] == tensor.size[4];
+}
+
+/// Whether blocks of planes are turned: lines would use less than half of a vector. Chooses what is
+/// staged then; `elements` gets the input's and the result's.
+bool turns(Depthwise& d, const ConvTensor& in, const ConvTensor& out,
+           std::array<size_t, 2>& elements) {
+  DepthwiseArguments& a = d.arguments;
+  const int64_t width = full_width(d), count = int64_t{a.out_h} * a.out_w;
+  if (2 * int64_t{a.out_w} > width || count < width || int64_t{a.in_h} * a.in_w < width ||
+      a.channels < width || a.multiplier != 1 || d.upsampling != 1 || a.pad_y < 0 || a.pad_x < 0 ||
+      !contiguous_planes(in) || !contiguous_planes(out)) {
+    return false;
+  }
+  const auto side = [&](int64_t size, int64_t pad, int64_t outputs, int64_t window) {
+    return std::max(size + pad, (outputs - 1) * d.stride + window);
+  };
+  a.rows = static_cast<uint32_t>(side(a.in_h, a.pad_y, a.out_h, d.kernel_h));
+  a.columns = static_cast<uint32_t>(side(a.in_w, a.pad_x, a.out_w, d.kernel_w));
+  d.width = static_cast<int>(width);
+  elements = {static_cast<size_t>(int64_t{a.rows} * a.columns * width),
+              static_cast<size_t>(count * width)};
+  return static_cast<int64_t>(elements[0] + elements[1]) * d.element_size() <= 2 * kStagedBytes;
+}
+
+void run_turned(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
+                const void* bias, const std::array<size_t, 2>& elements) {
+  static const KernelFamily family{"conv/depthwise_turned.cl", "depthwise_turned"};
+  DepthwiseArguments& a = d.arguments;
+  const int64_t vectors = blocks(a.channels, d.width);
+  a.block = static_cast<uint32_t>(
+      std::clamp<int64_t>(int64_t{a.images} * vectors / (d.cores() * kItemsPerCore), 1, a.images));
+  const Operands operands = locate(d, in, out, weight, bias);
+  const auto size = static_cast<size_t>(d.element_size());
+  launch(d.kernel(family), d.queue,
+         NDRange::grid(static_cast<size_t>(vectors), static_cast<size_t>(blocks(a.images, a.block)),
+                       1, 1),
+         operands.in, operands.weight, operands.bias, operands.out, LocalMemory{elements[0] * size},
+         LocalMemory{elements[1] * size}, a);
+}
+
 /// The convolution of `in` that d describes but for its weight, whose taps are walked backwards for
 /// gradients.
 bool run(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const ConvTensor& given_weight,
@@ -231,23 +274,35 @@ bool run(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const ConvTe
     a.weight_y = -a.weight_y;
     a.weight_x = -a.weight_x;
   }
+  if (std::array<size_t, 2> staged{}; !lanes && turns(d, in, out, staged)) {
+    run_turned(d, in, out, taps, bias, staged);
+    return true;
+  }
   (lanes ? run_lanes : run_planes)(d, in, out, taps, bias);
   return true;
 }
 
 void weight_planes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
                    const ConvTensor& out) {
-  static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
+  static const KernelFamily planes{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
+  static const KernelFamily turned{"conv/depthwise_turned.cl", "depthwise_turned_weight"};
   DepthwiseArguments& a = d.arguments;
-  const std::array<size_t, 2> bytes = stage_planes(d, true);
-  a.block = d.per_item(a.channels, int64_t{a.images} * a.out_h * a.out_w);
+  std::array<size_t, 2> bytes{};
+  const bool turning = a.channels >= d.cores() * 2 * full_width(d) && turns(d, in, out, bytes);
+  if (turning) {
+    for (size_t& each : bytes) each *= static_cast<size_t>(d.element_size());
+  } else {
+    bytes = stage_planes(d, true);
+    a.block = d.per_item(a.channels, int64_t{a.images} * a.out_h * a.out_w);
+  }
+  const int64_t items = blocks(a.channels, turning ? d.width : a.block);
   const AddressSpace& addresses = d.device.addresses();
   const Location from = addresses.find(in.data), by = addresses.find(out.data),
                  to = addresses.find(weight.data);
   a.in_offset = from.offset, a.out_offset = by.offset, a.weight_offset = to.offset;
-  launch(d.kernel(family), d.queue,
-         NDRange::linear(static_cast<size_t>(blocks(a.channels, a.block)), 1), from.mem, to.mem,
-         by.mem, LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, a);
+  launch(d.kernel(turning ? turned : planes), d.queue,
+         NDRange::linear(static_cast<size_t>(items), 1), from.mem, to.mem, by.mem,
+         LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, a);
 }
 
 void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,

@@ -109,8 +109,8 @@ void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow&
   const spatial::Operand to = spatial::operand(out, window.axes);
   const spatial::Operand from = spatial::operand(in, window.axes);
   spatial::Access how = access(out, in, window);
-  how.along_width = from.stride[4] == 1 && from.size[4] <= kLine &&
-                    ocl::device(in.device().index()).is_cpu();
+  how.along_width =
+      from.stride[4] == 1 && from.size[4] <= kLine && ocl::device(in.device().index()).is_cpu();
   spatial::run(how.along_width ? average_lines : average,
                {{"IN", tag(dtype)},
                 {"ACC", tag(accumulator(dtype))},

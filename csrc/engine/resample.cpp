@@ -264,7 +264,8 @@ void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                   {"EXACT", exact},
                   {"LINE", kLine},
                   {"SPAN", kLineSpan}},
-                 {to, from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true}, arguments);
+                 {to, from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true},
+                 arguments);
     return;
   }
   spatial::run(nearest_backward_family,

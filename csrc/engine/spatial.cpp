@@ -15,8 +15,8 @@ namespace ocl::spatial {
 namespace {
 
 constexpr size_t kGpuLocal = 128;
-// On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as long
-// as there are kItemsPerUnit of them for each compute unit.
+// On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as
+// long as there are kItemsPerUnit of them for each compute unit.
 constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
 constexpr int64_t kItemsPerUnit = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
@@ -164,8 +164,7 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
     const int64_t steps = int64_t{arguments.rows} * arguments.inner;
     const int64_t work = steps * width * access.cost / (kItemsPerUnit * units);
     const int64_t copies = std::clamp(work, kElementsPerItem, kMostElementsPerItem);
-    const auto per_item =
-        static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
+    const auto per_item = static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
     const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
     arguments.span = std::min(arguments.inner, longest);
     arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);

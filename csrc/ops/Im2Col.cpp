@@ -130,14 +130,13 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size,
   const bool by_lines = ocl::device(self.device().index()).is_cpu() && !at::isComplexType(dtype) &&
                         to.stride[4] == 1 && from.stride[4] == 1;
   if (by_lines) {
-    spatial::run(
-        col2im_lines_family,
-        {{"IN", tag(dtype)},
-         {"ACC", tag(acc)},
-         {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1},
-         {"LINE", kLine}},
-        {to, from}, {.cost = std::max(cost / 4, 1), .longest_span = kLine, .along_width = true},
-        fold);
+    spatial::run(col2im_lines_family,
+                 {{"IN", tag(dtype)},
+                  {"ACC", tag(acc)},
+                  {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1},
+                  {"LINE", kLine}},
+                 {to, from},
+                 {.cost = std::max(cost / 4, 1), .longest_span = kLine, .along_width = true}, fold);
     return out;
   }
   spatial::run(col2im_family,
