@@ -25,7 +25,8 @@ const KernelFamily max_planes{"spatial/max_pool.cl", "max_pool_planes"};
 const KernelFamily fractional{"spatial/max_pool.cl", "fractional_max_pool"};
 const KernelFamily fractional_backward{"spatial/max_pool.cl", "fractional_max_pool_backward"};
 
-/// The longest row of the input that average_pool_lines takes.
+/// The longest row of the input that average_pool_lines takes; average_pool_planes takes a row in
+/// such parts.
 constexpr int kLine = 512;
 
 /// The dtype values are compared or summed in: positions have to fit an integer of its size.
@@ -116,7 +117,7 @@ void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow&
                 {"ACC", tag(accumulator(dtype))},
                 {"ADAPTIVE", window.adaptive},
                 {"WIDE", wide(out, in, window)},
-                {"LINE", kLine}},
+                {"LINE", how.along_width ? kLine : 0}},
                {to, from}, how, window);
 }
 

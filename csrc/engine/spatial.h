@@ -1,6 +1,7 @@
 // Kernels over [batch][channel][depth][height][width]: paddings, poolings, resamplings.
 //
-// Offers: spatial::Operand, operand(), sums_by_plane(), sums_by_channels(), planes_of(), Access, run().
+// Offers: spatial::Operand, operand(), sums_by_plane(), sums_by_channels(), planes_of(), Access,
+// run().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +34,8 @@ Operand operand(const at::Tensor& tensor, int axes);
 /// it: on a CPU, with planes enough, in a dtype that is summed in memory.
 bool sums_by_plane(const at::Tensor& out, int axes);
 
-/// The same for sums over planes with channels innermost, a work-item's being up to `lanes` channels.
+/// The same for sums over planes with channels innermost, a work-item's being up to `lanes`
+/// channels.
 bool sums_by_channels(const at::Tensor& out, int axes, int lanes);
 
 /// The operand with one element for each plane; its strides lead to the planes.

@@ -1,8 +1,8 @@
 // Depthwise convolutions of planes with lines shorter than half a vector, on CPUs: blocks of WIDTH planes are
 // turned in registers, so that vectors run along channels.
 //
-// Compile parameters: depthwise.clh's, with UP 1. Planes are contiguous, of WIDTH elements or more; WIDTH is at
-// most the number of channels, since the last vector overlaps the one before.
+// Compile parameters: depthwise.clh's, with UP 1. Planes are contiguous, of WIDTH elements or more; WIDTH is
+// at most the number of channels, since the last vector overlaps the one before.
 #include "conv/depthwise.clh"
 
 #if WIDTH > 1

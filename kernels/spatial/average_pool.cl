@@ -1,9 +1,9 @@
 // Average pooling and its gradient, by windows of a fixed size or adaptive.
 //
-// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE, LINE (average_pool_lines: the longest
-// row of the input).
+// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE, LINE (elements of a row that the
+// kernels for lines and planes keep; 0: none of these kernels).
 #ifndef LINE
-#define LINE 512
+#define LINE 0
 #endif
 #include "spatial/pool.clh"
 
@@ -36,54 +36,6 @@ kernel void average_pool(global char* out_base, global const char* in_base, cons
       // A window of padding alone is 0, whatever its size.
       const bool empty = wd.end <= wd.begin || wh.end <= wh.begin || ww.end <= ww.begin;
       STORE_AT(IN, ACC, out, ELEMENT(0, p), empty ? sum : sum / DIVISOR(wd, wh, ww));
-    }
-  }
-}
-
-#define LANES 8
-#define SUMS TYPEV(ACC, LANES)
-
-// The same for contiguous rows: columns are summed first, in vectors.
-kernel void average_pool_lines(global char* out_base, global const char* in_base,
-                               const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  TYPE(ACC) line[LINE];
-  const Window first = WINDOW(2, RUN_BEGIN, args.size[2], args.other[2]);
-  const Window last = WINDOW(2, RUN_END - 1, args.size[2], args.other[2]);
-  FOR_ROWS(start) {
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
-    const uint plane = PLANE(1, start);
-    FOR_VECTORS(x, LANES, first.begin, last.end) {
-      SUMS sum = (SUMS)(0);
-      for (int d = wd.begin; d < wd.end; d++) {
-        uint i = plane + POINT(1, d, wh.begin, 0) + x;
-        for (int h = wh.begin; h < wh.end; h++, i += args.stride[1][3]) {
-          sum += LOADV_AS(ACC, IN, LANES, AT(IN, in, i), 0);
-        }
-      }
-      PASTE2(vstore, LANES)(sum, 0, line + x);
-    }
-    FOR_TOO_FEW(x, LANES, first.begin, last.end) {
-      TYPE(ACC) sum = (TYPE(ACC))(0);
-      for (int d = wd.begin; d < wd.end; d++) {
-        for (int h = wh.begin; h < wh.end; h++) {
-          sum += LOAD_AS(ACC, IN, in, plane + POINT(1, d, h, 0) + x);
-        }
-      }
-      line[x] = sum;
-    }
-    FOR_RUN(x) {
-      const Place p = PLACE(start, x);
-      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
-      TYPEV(ACC, 4) sums = (TYPEV(ACC, 4))(0);
-      int w = ww.begin;
-      for (; w + 4 <= ww.end; w += 4) sums += vload4(0, line + w);
-      TYPE(ACC) sum = sums.x + sums.y + (sums.z + sums.w);
-      for (; w < ww.end; w++) sum += line[w];
-      const bool empty = wd.end <= wd.begin || wh.end <= wh.begin || ww.end <= ww.begin;
-      STORE_FROM(IN, ACC, out, ELEMENT(0, p), empty ? sum : sum / DIVISOR(wd, wh, ww));
     }
   }
 }
@@ -160,8 +112,57 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
   }
 }
 
-// The same where a work-item takes whole planes, contiguous ones: the shares of a row of outputs, as a row of
-// inputs, are added to every row of its windows. IN is ACC.
+#if LINE > 0
+#define LANES 8
+#define SUMS TYPEV(ACC, LANES)
+
+// The average for contiguous rows, of LINE elements at most: columns are summed first, in vectors.
+kernel void average_pool_lines(global char* out_base, global const char* in_base,
+                               const SpatialArgs args, const PoolArgs pool) {
+  global char* out = out_base + args.offset[0];
+  global const char* in = in_base + args.offset[1];
+  TYPE(ACC) line[LINE];
+  const Window first = WINDOW(2, RUN_BEGIN, args.size[2], args.other[2]);
+  const Window last = WINDOW(2, RUN_END - 1, args.size[2], args.other[2]);
+  FOR_ROWS(start) {
+    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
+    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const uint plane = PLANE(1, start);
+    FOR_VECTORS(x, LANES, first.begin, last.end) {
+      SUMS sum = (SUMS)(0);
+      for (int d = wd.begin; d < wd.end; d++) {
+        uint i = plane + POINT(1, d, wh.begin, 0) + x;
+        for (int h = wh.begin; h < wh.end; h++, i += args.stride[1][3]) {
+          sum += LOADV_AS(ACC, IN, LANES, AT(IN, in, i), 0);
+        }
+      }
+      PASTE2(vstore, LANES)(sum, 0, line + x);
+    }
+    FOR_TOO_FEW(x, LANES, first.begin, last.end) {
+      TYPE(ACC) sum = (TYPE(ACC))(0);
+      for (int d = wd.begin; d < wd.end; d++) {
+        for (int h = wh.begin; h < wh.end; h++) {
+          sum += LOAD_AS(ACC, IN, in, plane + POINT(1, d, h, 0) + x);
+        }
+      }
+      line[x] = sum;
+    }
+    FOR_RUN(x) {
+      const Place p = PLACE(start, x);
+      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      TYPEV(ACC, 4) sums = (TYPEV(ACC, 4))(0);
+      int w = ww.begin;
+      for (; w + 4 <= ww.end; w += 4) sums += vload4(0, line + w);
+      TYPE(ACC) sum = sums.x + sums.y + (sums.z + sums.w);
+      for (; w < ww.end; w++) sum += line[w];
+      const bool empty = wd.end <= wd.begin || wh.end <= wh.begin || ww.end <= ww.begin;
+      STORE_FROM(IN, ACC, out, ELEMENT(0, p), empty ? sum : sum / DIVISOR(wd, wh, ww));
+    }
+  }
+}
+
+// The gradient where a work-item takes whole planes, contiguous ones: the shares of a row of outputs, as a
+// row of inputs, are added to every row of its windows. IN is ACC.
 kernel void average_pool_planes(global char* out_base, global const char* grad_base,
                                 const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
@@ -205,3 +206,4 @@ kernel void average_pool_planes(global char* out_base, global const char* grad_b
     }
   }
 }
+#endif

@@ -2,12 +2,13 @@
 //
 // Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags stored and
 // summed in), POSITION (the tag positions are computed in), EXACT (an output is a pixel's centre, not its
-// corner), LINE and SPAN (nearest_backward_lines: the longest row of outputs, and of inputs).
+// corner), LINE and SPAN (nearest_backward_lines: the longest row of outputs, and of inputs; 0: no such
+// kernel).
 #ifndef LINE
-#define LINE 1024
+#define LINE 0
 #endif
 #ifndef SPAN
-#define SPAN 256
+#define SPAN 0
 #endif
 #ifndef POSITION
 #define POSITION f32
@@ -121,6 +122,7 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
   }
 }
 
+#if LINE > 0
 #define SUMS TYPEV(ACC, LANES)
 
 // The same for contiguous rows, whole ones: columns are summed first, in vectors.
@@ -173,3 +175,4 @@ kernel void nearest_backward_lines(global char* out_base, global const char* gra
     }
   }
 }
+#endif

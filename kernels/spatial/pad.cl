@@ -1,7 +1,8 @@
 // Reflection and replication padding, and their gradients.
 //
 // Compile parameters: E (forward: the tag of the elements' bits), REPLICATE, COPY (lanes of the part of a row
-// that is copied; 1: none, because widths aren't contiguous); IN and ACC (backward: the tags stored and summed in).
+// that is copied; 1: none, because widths aren't contiguous); IN and ACC (backward: the tags stored and
+// summed in).
 #ifndef REPLICATE
 #define REPLICATE 0
 #endif
@@ -36,15 +37,19 @@ kernel void pad(global char* out_base, global const char* in_base, const Spatial
     // The middle of the row is a copy.
     const uint to = ELEMENT(0, start);
     const uint from = PLANE(1, start) + POINT(1, SOURCE(0, start.d), SOURCE(1, start.h), 0);
-    const int left = pads.before[2], begin = (int)RUN_BEGIN, end = (int)RUN_END;
-    const int middle = clamp(left, begin, end);
+    const int left = pads.before[2], last = (int)args.other[2] - 1;
+    const int begin = (int)RUN_BEGIN, end = (int)RUN_END, middle = clamp(left, begin, end);
     const int middle_end = clamp(left + (int)args.other[2], middle, end);
-    for (int x = begin; x < middle; x++) STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+    for (int x = begin; x < middle; x++) {
+      STORE(E, out, to + x, LOAD(E, in, from + (REPLICATE ? 0u : (uint)(left - x))));
+    }
     FOR_VECTORS(x, COPY, middle, middle_end) {
       STOREV(E, COPY, AT(E, out, to + x), 0, LOADV(E, COPY, AT(E, in, from + (uint)(x - left)), 0));
     }
     FOR_TOO_FEW(x, COPY, middle, middle_end) STORE(E, out, to + x, LOAD(E, in, from + (uint)(x - left)));
-    for (int x = middle_end; x < end; x++) STORE(E, out, to + x, LOAD(E, in, from + SOURCE(2, x)));
+    for (int x = middle_end; x < end; x++) {
+      STORE(E, out, to + x, LOAD(E, in, from + (uint)(REPLICATE ? last : 2 * last + left - x)));
+    }
 #else
 #if CHANNELS_INNER
     const uint point = POINT(1, SOURCE(0, start.d), SOURCE(1, start.h), SOURCE(2, start.w));

@@ -62,6 +62,20 @@ def main():
         ):
             (gradient,) = torch.autograd.grad(result.pow(2).sum(), leaf, retain_graph=True)
             keep += [result.detach(), gradient]
+    # Rows and channels of several vectors.
+    long = torch.randn(4, 18, 3, 39).to("ocl")
+    for given in (long, long.contiguous(memory_format=torch.channels_last)):
+        leaf = given.detach().requires_grad_()
+        for result in (
+            nn.functional.pad(leaf, (4, 3, 1, 2), "reflect"),
+            nn.functional.pad(leaf, (4, -3, 1, 0), "replicate"),
+            nn.functional.max_pool2d(leaf, 3, 2, 1),
+            nn.functional.avg_pool2d(leaf, 2),
+            nn.functional.adaptive_avg_pool2d(leaf, (2, 5)),
+            nn.functional.interpolate(leaf, scale_factor=2),
+            nn.functional.fold(nn.functional.unfold(leaf, 3, padding=1), (3, 39), 3, padding=1),
+        ):
+            keep += torch.autograd.grad(result.square().sum(), leaf)
     pixels = (images.abs() * 60).to(torch.uint8)
     keep.append(nn.functional.interpolate(pixels, size=(9, 4), mode="bicubic"))
     # Matrix products.
@@ -222,6 +236,13 @@ def main():
         for stride, padding in ((1, 1), (2, 1), (2, 0)):
             out = nn.functional.conv2d(leaf, taps[:6, :1], groups=6, stride=stride, padding=padding)
             keep += torch.autograd.grad(out.square().sum(), (leaf, taps))
+    # Small planes of many channels.
+    small, window = torch.randn(2, 40, 5, 7).to("ocl"), torch.randn(40, 1, 3, 3).to("ocl")
+    for leaf in (small, window):
+        leaf.requires_grad_()
+    for stride in (1, 2):
+        out = nn.functional.conv2d(small, window, groups=40, padding=1, stride=stride)
+        keep += torch.autograd.grad(out.square().sum(), (small, window))
     # A training step.
     model = nn.Sequential(nn.Linear(37, 19), nn.ReLU(), nn.Linear(19, 5)).to("ocl")
     optimiser = torch.optim.Adam(model.parameters())
