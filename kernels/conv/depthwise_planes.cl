@@ -233,8 +233,9 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weig
             _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
               _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] = (V)(0);
             }
-            // Lines past the last row are zeros, of both.
-            for (uint y = 0; y < rows; y += TY) ADD_LINES(TY);
+            uint y = 0;
+            for (; y + TY <= rows; y += TY) ADD_LINES(TY);
+            for (; y < rows; y++) ADD_LINES(1);
             V(*to)[KW] = total[x + WIDTH > columns];
             _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
               _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) to[ky][kx] += sum[ky][kx];

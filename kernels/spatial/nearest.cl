@@ -102,6 +102,22 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
       depths = SHOWN(0, start.d);
       heights = SHOWN(1, start.h);
     }
+#if WIDTH > 1
+    // Twice the size in two dimensions.
+    if (depths.y - depths.x == 1 && heights.y - heights.x == 2 && widths.y - widths.x == 2) {
+      global const char* upper =
+          AT(IN, grad, PLANE(1, start) + POINT(1, depths.x, heights.x, widths.x));
+      global const char* lower = AT(IN, upper, args.stride[1][3]);
+      global char* to = AT(IN, out, ELEMENT(0, start));
+      FOR_RUN(x) {
+        const uint left = CHANNEL(1, x), right = left + args.stride[1][4];
+        const TYPEV(ACC, WIDTH) above = LOAD_AT(ACC, IN, upper, left) + LOAD_AT(ACC, IN, upper, right);
+        const TYPEV(ACC, WIDTH) below = LOAD_AT(ACC, IN, lower, left) + LOAD_AT(ACC, IN, lower, right);
+        STORE_AT(IN, ACC, to, CHANNEL(0, x), above + below);
+      }
+      continue;
+    }
+#endif
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
       const uint plane = PLANE(1, p);

@@ -109,6 +109,8 @@ static inline int targets(int i, int before, int size, int padded) {
     STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);                                         \
   } while (0)
 
+#define MOST_POINTS 9
+
 kernel void pad_backward(global char* out_base, global const char* grad_base, const SpatialArgs args,
                          const PadArgs pads) {
   global char* out = out_base + args.offset[0];
@@ -162,6 +164,29 @@ kernel void pad_backward(global char* out_base, global const char* grad_base, co
       global const char* from = AT(IN, grad, PLANE(1, start) + POINT(1, d, h, w));
       global char* to = AT(IN, out, ELEMENT(0, start));
       FOR_RUN(x) STORE_AT(IN, IN, to, CHANNEL(0, x), LOAD_AT(IN, IN, from, CHANNEL(1, x)));
+      continue;
+    }
+#endif
+#if WIDTH > 1
+    // Otherwise vectors of channels share what is found out about a position.
+    uint points[MOST_POINTS], count = 0;
+    for (int kd = 0; kd < depths; kd++) {
+      const int d = TARGET(0, kd, start.d);
+      for (int kh = 0; d >= 0 && kh < heights; kh++) {
+        const int h = TARGET(1, kh, start.h);
+        for (int kw = 0; h >= 0 && kw < widths; kw++) {
+          const int w = TARGET(2, kw, start.w);
+          if (w >= 0 && count++ < MOST_POINTS) points[count - 1] = POINT(1, d, h, w);
+        }
+      }
+    }
+    if (count <= MOST_POINTS) {
+      FOR_RUN(x) {
+        const uint plane = PLANE(1, start) + CHANNEL(1, x);
+        TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
+        for (uint k = 0; k < count; k++) sum += LOAD_AT(ACC, IN, grad, plane + points[k]);
+        STORE_AT(IN, ACC, out, ELEMENT(0, start) + CHANNEL(0, x), sum);
+      }
       continue;
     }
 #endif
