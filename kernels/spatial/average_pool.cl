@@ -1,13 +1,14 @@
 // Average pooling and its gradient, by windows of a fixed size or adaptive.
 //
 // Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE.
+#include "include/item_by_item.clh"
 #include "spatial/pool.clh"
 
 #define DIVISOR(d, h, w) \
   ((TYPE(ACC))(pool.divisor != 0 ? pool.divisor : (d).count * (h).count * (w).count))
 
-kernel void average_pool(global char* out_base, global const char* in_base, const SpatialArgs args,
-                         const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool(global char* out_base, global const char* in_base,
+                                      const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(row) {
@@ -31,8 +32,8 @@ kernel void average_pool(global char* out_base, global const char* in_base, cons
   }
 }
 
-kernel void average_pool_backward(global char* out_base, global const char* grad_base,
-                                  const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool_backward(global char* out_base, global const char* grad_base,
+                                               const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   FOR_ROWS(row) {
@@ -78,8 +79,8 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
 }
 
 // The same where a work-item takes whole planes, contiguous ones: every output adds to its window. IN is ACC.
-kernel void average_pool_planes(global char* out_base, global const char* grad_base,
-                                const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const char* grad_base,
+                                             const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   const int width = pool.size[2], area = pool.size[1] * width;

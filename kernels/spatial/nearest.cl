@@ -9,6 +9,7 @@
 #ifndef EXACT
 #define EXACT 0
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
 typedef struct {
@@ -31,8 +32,8 @@ typedef union {
   TYPE(E) element[LANES];
 } Bits;
 
-kernel void nearest(global char* out_base, global const char* in_base, const SpatialArgs args,
-                    const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest(global char* out_base, global const char* in_base,
+                                 const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(row) {
@@ -80,8 +81,8 @@ static inline uint2 shown(uint i, float scale, uint size, uint outputs) {
 #define SHOWN(axis, i) shown(i, nearest.scale[axis], args.size[axis], args.other[axis])
 #define SHOWS(axis, o, i) (source(o, nearest.scale[axis], args.size[axis]) == (i))
 
-kernel void nearest_backward(global char* out_base, global const char* grad_base,
-                             const SpatialArgs args, const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest_backward(global char* out_base, global const char* grad_base,
+                                          const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   FOR_ROWS(row) {
@@ -110,8 +111,8 @@ typedef union {
 } Lanes;
 
 // The same where a work-item takes whole planes, contiguous ones: every output adds to its input. IN is ACC.
-kernel void nearest_planes(global char* out_base, global const char* grad_base,
-                           const SpatialArgs args, const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest_planes(global char* out_base, global const char* grad_base,
+                                        const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   FOR_ROWS(row) {
