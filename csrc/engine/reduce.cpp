@@ -58,17 +58,15 @@ class DefineList {
                  Define{"INDEX_ONLY", op.index_only},
                  Define{"ROOT", op.root},
                  Define{"MEAN", operands.has_second},
-                 Define{"PARTIAL", 0},
                  Define{"", 0},
                  Define{"", 0},
                  Define{"", 0}} {}
-  void set_partial(bool partial) { defines_[11] = Define{"PARTIAL", partial}; }
   void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
   std::span<const Define> view() const { return {defines_.data(), count_}; }
 
  private:
-  std::array<Define, 15> defines_;
-  size_t count_ = 12;
+  std::array<Define, 14> defines_;
+  size_t count_ = 11;
 };
 
 void put_dimension(Arguments& arguments, int index, const Dimension& dimension) {
@@ -269,7 +267,6 @@ void Launcher::launch_rows() {
   if (partial) allocate_partials();
 
   DefineList defines(op_, operands_, operands_.max_width);
-  defines.set_partial(partial);
   defines.add("CONTIGUOUS", contiguous);
   defines.add("GROUP", static_cast<int64_t>(group));
   if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
@@ -293,7 +290,6 @@ void Launcher::launch_columns(int width, int unroll) {
   if (partial) allocate_partials();
 
   DefineList defines(op_, operands_, width);
-  defines.set_partial(partial);
   defines.add("UNROLL", unroll);
   if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
   enqueue(columns_family.get(device_, defines.view()),

@@ -121,11 +121,11 @@ at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input
   if (!device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms()) {
     run(scatter_family, input, sampling,
         {without_channels(grad_output, sampling.axes), to, numbers}, 1, arguments,
-        Define("GRAD", tag(acc)), Define("SCATTER", 1));
+        Define("SCATTER", 1));
   } else {
     const Operand from = spatial::operand(grad_output, sampling.axes);
     run(planes_family, input, sampling, {spatial::planes_of(from), to, numbers, from},
-        spatial::kPlaneCost, arguments, Define("GRAD", tag(acc)));
+        spatial::kPlaneCost, arguments);
   }
   return sums.to(input.scalar_type());
 }

@@ -7,6 +7,7 @@
 // With both, a work-item has a whole head, and five products do instead of seven.
 //
 // Compile parameters besides lanes.clh's: FOR_QUERY, FOR_KEY, NK (as NO, of rows of query and key).
+#include "include/item_by_item.clh"
 #include "attention/lanes.clh"
 
 #ifndef FOR_QUERY
@@ -70,7 +71,7 @@ static inline void row_products(global const char *a, ulong a_row, ulong a_colum
 /// vectors. A range is per_item keys, NQ queries, or all. factor: scale * log2(e). scratch: DEPTH * NV
 /// vectors, COLUMNS * NV, twice BLOCK * NV, with FOR_QUERY NQ * DV, with STAGED BLOCK * (DV + VV), with
 /// both STAGED and FOR_KEY NQ * (DV + VV).
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
     global const char *query, global const char *key, global const char *value,
     global const char *mask, global const char *out, global const char *lse,
     global const char *grad, global char *grad_query, global char *grad_key,

@@ -5,6 +5,7 @@
 // attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key, and of
 // value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1: rows of all
 // operands are contiguous and whole vectors).
+#include "include/item_by_item.clh"
 #include "attention/vectors.clh"
 #include "include/philox.clh"
 
@@ -96,7 +97,7 @@ static inline void store_lanes(global char *row, ulong column, uint first, uint 
 /// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a multiple
 /// of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key * rows * splits
 /// * STATE of C, with splits > 1).
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
     global const char *query, global const char *key, global const char *value,
     global const char *mask, global char *out, global char *lse, global char *workspace,
     const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
@@ -236,10 +237,11 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
 }
 
 /// Global size: rows, batch * heads of key, VV. Buffers: as attention_decode's.
-kernel void attention_combine(global const char *query, global const char *key,
-                              global const char *value, global const char *mask, global char *out,
-                              global char *lse, global char *workspace, const Problem p,
-                              const T factor, const T keep_threshold, const T keep_scale) {
+kernel ITEM_BY_ITEM void attention_combine(global const char *query, global const char *key,
+                                           global const char *value, global const char *mask,
+                                           global char *out, global char *lse,
+                                           global char *workspace, const Problem p, const T factor,
+                                           const T keep_threshold, const T keep_scale) {
   const uint row = get_global_id(0), z = get_global_id(1), v = get_global_id(2);
   const uint key_heads = p.heads / p.group, b = z / key_heads;
   const uint h = z % key_heads * p.group + row / p.queries, q = row % p.queries;

@@ -4,12 +4,13 @@
 // the sum of each query's row kept up to date (online softmax). Scores have queries in their lanes:
 // maxima and sums need nothing across lanes, and rows of key are read as they lie. The products with
 // value have columns in their lanes, so that rows of value, too, are read as they lie.
+#include "include/item_by_item.clh"
 #include "attention/lanes.clh"
 
 /// Global size: blocks of NQ queries, batch * heads. Buffers: query, key, value, mask, out, lse (of
 /// C: the logarithm of each row's sum). factor: scale * log2(e). scratch: DEPTH * NV vectors of query,
 /// BLOCK * NV of scores, NQ * VV of out, NV of factors, then with STAGED BLOCK * (DV + VV).
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
     global const char *query, global const char *key, global const char *value,
     global const char *mask, global char *out, global char *lse, const Problem p, const T factor,
     const T keep_threshold, const T keep_scale, local V *scratch) {

@@ -8,6 +8,7 @@
 // Hermitian data, Bluestein's chirp, twiddle factors between steps, the scale.
 //
 // Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the items of a group share the work).
+#include "include/item_by_item.clh"
 #include "include/dtype.clh"
 
 #ifndef R
@@ -56,17 +57,18 @@
          once; once = 0)
 #endif
 
-kernel void fft_lines(global const char* in_base, ulong in_offset, global char* out_base,
-                      ulong out_offset, global const char* twiddle_base, ulong twiddle_offset,
-                      global const char* cross_base, ulong cross_offset,
-                      global const char* chirp_base, ulong chirp_offset,
-                      global const char* factor_base, ulong factor_offset,
+kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
+                                   global char* out_base, ulong out_offset,
+                                   global const char* twiddle_base, ulong twiddle_offset,
+                                   global const char* cross_base, ulong cross_offset,
+                                   global const char* chirp_base, ulong chirp_offset,
+                                   global const char* factor_base, ulong factor_offset,
 #if WIDTH > 1
-                      global char* scratch_base, ulong scratch_offset,
+                                   global char* scratch_base, ulong scratch_offset,
 #else
-                      local REAL* scratch_base,
+                                   local REAL* scratch_base,
 #endif
-                      const REAL scale, const FftArgs args) {
+                                   const REAL scale, const FftArgs args) {
   local long in_line[MAX_LANES], out_line[MAX_LANES];  // where the lanes' signals begin
   local uint in_index[MAX_LANES], out_index[MAX_LANES], turn[MAX_LANES];
   const uint item = ITEM, items = GROUP_SIZE;

@@ -11,6 +11,7 @@
 //
 // Workspace: row panels [z][m / MR][PARTS k][MR], then at b_panels column panels
 // [z][n / NC][PARTS k][NR], both of R, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
+#include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
 
 #ifndef WIDTH
@@ -127,7 +128,7 @@ typedef struct {
 #endif
 
 /// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NC.
-kernel void gemm_pack(OPERANDS, const Panels panels) {
+kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong start = get_global_id(0) * PACK_K, end = min(start + PACK_K, (ulong)p.k);
   ulong index = get_global_id(1);
@@ -184,8 +185,8 @@ static inline void multiply_tile(global const E *x, global const E *y, ulong sta
 }
 
 /// Global size: n / NC * splits, m / (MR * block), batch.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(OPERANDS,
-                                                                       const Panels panels) {
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
+    OPERANDS, const Panels panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong jn = get_global_id(0) % column_panels, split = get_global_id(0) / column_panels;
   const ulong z = get_global_id(2);

@@ -1,9 +1,10 @@
 // Few columns, columns of a contiguous: sums of scaled columns.
+#include "include/item_by_item.clh"
 #include "gemm/skinny.clh"
 
 /// Needs a_row == 1; b may have any strides.
 /// Global size: m / (ROWS * WIDTH), splits, batch or more.
-kernel void gemm_skinny_axpy(OPERANDS) {
+kernel ITEM_BY_ITEM void gemm_skinny_axpy(OPERANDS) {
   const ulong row0 = get_global_id(0) * ROWS * WIDTH;
   const ulong split = get_global_id(1), z = get_global_id(2);
   if (row0 >= p.m) return;

@@ -1,9 +1,10 @@
 // Few columns, rows of a contiguous: dot products.
+#include "include/item_by_item.clh"
 #include "gemm/skinny.clh"
 
 /// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that).
 /// Global size: m / ROWS, splits, batch or more.
-kernel void gemm_skinny_dot(OPERANDS) {
+kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   const ulong row0 = get_global_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
   if (row0 >= p.m) return;
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);

@@ -2,6 +2,7 @@
 // the operands as they lie. Global size: ceil(n / WIDTH), ceil(m / ROWS), batch or more.
 //
 // Compile parameters, besides gemm.clh's: ROWS, WIDTH (1 for complex C, which has no vectors).
+#include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
 
 #ifndef ROWS
@@ -22,7 +23,7 @@ typedef TYPEV(C, WIDTH) V;
     }                                                                  \
   } while (0)
 
-kernel void gemm_small(OPERANDS) {
+kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
   const ulong column0 = get_global_id(0) * WIDTH, row0 = get_global_id(1) * ROWS;
   const ulong z = get_global_id(2);
   if (column0 >= p.n || row0 >= p.m || z >= p.batch) return;

@@ -4,6 +4,7 @@
 // once.
 //
 // Compile parameters: C (f32 or f64).
+#include "include/item_by_item.clh"
 #include "linalg/matrix.clh"
 
 #define EPSILON_f32 FLT_EPSILON
@@ -125,11 +126,12 @@ static inline void sort_values(global R *d, global uint *order, uint n, bool fal
 
 /// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints;
 /// a matrix whose info isn't 0 is left, and one that doesn't converge sets it.
-kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
-                           ulong values_offset, global char *rotations, ulong rotations_offset,
-                           global char *sweeps, ulong sweeps_offset, global char *orders,
-                           ulong orders_offset, global char *info, ulong info_offset,
-                           const Shape shape, ulong batch) {
+kernel ITEM_BY_ITEM void tridiagonal_qr(global char *diagonals, ulong diagonals_offset,
+                                        global char *values, ulong values_offset,
+                                        global char *rotations, ulong rotations_offset,
+                                        global char *sweeps, ulong sweeps_offset,
+                                        global char *orders, ulong orders_offset, global char *info,
+                                        ulong info_offset, const Shape shape, ulong batch) {
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {
@@ -162,11 +164,12 @@ kernel void tridiagonal_qr(global char *diagonals, ulong diagonals_offset, globa
 
 /// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
 /// (u).
-kernel void bidiagonal_qr(global char *diagonals, ulong diagonals_offset, global char *values,
-                          ulong values_offset, global char *rotations, ulong rotations_offset,
-                          global char *sweeps, ulong sweeps_offset, global char *orders,
-                          ulong orders_offset, global char *info, ulong info_offset,
-                          const Shape shape, ulong batch) {
+kernel ITEM_BY_ITEM void bidiagonal_qr(global char *diagonals, ulong diagonals_offset,
+                                       global char *values, ulong values_offset,
+                                       global char *rotations, ulong rotations_offset,
+                                       global char *sweeps, ulong sweeps_offset,
+                                       global char *orders, ulong orders_offset, global char *info,
+                                       ulong info_offset, const Shape shape, ulong batch) {
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {

@@ -16,6 +16,7 @@
 #ifndef SAMPLES
 #define SAMPLES 40
 #endif
+#include "include/item_by_item.clh"
 #include "include/assert.clh"
 #include "include/dtype.clh"
 
@@ -78,9 +79,10 @@ static inline real log_add(real a, real b) {
   ((global real *)((base) + (offset)) + (ulong)n * args.time * args.width)
 
 /// alpha, and the negative log likelihood of each sample.
-kernel void ctc_forward(global const char *log_probs_base, global const char *target_base,
-                        global char *alpha_base, global char *nll_base, const CtcArgs args,
-                        global int *asserts) {
+kernel ITEM_BY_ITEM void ctc_forward(global const char *log_probs_base,
+                                     global const char *target_base, global char *alpha_base,
+                                     global char *nll_base, const CtcArgs args,
+                                     global int *asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);
@@ -115,9 +117,9 @@ kernel void ctc_forward(global const char *log_probs_base, global const char *ta
 #define IS_ZEROED(n) \
   (args.zero_infinity && ((global const real *)(nll_base + args.nll_offset))[n] == INFINITY)
 
-kernel void ctc_beta(global const char *log_probs_base, global const char *target_base,
-                     global char *beta_base, global const char *nll_base, const CtcArgs args,
-                     global int *asserts) {
+kernel ITEM_BY_ITEM void ctc_beta(global const char *log_probs_base, global const char *target_base,
+                                  global char *beta_base, global const char *nll_base,
+                                  const CtcArgs args, global int *asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);

@@ -1,6 +1,7 @@
 // Adagrad over lists of tensors.
 //
 // Operands: parameters, gradients, sums of squares, then the steps (one float each).
+#include "include/item_by_item.clh"
 #include "multi_tensor/optimizer.clh"
 
 typedef struct {
@@ -16,7 +17,7 @@ typedef struct {
   p -= decayed * g / (sqrt(sum) + args.eps);                                                  \
   STOREV_FROM(E, C, width, param, i, p)
 
-kernel void adagrad_tensors(OPTIMIZER_PARAMETERS, const AdagradArgs args) {
+kernel ITEM_BY_ITEM void adagrad_tensors(OPTIMIZER_PARAMETERS, const AdagradArgs args) {
   OPTIMIZER_BEGIN();
   global char *param = PLACE(0);
   global char *grad = PLACE(1);

@@ -4,6 +4,7 @@
 // Operands: parameters, gradients, exp_avg, exp_avg_sq, with AMSGRAD max_exp_avg_sq, then the steps
 // (one float each). DECOUPLED: weight decay shrinks the parameter instead of adding to the
 // gradient.
+#include "include/item_by_item.clh"
 #include "multi_tensor/optimizer.clh"
 
 #ifndef AMSGRAD
@@ -52,7 +53,7 @@ static inline real bias_correction(real log_beta, real step) {
 #define KEEP_LARGEST(width, i)
 #endif
 
-kernel void adam_tensors(OPTIMIZER_PARAMETERS, const AdamArgs args) {
+kernel ITEM_BY_ITEM void adam_tensors(OPTIMIZER_PARAMETERS, const AdamArgs args) {
   OPTIMIZER_BEGIN();
   global char *param = PLACE(0);
   global char *grad = PLACE(1);

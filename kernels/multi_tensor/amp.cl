@@ -3,6 +3,7 @@
 // unscale_tensors, over lists of gradients: multiplied by *inv_scale; *found_inf = 1 if one is
 // infinite or NaN. update_scale: the scale grows after enough steps without that, and shrinks at
 // once.
+#include "include/item_by_item.clh"
 #include "multi_tensor/tensors.clh"
 
 #define ANY_1(flags) (flags)
@@ -19,8 +20,9 @@
   const TYPEV(C, width) unscaled = g * factor;                              \
   STOREV_FROM(E, C, width, grad, i, unscaled)
 
-kernel void unscale_tensors(TENSORS_PARAMETERS, global char *found_inf, ulong found_inf_offset,
-                            global const char *inv_scale, ulong inv_scale_offset) {
+kernel ITEM_BY_ITEM void unscale_tensors(TENSORS_PARAMETERS, global char *found_inf,
+                                         ulong found_inf_offset, global const char *inv_scale,
+                                         ulong inv_scale_offset) {
   FIND_CHUNK();
   global char *grad = PLACE(0);
   const TYPE(C) factor = *(global const float *)(inv_scale + inv_scale_offset);
@@ -30,9 +32,10 @@ kernel void unscale_tensors(TENSORS_PARAMETERS, global char *found_inf, ulong fo
   if (found) atomic_xchg((volatile global float *)(found_inf + found_inf_offset), 1.0f);
 }
 
-kernel void update_scale(global char *scale_base, ulong scale_offset, global char *tracker_base,
-                         ulong tracker_offset, global const char *found_inf,
-                         ulong found_inf_offset, float growth, float backoff, int interval) {
+kernel ITEM_BY_ITEM void update_scale(global char *scale_base, ulong scale_offset,
+                                      global char *tracker_base, ulong tracker_offset,
+                                      global const char *found_inf, ulong found_inf_offset,
+                                      float growth, float backoff, int interval) {
   if (get_global_id(0) > 0) return;
   global float *scale = (global float *)(scale_base + scale_offset);
   global int *tracker = (global int *)(tracker_base + tracker_offset);

@@ -3,6 +3,7 @@
 // Compile parameters, besides tensors.clh's: EACH (a macro below, without its prefix), INPUTS (1 to
 // 3), SCALAR (0: none; 1: a number per tensor, whose bits stand in its place, the last operand; 2:
 // the last operand is a tensor of one element).
+#include "include/item_by_item.clh"
 #include "multi_tensor/tensors.clh"
 
 #ifndef EACH
@@ -77,7 +78,7 @@ typedef TYPE(C) real;
   const TYPEV(C, width) result = RESULT;   \
   STOREV_FROM(E, C, width, out, i, result)
 
-kernel void each_tensors(TENSORS_PARAMETERS) {
+kernel ITEM_BY_ITEM void each_tensors(TENSORS_PARAMETERS) {
   FIND_CHUNK();
   DECLARE_SCALAR();
   global char *out = PLACE(0);

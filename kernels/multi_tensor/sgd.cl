@@ -2,6 +2,7 @@
 //
 // Operands: parameters, gradients, with MOMENTUM momentum buffers. NESTEROV; FIRST: the buffers
 // start as the gradient.
+#include "include/item_by_item.clh"
 #include "multi_tensor/optimizer.clh"
 
 #ifndef MOMENTUM
@@ -41,7 +42,7 @@ typedef struct {
   p -= lr * g;                                                                                \
   STOREV_FROM(E, C, width, param, i, p)
 
-kernel void sgd_tensors(OPTIMIZER_PARAMETERS, const SgdArgs args) {
+kernel ITEM_BY_ITEM void sgd_tensors(OPTIMIZER_PARAMETERS, const SgdArgs args) {
   OPTIMIZER_BEGIN();
   global char *param = PLACE(0);
   global char *grad = PLACE(1);

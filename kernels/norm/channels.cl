@@ -1,5 +1,6 @@
 // Batch norm, a work-item per channel: from partial sums, or running statistics, to the coefficients
 // that the elements are computed with.
+#include "include/item_by_item.clh"
 #include "norm/channels.clh"
 #ifndef VARIANCE
 #define VARIANCE 0
@@ -7,11 +8,13 @@
 
 // partial: [part][mean, m2][channels]. Gives the mean and 1 / deviation (VARIANCE: the variance), updates
 // the running statistics, and gives the coefficients: mean, scale, shift.
-kernel void channel_statistics(global const char* partial_base, global char* mean_base,
-                               global char* rstd_base, global char* running_mean_base,
-                               global char* running_var_base, global const char* weight_base,
-                               global const char* bias_base, global char* coefficient_base,
-                               const SCALAR momentum, const SCALAR eps, const ChannelArgs args) {
+kernel ITEM_BY_ITEM void channel_statistics(global const char* partial_base, global char* mean_base,
+                                            global char* rstd_base, global char* running_mean_base,
+                                            global char* running_var_base,
+                                            global const char* weight_base,
+                                            global const char* bias_base,
+                                            global char* coefficient_base, const SCALAR momentum,
+                                            const SCALAR eps, const ChannelArgs args) {
   const uint channel = get_global_id(0);
   if (channel >= args.channels) return;
   global const char* partial = partial_base + args.offset[0];
@@ -44,9 +47,10 @@ kernel void channel_statistics(global const char* partial_base, global char* mea
 }
 
 // The coefficients from given statistics: mean, scale, shift.
-kernel void channel_given(global const char* mean_base, global const char* var_base,
-                          global const char* weight_base, global const char* bias_base,
-                          global char* coefficient_base, const SCALAR eps, const ChannelArgs args) {
+kernel ITEM_BY_ITEM void channel_given(global const char* mean_base, global const char* var_base,
+                                       global const char* weight_base, global const char* bias_base,
+                                       global char* coefficient_base, const SCALAR eps,
+                                       const ChannelArgs args) {
   const uint channel = get_global_id(0);
   if (channel >= args.channels) return;
   global char* coefficients = coefficient_base + args.offset[4];
@@ -60,11 +64,13 @@ kernel void channel_given(global const char* mean_base, global const char* var_b
 // partial: [part][gradient, gradient * deviation][channels]. Gives the gradients of weight and bias, and
 // the coefficients of the input's gradient: mean, scale, constant, slope. rstd: 1 / deviation with TRAIN,
 // else the running variance.
-kernel void channel_gradients(global const char* partial_base, global const char* mean_base,
-                              global const char* rstd_base, global const char* weight_base,
-                              global char* dweight_base, global char* dbias_base,
-                              global char* coefficient_base, const SCALAR eps,
-                              const ChannelArgs args) {
+kernel ITEM_BY_ITEM void channel_gradients(global const char* partial_base,
+                                           global const char* mean_base,
+                                           global const char* rstd_base,
+                                           global const char* weight_base,
+                                           global char* dweight_base, global char* dbias_base,
+                                           global char* coefficient_base, const SCALAR eps,
+                                           const ChannelArgs args) {
   const uint channel = get_global_id(0);
   if (channel >= args.channels) return;
   global const char* partial = partial_base + args.offset[0];

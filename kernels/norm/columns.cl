@@ -1,5 +1,6 @@
 // Batch norm where the channels of a position are next to each other. A work-item owns WIDTH adjacent
 // channels; those past the last whole vector are taken one by one.
+#include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
 #define TILES ((args.channels + WIDTH - 1) / WIDTH)
@@ -52,8 +53,8 @@
   store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);              \
   store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);
 
-kernel void column_moments(global const char* x_base, global char* partial_base,
-                           const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_moments(global const char* x_base, global char* partial_base,
+                                        const ChannelArgs args) {
   FIND_TILE
   global char* partial = CHANNEL_ARRAY(partial_base + args.offset[1], 2 * part);
   FOR_CHANNELS(MOMENTS)
@@ -80,9 +81,9 @@ kernel void column_moments(global const char* x_base, global char* partial_base,
   store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, total);             \
   store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, total_product);
 
-kernel void column_products(global const char* grad_base, global const char* x_base,
-                            global const char* mean_base, global char* partial_base,
-                            const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_products(global const char* grad_base, global const char* x_base,
+                                         global const char* mean_base, global char* partial_base,
+                                         const ChannelArgs args) {
   FIND_TILE
   global const char* means = mean_base + args.offset[2];
   global char* partial = CHANNEL_ARRAY(partial_base + args.offset[3], 2 * part);
@@ -112,8 +113,9 @@ kernel void column_products(global const char* grad_base, global const char* x_b
   store(IN, POINTER(y_base, 1, i), 0,                                               \
         NORMALIZED(load(IN, POINTER(x_base, 0, i), 0)));
 
-kernel void column_normalize(global const char* x_base, global char* y_base,
-                             global const char* coefficient_base, const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_normalize(global const char* x_base, global char* y_base,
+                                          global const char* coefficient_base,
+                                          const ChannelArgs args) {
   global const char* coefficients = coefficient_base + args.offset[2];
   FOR_TILES { FOR_CHANNELS(NORMALIZE) }
 }
@@ -124,9 +126,9 @@ kernel void column_normalize(global const char* x_base, global char* y_base,
   store(IN, POINTER(out_base, 2, i), 0,                                                 \
         INPUT_GRADIENT(load(IN, POINTER(grad_base, 0, i), 0), load(IN, POINTER(x_base, 1, i), 0)));
 
-kernel void column_gradient(global const char* grad_base, global const char* x_base,
-                            global char* out_base, global const char* coefficient_base,
-                            const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_gradient(global const char* grad_base, global const char* x_base,
+                                         global char* out_base, global const char* coefficient_base,
+                                         const ChannelArgs args) {
   global const char* coefficients = coefficient_base + args.offset[3];
   FOR_TILES { FOR_CHANNELS(GRADIENT) }
 }

@@ -1,5 +1,6 @@
 // Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. A work-item owns
 // WIDTH adjacent elements of one of the two.
+#include "include/item_by_item.clh"
 #include "norm/norm.clh"
 
 // The layout is that of csrc/engine/norm_rows.cpp.
@@ -23,8 +24,8 @@ typedef struct {
     total += block;                                                            \
   }
 
-kernel void norm_finish(global const char* partial_base, global char* bias_base,
-                        global char* weight_base, const FinishArgs args) {
+kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global char* bias_base,
+                                     global char* weight_base, const FinishArgs args) {
   const uint column = get_global_id(0) * WIDTH;
   const uint which = args.first + get_global_id(1);
   if (column >= args.length) return;

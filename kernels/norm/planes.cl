@@ -1,5 +1,6 @@
 // Batch norm where the positions of a channel are next to each other: a work-item, or a work-group of
 // GROUP, per channel and part for the sums, per stretch of elements for the result.
+#include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
 #define ELEMENT(position) \
@@ -38,8 +39,8 @@
   }
 #endif
 
-kernel void plane_moments(global const char* x_base, global char* partial_base,
-                          const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_moments(global const char* x_base, global char* partial_base,
+                                       const ChannelArgs args) {
   DECLARE_SHARED;
   FIND_CHANNEL
   Moments total = {0, 0};
@@ -61,9 +62,9 @@ kernel void plane_moments(global const char* x_base, global char* partial_base,
   }
 }
 
-kernel void plane_products(global const char* grad_base, global const char* x_base,
-                           global const char* mean_base, global char* partial_base,
-                           const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_products(global const char* grad_base, global const char* x_base,
+                                        global const char* mean_base, global char* partial_base,
+                                        const ChannelArgs args) {
   DECLARE_SHARED;
   FIND_CHANNEL
   const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], channel);
@@ -108,8 +109,9 @@ kernel void plane_products(global const char* grad_base, global const char* x_ba
   }
 #endif
 
-kernel void plane_normalize(global const char* x_base, global char* y_base,
-                            global const char* coefficient_base, const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_normalize(global const char* x_base, global char* y_base,
+                                         global const char* coefficient_base,
+                                         const ChannelArgs args) {
   global const char* coefficients = coefficient_base + args.offset[2];
   FOR_PLANES({
     stretch_normalize(POINTER(x_base, 0, start), POINTER(y_base, 1, start), count, item,
@@ -119,9 +121,9 @@ kernel void plane_normalize(global const char* x_base, global char* y_base,
   })
 }
 
-kernel void plane_gradient(global const char* grad_base, global const char* x_base,
-                           global char* out_base, global const char* coefficient_base,
-                           const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_gradient(global const char* grad_base, global const char* x_base,
+                                        global char* out_base, global const char* coefficient_base,
+                                        const ChannelArgs args) {
   global const char* coefficients = coefficient_base + args.offset[3];
   FOR_PLANES({
     stretch_gradient(POINTER(grad_base, 0, start), POINTER(x_base, 1, start),

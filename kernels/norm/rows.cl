@@ -1,14 +1,16 @@
 // Layer norm, RMS norm and group norm, forward: a work-item, or a work-group of GROUP, per row.
 //
 // RUNS: group norm, a weight per run of elements; else a weight per element.
+#include "include/item_by_item.clh"
 #include "norm/rows.clh"
 #ifndef RUNS
 #define RUNS 0
 #endif
 
-kernel void norm_rows(global const char* x_base, global char* y_base, global char* mean_base,
-                      global char* rstd_base, global const char* weight_base,
-                      global const char* bias_base, const SCALAR eps, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_base,
+                                   global char* mean_base, global char* rstd_base,
+                                   global const char* weight_base, global const char* bias_base,
+                                   const SCALAR eps, const RowArgs args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;

@@ -3,6 +3,7 @@
 //
 // DX, DPARAM: which gradients are wanted, of the input; of weight and bias (RMS: of the weight).
 // partial is [share][bias, weight][length].
+#include "include/item_by_item.clh"
 #include "norm/rows.clh"
 #ifndef DX
 #define DX 1
@@ -123,10 +124,11 @@ static inline void rows_together(global const char* grad, global const char* x,
   FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
 }
 
-kernel void norm_rows_backward(global const char* grad_base, global const char* x_base,
-                               global const char* mean_base, global const char* rstd_base,
-                               global const char* weight_base, global char* out_base,
-                               global char* partial_base, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global const char* x_base,
+                                            global const char* mean_base,
+                                            global const char* rstd_base,
+                                            global const char* weight_base, global char* out_base,
+                                            global char* partial_base, const RowArgs args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;

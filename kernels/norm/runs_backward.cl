@@ -1,15 +1,17 @@
 // Gradients of group norm: a work-item, or a work-group of GROUP, per sample and group of channels.
 //
 // DX: the gradient of the input is wanted. partial is [sample][bias, weight][channel].
+#include "include/item_by_item.clh"
 #include "norm/rows.clh"
 #ifndef DX
 #define DX 1
 #endif
 
-kernel void norm_runs_backward(global const char* grad_base, global const char* x_base,
-                               global const char* mean_base, global const char* rstd_base,
-                               global const char* weight_base, global char* out_base,
-                               global char* partial_base, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_runs_backward(global const char* grad_base, global const char* x_base,
+                                            global const char* mean_base,
+                                            global const char* rstd_base,
+                                            global const char* weight_base, global char* out_base,
+                                            global char* partial_base, const RowArgs args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint row = get_global_id(0) / GROUP;

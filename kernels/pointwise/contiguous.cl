@@ -12,7 +12,7 @@ typedef struct {
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
 
-kernel void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
+kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
   const size_t chunk = get_global_id(0);
   ADD_OFFSETS()
 #if VECTOR_PATH

@@ -56,7 +56,7 @@ typedef struct {
 #define ADD_ROW_OUT(k, name, tag) name += at[k];
 #define ADD_ROW_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
 
-kernel void pointwise_rows(PARAMETERS(const RowsLayout layout)) {
+kernel BY_VECTORS void pointwise_rows(PARAMETERS(const RowsLayout layout)) {
   const size_t chunk = get_global_id(0);
   const size_t row = get_global_id(1);
   if (chunk * WIDTH >= layout.nx || row >= layout.ny) return;

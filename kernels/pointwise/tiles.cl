@@ -78,7 +78,7 @@ typedef struct {
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, AT(name, k, x, y), 0, r##k);
 #endif
 
-kernel void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
+kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
   ADD_OUTER()
   const uint x0 = get_global_id(0) * SIDE;
   for (uint step = 0; step < TILES; step++) {

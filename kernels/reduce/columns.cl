@@ -1,6 +1,7 @@
 // Reductions whose work-items walk across the reduced dimension: each owns UNROLL vectors of adjacent
 // columns, which are contiguous in the input. The last tile is moved back to end with the row, so
 // columns in the overlap are reduced twice, to the same bits.
+#include "include/item_by_item.clh"
 #include "reduce/defaults.clh"
 
 #define TILE (WIDTH * UNROLL)
@@ -12,9 +13,9 @@
 #define ROWS_AT_ONCE 1
 #endif
 
-kernel void reduce_columns(global const char* in_base, global char* out0_base,
-                           global char* out1_base, global char* partial, const ReduceArgs args,
-                           const TYPE(S) s0, const TYPE(S) s1) {
+kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char* out0_base,
+                                        global char* out1_base, global char* partial,
+                                        const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
   const uint id = get_global_id(0);
   const uint tile = id % args.tiles;
   const uint outers = args.outputs / args.columns;
@@ -71,12 +72,12 @@ kernel void reduce_columns(global const char* in_base, global char* out0_base,
   }
 
   for (uint u = 0; u < UNROLL; u++) {
-#if PARTIAL
-    const ulong slot = (ulong)split * args.outputs + outer * args.columns + column + u * WIDTH;
-    store_partial_columns(states[u], partial, PARTIAL_OFFSETS(args), slot);
-#else
-    store_columns(states[u], out0 + u * WIDTH * out0_step, out0_step,
-                  out1 + u * WIDTH * out1_step, out1_step, s0, s1);
-#endif
+    if (args.splits > 1) {
+      const ulong slot = (ulong)split * args.outputs + outer * args.columns + column + u * WIDTH;
+      store_partial_columns(states[u], partial, PARTIAL_OFFSETS(args), slot);
+    } else {
+      store_columns(states[u], out0 + u * WIDTH * out0_step, out0_step,
+                    out1 + u * WIDTH * out1_step, out1_step, s0, s1);
+    }
   }
 }

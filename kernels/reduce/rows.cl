@@ -1,10 +1,11 @@
 // Reductions whose work-items walk along the reduced dimension: one output per work-item, or per
 // work-group of GROUP. Serves contiguous rows with vectors, everything else with scalars.
+#include "include/item_by_item.clh"
 #include "reduce/defaults.clh"
 
-kernel void reduce_rows(global const char* in_base, global char* out0_base, global char* out1_base,
-                        global char* partial, const ReduceArgs args, const TYPE(S) s0,
-                        const TYPE(S) s1) {
+kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* out0_base,
+                                     global char* out1_base, global char* partial,
+                                     const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
 #if GROUP > 1
   local State shared[GROUP];
   const uint item = get_local_id(0);
@@ -41,11 +42,11 @@ kernel void reduce_rows(global const char* in_base, global char* out0_base, glob
     state = combine_group(state, item, shared);
 #endif
     if (item == 0) {
-#if PARTIAL
-      store_partial(state, partial, PARTIAL_OFFSETS(args), (ulong)split * args.outputs + output);
-#else
-      store_result(state, out0, out1, s0, s1);
-#endif
+      if (args.splits > 1) {
+        store_partial(state, partial, PARTIAL_OFFSETS(args), (ulong)split * args.outputs + output);
+      } else {
+        store_result(state, out0, out1, s0, s1);
+      }
     }
   }
 }

@@ -1,5 +1,6 @@
 // Softmax along a dimension that is not the innermost: a work-item owns WIDTH adjacent positions and
 // walks across the dimension.
+#include "include/item_by_item.clh"
 #include "reduce/softmax.clh"
 
 // The work-item's position: `at(p, tag)` is where its column begins, `next(tag)` the bytes to the
@@ -15,8 +16,8 @@
   const uint column = args.first_column + id % tiles * WIDTH;    \
   if (outer >= args.outer) return;
 
-kernel void softmax_columns(global const char* in_base, global char* out_base,
-                            const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char* out_base,
+                                         const SoftmaxArgs args) {
   FIND_COLUMN
   global const char* in = AT(in_base, args.offset[0], IN);
   global char* out = AT(out_base, args.offset[1], OUT);
@@ -56,8 +57,9 @@ kernel void softmax_columns(global const char* in_base, global char* out_base,
   }
 }
 
-kernel void softmax_columns_backward(global const char* grad_base, global const char* result_base,
-                                     global char* out_base, const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_columns_backward(global const char* grad_base,
+                                                  global const char* result_base,
+                                                  global char* out_base, const SoftmaxArgs args) {
   FIND_COLUMN
   global const char* grad = AT(grad_base, args.offset[0], GRAD);
   global const char* result = AT(result_base, args.offset[1], IN);

@@ -1,4 +1,5 @@
 // Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
+#include "include/item_by_item.clh"
 #include "reduce/softmax.clh"
 
 // This work-item's vectors, BLOCK by BLOCK, and its elements past the last vector.
@@ -7,7 +8,8 @@
   for (uint v = begin; v < min(begin + BLOCK * GROUP, vectors); v += GROUP)
 #define FOR_TAIL(i) for (uint i = vectors * WIDTH + item; i < args.length; i += GROUP)
 
-kernel void softmax_rows(global const char* in_base, global char* out_base, const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* out_base,
+                                      const SoftmaxArgs args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;
@@ -82,8 +84,9 @@ kernel void softmax_rows(global const char* in_base, global char* out_base, cons
 }
 
 // in: the gradient of the result; result: what softmax_rows gave.
-kernel void softmax_rows_backward(global const char* grad_base, global const char* result_base,
-                                  global char* out_base, const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
+                                               global const char* result_base,
+                                               global char* out_base, const SoftmaxArgs args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;

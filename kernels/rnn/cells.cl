@@ -4,6 +4,7 @@
 // Compile parameters besides cells.clh's: HIDDEN_GATES (0: the hidden product is already in the
 // input gates), BIAS, GRAD_HY, GRAD_CY (0: there is none). Global size: rows * ceil(size / WIDTH) or
 // more.
+#include "include/item_by_item.clh"
 #include "rnn/cells.clh"
 
 #ifndef HIDDEN_GATES
@@ -64,9 +65,9 @@
   } while (0)
 
 /// gates may be the input gates themselves: each work-item reads what it writes, before it does.
-kernel void lstm_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias), OPERAND(hidden_bias),
-                      OPERAND(cx), RESULT(gates), RESULT(cy), RESULT(hy), const uint rows,
-                      const ulong size) {
+kernel ITEM_BY_ITEM void lstm_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias),
+                                   OPERAND(hidden_bias), OPERAND(cx), RESULT(gates), RESULT(cy),
+                                   RESULT(hy), const uint rows, const ulong size) {
   USE(input);
 #if HIDDEN_GATES
   USE(hidden);
@@ -101,9 +102,9 @@ kernel void lstm_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias), OPER
                   STATE_GRADIENT(width, element), grad_gates, grad_cx);                      \
   } while (0)
 
-kernel void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), OPERAND(cx), OPERAND(cy),
-                               OPERAND(gates), RESULT(grad_gates), RESULT(grad_cx), const uint rows,
-                               const ulong size) {
+kernel ITEM_BY_ITEM void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), OPERAND(cx),
+                                            OPERAND(cy), OPERAND(gates), RESULT(grad_gates),
+                                            RESULT(grad_cx), const uint rows, const ulong size) {
 #if GRAD_HY
   USE(grad_hy);
 #endif
@@ -138,9 +139,9 @@ kernel void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), OPERAND(cx), 
     PUT(width, hy, element, fresh + update * (old - fresh));                                  \
   } while (0)
 
-kernel void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias), OPERAND(hidden_bias),
-                     OPERAND(hx), RESULT(hy), RESULT(workspace), const uint rows,
-                     const ulong size) {
+kernel ITEM_BY_ITEM void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias),
+                                  OPERAND(hidden_bias), OPERAND(hx), RESULT(hy), RESULT(workspace),
+                                  const uint rows, const ulong size) {
   USE(input);
   USE(hidden);
 #if BIAS
@@ -175,9 +176,9 @@ kernel void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias), OPERA
     PUT(width, grad_hx, element, dh * update);                                                \
   } while (0)
 
-kernel void gru_cell_backward(OPERAND(grad_hy), OPERAND(workspace), RESULT(grad_input),
-                              RESULT(grad_hidden), RESULT(grad_hx), const uint rows,
-                              const ulong size) {
+kernel ITEM_BY_ITEM void gru_cell_backward(OPERAND(grad_hy), OPERAND(workspace), RESULT(grad_input),
+                                           RESULT(grad_hidden), RESULT(grad_hx), const uint rows,
+                                           const ulong size) {
   USE(grad_hy);
   USE(workspace);
   USE_RESULT(grad_input);

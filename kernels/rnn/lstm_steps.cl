@@ -4,6 +4,7 @@
 // A work-item takes ROWS rows and, forward, WIDTH columns of all four gates; backward, COLUMNS vectors
 // of columns. Compile parameters besides cells.clh's: ROWS, COLUMNS, CELL (0: the gradient stops at the
 // product).
+#include "include/item_by_item.clh"
 #include "rnn/cells.clh"
 
 #ifndef ROWS
@@ -23,12 +24,14 @@ typedef TYPEV(C, WIDTH) V;
 /// [size / WIDTH][size][4][WIDTH] of C. The output goes to hy, and to next, where the next step finds
 /// it. size is a multiple of WIDTH.
 /// Global size: size / WIDTH, ceil(rows / ROWS) or more.
-kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
-                      global const char* weights_base, const ulong weights_offset,
-                      global const char* cx_base, const ulong cx_offset, global char* gates_base,
-                      const ulong gates_offset, global char* cy_base, const ulong cy_offset,
-                      global char* hy_base, const ulong hy_offset, global char* next_base,
-                      const ulong next_offset, const uint rows, const uint size) {
+kernel ITEM_BY_ITEM void lstm_step(global const char* hx_base, const ulong hx_offset,
+                                   global const char* weights_base, const ulong weights_offset,
+                                   global const char* cx_base, const ulong cx_offset,
+                                   global char* gates_base, const ulong gates_offset,
+                                   global char* cy_base, const ulong cy_offset,
+                                   global char* hy_base, const ulong hy_offset,
+                                   global char* next_base, const ulong next_offset, const uint rows,
+                                   const uint size) {
   const uint tile = get_global_id(0), row0 = get_global_id(1) * ROWS;
   if (tile * WIDTH >= size || row0 >= rows) return;
   global const char* hx = hx_base + hx_offset;
@@ -75,15 +78,17 @@ kernel void lstm_step(global const char* hx_base, const ulong hx_offset,
 /// the next step began with, and only `next` and the weights are read.
 /// size is a multiple of WIDTH * COLUMNS. Global size: size / (WIDTH * COLUMNS), ceil(rows / ROWS) or
 /// more.
-kernel void lstm_step_backward(global const char* next_base, const ulong next_offset,
-                               global const char* weights_base, const ulong weights_offset,
-                               global const char* output_base, const ulong output_offset,
-                               global const char* cx_base, const ulong cx_offset,
-                               global const char* cy_base, const ulong cy_offset,
-                               global const char* gates_base, const ulong gates_offset,
-                               global char* grad_gates_base, const ulong grad_gates_offset,
-                               global char* grad_cy_base, const ulong grad_cy_offset,
-                               const uint rows, const uint size) {
+kernel ITEM_BY_ITEM void lstm_step_backward(global const char* next_base, const ulong next_offset,
+                                            global const char* weights_base,
+                                            const ulong weights_offset,
+                                            global const char* output_base,
+                                            const ulong output_offset, global const char* cx_base,
+                                            const ulong cx_offset, global const char* cy_base,
+                                            const ulong cy_offset, global const char* gates_base,
+                                            const ulong gates_offset, global char* grad_gates_base,
+                                            const ulong grad_gates_offset,
+                                            global char* grad_cy_base, const ulong grad_cy_offset,
+                                            const uint rows, const uint size) {
   const ulong column = (ulong)get_global_id(0) * WIDTH * COLUMNS;
   const uint row0 = get_global_id(1) * ROWS;
   if (column >= size || row0 >= rows) return;

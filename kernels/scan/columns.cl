@@ -2,6 +2,7 @@
 // (line dimension 0 of the arguments), along one chunk.
 //
 // Compile parameters: those of scan/ops.clh, PHASE, WIDTH.
+#include "include/item_by_item.clh"
 #include "scan/ops.clh"
 #include "scan/geometry.clh"
 
@@ -20,8 +21,9 @@
   out0 += args.out_step[0];  \
   out1 += args.out_step[1];
 
-kernel void scan_columns(global const char* in_base, global char* out0_base,
-                         global char* out1_base, global char* partial, const ScanArgs args) {
+kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* out0_base,
+                                      global char* out1_base, global char* partial,
+                                      const ScanArgs args) {
   const uint id = get_global_id(0);
   const uint blocks = args.lines / args.columns * args.tiles;
   const uint split = id / blocks;

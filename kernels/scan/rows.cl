@@ -6,6 +6,7 @@
 //
 // Compile parameters: those of scan/ops.clh, PHASE, GROUP, ITEMS, CONTIGUOUS (the input's elements
 // of a line are neighbours).
+#include "include/item_by_item.clh"
 #include "scan/ops.clh"
 #include "scan/geometry.clh"
 
@@ -47,8 +48,9 @@ static inline State scan_group(State state, uint item, local State* shared, Stat
 }
 #endif
 
-kernel void scan_rows(global const char* in_base, global char* out0_base, global char* out1_base,
-                      global char* partial, const ScanArgs args) {
+kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0_base,
+                                   global char* out1_base, global char* partial,
+                                   const ScanArgs args) {
 #if GROUP > 1
   local State shared[GROUP];
   const uint item = get_local_id(0);

@@ -2,13 +2,14 @@
 // work-item's own memory is as near as a register.
 //
 // Compile parameters: KEY (key.clh), SIZE (no row is longer).
+#include "include/item_by_item.clh"
 #include "sort/key.clh"
 #ifndef SIZE
 #define SIZE 32
 #endif
 
 /// Sorts the keys in place and writes the positions they came from.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_insertion(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_insertion(
     global char* keys_base, ulong keys_offset, global char* index_base, ulong index_offset, uint n,
     uint rows, uint rows_per_item) {
   const uint begin = get_global_id(0) * rows_per_item;

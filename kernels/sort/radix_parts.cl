@@ -2,9 +2,10 @@
 //
 // Compile parameters: KEY (key.clh).
 #define DIGIT_BITS 8
+#include "include/item_by_item.clh"
 #include "sort/radix.clh"
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_count_parts(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_count_parts(
     global const char* keys_base, ulong keys_offset, global char* counts_base, ulong counts_offset,
     const RadixPass pass) {
   local uint digits[DIGITS];
@@ -17,7 +18,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_count_parts(
   for (uint d = 0; d < DIGITS; d++) PART_COUNTS(counts, pass, row, d, part) = digits[d];
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_move_parts(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_move_parts(
     global const char* keys_base, ulong keys_offset, global const char* index_base,
     ulong index_offset, global char* to_keys_base, ulong to_keys_offset, global char* to_index_base,
     ulong to_index_offset, global const char* counts_base, ulong counts_offset,

@@ -1,6 +1,7 @@
 // Radix sort of whole rows by one work-item each, the low digit first. For CPU devices.
 //
 // Compile parameters: KEY (key.clh).
+#include "include/item_by_item.clh"
 #include "sort/key.clh"
 
 #define DIGIT_BITS 8
@@ -10,7 +11,7 @@
 
 /// Sorts the keys in place and writes the positions they came from. spare_keys, spare_index: as large
 /// as keys and index.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_radix_rows(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_radix_rows(
     global char* keys_base, ulong keys_offset, global char* index_base, ulong index_offset,
     global char* spare_keys_base, ulong spare_keys_offset, global char* spare_index_base,
     ulong spare_index_offset, uint n, uint rows, uint rows_per_item) {

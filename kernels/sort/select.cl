@@ -2,13 +2,14 @@
 // For CPU devices.
 //
 // Compile parameters: KEY (key.clh), SIZE (no more are wanted).
+#include "include/item_by_item.clh"
 #include "sort/key.clh"
 #ifndef SIZE
 #define SIZE 32
 #endif
 
 /// The first k keys of each row become its least ones, in order; index: the positions they came from.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sort_select(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_select(
     global char* keys_base, ulong keys_offset, global char* index_base, ulong index_offset, uint n,
     uint rows, uint k, uint rows_per_item) {
   const uint begin = get_global_id(0) * rows_per_item;

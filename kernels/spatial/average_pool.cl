@@ -5,13 +5,14 @@
 #ifndef LINE
 #define LINE 0
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/pool.clh"
 
 #define DIVISOR(d, h, w) \
   ((TYPE(ACC))(pool.divisor != 0 ? pool.divisor : (d).count * (h).count * (w).count))
 
-kernel void average_pool(global char* out_base, global const char* in_base, const SpatialArgs args,
-                         const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool(global char* out_base, global const char* in_base,
+                                      const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(start) {
@@ -44,8 +45,8 @@ kernel void average_pool(global char* out_base, global const char* in_base, cons
 #define SHARE(value, divisor) \
   ((TYPE(ACC))0.5f != (TYPE(ACC))0 ? (value) * ((TYPE(ACC))1 / (divisor)) : (value) / (divisor))
 
-kernel void average_pool_backward(global char* out_base, global const char* grad_base,
-                                  const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool_backward(global char* out_base, global const char* grad_base,
+                                               const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
 #if CHANNELS_INNER
@@ -117,8 +118,8 @@ kernel void average_pool_backward(global char* out_base, global const char* grad
 #define SUMS TYPEV(ACC, LANES)
 
 // The average for contiguous rows, of LINE elements at most: columns are summed first, in vectors.
-kernel void average_pool_lines(global char* out_base, global const char* in_base,
-                               const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool_lines(global char* out_base, global const char* in_base,
+                                            const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   TYPE(ACC) line[LINE];
@@ -163,8 +164,8 @@ kernel void average_pool_lines(global char* out_base, global const char* in_base
 
 // The gradient where a work-item takes whole planes, contiguous ones: the shares of a row of outputs, as a
 // row of inputs, are added to every row of its windows. IN is ACC.
-kernel void average_pool_planes(global char* out_base, global const char* grad_base,
-                                const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const char* grad_base,
+                                             const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   const int width = pool.size[2], area = pool.size[1] * width;

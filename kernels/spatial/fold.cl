@@ -15,6 +15,7 @@
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
 // In order height, width.
@@ -25,8 +26,8 @@ typedef struct {
   int dilation[2];
 } FoldArgs;
 
-kernel void im2col(global char* columns_base, global const char* image_base, const SpatialArgs args,
-                   const FoldArgs fold) {
+kernel ITEM_BY_ITEM void im2col(global char* columns_base, global const char* image_base,
+                                const SpatialArgs args, const FoldArgs fold) {
   global char* columns = columns_base + args.offset[0];
   global const char* image = image_base + args.offset[1];
   const int height = (int)args.other[1], width = (int)args.other[2];
@@ -75,8 +76,8 @@ static inline int window_at(int position, int tap, int stride, int pad, int dila
   return start >= 0 && window < windows && (UNIT_STRIDE || window * stride == start) ? window : -1;
 }
 
-kernel void col2im(global char* image_base, global const char* columns_base, const SpatialArgs args,
-                   const FoldArgs fold) {
+kernel ITEM_BY_ITEM void col2im(global char* image_base, global const char* columns_base,
+                                const SpatialArgs args, const FoldArgs fold) {
   global char* image = image_base + args.offset[0];
   global const char* columns = columns_base + args.offset[1];
   FOR_ROWS(start) {
@@ -105,8 +106,8 @@ kernel void col2im(global char* image_base, global const char* columns_base, con
 #define LANES 8
 
 // The same for contiguous rows: what a tap adds to a row is a vector sum, or a strided one.
-kernel void col2im_lines(global char* image_base, global const char* columns_base,
-                         const SpatialArgs args, const FoldArgs fold) {
+kernel ITEM_BY_ITEM void col2im_lines(global char* image_base, global const char* columns_base,
+                                      const SpatialArgs args, const FoldArgs fold) {
   global char* image = image_base + args.offset[0];
   global const char* columns = columns_base + args.offset[1];
   const int begin = (int)RUN_BEGIN, end = (int)RUN_END;

@@ -1,18 +1,17 @@
 // Grid sampling and its gradients. A location's taps are found once for all channels.
 //
-// Compile parameters: those of grid_sample.clh; GRAD (the tag of the input's gradient);
-// SCATTER defined for grid_sample_scatter.
+// Compile parameters: those of grid_sample.clh; SCATTER defined for grid_sample_scatter. Gradients of the
+// input are summed in ACC.
+#include "include/item_by_item.clh"
 #include "spatial/grid_sample.clh"
 #ifdef SCATTER
 #include "include/atomics.clh"
 #endif
-#ifndef GRAD
-#define GRAD f32
-#endif
 
 // Operand 0 is the output with its channels left out (of size 1), 1 the input, 2 the grid.
-kernel void grid_sample(global char* out_base, global const char* in_base,
-                        global const char* grid_base, const SpatialArgs args, const GridArgs grid) {
+kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* in_base,
+                                     global const char* grid_base, const SpatialArgs args,
+                                     const GridArgs grid) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
@@ -35,9 +34,9 @@ kernel void grid_sample(global char* out_base, global const char* in_base,
 }
 
 // Operand 0 is the output's gradient with its channels left out, 1 the input, 2 the grid, 3 its gradient.
-kernel void grid_sample_grid(global const char* grad_base, global const char* in_base,
-                             global const char* grid_base, global char* out_base,
-                             const SpatialArgs args, const GridArgs grid) {
+kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad_base, global const char* in_base,
+                                          global const char* grid_base, global char* out_base,
+                                          const SpatialArgs args, const GridArgs grid) {
   global const char* grad = grad_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
@@ -74,9 +73,10 @@ kernel void grid_sample_grid(global const char* grad_base, global const char* in
 // The input's gradient where every channel has a work-item of its own, that walks over all locations: in
 // order, so that results don't vary. Operand 0 is a tensor with one element for each channel of each sample,
 // 1 the zeroed gradient, 2 the grid, 3 the output's gradient.
-kernel void grid_sample_planes(global const char* unused_base, global char* out_base,
-                               global const char* grid_base, global const char* grad_base,
-                               const SpatialArgs args, const GridArgs grid) {
+kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused_base, global char* out_base,
+                                            global const char* grid_base,
+                                            global const char* grad_base, const SpatialArgs args,
+                                            const GridArgs grid) {
   global char* out = out_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
   global const char* grad = grad_base + args.offset[3];
@@ -92,8 +92,8 @@ kernel void grid_sample_planes(global const char* unused_base, global char* out_
             const SCALAR g = LOAD_AS(ACC, IN, grad, from + POINT(3, od, oh, ow));
             FOR_TAPS(kd, kh, kw) {
               const uint to = plane + TAP_POINT(1, kd, kh, kw);
-              const SCALAR sum = LOAD_AS(ACC, GRAD, out, to) + TAP_WEIGHT(kd, kh, kw) * g;
-              STORE_FROM(GRAD, ACC, out, to, sum);
+              const SCALAR sum = LOAD(ACC, out, to) + TAP_WEIGHT(kd, kh, kw) * g;
+              STORE(ACC, out, to, sum);
             }
           }
         }
@@ -105,9 +105,9 @@ kernel void grid_sample_planes(global const char* unused_base, global char* out_
 #ifdef SCATTER
 // The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1 the zeroed
 // gradient, 2 the grid.
-kernel void grid_sample_scatter(global const char* grad_base, global char* out_base,
-                                global const char* grid_base, const SpatialArgs args,
-                                const GridArgs grid) {
+kernel ITEM_BY_ITEM void grid_sample_scatter(global const char* grad_base, global char* out_base,
+                                             global const char* grid_base, const SpatialArgs args,
+                                             const GridArgs grid) {
   global const char* grad = grad_base + args.offset[0];
   global char* out = out_base + args.offset[1];
   global const char* numbers = grid_base + args.offset[2];
@@ -120,7 +120,7 @@ kernel void grid_sample_scatter(global const char* grad_base, global char* out_b
         const SCALAR g = LOAD_AS(ACC, IN, grad, at);
         FOR_TAPS(kd, kh, kw) {
           const uint to = plane + TAP_POINT(1, kd, kh, kw);
-          ATOMIC(add, GRAD)(AT(GRAD, out, to), CONVERT(GRAD, ACC, TAP_WEIGHT(kd, kh, kw) * g));
+          ATOMIC(add, ACC)(AT(ACC, out, to), TAP_WEIGHT(kd, kh, kw) * g);
         }
         at += args.stride[0][1];
         plane += args.stride[1][1];

@@ -6,6 +6,7 @@
 #ifndef INDEX
 #define INDEX i32
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/pool.clh"
 
 #define VALUES TYPEV(ACC, WIDTH)
@@ -27,8 +28,9 @@
     STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index);                     \
   } while (0)
 
-kernel void max_pool(global char* out_base, global const char* in_base, global char* indices_base,
-                     const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void max_pool(global char* out_base, global const char* in_base,
+                                  global char* indices_base, const SpatialArgs args,
+                                  const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global char* indices = indices_base + args.offset[2];
@@ -63,9 +65,9 @@ kernel void max_pool(global char* out_base, global const char* in_base, global c
 }
 
 // Every input sums the gradients of the outputs that chose it.
-kernel void max_pool_backward(global char* out_base, global const char* grad_base,
-                              global const char* indices_base, const SpatialArgs args,
-                              const PoolArgs pool) {
+kernel ITEM_BY_ITEM void max_pool_backward(global char* out_base, global const char* grad_base,
+                                           global const char* indices_base, const SpatialArgs args,
+                                           const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
@@ -98,9 +100,9 @@ kernel void max_pool_backward(global char* out_base, global const char* grad_bas
 }
 
 // The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is ACC.
-kernel void max_pool_planes(global char* out_base, global const char* grad_base,
-                            global const char* indices_base, const SpatialArgs args,
-                            const PoolArgs pool) {
+kernel ITEM_BY_ITEM void max_pool_planes(global char* out_base, global const char* grad_base,
+                                         global const char* indices_base, const SpatialArgs args,
+                                         const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
@@ -125,9 +127,9 @@ kernel void max_pool_planes(global char* out_base, global const char* grad_base,
 
 // The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all positions.
 // Operand 0 has its positions one after the other.
-kernel void max_pool_channels(global char* out_base, global const char* grad_base,
-                              global const char* indices_base, const SpatialArgs args,
-                              const PoolArgs pool) {
+kernel ITEM_BY_ITEM void max_pool_channels(global char* out_base, global const char* grad_base,
+                                           global const char* indices_base, const SpatialArgs args,
+                                           const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
@@ -190,9 +192,10 @@ static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int siz
 #define FRACTIONAL_BEGIN(axis, o, sample) \
   fractional_begin(o, sample, args.size[axis], args.other[axis], pool.kernel_size[axis])
 
-kernel void fractional_max_pool(global char* out_base, global const char* in_base,
-                                global char* indices_base, global const char* samples_base,
-                                const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void fractional_max_pool(global char* out_base, global const char* in_base,
+                                             global char* indices_base,
+                                             global const char* samples_base,
+                                             const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   global char* indices = indices_base + args.offset[2];
@@ -234,9 +237,10 @@ static inline Window fractional_cover(int i, int outputs, int size, int kernel_s
 #define FRACTIONAL_COVER(axis, i) \
   fractional_cover(i, args.other[axis], args.size[axis], pool.kernel_size[axis])
 
-kernel void fractional_max_pool_backward(global char* out_base, global const char* grad_base,
-                                         global const char* indices_base, const SpatialArgs args,
-                                         const PoolArgs pool) {
+kernel ITEM_BY_ITEM void fractional_max_pool_backward(global char* out_base,
+                                                      global const char* grad_base,
+                                                      global const char* indices_base,
+                                                      const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];

@@ -16,6 +16,7 @@
 #ifndef EXACT
 #define EXACT 0
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
 typedef struct {
@@ -36,8 +37,8 @@ typedef union {
   TYPE(E) element[LANES];
 } Bits;
 
-kernel void nearest(global char* out_base, global const char* in_base, const SpatialArgs args,
-                    const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest(global char* out_base, global const char* in_base,
+                                 const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(start) {
@@ -87,8 +88,8 @@ static inline uint2 shown(uint i, float scale, uint size, uint outputs) {
 }
 #define SHOWN(axis, i) shown(i, nearest.scale[axis], args.size[axis], args.other[axis])
 
-kernel void nearest_backward(global char* out_base, global const char* grad_base,
-                             const SpatialArgs args, const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest_backward(global char* out_base, global const char* grad_base,
+                                          const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   uint2 depths = (uint2)(0), heights = (uint2)(0);
@@ -142,8 +143,8 @@ kernel void nearest_backward(global char* out_base, global const char* grad_base
 #define SUMS TYPEV(ACC, LANES)
 
 // The same for contiguous rows, whole ones: columns are summed first, in vectors.
-kernel void nearest_backward_lines(global char* out_base, global const char* grad_base,
-                                   const SpatialArgs args, const NearestArgs nearest) {
+kernel ITEM_BY_ITEM void nearest_backward_lines(global char* out_base, global const char* grad_base,
+                                                const SpatialArgs args, const NearestArgs nearest) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   TYPE(ACC) line[LINE];

@@ -9,6 +9,7 @@
 #ifndef COPY
 #define COPY 1
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
 typedef struct {
@@ -28,8 +29,8 @@ static inline int source(uint o, int before, uint size) {
 }
 #define SOURCE(axis, o) source(o, pads.before[axis], args.other[axis])
 
-kernel void pad(global char* out_base, global const char* in_base, const SpatialArgs args,
-                const PadArgs pads) {
+kernel ITEM_BY_ITEM void pad(global char* out_base, global const char* in_base,
+                             const SpatialArgs args, const PadArgs pads) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(start) {
@@ -111,8 +112,8 @@ static inline int targets(int i, int before, int size, int padded) {
 
 #define MOST_POINTS 9
 
-kernel void pad_backward(global char* out_base, global const char* grad_base, const SpatialArgs args,
-                         const PadArgs pads) {
+kernel ITEM_BY_ITEM void pad_backward(global char* out_base, global const char* grad_base,
+                                      const SpatialArgs args, const PadArgs pads) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
 #if COPY > 1

@@ -11,6 +11,7 @@
 #ifndef SPAN
 #define SPAN 1
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/filters.clh"
 #include "spatial/spatial.clh"
 
@@ -65,8 +66,8 @@ static inline VALUES line_sum(global const char* in, uint line, uint step, Taps 
   return SUM_OF(w, AT_WIDTH);
 }
 
-kernel void resample(global char* out_base, global const char* in_base, const SpatialArgs args,
-                     const ResampleArgs resample) {
+kernel ITEM_BY_ITEM void resample(global char* out_base, global const char* in_base,
+                                  const SpatialArgs args, const ResampleArgs resample) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
 #if !CHANNELS_INNER

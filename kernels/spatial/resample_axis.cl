@@ -14,6 +14,7 @@
 #ifndef FIXED
 #define FIXED 0
 #endif
+#include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
 #define VALUES TYPEV(ACC, WIDTH)
@@ -45,9 +46,9 @@ static inline Place line_start(Place p) {
   return p;
 }
 
-kernel void resample_axis(global char* out_base, global const char* in_base,
-                          global const char* table_base, const SpatialArgs args,
-                          const AxisArgs axis) {
+kernel ITEM_BY_ITEM void resample_axis(global char* out_base, global const char* in_base,
+                                       global const char* table_base, const SpatialArgs args,
+                                       const AxisArgs axis) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   TABLE(args.size[AXIS]);
@@ -95,9 +96,9 @@ static inline uint first_output(int i, uint outputs, global const int* begins, g
 }
 
 // Operand 0 is the input's gradient, 1 the output's.
-kernel void resample_axis_backward(global char* out_base, global const char* grad_base,
-                                   global const char* table_base, const SpatialArgs args,
-                                   const AxisArgs axis) {
+kernel ITEM_BY_ITEM void resample_axis_backward(global char* out_base, global const char* grad_base,
+                                                global const char* table_base,
+                                                const SpatialArgs args, const AxisArgs axis) {
   global char* out = out_base + args.offset[0];
   global const char* grad = grad_base + args.offset[1];
   const uint outputs = args.other[AXIS];

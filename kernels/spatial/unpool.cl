@@ -1,6 +1,7 @@
 // Max unpooling: every element goes to the position that its index names; the host has zeroed the output.
 //
 // Compile parameter: E (the tag of the elements' bits).
+#include "include/item_by_item.clh"
 #include "include/assert.clh"
 #include "spatial/spatial.clh"
 
@@ -9,9 +10,9 @@ typedef struct {
 } UnpoolArgs;
 
 // Operand 0 is the input, 1 the output, 2 the indices.
-kernel void max_unpool(global const char* in_base, global char* out_base,
-                       global const char* indices_base, const SpatialArgs args,
-                       const UnpoolArgs unpool, global int* asserts, const uint site) {
+kernel ITEM_BY_ITEM void max_unpool(global const char* in_base, global char* out_base,
+                                    global const char* indices_base, const SpatialArgs args,
+                                    const UnpoolArgs unpool, global int* asserts, const uint site) {
   global const char* in = in_base + args.offset[0];
   global char* out = out_base + args.offset[1];
   global const char* indices = indices_base + args.offset[2];
