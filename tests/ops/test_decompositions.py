@@ -3,6 +3,8 @@
 Values are compared; of vectors, which aren't unique, what they must satisfy.
 """
 
+import os
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -155,6 +157,64 @@ def test_svd_of_hard_spectra(name, m, n, dtype):
     close(product.to(DEVICE), a / scale, scale=50)
     orthonormal(u)
     orthonormal(vh.mH)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("n", [20, 100, 150])
+def test_values_and_vectors_are_as_exact_as_lapacks(n, dtype):
+    # GPUs compute in single precision.
+    single = os.environ.get("TORCH_OCL_TUNE_AS") == "gpu"
+    wide = torch.promote_types(dtype, torch.float64)
+    a = general(3, n, n, dtype=dtype)
+    h = a + a.mH
+    for function, of in ((torch.linalg.eigvalsh, h), (torch.linalg.svdvals, a)):
+        exact = function(of.to(wide))
+        error = (function(of.to(DEVICE)).cpu() - exact).abs().max() / exact.abs().max()
+        assert error < (3e-6 if single else 3e-7)
+
+    def relative(product, matrix):
+        return (product - matrix).norm() / matrix.norm()
+
+    for device in (DEVICE,) if single else (DEVICE, "cpu"):
+        values, vectors = (t.cpu().to(wide) for t in torch.linalg.eigh(h.to(device)))
+        u, s, vh = (t.cpu().to(wide) for t in torch.linalg.svd(a.to(device)))
+        errors = [
+            relative(vectors * values.unsqueeze(-2) @ vectors.mH, h),
+            relative(u * s.unsqueeze(-2) @ vh, a),
+            relative(vectors.mH @ vectors, identity_like(vectors)),
+            relative(u.mH @ u, identity_like(u)),
+        ]
+        if device == DEVICE:
+            ours = errors
+            assert max(errors) < 5e-6
+        else:
+            # Up to 128 rows only the last rounding is in single precision.
+            factor = 0.5 if n <= 128 else 1.7
+            assert all(x < factor * y for x, y in zip(ours, errors, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [3, 300])
+@pytest.mark.parametrize(
+    "call",
+    [
+        torch.linalg.eigvalsh,
+        torch.linalg.svdvals,
+        torch.linalg.cholesky,
+        torch.linalg.qr,
+        torch.linalg.lu,
+        torch.linalg.ldl_factor,
+        lambda a: torch.linalg.solve_triangular(a, a, upper=True),
+    ],
+)
+def test_half_types_are_refused(call, n, dtype):
+    a = torch.eye(n, dtype=dtype)
+    with pytest.raises(Exception) as expected:
+        call(a)
+    with pytest.raises(type(expected.value)):
+        call(a.to(DEVICE))
+    assert not torch.ocl.fallback_counts()
+    torch.ocl.reset_host_staged_counts()
 
 
 def test_svd_of_bidiagonal_matrices_with_zeros():
