@@ -350,6 +350,17 @@ def test_lstsq_of_deficient_rank(driver):
     check(graded, torch.ones(3, 1, dtype=torch.float64), rcond=1e-2)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, n", [(5, 3), (3, 3), (3, 5)])
+def test_gels_of_zeros(m, n, dtype):
+    # One of a batch too: LAPACK's driver gives zeros, also for the residuals.
+    zero, full = torch.zeros(m, n, dtype=dtype), general(m, n, dtype=dtype)
+    b = general(2, m, 2, dtype=dtype)
+    check_lstsq(zero, b[0], driver="gels")
+    check_lstsq(torch.stack([full, zero]), b, driver="gels")
+    check_lstsq(zero.expand(2, 3, m, n), b.unsqueeze(1).expand(2, 3, m, 2), driver="gels")
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_lstsq_broadcasts(driver):
     a, b = general(2, 1, 6, 3, dtype=torch.float64), general(1, 3, 6, 2, dtype=torch.float64)
@@ -366,6 +377,18 @@ def test_lstsq_broadcasts(driver):
         lambda d: torch.linalg.lstsq(torch.ones(3, 2).to(d), torch.ones(3, 2).to(d), driver="x"),
         lambda d: torch.linalg.lstsq(
             torch.diag(torch.tensor([1.0, 0, 2])).to(d), torch.ones(3, 1).to(d), driver="gels"
+        ),
+        lambda d: torch.linalg.lstsq(
+            torch.diag(torch.tensor([1.0, float("inf"), 2])).to(d),
+            torch.ones(3, 1).to(d),
+            driver="gels",
+        ),
+        lambda d: torch.linalg.lstsq(
+            torch.stack([torch.zeros(3, 2), torch.eye(3, 2), torch.eye(3, 2) * torch.eye(2)[0]]).to(
+                d
+            ),
+            torch.ones(3, 3, 1).to(d),
+            driver="gels",
         ),
         lambda d: torch.linalg.lstsq(
             torch.full((3, 3), float("nan")).to(d), torch.ones(3, 1).to(d)
