@@ -210,6 +210,9 @@ void check_scalar(ScalarType dtype, const c10::Scalar& value) {
     case ScalarType::Float:
       (void)value.to<float>();
       break;
+    case ScalarType::ComplexFloat:
+      (void)value.to<c10::complex<float>>();
+      break;
     default:
       break;  // scalar_argument checks the others
   }

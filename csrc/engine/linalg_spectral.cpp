@@ -18,6 +18,15 @@ const KernelFamily vector_family{"linalg/vectors.cl", "apply_to_rows"};
 /// What is kept at most while matrices are worked on; the rest of a batch waits.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
+/// Rows up to which single precision matrices are computed in double precision throughout where a
+/// CPU has it: they stay in its second cache, so that this takes 1.2 to 2.0 times as long, and
+/// results are exact but for the last rounding. Larger ones take as much as 2.5 times.
+constexpr uint64_t kMostDouble = 128;
+
+c10::ScalarType doubled(c10::ScalarType dtype) {
+  return c10::isComplexType(dtype) ? c10::ScalarType::ComplexDouble : c10::ScalarType::Double;
+}
+
 /// Of kernels/linalg/implicit_qr.cl.
 struct Shape {
   uint32_t n, capacity, sweep_capacity, streams;
@@ -33,16 +42,23 @@ class Spectral {
  public:
   Spectral(const MatrixBatch& a, uint32_t sides, bool vectors)
       : dtype_(a.dtype),
+        compute_(a.dtype),
+        iterate_(c10::toRealValueType(a.dtype)),
         queue_(current_queue(a.device)),
         device_(queue_.device()),
-        element_(c10::elementSize(a.dtype)),
-        real_(c10::elementSize(c10::toRealValueType(a.dtype))),
         group_(group_of(device_)),
         sides_(sides) {
     const uint64_t n = static_cast<uint64_t>(a.rows);
+    if (device_.is_cpu() && device_.properties().has_fp64) {
+      if (n <= kMostDouble) compute_ = doubled(a.dtype);
+      // One work-item's chain takes a tenth longer, and the values' error is a tenth.
+      iterate_ = c10::ScalarType::Double;
+    }
+    element_ = c10::elementSize(compute_);
+    const size_t real = c10::elementSize(c10::toRealValueType(compute_));
     shape_.n = static_cast<uint32_t>(n);
     // A work-item's rows are a vector register on a CPU, 64 bytes of each row's scratch.
-    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 64 / real_;
+    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 64 / real;
     items_ = device_.is_cpu() ? 1 : 32;
     // A value takes two or three sweeps, over half of the matrix on average. What the vectors need
     // is written down, which bounds the iteration.
@@ -54,8 +70,8 @@ class Spectral {
     const uint64_t rows = NDRange::round_up(n, width_ * items_);
     bytes_ = {sides * n * ld_ * element_,
               sides * n * element_,
-              2 * n * real_,
-              vectors ? 2 * sides * shape_.capacity * real_ : 0,
+              2 * n * c10::elementSize(iterate_),
+              vectors ? 2 * sides * shape_.capacity * real : 0,
               vectors ? 2 * shape_.sweep_capacity * sizeof(uint32_t) : 0,
               (n + 1) * sizeof(uint32_t),
               vectors ? rows * n * element_ : 0};
@@ -71,24 +87,25 @@ class Spectral {
 
   void tridiagonalise(const MatrixBatch& a, bool upper, int32_t* info) const {
     const size_t vector = a.rows * element_;
-    launch(tridiagonal_family.get(device_, {{"C", tag(dtype_)}, {"GROUP", group_}}), queue_,
-           NDRange::linear(a.batch * group_, group_), Pointer{a.data}, reflections(0), tau(0),
-           at(kDiagonals), Pointer{info}, strides_of(a), shape_.n, ld_,
-           static_cast<uint32_t>(upper), LocalMemory{vector}, LocalMemory{vector});
+    launch(reduction(tridiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
+           Pointer{a.data}, reflections(0), tau(0), at(kDiagonals), Pointer{info}, strides_of(a),
+           shape_.n, ld_, static_cast<uint32_t>(upper), LocalMemory{vector}, LocalMemory{vector});
   }
 
   void bidiagonalise(const MatrixBatch& a, int32_t* info) const {
     const LocalMemory vector{a.rows * element_};
-    launch(bidiagonal_family.get(device_, {{"C", tag(dtype_)}, {"GROUP", group_}}), queue_,
-           NDRange::linear(a.batch * group_, group_), Pointer{a.data}, reflections(0),
-           reflections(1), tau(0), at(kDiagonals), Pointer{info}, strides_of(a), shape_.n, ld_,
-           vector, vector, vector, vector);
+    launch(reduction(bidiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
+           Pointer{a.data}, reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{info},
+           strides_of(a), shape_.n, ld_, vector, vector, vector, vector);
   }
 
   void iterate(const KernelFamily& family, void* values, int32_t* info, int64_t batch) const {
-    launch(family.get(device_, {{"C", tag(c10::toRealValueType(dtype_))}}), queue_,
-           NDRange::linear(batch, 1), at(kDiagonals), Pointer{values}, at(kRotations), at(kSweeps),
-           at(kOrders), Pointer{info}, shape_, static_cast<uint64_t>(batch));
+    Kernel& kernel = family.get(device_, {{"C", tag(iterate_)},
+                                          {"OUT", tag(c10::toRealValueType(dtype_))},
+                                          {"ROTATION", tag(c10::toRealValueType(compute_))}});
+    launch(kernel, queue_, NDRange::linear(batch, 1), at(kDiagonals), Pointer{values},
+           at(kRotations), at(kSweeps), at(kOrders), Pointer{info}, shape_,
+           static_cast<uint64_t>(batch));
   }
 
   /// Side `side` of the vectors, whose rotations are those of `stream`.
@@ -99,8 +116,9 @@ class Spectral {
                             shape_.capacity, shape_.sweep_capacity,
                             shape_.streams,  stream,
                             out.conjugate,   negate};
-    Kernel& kernel =
-        vector_family.get(device_, {{"C", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
+    Kernel& kernel = vector_family.get(
+        device_,
+        {{"C", tag(compute_)}, {"OUT", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
     const size_t items = NDRange::round_up(shape_.n, width_ * items_) / width_;
     launch(kernel, queue_, NDRange::linear(out.batch * items, items_), reflections(side), tau(side),
            at(kRotations), at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out),
@@ -110,6 +128,11 @@ class Spectral {
  private:
   enum Part { kReflections, kTau, kDiagonals, kRotations, kSweeps, kOrders, kRows, kParts };
 
+  Kernel& reduction(const KernelFamily& family) const {
+    return family.get(
+        device_,
+        {{"C", tag(compute_)}, {"A", tag(dtype_)}, {"D", tag(iterate_)}, {"GROUP", group_}});
+  }
   Pointer at(Part part) const { return {memory_[part].get()}; }
   Pointer reflections(uint32_t side) const {
     const size_t each = size_t{shape_.n} * ld_ * element_;
@@ -119,10 +142,10 @@ class Spectral {
     return {static_cast<char*>(memory_[kTau].get()) + side * shape_.n * element_};
   }
 
-  c10::ScalarType dtype_;
+  c10::ScalarType dtype_, compute_, iterate_;
   Queue& queue_;
   Device& device_;
-  size_t element_, real_, group_, width_ = 1, items_ = 1;
+  size_t element_ = 0, group_, width_ = 1, items_ = 1;
   uint32_t sides_, ld_ = 0;
   Shape shape_{};
   std::array<uint64_t, kParts> bytes_{};

@@ -117,13 +117,17 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
 void check_scalars(at::TensorIteratorBase& iter, const Op& op,
                    std::span<const c10::Scalar> scalars) {
   const c10::ScalarType dtype = iter.dtype(0);
-  bool checked = op.flags & flag::scalars_fit_single && dtype == c10::ScalarType::Float;
+  bool checked = op.flags & flag::scalars_fit_single &&
+                 (dtype == c10::ScalarType::Float || dtype == c10::ScalarType::ComplexFloat);
   if (iter.ninputs() == 0) {
     // As upstream's, a fill of one element rounds to a half type or float8: such scalar tensors
     // are what an assignment makes of a number.
     checked = iter.numel() != 1 || c10::elementSize(dtype) > 2;
   } else if (op.flags & flag::scalars_fit) {
     checked |= c10::isReducedFloatingType(dtype);
+  }
+  if (op.flags & flag::scalars_fit_compute && !c10::isIntegralType(dtype, true)) {
+    for (const c10::Scalar& value : scalars) check_scalar(compute_dtype(dtype), value);
   }
   if (!checked) return;
   for (const c10::Scalar& value : scalars) check_scalar(dtype, value);
@@ -164,11 +168,11 @@ void convert_repeated(const at::TensorIteratorBase& iter, const Device& device,
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
-  check_scalars(iter, op, scalars);
   if (op.flags & flag::any_refusal) {
     const c10::ScalarType dtype = choose_compute_dtype(iter, op);
     if (op.refuses(dtype)) op.raise_refusal(dtype, device(iter.device(0).index()));
   }
+  check_scalars(iter, op, scalars);
   if (n == 0) return;
   if (!iter.can_use_32bit_indexing()) {
     for (auto& part : iter.with_32bit_indexing()) run(part, op, scalars);

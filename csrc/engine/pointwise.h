@@ -43,8 +43,11 @@ inline constexpr uint32_t opmath_scalar = 1u << 10;
 inline constexpr uint32_t float8 = 1u << 11;
 /// The scalars must fit the output's dtype where that is half or bfloat16: else RuntimeError.
 inline constexpr uint32_t scalars_fit = 1u << 12;
-/// The scalars must fit the output's dtype where that is float: else RuntimeError.
+/// The scalars must fit the output's dtype where that is float or complex64: else RuntimeError.
 inline constexpr uint32_t scalars_fit_single = 1u << 13;
+/// The scalars must fit the floating type that is computed in (float for half and bfloat16): else
+/// RuntimeError.
+inline constexpr uint32_t scalars_fit_compute = 1u << 14;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
 

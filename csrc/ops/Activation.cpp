@@ -26,7 +26,8 @@ const pointwise::Op gelu_tanh_op{"gelu_tanh", 0};
 const pointwise::Op gelu_erf_backward_op{"gelu_erf_backward", 0};
 const pointwise::Op gelu_tanh_backward_op{"gelu_tanh_backward", 0};
 const pointwise::Op log_sigmoid_op{"log_sigmoid", 0};
-const pointwise::Op threshold_op{"threshold", 2, pointwise::flag::no_bool};
+const pointwise::Op threshold_op{"threshold", 2,
+                                 pointwise::flag::no_bool | pointwise::flag::no_complex};
 const pointwise::Op log_sigmoid_backward_op{"log_sigmoid_backward", 0};
 
 const pointwise::Op rrelu_op{"rrelu", 0, pointwise::flag::two_outputs};
@@ -49,8 +50,10 @@ TORCH_IMPL_FUNC(gelu_backward_out)(const at::Tensor&, const at::Tensor&,
 void threshold(at::TensorIteratorBase& iter, const c10::Scalar& threshold,
                const c10::Scalar& value) {
   // The threshold only has to fit what is computed in, the value the result.
-  check_scalar(compute_dtype(iter.dtype(0)), threshold);
-  check_scalar(iter.dtype(0), value);
+  if (!c10::isComplexType(iter.dtype(0))) {
+    check_scalar(compute_dtype(iter.dtype(0)), threshold);
+    check_scalar(iter.dtype(0), value);
+  }
   const c10::Scalar scalars[] = {threshold, value};
   pointwise::run(iter, threshold_op, scalars);
 }

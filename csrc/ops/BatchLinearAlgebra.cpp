@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "ops/_cholesky_solve_helper.h"
 #include "runtime/stream.h"
 
@@ -53,8 +54,12 @@ Tensor batched(const Tensor& tensor) {
 }
 
 MatrixBatch matrices(const Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  check_supported("linalg", dtype,
+                  dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+                      dtype == at::kComplexDouble);
   return {static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())),
-          tensor.scalar_type(),
+          dtype,
           tensor.device().index(),
           tensor.size(1),
           tensor.size(2),

@@ -13,7 +13,8 @@ namespace ocl::native {
 /// don't merge.
 at::Tensor batched(const at::Tensor& tensor);
 
-/// A tensor of three dimensions for the engine; lazy conjugation becomes the operand's.
+/// A tensor of three dimensions for the engine; lazy conjugation becomes the operand's. Throws
+/// NotImplementedError for a dtype that LAPACK does not know.
 MatrixBatch matrices(const at::Tensor& tensor);
 
 /// A tensor of any batch dimensions that an algorithm works in: finish() brings a copy back.

@@ -20,6 +20,8 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "engine/multi_tensor.h"
@@ -55,8 +57,26 @@ struct Extra {
   const at::Tensor* tensor = nullptr;
 };
 
-bool is_real(const c10::Scalar& number) {
-  return number.isFloatingPoint() || number.isIntegral(false);
+/// The largest finite number of a real dtype.
+double largest_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::max();
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+/// Whether it is real and not beyond the dtype's range: of some functions that is an error, which
+/// those of single tensors know.
+bool takes(at::ScalarType dtype, const c10::Scalar& number) {
+  if (!number.isFloatingPoint() && !number.isIntegral(false)) return false;
+  const double size = std::abs(number.toDouble());
+  return !(size > largest_of(dtype)) || std::isinf(size);
 }
 
 /// Whether the engine's kernel gives what the function would tensor by tensor.
@@ -82,7 +102,8 @@ bool fits(Lists lists, const Extra& extra) {
            extra.tensor->device() == device;
   }
   return (extra.numbers.size() <= 1 || extra.numbers.size() == first.size()) &&
-         std::all_of(extra.numbers.begin(), extra.numbers.end(), is_real);
+         std::all_of(extra.numbers.begin(), extra.numbers.end(),
+                     [&](const c10::Scalar& number) { return takes(dtype, number); });
 }
 
 void run(const char* functor, at::TensorList out, Lists inputs, const Extra& extra) {

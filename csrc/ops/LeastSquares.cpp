@@ -74,15 +74,20 @@ Solution by_qr(const Factors& factors, const Tensor& b, bool residuals) {
 
 Solution by_gels(const Tensor& a, const Tensor& b, bool residuals) {
   const Factors factors = factors_of(a);
-  // As LAPACK's trtrs: the number of the first zero on the diagonal.
-  const Tensor zero = factors.r.diagonal(0, -2, -1).eq(0).to(at::kInt);
-  if (zero.numel() != 0) {
-    const Tensor info = zero.argmax(-1).add(1).mul(zero.amax(-1)).to(at::kInt);
+  // LAPACK's gels leaves nothing of a matrix of zeros, and takes the first zero on the diagonal of
+  // any other for a missing rank. What isn't finite shows on the diagonal as well.
+  const Tensor nothing = factors.r.eq(0).flatten(-2).all(-1);
+  const Tensor diagonal = factors.r.diagonal(0, -2, -1);
+  if (diagonal.numel() != 0) {
+    const Tensor bad = diagonal.eq(0).logical_or_(diagonal.isfinite().logical_not_());
+    const Tensor failed = bad.any(-1).logical_and_(nothing.logical_not());
+    const Tensor info = bad.to(at::kInt).argmax(-1).add(1).mul(failed).to(at::kInt);
     at::_linalg_check_errors(info, "torch.linalg.lstsq", a.dim() == 2);
   }
   Solution result = by_qr(factors, b, residuals);
-  // It takes a matrix without columns for one that leaves nothing.
-  if (residuals && a.size(-1) == 0) result.residuals.zero_();
+  const Tensor column = nothing.unsqueeze(-1);
+  result.x.masked_fill_(column.unsqueeze(-1), 0);
+  if (residuals) result.residuals.masked_fill_(column, 0);
   return result;
 }
 

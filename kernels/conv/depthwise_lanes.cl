@@ -3,6 +3,7 @@
 //
 // Compile parameters besides depthwise.clh's: TY x TX (positions of a tile). WIDTH is at most the number of
 // channels, since the last vector overlaps the one before. W is C.
+#include "include/item_by_item.clh"
 #include "conv/depthwise.clh"
 
 #ifndef TY
@@ -39,7 +40,7 @@ static inline int floor_div(int x, int by) { return (x - (x % by + by) % by) / b
   }
 
 /// Global size: tiles of lines / block, images.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
     global const char *in, global const char *weight, global const char *bias, global char *out,
     const Depthwise p) {
   const uint n = get_global_id(1);
@@ -108,7 +109,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
 /// Sums of the weight's gradient over `block` lines each; `out` is the result's. `partial` is
 /// [part][vectors of channels][KH][KW][WIDTH] of C: the last vector's channels may be the last ones of the
 /// vector before. Global size: lines of all images / block.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weight(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weight(
     global const char *in, global char *partial, global const char *out, const Depthwise p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.images * p.out_h);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
@@ -161,7 +162,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weigh
 }
 
 /// Adds up `block` parts. Global size: vectors of channels, KH.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_finish(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_finish(
     global const char *partial, global char *weight, const ulong weight_offset, const Depthwise p) {
   const uint vector = get_global_id(0), ky = get_global_id(1);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;

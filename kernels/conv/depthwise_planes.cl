@@ -4,6 +4,7 @@
 //
 // Compile parameters besides depthwise.clh's: TY (lines of a tile). WIDTH is at least 4, and more than half
 // of a result's line unless it is 16.
+#include "include/item_by_item.clh"
 #include "conv/depthwise.clh"
 
 #ifndef TY
@@ -102,7 +103,7 @@ static inline void store_line(global char *to, V v, uint length) {
 }
 
 /// Global size: planes / block, blocks of lines * blocks of columns.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
     global const char *in, global const char *weight, global const char *bias, global char *out,
     local T *staged, const Depthwise p) {
   const uint first = get_global_id(0) * p.block;
@@ -176,7 +177,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
 /// The weight's gradient: `out` is the result's, `channels` counts the result's. Staged are blocks of the
 /// input and of the result, which has `columns` (whole vectors) from line to line.
 /// Global size: channels / block.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weight(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weight(
     global const char *in, global char *weight, global const char *out, local T *staged,
     local T *staged_out, const Depthwise p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);

@@ -3,6 +3,7 @@
 //
 // Compile parameters: depthwise.clh's, with UP 1. Planes are contiguous, of WIDTH elements or more; WIDTH is
 // at most the number of channels, since the last vector overlaps the one before.
+#include "include/item_by_item.clh"
 #include "conv/depthwise.clh"
 
 #if WIDTH > 1
@@ -40,7 +41,7 @@ static inline void clear(local T *staged, uint vectors) {
 
 /// `rows` and `columns` are the staged input's, padded; `staged_out` holds the result's planes.
 /// Global size: vectors of channels, images / block.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_turned(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_turned(
     global const char *in, global const char *weight, global const char *bias, global char *out,
     local T *staged, local T *staged_out, const Depthwise p) {
   const uint c = min((uint)get_global_id(0) * WIDTH, p.channels - WIDTH);
@@ -89,7 +90,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_turned(
 }
 
 /// The weight's gradient: `out` is the result's, which `staged_out` holds. Global size: vectors of channels.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_turned_weight(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_turned_weight(
     global const char *in, global char *weight, global const char *out, local T *staged,
     local T *staged_out, const Depthwise p) {
   const uint vector = get_global_id(0), c = min(vector * WIDTH, p.channels - WIDTH);

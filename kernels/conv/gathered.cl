@@ -5,6 +5,7 @@
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (columns x rows of the tile kept in registers).
 //
 // Panels are [z][m / NR][k][NR] of C.
+#include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
 #ifndef WIDTH
@@ -30,7 +31,7 @@ static inline void places_of(uint first, uint m, uint4 size, long4 stride, long 
 }
 
 /// Packs `split_k` elements of k of one panel. Global size: parts of k, m / NR, groups.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gather(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gather(
     global const char *a_base, global char *workspace, const Contraction p) {
   const uint panel = get_global_id(1), z = get_global_id(2), panels = (p.m + NR - 1) / NR;
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
@@ -55,7 +56,7 @@ kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gather(
 }
 
 /// Its p.k_size merges dimensions of b. Global size: m / NR, n / (MR * block), groups.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gathered(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gathered(
     global const char *b_base, global const char *workspace, global const char *bias,
     global char *out_base, const Contraction p) {
   const uint panel = get_global_id(0), z = get_global_id(2), panels = (p.m + NR - 1) / NR;

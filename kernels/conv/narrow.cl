@@ -6,6 +6,7 @@
 // Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the last
 // vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of a), MR (rows
 // of a tile).
+#include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
 #ifndef WIDTH
@@ -46,8 +47,9 @@ typedef union {
 #endif
 
 /// Lines are rows but the innermost dimension. Global size: lines / MR, columns * groups.
-kernel void conv_planes(global const char *a_base, global const char *b, global const char *bias,
-                        global char *out, const Contraction p) {
+kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const char *b,
+                                     global const char *bias, global char *out,
+                                     const Contraction p) {
   const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
   const uint4 line_size = (uint4)(1, p.row_size[0], p.row_size[1], p.row_size[2]);
   const long4 line_a = (long4)(0, p.row_a[0], p.row_a[1], p.row_a[2]);
@@ -89,8 +91,8 @@ kernel void conv_planes(global const char *a_base, global const char *b, global 
 }
 
 /// Lines are k but its innermost dimension. Global size: m / MR, columns * groups.
-kernel void conv_dots(global const char *a_base, global const char *b, global const char *bias,
-                      global char *out, const Contraction p) {
+kernel ITEM_BY_ITEM void conv_dots(global const char *a_base, global const char *b,
+                                   global const char *bias, global char *out, const Contraction p) {
   const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
   const uint4 line_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
   const long4 line_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
@@ -145,8 +147,9 @@ kernel void conv_dots(global const char *a_base, global const char *b, global co
 
 /// One column per group, groups next to each other in a, b and out. Global size: m / (MR * block),
 /// groups / WIDTH.
-kernel void conv_lanes(global const char *a_base, global const char *b, global const char *bias,
-                       global char *out, const Contraction p) {
+kernel ITEM_BY_ITEM void conv_lanes(global const char *a_base, global const char *b,
+                                    global const char *bias, global char *out,
+                                    const Contraction p) {
   const uint z = min((uint)get_global_id(1) * WIDTH, p.groups - WIDTH);
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);

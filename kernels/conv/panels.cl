@@ -8,6 +8,7 @@
 // Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the elements of k
 // lie in a, for a window's runs are too short to step through digits. Totals, where k is summed in several parts, are
 // [split][z][m / MR][n / NR][MR][NR].
+#include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
 #ifndef WIDTH
@@ -121,7 +122,7 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
 #define ANY_ROW(i) x[at[i]]
 
 /// Global size: n / NR, m / (MR * block), groups * splits.
-kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
     global const char *a_base, global const char *workspace, global const char *bias,
     global char *out, global char *sums, const Contraction p) {
   const uint jn = get_global_id(0), z = get_global_id(2) % p.groups;

@@ -5,11 +5,21 @@
 // Work-items take neighbouring elements of a vector in memory, so that nothing but norms is summed
 // across them: the bidiagonal form keeps the matrix by columns and by rows for that.
 //
-// Compile parameters: C (matrix.clh), GROUP (the work-group's size).
+// Compile parameters: C (matrix.clh), computed in; A, the dtype of a: C or its single precision; D,
+// the real dtype of the diagonals; GROUP (the work-group's size).
 #ifndef GROUP
 #define GROUP 16
 #endif
+#ifndef A
+#define A f32
+#endif
+#ifndef D
+#define D f32
+#endif
 #include "linalg/reflection.clh"
+
+/// Element (i, j) of the matrix `from`.
+#define READ(i, j) CONVERT(C, A, AT(from, sa, i, j))
 
 #define LARGEST_f32 FLT_MAX
 #define LARGEST_f64 DBL_MAX
@@ -33,17 +43,17 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
                            local T *v, local T *w) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global const T *from = (global const T *)(a + a_offset) + z * sa.batch;
+  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
   global T *matrix = (global T *)(columns + columns_offset) + z * n * ld;
   global T *taus = (global T *)(tau + tau_offset) + z * n;
-  global R *d = (global R *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
+  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
   local T sums[GROUP];
   local R sizes[GROUP];
   R largest = 0;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) {
       const bool stored = upper ? i < j : i > j;
-      T value = stored ? AT(from, sa, i, j) : CONJ(AT(from, sa, j, i));
+      T value = stored ? READ(i, j) : CONJ(READ(j, i));
       if (i == j) value = FROM_REAL(REAL_OF(value));
       largest = COMBINE_MAX(largest, SIZE1(value));
       matrix[j * ld + i] = value;
@@ -109,17 +119,17 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
                           local T *w) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global const T *from = (global const T *)(a + a_offset) + z * sa.batch;
+  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
   global T *by_column = (global T *)(columns + columns_offset) + z * n * ld;
   global T *by_row = (global T *)(rows + rows_offset) + z * n * ld;
   global T *taus = (global T *)(tau + tau_offset) + z * 2 * n;
-  global R *d = (global R *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
+  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
   local T sums[GROUP];
   local R sizes[GROUP];
   R largest = 0;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP)
-      largest = COMBINE_MAX(largest, SIZE1(AT(from, sa, i, j)));
+      largest = COMBINE_MAX(largest, SIZE1(READ(i, j)));
   }
   WORK_GROUP_REDUCE(sizes, lane, GROUP, largest, COMBINE_MAX);
   const bool finite = largest <= PASTE2(LARGEST_, C);
@@ -127,8 +137,8 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
   const R scale = finite ? scale_of(largest) : (R)1;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) {
-      by_column[j * ld + i] = AT(from, sa, i, j) * scale;
-      by_row[j * ld + i] = AT(from, sa, j, i) * scale;
+      by_column[j * ld + i] = READ(i, j) * scale;
+      by_row[j * ld + i] = READ(j, i) * scale;
     }
   }
   barrier(CLK_GLOBAL_MEM_FENCE);

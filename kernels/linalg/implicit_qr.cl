@@ -3,7 +3,14 @@
 // the one before. It writes them down, and vectors.cl applies them to the vectors' rows, all at
 // once.
 //
-// Compile parameters: C (f32 or f64).
+// Compile parameters: C (f32 or f64), of the diagonals and computed in; OUT and ROTATION, the same or
+// f32, of values and of rotations.
+#ifndef OUT
+#define OUT f32
+#endif
+#ifndef ROTATION
+#define ROTATION f32
+#endif
 #include "include/item_by_item.clh"
 #include "linalg/matrix.clh"
 
@@ -84,9 +91,9 @@ static inline void sort_values(global R *d, global uint *order, uint n, bool fal
   if (z >= batch) return;                                                                          \
   const uint n = shape.n;                                                                          \
   global R *d = (global R *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;                \
-  global R *result = (global R *)(values + values_offset) + z * n;                                 \
-  global R *stream = (global R *)(rotations + rotations_offset) +                                  \
-                     z * 2 * shape.streams * (ulong)shape.capacity;                                \
+  global TYPE(OUT) *result = (global TYPE(OUT) *)(values + values_offset) + z * n;                 \
+  global TYPE(ROTATION) *stream = (global TYPE(ROTATION) *)(rotations + rotations_offset) +        \
+                                  z * 2 * shape.streams * (ulong)shape.capacity;                   \
   global uint *ranges = (global uint *)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;    \
   global uint *order = (global uint *)(orders + orders_offset) + z * (n + 1);                      \
   global int *failed = (global int *)(info + info_offset) + z;                                     \
@@ -97,7 +104,7 @@ static inline void sort_values(global R *d, global uint *order, uint n, bool fal
 /// Writes down the rotation `k` of a sweep.
 #define RECORD(which, k, rotation)                                                                 \
   if (shape.streams > 0) {                                                                         \
-    global R *to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k));                    \
+    global TYPE(ROTATION) *to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k));       \
     to[0] = (rotation).c;                                                                          \
     to[1] = (rotation).s;                                                                          \
   }

@@ -2,10 +2,13 @@
 // implicit_qr.cl. Both act on columns, so the rows of the result know nothing of each other: a
 // work-item takes WIDTH rows, a vector's lanes, and there are no barriers.
 //
-// Compile parameters: C (matrix.clh), WIDTH (1, or a vector's lanes), GROUP (the work-group's
-// size).
+// Compile parameters: C (matrix.clh), computed in; OUT, of the result: C or its single precision;
+// WIDTH (1, or a vector's lanes), GROUP (the work-group's size).
 #include "linalg/matrix.clh"
 
+#ifndef OUT
+#define OUT f32
+#endif
 #ifndef WIDTH
 #define WIDTH 1
 #endif
@@ -105,14 +108,15 @@ kernel void apply_to_rows(global const char *reflections, ulong reflections_offs
     }
     turn += 2 * count;
   }
-  global T *to = MATRIX(out, out_offset, so, z);
+  global TYPE(OUT) *to = (global TYPE(OUT) *)(out + out_offset) + z * so.batch;
   for (uint j = 0; j < n; j++) {
     const uint column = order[j] & ~NEGATED;
     const bool negated = shape.negate && (order[j] & NEGATED);
     for (uint i = 0; i < rows; i++) {
       T value = OF_KIND(ELEMENT_)(column, i);
       if (negated) value = -value;
-      AT(to, so, row + i, j) = shape.conjugate ? CONJ(value) : value;
+      if (shape.conjugate) value = CONJ(value);
+      AT(to, so, row + i, j) = CONVERT(OUT, C, value);
     }
   }
 }

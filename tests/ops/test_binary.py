@@ -42,3 +42,19 @@ def test_truncated_quotients(device, dtype, divisor, form):
     on_device = b if form in ("number", "host") else b.to(device)
     got = torch.div(a.to(device), on_device, rounding_mode="trunc")
     assert_close(got.cpu(), torch.div(a, b, rounding_mode="trunc"), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_powers_of_special_values(device, dtype):
+    parts = [0.0, -0.0, 1.0, -1.0, 2.0, -0.5, INF, -INF, NAN]
+    z = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
+
+    def check(function):
+        expected, actual = function(z), function(z.to(device)).cpu()
+        assert_close(torch.view_as_real(actual), torch.view_as_real(expected), equal_nan=True)
+
+    check(lambda x: torch.pow(x.unsqueeze(1), x))
+    check(lambda x: torch.float_power(x.unsqueeze(1), x))
+    for number in (0, 1, 2, 3, -2, 0.5, -0.5, 2.5, 2 + 1j, INF, -INF, NAN):
+        check(lambda x, number=number: torch.pow(x, number))
+        check(lambda x, number=number: number**x)

@@ -3,6 +3,8 @@
 Values are compared; of vectors, which aren't unique, what they must satisfy.
 """
 
+import os
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -157,6 +159,64 @@ def test_svd_of_hard_spectra(name, m, n, dtype):
     orthonormal(vh.mH)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("n", [20, 100, 150])
+def test_values_and_vectors_are_as_exact_as_lapacks(n, dtype):
+    # GPUs compute in single precision.
+    single = os.environ.get("TORCH_OCL_TUNE_AS") == "gpu"
+    wide = torch.promote_types(dtype, torch.float64)
+    a = general(3, n, n, dtype=dtype)
+    h = a + a.mH
+    for function, of in ((torch.linalg.eigvalsh, h), (torch.linalg.svdvals, a)):
+        exact = function(of.to(wide))
+        error = (function(of.to(DEVICE)).cpu() - exact).abs().max() / exact.abs().max()
+        assert error < (3e-6 if single else 3e-7)
+
+    def relative(product, matrix):
+        return (product - matrix).norm() / matrix.norm()
+
+    for device in (DEVICE,) if single else (DEVICE, "cpu"):
+        values, vectors = (t.cpu().to(wide) for t in torch.linalg.eigh(h.to(device)))
+        u, s, vh = (t.cpu().to(wide) for t in torch.linalg.svd(a.to(device)))
+        errors = [
+            relative(vectors * values.unsqueeze(-2) @ vectors.mH, h),
+            relative(u * s.unsqueeze(-2) @ vh, a),
+            relative(vectors.mH @ vectors, identity_like(vectors)),
+            relative(u.mH @ u, identity_like(u)),
+        ]
+        if device == DEVICE:
+            ours = errors
+            assert max(errors) < 5e-6
+        else:
+            # Up to 128 rows only the last rounding is in single precision.
+            factor = 0.5 if n <= 128 else 1.7
+            assert all(x < factor * y for x, y in zip(ours, errors, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [3, 300])
+@pytest.mark.parametrize(
+    "call",
+    [
+        torch.linalg.eigvalsh,
+        torch.linalg.svdvals,
+        torch.linalg.cholesky,
+        torch.linalg.qr,
+        torch.linalg.lu,
+        torch.linalg.ldl_factor,
+        lambda a: torch.linalg.solve_triangular(a, a, upper=True),
+    ],
+)
+def test_half_types_are_refused(call, n, dtype):
+    a = torch.eye(n, dtype=dtype)
+    with pytest.raises(Exception) as expected:
+        call(a)
+    with pytest.raises(type(expected.value)):
+        call(a.to(DEVICE))
+    assert not torch.ocl.fallback_counts()
+    torch.ocl.reset_host_staged_counts()
+
+
 def test_svd_of_bidiagonal_matrices_with_zeros():
     d = torch.tensor([[1.0, 0, 2, 3, 0], [0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
     a = torch.diag_embed(d) + torch.diag(torch.ones(4), 1)
@@ -290,6 +350,17 @@ def test_lstsq_of_deficient_rank(driver):
     check(graded, torch.ones(3, 1, dtype=torch.float64), rcond=1e-2)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, n", [(5, 3), (3, 3), (3, 5)])
+def test_gels_of_zeros(m, n, dtype):
+    # One of a batch too: LAPACK's driver gives zeros, also for the residuals.
+    zero, full = torch.zeros(m, n, dtype=dtype), general(m, n, dtype=dtype)
+    b = general(2, m, 2, dtype=dtype)
+    check_lstsq(zero, b[0], driver="gels")
+    check_lstsq(torch.stack([full, zero]), b, driver="gels")
+    check_lstsq(zero.expand(2, 3, m, n), b.unsqueeze(1).expand(2, 3, m, 2), driver="gels")
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_lstsq_broadcasts(driver):
     a, b = general(2, 1, 6, 3, dtype=torch.float64), general(1, 3, 6, 2, dtype=torch.float64)
@@ -306,6 +377,18 @@ def test_lstsq_broadcasts(driver):
         lambda d: torch.linalg.lstsq(torch.ones(3, 2).to(d), torch.ones(3, 2).to(d), driver="x"),
         lambda d: torch.linalg.lstsq(
             torch.diag(torch.tensor([1.0, 0, 2])).to(d), torch.ones(3, 1).to(d), driver="gels"
+        ),
+        lambda d: torch.linalg.lstsq(
+            torch.diag(torch.tensor([1.0, float("inf"), 2])).to(d),
+            torch.ones(3, 1).to(d),
+            driver="gels",
+        ),
+        lambda d: torch.linalg.lstsq(
+            torch.stack([torch.zeros(3, 2), torch.eye(3, 2), torch.eye(3, 2) * torch.eye(2)[0]]).to(
+                d
+            ),
+            torch.ones(3, 3, 1).to(d),
+            driver="gels",
         ),
         lambda d: torch.linalg.lstsq(
             torch.full((3, 3), float("nan")).to(d), torch.ones(3, 1).to(d)
