@@ -48,8 +48,10 @@ void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, u
       plan.device,
       {{"IN", plan.in}, {"C", plan.compute}, {"WIDTH", width}, {"RQ", 1}, {"VV", vectors}});
   const size_t heads = size_t{plan.batch} * plan.key_heads;
-  plan.launch(kernel, NDRange::volume({a.group * a.queries, heads, vectors}, {1, 1, 1}), operands,
-              {}, 0);
+  // A CPU's work-item takes a vector; a GPU's work-group, a row.
+  const size_t together = plan.device.is_cpu() ? 1 : vectors;
+  plan.launch(kernel, NDRange::volume({a.group * a.queries, heads, vectors}, {1, 1, together}),
+              operands, {}, 0);
 }
 
 bool takes_decode(const AttentionPlan& plan) {

@@ -7,7 +7,7 @@
 // lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants it.
 //
 // Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of value,
-// rounded up to multiples of 16), BK (16, 32 or 64), SPLIT (1: keys are split among work-groups, where there
+// rounded up to multiples of 16), BK (32 or 64), SPLIT (1: keys are split among work-groups, where there
 // are few queries, and attention_combine of decode.cl combines what they leave). IN is f16 or bf16, C f32.
 // Rows of query, key and value are contiguous, aligned to 16 bytes and a multiple of 8 elements long.
 #ifndef IN
@@ -108,11 +108,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         MULTIPLY(IN, s + j * 8 + 4, q[d], k.s2, k.s3);
       }
     }
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] *= factor;
     // Masks where the block needs any.
-    const bool partial = k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1);
-    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
-      s[i] *= factor;
-      if (MASKED || partial) {
+    if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1)) {
+      _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
         const uint q_ = q0 + own_row + i / 2 % 2 * 8, k_ = k0 + i / 4 * 8 + own_column + i % 2;
         if (k_ >= keys || q_ >= p.queries || (p.causal && k_ > q_)) {
           s[i] = -INFINITY;
