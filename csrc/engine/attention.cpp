@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "engine/attention_plan.h"
+#include "opencl/log.h"
 
 namespace ocl {
 
@@ -98,7 +100,13 @@ void attention(const AttentionProblem& problem, const at::Tensor& out,
   AttentionPlan plan(problem);
   if (plan.arguments.queries == 0 || plan.batch == 0 || plan.arguments.heads == 0) return;
   if (!plan.device.is_cpu()) {
-    attention_local(plan, out, logsumexp);
+    prepare_groups(plan, out);
+    const char* reason = tensor_core_refuses(plan, out);
+    if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
+      trace(std::string("attention: tensor_core ") + (reason ? "refuses: " : "runs") +
+            (reason ? reason : ""));
+    }
+    (reason == nullptr ? attention_tensor_core : attention_local)(plan, out, logsumexp);
   } else if (takes_decode(plan)) {
     attention_decode(plan, out, logsumexp);
   } else {

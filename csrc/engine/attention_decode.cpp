@@ -16,8 +16,7 @@ const KernelFamily combine{"attention/decode.cl", "attention_combine"};
 
 constexpr uint32_t kLeastKeys = 256;  // of a split
 
-}  // namespace
-
+/// For what the splits leave, rows of `columns` elements; undefined for one split.
 at::Tensor decode_workspace(const AttentionPlan& plan, const at::Tensor& out, uint32_t columns) {
   const AttentionArguments& a = plan.arguments;
   if (a.splits == 1) return {};
@@ -25,12 +24,20 @@ at::Tensor decode_workspace(const AttentionPlan& plan, const at::Tensor& out, ui
   return at::empty({rows * a.splits * (2 + columns)}, out.options().dtype(plan.compute_type));
 }
 
+}  // namespace
+
+std::array<at::Tensor, 7> forward_operands(const AttentionPlan& plan, const at::Tensor& out,
+                                           const at::Tensor& logsumexp, uint32_t columns) {
+  const AttentionProblem& p = plan.problem;
+  return {p.query, p.key, p.value, p.mask, out, logsumexp, decode_workspace(plan, out, columns)};
+}
+
 void split_keys(AttentionPlan& plan, uint64_t items, uint64_t wanted, uint32_t multiple) {
   AttentionArguments& a = plan.arguments;
   const uint64_t most = std::max(1U, a.keys / kLeastKeys);
   const auto splits =
       static_cast<uint32_t>(std::clamp<uint64_t>((wanted + items - 1) / items, 1, most));
-  a.per_item = block_count(block_count(a.keys, splits), multiple) * multiple;
+  a.per_item = std::max(1U, block_count(block_count(a.keys, splits), multiple)) * multiple;
   a.splits = std::max(1U, block_count(a.keys, a.per_item));
 }
 
@@ -41,8 +48,10 @@ void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, u
       plan.device,
       {{"IN", plan.in}, {"C", plan.compute}, {"WIDTH", width}, {"RQ", 1}, {"VV", vectors}});
   const size_t heads = size_t{plan.batch} * plan.key_heads;
-  plan.launch(kernel, NDRange::volume({a.group * a.queries, heads, vectors}, {1, 1, 1}), operands,
-              {}, 0);
+  // A CPU's work-item takes a vector; a GPU's work-group, a row.
+  const size_t together = plan.device.is_cpu() ? 1 : vectors;
+  plan.launch(kernel, NDRange::volume({a.group * a.queries, heads, vectors}, {1, 1, together}),
+              operands, {}, 0);
 }
 
 bool takes_decode(const AttentionPlan& plan) {
@@ -68,7 +77,6 @@ void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tens
   const uint32_t row_blocks = block_count(all_rows, rows);
   const uint64_t items = uint64_t{heads} * row_blocks;
   split_keys(plan, items, 4 * plan.device.properties().compute_units, kBlock);
-  const at::Tensor workspace = decode_workspace(plan, out, column_vectors * width);
   const std::array<Define, 10> defines{
       {{"IN", plan.in},
        {"C", plan.compute},
@@ -81,9 +89,7 @@ void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tens
        {"BLOCK", kBlock},
        {"WHOLE", whole(a.query, a.depth) && whole(a.key, a.depth) && whole(a.value, a.columns) &&
                      whole(a.out, a.columns)}}};
-  const std::array<at::Tensor, 7> operands{
-      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask, out,
-      logsumexp,          workspace};
+  const auto operands = forward_operands(plan, out, logsumexp, column_vectors * width);
   plan.launch(decode.get(plan.device, defines),
               NDRange::grid(size_t{a.splits} * row_blocks, heads, 1, 1), operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, width, column_vectors);

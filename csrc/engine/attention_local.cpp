@@ -29,7 +29,7 @@ struct Tile {
   size_t local_bytes(size_t element_size, uint32_t shared) const {
     const size_t rows = std::max(query_block(), key_block());
     return element_size *
-           (2 * rows * (kChunk + 1) + query_block() * (key_block() + 1) + query_block() * shared);
+           (2 * rows * (kChunk + 4) + query_block() * (key_block() + 4) + query_block() * shared);
   }
 };
 
@@ -65,19 +65,6 @@ std::array<Define, 9> defines_of(const AttentionPlan& plan, const Tile& tile) {
            {"SPLIT", plan.arguments.splits > 1}}};
 }
 
-/// One query of several heads that share a key, as several queries of one head.
-void fold_group(AttentionArguments& a) {
-  for (AttentionArguments::Strides* strides : {&a.query, &a.mask, &a.out}) {
-    strides->row = strides->head;
-    strides->head *= a.group;
-  }
-  a.heads /= a.group;
-  a.queries = a.group;
-  a.group = 1;
-  if (a.causal) a.keys = std::min(a.keys, 1U);
-  a.causal = 0;
-}
-
 NDRange groups(size_t count, size_t heads) {
   return {2, {count * kItems, heads, 1}, {kItems, 1, 1}};
 }
@@ -86,8 +73,6 @@ NDRange groups(size_t count, size_t heads) {
 
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
   AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  if (a.queries == 1 && a.group > 1) fold_group(a);
   const Tile tile = make_tile(plan, kSide);
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = block_count(a.queries, tile.query_block());
@@ -98,13 +83,7 @@ void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tenso
   }
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = block_count(std::max(1U, a.columns), kWidth);
-  const std::array<at::Tensor, 7> operands{plan.problem.query,
-                                           plan.problem.key,
-                                           plan.problem.value,
-                                           plan.problem.mask,
-                                           out,
-                                           logsumexp,
-                                           decode_workspace(plan, out, vectors * kWidth)};
+  const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
   const auto defines = defines_of(plan, tile);
   plan.launch(forward.get(plan.device, defines), groups(size_t{query_blocks} * a.splits, heads),
               operands, {}, tile.local_bytes(plan.compute_size, kSide));

@@ -61,8 +61,10 @@ inline uint32_t register_bytes(const Device& device) {
 /// Sets splits and per_item so that about `wanted` work-items or groups run where `items` would,
 /// with a multiple of keys each.
 void split_keys(AttentionPlan& plan, uint64_t items, uint64_t wanted, uint32_t multiple);
-/// For what the splits leave, rows of `columns` elements; undefined for one split.
-at::Tensor decode_workspace(const AttentionPlan& plan, const at::Tensor& out, uint32_t columns);
+/// The buffers of the kernels that split keys; the last one is for what the splits leave, rows of
+/// `columns` elements.
+std::array<at::Tensor, 7> forward_operands(const AttentionPlan& plan, const at::Tensor& out,
+                                           const at::Tensor& logsumexp, uint32_t columns);
 /// Combines what the splits left, rows of `vectors` vectors of `width` elements. The operands are
 /// those of the kernel attention_decode.
 void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, uint32_t width,
@@ -78,7 +80,15 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
                               const at::Tensor& logsumexp, const at::Tensor& grad_query,
                               const at::Tensor& grad_key, const at::Tensor& grad_value);
 
-/// For GPUs: tiles in local memory (kernels/attention/forward_local.cl, backward_local.cl).
+/// For GPUs. The first one folds groups of single queries and sets the result's strides; the others
+/// want that done.
+///
+/// NVIDIA's tensor cores (kernels/attention/forward_tensor_core.cl): why they don't take the
+/// problem, or null, and what runs it.
+void prepare_groups(AttentionPlan& plan, const at::Tensor& out);
+const char* tensor_core_refuses(const AttentionPlan& plan, const at::Tensor& out);
+void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
+/// Tiles in local memory (kernels/attention/forward_local.cl, backward_local.cl).
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
 void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
                               const at::Tensor& logsumexp, const at::Tensor& grad_query,

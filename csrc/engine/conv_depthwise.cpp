@@ -1,5 +1,5 @@
 // Depthwise convolutions on CPUs (kernels/conv/depthwise_planes.cl, depthwise_lanes.cl,
-// depthwise_turned.cl).
+// depthwise_turned.cl), and the choice between devices.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv_depthwise.h"
 
@@ -86,10 +86,7 @@ std::optional<int64_t> common_stride(const ConvTensor& in, const ConvTensor& out
 std::optional<Depthwise> prepare(const ConvTensor& in, const ConvTensor& out,
                                  const ConvTensor& weight, const ConvWindow& w) {
   Queue& queue = current_queue(current_device());
-  if (!queue.device().is_cpu() || w.groups < 2 || weight.size[1] != 1 ||
-      !c10::isFloatingType(in.dtype)) {
-    return {};
-  }
+  if (w.groups < 2 || weight.size[1] != 1 || !c10::isFloatingType(in.dtype)) return {};
   const std::optional<int64_t> stride = common_stride(in, out, w);
   const int64_t multiplier = weight.size[0] / w.groups;
   if (!stride || multiplier > kNarrowColumns) return {};
@@ -333,16 +330,20 @@ void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
          sums.mem, to.mem, to.offset, a);
 }
 
+bool on_gpu() { return !current_queue(current_device()).device().is_cpu(); }
+
 }  // namespace
 
 bool depthwise_convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
                            const void* bias, const ConvWindow& w) {
+  if (on_gpu()) return direct_depthwise_convolution(out, in, weight, bias, w);
   std::optional<Depthwise> d = prepare(in, out, weight, w);
   return d && run(*d, in, out, weight, bias, false);
 }
 
 bool depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
                      const void* bias, const ConvWindow& w) {
+  if (on_gpu()) return direct_depthwise_input(in, out, weight, bias, w);
   std::optional<Depthwise> d = prepare(out, in, weight, w);
   if (!d || d->arguments.multiplier != 1) return false;
   d->upsampling = d->stride;
@@ -354,6 +355,7 @@ bool depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTens
 
 bool depthwise_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
                       const ConvWindow& w) {
+  if (on_gpu()) return direct_depthwise_weight(weight, in, out, w);
   std::optional<Depthwise> d = prepare(in, out, weight, w);
   if (!d || d->kernel_h * d->kernel_w > kMostWeightTaps) return false;
   DepthwiseArguments& a = d->arguments;

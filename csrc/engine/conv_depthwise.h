@@ -1,4 +1,4 @@
-// Depthwise convolutions and their gradients on CPUs.
+// Depthwise convolutions and their gradients.
 //
 // Offers: depthwise_convolution(), depthwise_input(), depthwise_weight(), weight_channels_last().
 #pragma once
@@ -17,6 +17,15 @@ bool depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTens
                      const void* bias, const ConvWindow& window);
 bool depthwise_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
                       const ConvWindow& window);
+
+/// The same on GPUs (kernels/conv/depthwise_direct.cl).
+bool direct_depthwise_convolution(const ConvTensor& out, const ConvTensor& in,
+                                  const ConvTensor& weight, const void* bias,
+                                  const ConvWindow& window);
+bool direct_depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
+                            const void* bias, const ConvWindow& window);
+bool direct_depthwise_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
+                             const ConvWindow& window);
 
 /// A depthwise weight copied with its channels next to each other, in the dtype computed with.
 /// `copy` keeps it.

@@ -35,6 +35,7 @@ const KernelFamily take_family{"sort/ends.cl", "sort_take"};
 const KernelFamily pick_family{"sort/ends.cl", "sort_pick"};
 const KernelFamily mode_family{"sort/mode.cl", "sort_mode"};
 const KernelFamily scan_family{"sort/scan.cl", "sort_scan"};
+const KernelFamily scan_tiles_family{"sort/scan.cl", "sort_scan_tiles"};
 const KernelFamily isin_family{"sort/isin.cl", "sort_isin"};
 
 /// SortRows of kernels/sort/rows.clh.
@@ -99,8 +100,9 @@ NDRange chunks(const Arguments& arguments, const Device& device, uint64_t total)
                          device.is_cpu() ? 1 : kGpuLocal);
 }
 
-constexpr const SortImplementation* kImplementations[] = {
-    &sort_insertion, &sort_radix_rows, &sort_radix_parts, &sort_bitonic, &sort_radix_tiles};
+constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &sort_radix_rows,
+                                                          &sort_radix_parts, &sort_bitonic,
+                                                          &sort_radix_wide,  &sort_radix_tiles};
 
 /// The implementation TORCH_OCL_SORT names; null without one.
 const SortImplementation* forced_implementation() {
@@ -190,8 +192,8 @@ c10::DataPtr SortPlan::allocate_index() const {
 
 void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays) {
   Device& device = queue.device();
-  Kernel& kernel = scan_family.get(device, {});
-  const size_t wanted = device.is_cpu() ? 1 : length < 8192 ? 64 : 1024;
+  Kernel& kernel = (device.is_cpu() ? scan_family : scan_tiles_family).get(device, {});
+  const size_t wanted = device.is_cpu() ? 1 : length <= 1024 ? 64 : length <= 16384 ? 256 : 1024;
   const size_t group = std::min(wanted, kernel.max_work_group_size());
   launch(kernel, queue, NDRange::linear(arrays * group, group), Pointer{counts}, length,
          LocalMemory{group * sizeof(uint32_t)});

@@ -45,7 +45,7 @@ struct SortImplementation {
 };
 
 extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
-    sort_radix_tiles;
+    sort_radix_wide, sort_radix_tiles;
 
 /// Brings the first k of each row into place, unless that is no better than sorting: then false.
 bool select_first(SortPlan& plan, uint32_t k);

@@ -14,9 +14,12 @@ namespace {
 
 constexpr uint32_t kMinChunk = 64;
 constexpr size_t kLocalSize = 16;
+constexpr uint32_t kGroup = 256, kGroupChunk = 8 * kGroup;  // of a GPU, as in kernels/sort/runs.cl
 
 const KernelFamily count_family{"sort/runs.cl", "sort_count_runs"};
 const KernelFamily write_family{"sort/runs.cl", "sort_write_runs"};
+const KernelFamily group_count_family{"sort/runs.cl", "sort_count_runs_in_groups"};
+const KernelFamily group_write_family{"sort/runs.cl", "sort_write_runs_in_groups"};
 const KernelFamily merge_family{"sort/merge.cl", "sort_merge"};
 
 /// Runs of kernels/sort/runs.cl.
@@ -36,11 +39,12 @@ Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, 
       columns_(columns) {
   if (n == 0) return;
   const Device& device = queue_.device();
+  in_groups_ = !device.is_cpu() && device.properties().max_work_group_size >= kGroup;
   const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
-  chunk_ = std::max(kMinChunk, n / wanted + 1);
+  chunk_ = in_groups_ ? kGroupChunk : std::max(kMinChunk, n / wanted + 1);
   chunks_ = (n + chunk_ - 1) / chunk_;
   counts_ = at::empty({int64_t{chunks_} + 1}, options.dtype(at::kInt));
-  launch(get(count_family), queue_, NDRange::linear(chunks_, kLocalSize), Pointer{keys_},
+  launch(get(in_groups_ ? group_count_family : count_family), queue_, range(), Pointer{keys_},
          Pointer{index_}, Pointer{counts_.mutable_data_ptr()},
          Arguments{n_, chunk_, columns_, index_ != nullptr});
   scan_counts(queue_, counts_.mutable_data_ptr(), chunks_, 1);
@@ -50,6 +54,11 @@ Kernel& Runs::get(const KernelFamily& family) const {
   return family.get(
       queue_.device(),
       {{"KEY", key_.tag}, {"ORDER", static_cast<int>(key_.kind)}, {"COLUMNS", columns_ != 1}});
+}
+
+NDRange Runs::range() const {
+  return in_groups_ ? NDRange::linear(size_t{chunks_} * kGroup, kGroup)
+                    : NDRange::linear(chunks_, kLocalSize);
 }
 
 int64_t Runs::total() const {
@@ -65,7 +74,7 @@ void Runs::write(const at::Tensor& firsts, const at::Tensor& starts,
   };
   const uint32_t wanted =
       (firsts.defined() ? 1 : 0) | (starts.defined() ? 2 : 0) | (inverse.defined() ? 4 : 0);
-  launch(get(write_family), queue_, NDRange::linear(chunks_, kLocalSize), Pointer{keys_},
+  launch(get(in_groups_ ? group_write_family : write_family), queue_, range(), Pointer{keys_},
          Pointer{index_}, Pointer{counts_.const_data_ptr()}, pointer(firsts), pointer(starts),
          pointer(inverse), wanted, Arguments{n_, chunk_, columns_, index_ != nullptr});
 }

@@ -28,12 +28,14 @@ class Runs {
 
  private:
   Kernel& get(const KernelFamily& family) const;
+  NDRange range() const;
 
   Queue& queue_;
   KeyType key_;
   const void *keys_, *index_;
   uint32_t n_, columns_, chunk_ = 1, chunks_ = 0;
-  at::Tensor counts_;  // int32: of the runs before each chunk; the last one is the total
+  bool in_groups_ = false;  // a work-group per chunk
+  at::Tensor counts_;       // int32: of the runs before each chunk; the last one is the total
 };
 
 /// The order of the rows of keys as rows of one table: rows.rows() uint32 in device memory, null if

@@ -7,9 +7,6 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "engine/pointwise.h"
-
-// Before 2.13 ldexp is a composite op, and nothing of it is generated.
-#if __has_include("ops/ldexp.h")
 #include "ops/ldexp.h"
 
 namespace ocl::native {
@@ -57,5 +54,3 @@ at::Tensor& ldexp_out(const at::Tensor& self, const at::Tensor& other, at::Tenso
 }
 
 }  // namespace ocl::native
-
-#endif

@@ -13,7 +13,7 @@ kernel void attention_delta(global const char *query, global const char *key,
                             global const char *grad, global char *delta, global char *grad_query,
                             global char *grad_key, global char *grad_value, const Problem p,
                             const T factor, const T scale, const T keep_threshold,
-                            const T keep_scale, local T *scratch) {
+                            const T keep_scale, local T4 *scratch) {
   const uint q = get_global_id(0), z = get_global_id(1), b = z / p.heads, h = z % p.heads;
   if (q >= p.queries) return;
   out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
@@ -66,7 +66,7 @@ kernel void attention_delta(global const char *query, global const char *key,
       global const char *mask, global const char *out, global const char *lse,                 \
       global const char *grad, global const char *delta, global char *grad_query,              \
       global char *grad_key, global char *grad_value, const Problem p, const T factor,         \
-      const T scale, const T keep_threshold, const T keep_scale, local T *scratch
+      const T scale, const T keep_threshold, const T keep_scale, local T4 *scratch
 
 /// Global size: blocks of BQ queries * 256, batch * heads. Buffers: query, key, value, mask, out, lse,
 /// grad (of out), delta, grad_query, grad_key, grad_value. scratch: 2 * TILE_ROWS * PITCH of C for
@@ -89,7 +89,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries + q0;
-  local T *const left = scratch;
+  local T *const left = (local T *)scratch;
   local T *const right = left + TILE_ROWS * PITCH;
   local T *const block = right + TILE_ROWS * PITCH;
 
@@ -160,7 +160,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   global const char *const values_from = value + k0 * p.value.row * STORAGE_SIZE(IN);
   lse = OPERAND(lse, 5);
   delta = OPERAND(delta, 7);
-  local T *const left = scratch;
+  local T *const left = (local T *)scratch;
   local T *const right = left + TILE_ROWS * PITCH;
   local T *const block = right + TILE_ROWS * PITCH;
 

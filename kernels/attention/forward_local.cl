@@ -10,7 +10,9 @@
 #endif
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
-#define PITCH_S (BK + 1)
+#define PITCH_S (BK + 4)
+
+typedef TYPEV(C, 2) T2;
 
 /// Global size: splits * blocks of BQ queries * 256, batch * heads. Buffers: as attention_decode's.
 /// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for weights,
@@ -19,26 +21,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     global const char *query, global const char *key, global const char *value,
     global const char *mask, global char *out, global char *lse, global char *workspace,
     const Problem p, const T factor, const T keep_threshold, const T keep_scale,
-    local T *scratch) {
+    local T4 *scratch) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
-  // Blocks with the most keys first, for the sake of the balance.
-  const uint blocks = get_num_groups(0) / p.splits, split = get_group_id(0) / blocks;
-  const uint q0 = (blocks - 1 - (uint)get_group_id(0) % blocks) * BQ;
-  const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
-  const uint queries = min((uint)BQ, p.queries - q0);
-  const uint all = p.causal ? min(p.keys, q0 + queries) : p.keys;
-  const uint first = SPLIT ? split * p.per_item : 0;
-  const uint keys = SPLIT ? min(all, first + p.per_item) : all;
-  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
-  out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
-  lse = OPERAND(lse, 5);
+  LOCATE_BLOCK;
 #if MASKED
   global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries + q0;
-  local T *const left = scratch;
+  local T *const left = (local T *)scratch;
   local T *const right = left + TILE_ROWS * PITCH;
   local T *const weights = right + TILE_ROWS * PITCH;
   local T *const shared = weights + BQ * PITCH_S;
@@ -66,9 +56,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       T largest = maximum[i];
-      for (uint n = 0; n < 16; n++) {
-        const T other = shared[(y + 16 * i) * 16 + n];
-        largest = other > largest ? other : largest;
+      _Pragma("unroll") for (uint n = 0; n < 16; n += 4) {
+        const T4 others = LOAD4(shared + (y + 16 * i) * 16 + n);
+        largest = others.s0 > largest ? others.s0 : largest;
+        largest = others.s1 > largest ? others.s1 : largest;
+        largest = others.s2 > largest ? others.s2 : largest;
+        largest = others.s3 > largest ? others.s3 : largest;
       }
       const T base = FINITE(T, largest);
       const T shrink = EXP2(maximum[i] - base);
@@ -88,17 +81,31 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         weights[(y + 16 * i) * PITCH_S + x + 16 * j] = weight;
       }
     }
-    _Pragma("unroll") for (uint c = 0; c < CV; c++) {
+    // Two chunks of columns at a time, one in each tile: rows past the last key are zeros.
+    _Pragma("unroll") for (uint c = 0; c < CV; c += 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      load_tile(right, value + k0 * p.value.row * STORAGE_SIZE(IN), p.value.row, p.value.column,
-                count, BK, c * CHUNK, p.columns, item);
+      global const char *const from = value + k0 * p.value.row * STORAGE_SIZE(IN);
+      load_tile(left, from, p.value.row, p.value.column, count, BK, c * CHUNK, p.columns, item);
+      if (c + 1 < CV) {
+        load_tile(right, from, p.value.row, p.value.column, count, BK, (c + 1) * CHUNK, p.columns,
+                  item);
+      }
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (uint k = 0; k < count; k++) {
-        const T v0 = right[k * PITCH + x], v1 = right[k * PITCH + x + 16];
+      _Pragma("unroll 1") for (uint k = 0; k < BK; k += 4) {
+        T4 weight[RQ];
         _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
-          const T weight = weights[(y + 16 * i) * PITCH_S + k];
-          sums[i][c][0] = fma(weight, v0, sums[i][c][0]);
-          sums[i][c][1] = fma(weight, v1, sums[i][c][1]);
+          weight[i] = LOAD4(weights + (y + 16 * i) * PITCH_S + k);
+        }
+        _Pragma("unroll") for (uint kk = 0; kk < 4; kk++) {
+          _Pragma("unroll") for (uint n = 0; n < 2; n++) {
+            if (c + n >= CV) continue;
+            const T2 v = *(local const T2 *)((n == 0 ? left : right) + (k + kk) * PITCH + 2 * x);
+            _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
+              const T w = ((private const T *)weight)[i * 4 + kk];
+              sums[i][c + n][0] = fma(w, v.s0, sums[i][c + n][0]);
+              sums[i][c + n][1] = fma(w, v.s1, sums[i][c + n][1]);
+            }
+          }
         }
       }
     }
@@ -127,7 +134,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
 #endif
     _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {
-      const uint column = n * 16 + x;
+      const uint column = n / 2 * CHUNK + 2 * x + n % 2;
       if (column < p.columns) {
 #if SPLIT
         state[2 + column] = sums[i][n / 2][n % 2];

@@ -44,24 +44,34 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
   ((global uint*)(counts_base + counts_offset))[get_global_id(0)] = count;
 }
 
-/// Of each run: firsts, the number in the input of its first item; starts, where it begins. Of each
-/// item of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of the three.
-kernel void sort_write_runs(global const char* keys_base, ulong keys_offset,
-                            global const char* index_base, ulong index_offset,
-                            global const char* counts_base, ulong counts_offset,
-                            global char* firsts_base, ulong firsts_offset, global char* starts_base,
-                            ulong starts_offset, global char* inverse_base, ulong inverse_offset,
-                            uint wanted, const Runs runs) {
-  const ulong first = (ulong)get_global_id(0) * runs.chunk;
-  if (first >= runs.n) return;
-  const uint begin = first;
-  const uint end = begin + min(runs.chunk, runs.n - begin);
+#define GROUP 256
+#define SHARE 8  // items of a work-item; a work-group's are a chunk
+
+/// The same for GPUs. Global size: chunks * GROUP.
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_in_groups(
+    global const char* keys_base, ulong keys_offset, global const char* index_base,
+    ulong index_offset, global char* counts_base, ulong counts_offset, const Runs runs) {
+  local uint count;
+  const uint id = get_local_id(0);
+  const ulong first = (ulong)get_group_id(0) * (GROUP * SHARE);
   global const Key* keys = (global const Key*)(keys_base + keys_offset);
   global const uint* index = (global const uint*)(index_base + index_offset);
-  global long* firsts = (global long*)(firsts_base + firsts_offset);
-  global long* starts = (global long*)(starts_base + starts_offset);
-  global long* inverse = (global long*)(inverse_base + inverse_offset);
-  uint run = ((global const uint*)(counts_base + counts_offset))[get_global_id(0)];
+  if (id == 0) count = 0;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  uint own = 0;
+  for (uint j = 0; j < SHARE; j++) {
+    const ulong i = first + j * GROUP + id;
+    if (i < runs.n) own += begins_run(keys, index, i, runs);
+  }
+  if (own > 0) atomic_add(&count, own);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (id == 0) ((global uint*)(counts_base + counts_offset))[get_group_id(0)] = count;
+}
+
+/// Writes what is wanted of the items from `begin` to `end`, of which the first run to begin is `run`.
+static inline void write_runs(global const Key* keys, global const uint* index, global long* firsts,
+                              global long* starts, global long* inverse, uint wanted, uint begin,
+                              uint end, uint run, const Runs runs) {
   for (uint i = begin; i < end; i++) {
     const uint item = runs.ordered ? index[i] : i;
     if (begins_run(keys, index, i, runs)) {
@@ -71,5 +81,53 @@ kernel void sort_write_runs(global const char* keys_base, ulong keys_offset,
     }
     if (wanted & 4) inverse[item] = run - 1;
   }
-  if ((wanted & 2) && end == runs.n) starts[run] = runs.n;
+  if ((wanted & 2) && begin < end && end == runs.n) starts[run] = runs.n;
+}
+
+#define WRITE_OPERANDS                                                                            \
+  global const char *keys_base, ulong keys_offset, global const char *index_base,                 \
+      ulong index_offset, global const char *counts_base, ulong counts_offset,                    \
+      global char *firsts_base, ulong firsts_offset, global char *starts_base,                    \
+      ulong starts_offset, global char *inverse_base, ulong inverse_offset, uint wanted,          \
+      const Runs runs
+// The operands as typed pointers.
+#define TYPED_OPERANDS                                                        \
+  global const Key* keys = (global const Key*)(keys_base + keys_offset);      \
+  global const uint* index = (global const uint*)(index_base + index_offset); \
+  global long* firsts = (global long*)(firsts_base + firsts_offset);          \
+  global long* starts = (global long*)(starts_base + starts_offset);          \
+  global long* inverse = (global long*)(inverse_base + inverse_offset);       \
+  global const uint* counts = (global const uint*)(counts_base + counts_offset);
+
+/// Of each run: firsts, the number in the input of its first item; starts, where it begins. Of each
+/// item of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of the three.
+kernel void sort_write_runs(WRITE_OPERANDS) {
+  const ulong first = (ulong)get_global_id(0) * runs.chunk;
+  if (first >= runs.n) return;
+  TYPED_OPERANDS
+  const uint begin = first;
+  write_runs(keys, index, firsts, starts, inverse, wanted, begin,
+             begin + min(runs.chunk, runs.n - begin), counts[get_global_id(0)], runs);
+}
+
+/// The same for GPUs. Global size: chunks * GROUP.
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_write_runs_in_groups(WRITE_OPERANDS) {
+  local uint sums[GROUP];
+  const uint id = get_local_id(0);
+  TYPED_OPERANDS
+  const uint begin = min((ulong)runs.n, (ulong)get_global_id(0) * SHARE);
+  const uint end = begin + min((uint)SHARE, runs.n - begin);
+  uint own = 0;
+  for (uint i = begin; i < end; i++) own += begins_run(keys, index, i, runs);
+  uint sum = own;
+  sums[id] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (uint step = 1; step < GROUP; step <<= 1) {
+    if (id >= step) sum += sums[id - step];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sums[id] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  write_runs(keys, index, firsts, starts, inverse, wanted, begin, end,
+             counts[get_group_id(0)] + sum - own, runs);
 }

@@ -325,7 +325,7 @@ def test_order_statistics_out(function):
 
 # ---- Implementations --------------------------------------------------------------------------
 
-IMPLEMENTATIONS = ["insertion", "radix_rows", "radix_parts", "bitonic", "radix_tiles"]
+IMPLEMENTATIONS = ["insertion", "radix_rows", "radix_parts", "bitonic", "radix_wide", "radix_tiles"]
 CHILD = """
 import torch
 from tests.ops.test_sort import check_sort, make

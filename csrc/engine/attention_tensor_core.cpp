@@ -1,0 +1,97 @@
+// Attention in half types on NVIDIA's tensor cores, and what comes before all attention on GPUs.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/empty.h>
+
+#include <array>
+
+#include "engine/attention_plan.h"
+
+namespace ocl {
+
+namespace {
+
+// Of kernels/attention/forward_tensor_core.cl.
+constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16, kChunk = 8;
+constexpr uint32_t kMostColumns = 128;  // more exceed the registers
+
+uint32_t whole_pieces(uint32_t columns) { return block_count(columns, kPiece) * kPiece; }
+
+/// Keys at a time: as many as fit twice into local memory, 0 if none do.
+uint32_t keys_at_a_time(const AttentionPlan& plan) {
+  const AttentionArguments& a = plan.arguments;
+  const size_t line = 2 * size_t{whole_pieces(a.depth) + whole_pieces(a.columns) + 2 * kChunk};
+  for (const uint32_t keys : {64U, 32U}) {
+    if (2 * keys * line <= plan.device.properties().local_memory) return keys;
+  }
+  return 0;
+}
+
+/// Whether rows can be copied 16 bytes at a time.
+bool is_aligned(const at::Tensor& tensor, const AttentionArguments::Strides& strides) {
+  return strides.column == 1 && strides.batch % kChunk == 0 && strides.head % kChunk == 0 &&
+         strides.row % kChunk == 0 &&
+         reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (2 * kChunk) == 0;
+}
+
+/// One query of several heads that share a key, as several queries of one head.
+void fold_group(AttentionArguments& a) {
+  for (AttentionArguments::Strides* strides : {&a.query, &a.mask, &a.out}) {
+    strides->row = strides->head;
+    strides->head *= a.group;
+  }
+  a.heads /= a.group;
+  a.queries = a.group;
+  a.group = 1;
+  if (a.causal) a.keys = std::min(a.keys, 1U);
+  a.causal = 0;
+}
+
+}  // namespace
+
+void prepare_groups(AttentionPlan& plan, const at::Tensor& out) {
+  AttentionArguments& a = plan.arguments;
+  a.out = attention_strides(out);
+  if (a.queries == 1 && a.group > 1) fold_group(a);
+}
+
+const char* tensor_core_refuses(const AttentionPlan& plan, const at::Tensor& out) {
+  const AttentionArguments& a = plan.arguments;
+  const AttentionProblem& problem = plan.problem;
+  if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (!c10::isReducedFloatingType(problem.query.scalar_type())) return "neither half nor bfloat16";
+  if (a.depth == 0 || a.columns == 0 || a.keys == 0) return "there is nothing to sum";
+  if (a.depth > kMostColumns || a.columns > kMostColumns) return "heads past 128 columns";
+  if (a.depth % kChunk != 0 || a.columns % kChunk != 0) return "rows are no multiple of 16 bytes";
+  if (!is_aligned(problem.query, a.query) || !is_aligned(problem.key, a.key) ||
+      !is_aligned(problem.value, a.value) || !is_aligned(out, a.out)) {
+    return "rows aren't contiguous and aligned";
+  }
+  return keys_at_a_time(plan) == 0 ? "the tiles exceed the local memory" : nullptr;
+}
+
+void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out,
+                           const at::Tensor& logsumexp) {
+  static const KernelFamily forward{"attention/forward_tensor_core.cl",
+                                    "attention_forward_tensor_core"};
+  AttentionArguments& a = plan.arguments;
+  const uint32_t keys = keys_at_a_time(plan), units = plan.device.properties().compute_units;
+  const size_t heads = size_t{plan.batch} * a.heads;
+  const uint32_t query_blocks = block_count(a.queries, kQueries);
+  const uint64_t items = query_blocks * heads;
+  if (2 * items <= units) split_keys(plan, items, 2 * uint64_t{units}, keys);
+  constexpr uint32_t kWidth = 4;
+  const uint32_t vectors = block_count(a.columns, kWidth);
+  const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
+  Kernel& kernel = forward.get(plan.device, {{"IN", plan.in},
+                                             {"MASK", plan.mask},
+                                             {"DROPOUT", plan.dropout},
+                                             {"DEPTH", whole_pieces(a.depth)},
+                                             {"COLUMNS", whole_pieces(a.columns)},
+                                             {"BK", keys},
+                                             {"SPLIT", a.splits > 1}});
+  const NDRange range{2, {size_t{query_blocks} * a.splits * kItems, heads, 1}, {kItems, 1, 1}};
+  plan.launch(kernel, range, operands, {}, 0);
+  if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
+}
+
+}  // namespace ocl

@@ -1,0 +1,208 @@
+// Attention in half and bfloat16 by NVIDIA's tensor cores: a work-group takes 64 queries of a head, a warp
+// (32 work-items) 16 of them, and walks along the keys, BK at a time, with the maximum and the sum of each
+// query's row kept up to date (online softmax). Scores, weights and results never leave the registers; keys
+// and values travel to local memory while those before them are multiplied.
+//
+// Of a 16 x 8 piece of scores or results a work-item has 4: rows lane / 4 and 8 further on, columns
+// lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants it.
+//
+// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of value,
+// rounded up to multiples of 16), BK (32 or 64), SPLIT (1: keys are split among work-groups, where there
+// are few queries, and attention_combine of decode.cl combines what they leave). IN is f16 or bf16, C f32.
+// Rows of query, key and value are contiguous, aligned to 16 bytes and a multiple of 8 elements long.
+#ifndef IN
+#define IN f16
+#endif
+#include "attention/attention.clh"
+#include "attention/dropout.clh"
+#include "gemm/tensor_core.clh"
+
+#ifndef DEPTH
+#define DEPTH 64
+#define COLUMNS 64
+#endif
+#ifndef BK
+#define BK 64
+#endif
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+
+#define BQ 64
+#define ITEMS 128
+#define FD (DEPTH / 16)  // 16 x 16 pieces of a query's row, 16 x 8 pieces of scores and of results
+#define FK (BK / 8)
+#define FC (COLUMNS / 8)
+// Bytes of a row in local memory: an odd number of 16, so that the same place of 8 rows lies in different
+// banks.
+#define LINE(elements) ((elements) * 2 + 16)
+#define KEY_BYTES (BK * LINE(DEPTH))
+#define STAGE_BYTES (KEY_BYTES + BK * LINE(COLUMNS))
+#define QUERY_BYTES (BQ * LINE(DEPTH))
+#define MEMORY_BYTES (QUERY_BYTES > 2 * STAGE_BYTES ? QUERY_BYTES : 2 * STAGE_BYTES)
+
+/// Starts copies of `rows` rows of `all` elements, of which `valid` and `columns` exist; the rest are zeros.
+#define COPY_ROWS(to, from, stride, rows, valid, all, columns)                            \
+  _Pragma("unroll") for (uint e_ = 0; e_ < (rows) * (all) / 8; e_ += ITEMS) {             \
+    const uint r_ = (e_ + item) / ((all) / 8), c_ = (e_ + item) % ((all) / 8);            \
+    if ((rows) * (all) / 8 % ITEMS == 0 || r_ < (rows)) {                                 \
+      copy_async((to) + r_ * LINE(all) + c_ * 16, (from) + (r_ * (stride) + c_ * 8) * 2,  \
+                 r_ < (valid) && c_ * 8 < (columns) ? 16 : 0);                            \
+    }                                                                                     \
+  }
+
+/// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as attention_decode's.
+/// per_item: keys of a split.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_tensor_core(
+    global const char *query, global const char *key, global const char *value,
+    global const char *mask, global char *out, global char *lse, global char *workspace,
+    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
+  local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
+  const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
+  LOCATE_BLOCK;
+#if MASKED
+  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+#endif
+  const ulong row0 = (ulong)z * p.queries + q0;
+  const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
+  const uint stages = local_address(memory);
+
+  // The queries' pieces, once.
+  uint4 q[FD];
+  COPY_ROWS(stages, query, p.query.row, BQ, queries, DEPTH, p.depth);
+  commit_copies();
+  WAIT_COPIES(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  _Pragma("unroll") for (uint d = 0; d < FD; d++) {
+    q[d] = load_matrices(stages + (warp * 16 + lane % 16) * LINE(DEPTH) + (d * 2 + lane / 16) * 16);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+#define FETCH(to, k)                                                                              \
+  do {                                                                                            \
+    if ((k) < keys) {                                                                             \
+      COPY_ROWS(to, key + (k) * p.key.row * 2, p.key.row, BK, keys - (k), DEPTH, p.depth);        \
+      COPY_ROWS((to) + KEY_BYTES, value + (k) * p.value.row * 2, p.value.row, BK, keys - (k),     \
+                COLUMNS, p.columns);                                                              \
+    }                                                                                             \
+    commit_copies();                                                                              \
+  } while (0)
+
+  float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, sums[FC * 4];
+  _Pragma("unroll") for (uint i = 0; i < FC * 4; i++) sums[i] = 0;
+  uint tile = stages, other = stages + STAGE_BYTES;
+  FETCH(tile, first);
+  for (uint k0 = first; k0 < keys; k0 += BK) {
+    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one reads the
+    // tile before any more.
+    WAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    FETCH(other, k0 + BK);
+    float s[FK * 4];
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] = 0;
+    _Pragma("unroll") for (uint d = 0; d < FD; d++) {
+      _Pragma("unroll") for (uint j = 0; j < FK / 2; j++) {
+        const uint4 k = load_matrices(tile + (j * 16 + lane / 16 * 8 + lane % 8) * LINE(DEPTH) +
+                                      (d * 2 + lane / 8 % 2) * 16);
+        MULTIPLY(IN, s + j * 8, q[d], k.s0, k.s1);
+        MULTIPLY(IN, s + j * 8 + 4, q[d], k.s2, k.s3);
+      }
+    }
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] *= factor;
+    // Masks where the block needs any.
+    if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1)) {
+      _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
+        const uint q_ = q0 + own_row + i / 2 % 2 * 8, k_ = k0 + i / 4 * 8 + own_column + i % 2;
+        if (k_ >= keys || q_ >= p.queries || (p.causal && k_ > q_)) {
+          s[i] = -INFINITY;
+        } else {
+#if MASKED
+          s[i] += LOAD_AS(C, MASK, head_mask, q_ * p.mask.row + k_ * p.mask.column) * LOG2_E;
+#endif
+        }
+      }
+    }
+    float base[2];
+    _Pragma("unroll") for (uint r = 0; r < 2; r++) {
+      float largest = maximum[r];
+      _Pragma("unroll") for (uint j = 0; j < FK; j++) {
+        _Pragma("unroll") for (uint c = 0; c < 2; c++) {
+          const float score = s[j * 4 + r * 2 + c];
+          largest = score > largest ? score : largest;
+        }
+      }
+      // The 4 work-items that share a row.
+      _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) {
+        const float theirs = exchange(largest, step);
+        largest = theirs > largest ? theirs : largest;
+      }
+      base[r] = FINITE(float, largest);
+      const float shrink = native_exp2(maximum[r] - base[r]);
+      maximum[r] = largest;
+      total[r] *= shrink;
+      _Pragma("unroll") for (uint n = 0; n < FC; n++) {
+        sums[n * 4 + r * 2] *= shrink;
+        sums[n * 4 + r * 2 + 1] *= shrink;
+      }
+    }
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
+      const uint r = i / 2 % 2;
+      s[i] = native_exp2(s[i] - base[r]);
+      total[r] += s[i];
+#if DROPOUT
+      s[i] *= keep_weight(p.seed, p.counter, row0 + own_row + r * 8,
+                          k0 + i / 4 * 8 + own_column + i % 2, keep_threshold, keep_scale);
+#endif
+    }
+    _Pragma("unroll") for (uint k = 0; k < BK / 16; k++) {
+      uint4 weights;
+      _Pragma("unroll") for (uint i = 0; i < 4; i++) {
+        uint pair;
+        PACK2(IN, s[k * 8 + i * 2], s[k * 8 + i * 2 + 1], pair);
+        ((private uint *)&weights)[i] = pair;
+      }
+      _Pragma("unroll") for (uint n = 0; n < FC / 2; n++) {
+        const uint4 v = load_matrices_transposed(
+            tile + KEY_BYTES + (k * 16 + lane % 16) * LINE(COLUMNS) + (n * 2 + lane / 16) * 16);
+        MULTIPLY(IN, sums + n * 8, weights, v.s0, v.s1);
+        MULTIPLY(IN, sums + n * 8 + 4, weights, v.s2, v.s3);
+      }
+    }
+    const uint swap = tile;
+    tile = other;
+    other = swap;
+  }
+  WAIT_COPIES(0);
+
+  _Pragma("unroll") for (uint r = 0; r < 2; r++) {
+    float sum = total[r];
+    _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) sum += exchange(sum, step);
+    const uint at = own_row + r * 8;
+    if (at >= queries) continue;
+#if SPLIT
+    global T *const state = (global T *)OPERAND(workspace, 6) +
+                            ((row0 + at) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
+    if (lane % 4 == 0) {
+      state[0] = maximum[r];
+      state[1] = sum;
+    }
+#else
+    // A row that is masked whole is 0, as in CPU torch.
+    const float scale = sum == 0 ? 0.0f : 1.0f / sum;
+    if (lane % 4 == 0) ((global T *)lse)[row0 + at] = (maximum[r] + log2(sum)) * LN_2;
+#endif
+    _Pragma("unroll") for (uint n = 0; n < FC; n++) {
+      const uint column = n * 8 + own_column;
+      if (column >= p.columns) continue;
+      const float low = sums[n * 4 + r * 2], high = sums[n * 4 + r * 2 + 1];
+#if SPLIT
+      state[2 + column] = low;
+      state[3 + column] = high;
+#else
+      uint pair;
+      PACK2(IN, low * scale, high * scale, pair);
+      *(global uint *)(out + (at * p.out.row + column) * 2) = pair;
+#endif
+    }
+  }
+}
