@@ -42,7 +42,7 @@ struct Direct {
   Queue& queue;
   DirectArguments arguments{};
   c10::ScalarType in{}, out{}, weight{}, compute{};
-  ConvWindow window;
+  ConvWindow window{};
   std::array<int64_t, 2> stride{1, 1}, upsampling{1, 1};
   int64_t tile = 1, width = 1, lanes = 1;
   bool last = false;
