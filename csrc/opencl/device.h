@@ -108,6 +108,8 @@ void correct_properties(DeviceProperties& properties);
 
 /// Fills in the quirks of a device from its properties; all of them live in quirks.cpp.
 Quirks quirks_of(const DeviceProperties& properties);
+/// The environment's settings of drivers' compilers, a line each: binaries depend on them.
+std::string compiler_settings();
 /// False for devices that must not be used at all (Intel's FPGA emulator, devices without a
 /// compiler, ...); also in quirks.cpp.
 bool is_usable(const DeviceProperties& properties);

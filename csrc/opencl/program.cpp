@@ -135,7 +135,7 @@ struct ProgramCache::Impl {
     const DeviceProperties& p = device.properties();
     key_head = "torch_ocl program 1\ndevice: " + p.name + "\nvendor: " + p.vendor +
                "\nplatform: " + p.platform + "\nversion: " + p.version +
-               "\ndriver: " + p.driver_version + "\n";
+               "\ndriver: " + p.driver_version + "\n" + compiler_settings();
   }
 
   Entry& entry(const std::string& key) {

@@ -1,5 +1,7 @@
 // Every workaround for a driver: the symptom, the driver and version it was seen on, what is done.
 
+#include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "opencl/device.h"
@@ -41,6 +43,19 @@ void correct_properties(DeviceProperties& p) {
     p.opencl_c_major = 1;
     p.opencl_c_minor = 2;
   }
+}
+
+std::string compiler_settings() {
+  // Binaries made under other settings of Intel's and PoCL's compilers are other programs: a test
+  // that builds without vectors would leave slow ones behind for everyone.
+  std::string settings;
+  for (const char* name :
+       {"CL_CONFIG_CPU_VECTORIZER_MODE", "CL_CONFIG_CPU_TARGET_ARCH", "POCL_WORK_GROUP_METHOD"}) {
+    if (const char* value = std::getenv(name)) {
+      settings.append(name).append("=").append(value).append("\n");
+    }
+  }
+  return settings;
 }
 
 Quirks quirks_of(const DeviceProperties& p) {

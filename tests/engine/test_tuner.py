@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.as_gpu import UNVECTORISED
+
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 PRELUDE = """
@@ -196,7 +198,8 @@ for dtype in (getattr(torch, name) for name in sys.argv[1].split(",")):
 )
 def test_every_candidate_computes_the_same(file, dtypes, tune_as):
     """As the tuner itself finds: none is discarded. And the results are right all the while."""
-    _, trace = run(LAYOUTS + PRINT, dtypes, TORCH_OCL_TUNE_AS=tune_as)
+    environment = UNVECTORISED if tune_as == "gpu" else {}
+    _, trace = run(LAYOUTS + PRINT, dtypes, TORCH_OCL_TUNE_AS=tune_as, **environment)
     assert searched(trace) and "discarded" not in trace
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.as_gpu import UNVECTORISED
+
 ROOT = Path(__file__).resolve().parents[2]
 IMPLEMENTATIONS = ["packed", "skinny", "tiled", "direct"]
 
@@ -131,6 +133,8 @@ def run_every_layout(dtypes, **environment):
 
 
 def run_script(script, *arguments, **environment):
+    if environment.get("TORCH_OCL_GEMM") == "tiled":
+        environment |= UNVECTORISED
     result = subprocess.run(
         [sys.executable, "-c", script, str(ROOT), *arguments],
         env={**os.environ, **environment},

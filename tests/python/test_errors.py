@@ -222,6 +222,18 @@ def test_corrupt_cache_files_are_rebuilt(tmp_path):
     assert exit_code == 0, output
 
 
+def test_other_settings_of_the_compiler_make_other_binaries(tmp_path):
+    def built(**settings):
+        code = CACHE_CODE + "\nprint('built', torch.ocl.program_stats()['built'])"
+        exit_code, output = run(code, TORCH_OCL_CACHE_DIR=str(tmp_path), **settings)
+        assert exit_code == 0, output
+        return int(output.split("built ")[1].split()[0])
+
+    assert built() > 0
+    assert built() == 0
+    assert built(CL_CONFIG_CPU_VECTORIZER_MODE="1") > 0
+
+
 def test_cache_folder_that_can_not_be_written(tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("not a folder")
