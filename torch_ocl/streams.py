@@ -63,6 +63,8 @@ def default_stream(device: DeviceLike = None) -> Stream:
 
 
 def _check_stream(stream: torch.Stream) -> None:
+    if not isinstance(stream, torch.Stream):
+        raise TypeError(f"expected a torch.Stream, got {type(stream).__name__}")
     if stream.device.type != "ocl":
         raise ValueError(f"expected a stream of an ocl device, got one of {stream.device}")
 
@@ -70,7 +72,7 @@ def _check_stream(stream: torch.Stream) -> None:
 def set_stream(stream: torch.Stream | None) -> None:
     """Makes a stream and its device current; None does nothing.
 
-    Raises ValueError for a stream of another kind of device.
+    Raises TypeError for what is no stream, ValueError for a stream of another kind of device.
     """
     if stream is None:
         return

@@ -2,6 +2,7 @@
 // triangular solve and a product, factor that.
 #include "engine/linalg.h"
 #include "engine/linalg_launch.h"
+#include "opencl/device_assert.h"
 
 namespace ocl {
 
@@ -97,6 +98,8 @@ void lu_factor(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool p
 
 void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_t count,
                bool undo) {
+  static const uint32_t site =
+      message_site("Pivots given to lu_solve must all be between 1 and LU.size(-2)");
   if (b.empty() || count == 0) return;
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
@@ -104,9 +107,10 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
   Kernel& kernel =
       swap_family.get(device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"PIVOT", 1}});
   launch(kernel, queue, columns_range(b, local), Pointer{b.data}, Pointer{pivots.data},
-         strides_of(b), static_cast<uint32_t>(b.columns), static_cast<uint32_t>(first),
-         static_cast<uint32_t>(count), static_cast<uint32_t>(pivots.stride),
-         static_cast<uint32_t>(undo));
+         strides_of(b), static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns),
+         static_cast<uint32_t>(first), static_cast<uint32_t>(count),
+         static_cast<uint32_t>(pivots.stride), static_cast<uint32_t>(undo), device.asserts().mem(),
+         site);
 }
 
 void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {
@@ -132,6 +136,8 @@ void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermi
 }
 
 void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b, bool hermitian) {
+  static const uint32_t site = message_site(
+      "Pivots given to ldl_solve must all be ldl_factor's, with 1 <= |pivot| <= LD.size(-2)");
   if (b.empty()) return;
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
@@ -140,7 +146,8 @@ void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b
       device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"HERMITIAN", hermitian}});
   launch(kernel, queue, columns_range(b, b.columns == 1 ? 1 : local), Pointer{a.data},
          Pointer{pivots}, Pointer{b.data}, strides_of(a), strides_of(b),
-         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns));
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), device.asserts().mem(),
+         site);
 }
 
 }  // namespace ocl

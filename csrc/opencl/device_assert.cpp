@@ -21,6 +21,7 @@ static_assert(sizeof(Record) == 24);
 struct Site {
   std::string text;
   bool is_message;
+  Raises raises = Raises::index_error;
 };
 
 struct Sites {
@@ -42,15 +43,15 @@ Sites& sites() {
 
 }  // namespace
 
-AssertSite::AssertSite(const char* op) {
+AssertSite::AssertSite(const char* op, Raises raises) {
   std::lock_guard<std::mutex> lock(sites().mutex);
-  id_ = sites().add({op, false});
+  id_ = sites().add({op, false, raises});
 }
 
 uint32_t message_site(const std::string& message) {
   std::lock_guard<std::mutex> lock(sites().mutex);
   const auto [entry, is_new] = sites().messages.try_emplace(message, 0);
-  if (is_new) entry->second = sites().add({message, true});
+  if (is_new) entry->second = sites().add({message, true, Raises::runtime_error});
   return entry->second;
 }
 
@@ -88,7 +89,7 @@ std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
   std::lock_guard<std::mutex> lock(sites().mutex);
   const auto id = static_cast<size_t>(record.site);
   const Site& site = sites().by_id[id < sites().by_id.size() ? id : 0];
-  return DeviceAssertion{site.is_message, site.text, record.index, record.size};
+  return DeviceAssertion{site.is_message, site.raises, site.text, record.index, record.size};
 }
 
 }  // namespace ocl

@@ -1,7 +1,7 @@
 // Checks that only the device can make (an index read from a tensor): the kernel records the first
 // failure in a buffer, skips the access, and the host raises at the next synchronisation.
 //
-// Offers: AssertBuffer, AssertSite, message_site(), DeviceAssertion. Device side:
+// Offers: AssertBuffer, AssertSite, Raises, message_site(), DeviceAssertion. Device side:
 // kernels/include/assert.clh.
 #pragma once
 
@@ -15,10 +15,13 @@
 
 namespace ocl {
 
+/// What the host raises for a failed check: CPU torch raises either for an index out of range.
+enum class Raises : uint8_t { index_error, runtime_error };
+
 /// What a kernel's check belongs to. Objects are static; `op` is a literal ("index_select").
 class AssertSite {
  public:
-  explicit AssertSite(const char* op);
+  explicit AssertSite(const char* op, Raises raises = Raises::index_error);
   uint32_t id() const { return id_; }
 
  private:
@@ -33,6 +36,7 @@ uint32_t message_site(const std::string& message);
 /// A failed check.
 struct DeviceAssertion {
   bool is_message;  // `op` is all there is to say
+  Raises raises;
   std::string op;
   int64_t index;  // the offending value
   int64_t size;   // it had to be in [-size, size) or [0, size)

@@ -57,21 +57,27 @@ uint64_t hash(std::string_view text, uint64_t seed) {
   return mix(mix(state + last, kOdd1) ^ last, kOdd2 ^ state);
 }
 
+std::string home_folder() {
+  if (const char* home = std::getenv("HOME"); home && *home) return home;
+  const passwd* user = getpwuid(getuid());
+  return user == nullptr || user->pw_dir == nullptr ? "" : user->pw_dir;
+}
+
 std::string named_folder() {
   const char* enabled = std::getenv("TORCH_OCL_CACHE");
   if (enabled != nullptr && std::strcmp(enabled, "0") == 0) return {};
   if (enabled != nullptr && *enabled != '\0' && std::strcmp(enabled, "1") != 0) {
     warn(std::string("TORCH_OCL_CACHE=") + enabled + ": 0 and 1 are known, kernels are cached");
   }
-  if (const char* folder = std::getenv("TORCH_OCL_CACHE_DIR"); folder && *folder) return folder;
+  if (const char* folder = std::getenv("TORCH_OCL_CACHE_DIR"); folder && *folder) {
+    // A shell expands this, a Dockerfile or a service's file does not.
+    if (std::strncmp(folder, "~/", 2) == 0) return home_folder() + (folder + 1);
+    return folder;
+  }
   if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base)
     return std::string(base) + "/torch_ocl";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') {
-    const passwd* user = getpwuid(getuid());
-    home = user == nullptr ? nullptr : user->pw_dir;
-  }
-  return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/torch_ocl";
+  const std::string home = home_folder();
+  return home.empty() ? home : home + "/.cache/torch_ocl";
 }
 
 /// Why nothing is read from that folder; empty if it may be, or is yet to be made. Binaries are run

@@ -86,17 +86,27 @@ bool selects(const std::string& selector, size_t index, const DeviceProperties& 
 /// Keeps what TORCH_OCL_DEVICES names, in its order.
 void apply_selectors(const char* text, Registry& registry) {
   const std::string before = listing(registry.slots);
+  std::vector<const Slot*> all;
+  for (const auto& slot : registry.slots) all.push_back(slot.get());
   std::vector<std::unique_ptr<Slot>> chosen;
+  std::vector<std::string_view> unknown;
   for (const std::string_view item : split_list(text)) {
     const std::string selector = lower(item);
-    for (size_t i = 0; i < registry.slots.size(); ++i) {
+    bool selected = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!selects(selector, i, all[i]->properties)) continue;
+      selected = true;
       // A slot taken by an earlier selector is empty by now: duplicates drop out.
-      if (registry.slots[i] && selects(selector, i, registry.slots[i]->properties)) {
-        chosen.push_back(std::move(registry.slots[i]));
-      }
+      if (registry.slots[i]) chosen.push_back(std::move(registry.slots[i]));
     }
+    if (!selected) unknown.push_back(item);
   }
   registry.slots = std::move(chosen);
+  if (!registry.slots.empty()) {
+    for (const std::string_view item : unknown) {
+      warn("TORCH_OCL_DEVICES: \"" + std::string(item) + "\" matches none of " + before);
+    }
+  }
   if (registry.slots.empty()) {
     registry.reason = "No OpenCL device is selected: TORCH_OCL_DEVICES=\"" + std::string(text) +
                       "\" matches none of " + before + ".";

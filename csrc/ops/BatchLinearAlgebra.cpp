@@ -12,6 +12,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
+#include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_cholesky_solve_helper.h"
@@ -167,12 +168,14 @@ void unpack_pivots(at::TensorIterator& iter, int64_t dim_size, int64_t max_pivot
   // Both are contiguous: upstream made them for this.
   const at::TensorBase &permutation = iter.tensor(0), &pivots = iter.tensor(1);
   if (dim_size == 0 || max_pivot == 0) return;
+  static const uint32_t site =
+      message_site("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive");
   const int64_t batch = pivots.numel() / dim_size;
   Queue& queue = current_queue(pivots.device().index());
   launch(unpack_family.get(queue.device(), {}), queue, NDRange::linear(batch, 16),
          Pointer{permutation.mutable_data_ptr()}, Pointer{pivots.const_data_ptr()},
          static_cast<uint64_t>(batch), static_cast<uint32_t>(max_pivot),
-         static_cast<uint32_t>(dim_size));
+         static_cast<uint32_t>(dim_size), queue.device().asserts().mem(), site);
 }
 
 }  // namespace ocl::native

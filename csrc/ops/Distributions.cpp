@@ -124,7 +124,8 @@ void cauchy(at::TensorIteratorBase& iter, const double median, const double sigm
 }
 
 void geometric(at::TensorIteratorBase& iter, const double p, Generator generator) {
-  check_supported("geometric", iter.dtype(0), iter.dtype(0) != at::kBool);
+  check_supported("geometric", iter.dtype(0),
+                  iter.dtype(0) != at::kBool && !at::isComplexType(iter.dtype(0)));
   random::fill_real(iter.tensor_base(0), {"geometric", 1 / std::log1p(-p)}, generator);
 }
 
@@ -159,10 +160,12 @@ void random_dtype_range(at::TensorIteratorBase& iter, Generator generator) {
 }
 
 void bernoulli_scalar(const at::TensorBase& self, const double p, Generator generator) {
+  check_supported("bernoulli_scalar_", self.scalar_type(), !self.is_complex());
   random::fill_bernoulli(self, p, generator);
 }
 
 void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, Generator generator) {
+  check_supported("bernoulli_tensor_", self.scalar_type(), !self.is_complex());
   check_floating("bernoulli_tensor_ocl_p_", p.scalar_type());
   const at::Tensor probabilities = at::Tensor(p).to(self.device()).expand(self.sizes());
   random::fill_bernoulli(self, probabilities, generator);

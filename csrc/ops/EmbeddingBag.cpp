@@ -25,7 +25,7 @@ const KernelFamily forward_family{"index/embedding_bag.cl", "bag_forward"};
 const KernelFamily map_family{"index/embedding_bag.cl", "bag_map"};
 const KernelFamily rows_family{"index/embedding_bag.cl", "bag_rows"};
 const KernelFamily factors_family{"index/embedding_bag.cl", "bag_factors"};
-const AssertSite bag_site{"embedding_bag"};
+const AssertSite bag_site{"embedding_bag", Raises::runtime_error};
 
 constexpr size_t kLocalSize = 64;
 

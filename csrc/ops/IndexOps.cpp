@@ -29,12 +29,16 @@ using index::Reduction;
 
 namespace {
 
-const AssertSite embedding_site{"embedding"}, gather_site{"gather"}, index_site{"index"},
-    take_site{"take"}, index_select_site{"index_select"};
-const AssertSite scatter_site{"scatter"}, scatter_add_site{"scatter_add"},
-    scatter_reduce_site{"scatter_reduce"}, index_put_site{"index_put_"}, put_site{"put_"},
-    index_add_site{"index_add"}, index_copy_site{"index_copy_"}, index_fill_site{"index_fill_"},
+const AssertSite embedding_site{"embedding"}, index_site{"index"}, take_site{"take"},
+    index_select_site{"index_select"}, index_put_site{"index_put_"}, put_site{"put_"},
+    index_copy_site{"index_copy_"}, index_fill_site{"index_fill_"},
     index_reduce_site{"index_reduce"};
+// What CPU torch raises for these is no IndexError; for index_add it is one with vectors alone.
+const AssertSite gather_site{"gather", Raises::runtime_error},
+    scatter_site{"scatter", Raises::runtime_error},
+    scatter_add_site{"scatter_add", Raises::runtime_error},
+    scatter_reduce_site{"scatter_reduce", Raises::runtime_error},
+    index_add_site{"index_add", Raises::runtime_error}, index_add_vector_site{"index_add"};
 
 at::Tensor at_least_1d(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
@@ -351,7 +355,8 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
   const at::Tensor scaled = alpha.equal(1) ? source : source.mul(alpha);
-  reduce_along(out, dim, index, scaled, index_add_site, Reduction::add);
+  reduce_along(out, dim, index, scaled, out.dim() > 1 ? index_add_site : index_add_vector_site,
+               Reduction::add);
 }
 
 void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,

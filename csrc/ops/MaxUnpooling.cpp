@@ -15,7 +15,8 @@ namespace ocl::native {
 namespace {
 
 const KernelFamily unpool_family{"spatial/unpool.cl", "max_unpool"};
-const AssertSite unpool2d_site{"max_unpool2d"}, unpool3d_site{"max_unpool3d"};
+const AssertSite unpool2d_site{"max_unpool2d", Raises::runtime_error},
+    unpool3d_site{"max_unpool3d", Raises::runtime_error};
 
 /// UnpoolArgs of kernels/spatial/unpool.cl.
 struct UnpoolArguments {

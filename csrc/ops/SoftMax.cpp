@@ -49,6 +49,7 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log,
 
 void backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim, bool log,
               const at::Tensor& grad_input) {
+  check_floating(log ? "log_softmax_backward" : "softmax_backward", grad);
   const int64_t wrapped = at::maybe_wrap_dim(dim, output.dim());
   const at::Tensor grad_ = grad.contiguous(), output_ = output.contiguous();
   with_contiguous(grad_input,

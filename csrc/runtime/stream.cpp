@@ -136,8 +136,10 @@ Queue& current_queue(c10::DeviceIndex index) {
 void raise_device_assertions(Queue& queue) {
   if (auto failure = queue.take_assertion()) {
     TORCH_CHECK(!failure->is_message, failure->op);
-    TORCH_CHECK_INDEX(false, failure->op, "(): index ", failure->index,
-                      " is out of range for a dimension of size ", failure->size);
+    const std::string text = c10::str(failure->op, "(): index ", failure->index,
+                                      " is out of range for a dimension of size ", failure->size);
+    TORCH_CHECK_INDEX(failure->raises != Raises::index_error, text);
+    TORCH_CHECK(false, text);
   }
 }
 

@@ -30,7 +30,8 @@ Queue& queue_of(c10::Stream stream);
 /// thread-local load, no lock.
 Queue& current_queue(c10::DeviceIndex device);
 
-/// Waits, then raises what kernels reported (an index out of range: c10::IndexError).
+/// Waits, then raises what kernels reported (an index out of range: c10::IndexError, or c10::Error
+/// where CPU torch raises that).
 void synchronize(c10::Stream stream);
 void synchronize_device(c10::DeviceIndex device);
 /// Raises what kernels reported before the last wait on `queue`; every blocking read calls it.

@@ -2,6 +2,7 @@
 // two rows on D's diagonal, by Bunch and Kaufman's pivoting, and systems solved with them.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), HERMITIAN (0: symmetric).
+#include "include/assert.clh"
 #include "include/reduce.clh"
 #include "linalg/matrix.clh"
 #include "linalg/pivot.clh"
@@ -168,16 +169,33 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     AT(to, s, j, column) = value_;                \
   }
 
-/// Solves with the factors above in place of b: [batch, n, columns]. Work-groups: see
-/// COLUMN_OF_GROUP.
+// Whether pivots are as ldl_factor() leaves them, so that rows taken by them are the matrix's; the
+// first that isn't is recorded.
+static inline bool check_pivots(global const int *pivot, uint n, global int *asserts, uint site) {
+  for (uint k = 0; k < n; k++) {
+    const int first = pivot[k];
+    if (!check_index((long)abs(first) - 1, n, asserts, site)) return false;
+    if (first > 0) continue;
+    if (k + 1 == n || pivot[k + 1] != first) {
+      record_failure(first, n, asserts, site);
+      return false;
+    }
+    k++;
+  }
+  return true;
+}
+
+/// Solves with the factors above in place of b: [batch, n, columns]. The pivots may be a caller's:
+/// wrong ones are recorded. Work-groups: see COLUMN_OF_GROUP.
 kernel void ldl_solve(global const char *a, ulong a_offset, global const char *pivots,
                       ulong pivots_offset, global char *b, ulong b_offset, const Strides sa,
-                      const Strides sb, uint n, uint columns) {
+                      const Strides sb, uint n, uint columns, global int *asserts, uint site) {
   COLUMN_OF_GROUP(z, column, columns);
   if (column >= columns) return;
   global const T *factor = (global const T *)(a + a_offset) + z * sa.batch;
   global T *to = MATRIX(b, b_offset, sb, z);
   global const int *pivot = (global const int *)(pivots + pivots_offset) + z * n;
+  if (!check_pivots(pivot, n, asserts, site)) return;
   // L, and D after it.
   for (uint k = 0; k < n;) {
     if (pivot[k] > 0) {

@@ -2,6 +2,7 @@
 // csrc/engine/linalg_lu.cpp ends with; and what it does with the pivots.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), PIVOT (0: no rows are swapped).
+#include "include/assert.clh"
 #include "include/reduce.clh"
 #include "linalg/matrix.clh"
 #include "linalg/pivot.clh"
@@ -66,16 +67,19 @@ kernel void lu_panel(global char *a, ulong a_offset, global char *pivots, ulong 
 }
 
 /// Swaps row `first` + k of b with row pivots[first + k] - 1 for k = 0, 1, ... count - 1, or in the
-/// opposite order. b: [batch, rows, columns]. Work-groups: see COLUMN_OF_GROUP.
+/// opposite order. b: [batch, rows, columns]. The pivots may be a caller's: one out of range is
+/// recorded. Work-groups: see COLUMN_OF_GROUP.
 kernel void lu_swap_rows(global char *b, ulong b_offset, global const char *pivots,
-                         ulong pivots_offset, const Strides sb, uint columns, uint first,
-                         uint count, uint pivot_stride, uint backwards) {
+                         ulong pivots_offset, const Strides sb, uint rows, uint columns,
+                         uint first, uint count, uint pivot_stride, uint backwards,
+                         global int *asserts, uint site) {
   COLUMN_OF_GROUP(z, column, columns);
   if (column >= columns) return;
   global T *to = MATRIX(b, b_offset, sb, z);
   global const int *pivot = (global const int *)(pivots + pivots_offset) + z * pivot_stride;
   for (uint k = 0; k < count; k++) {
     const uint row = first + (backwards ? count - 1 - k : k);
+    if (!check_index((long)pivot[row] - 1, rows, asserts, site)) continue;
     const uint other = pivot[row] - 1;
     if (other == row) continue;
     const T value = AT(to, sb, row, column);

@@ -298,6 +298,34 @@ def test_a_nan_is_not_positive():
     assert int(torch.linalg.cholesky_ex(a.to(DEVICE))[1]) == 41
 
 
+PIVOT_USERS = {
+    "lu_solve": lambda a, p: torch.linalg.lu_solve(a, p, torch.ones_like(a)),
+    "lu_solve adjoint": lambda a, p: torch.linalg.lu_solve(a, p, torch.ones_like(a), adjoint=True),
+    "lu_unpack": torch.lu_unpack,
+    "ldl_solve": lambda a, p: torch.linalg.ldl_solve(a, p, torch.ones_like(a)),
+}
+
+
+@pytest.mark.parametrize("name", PIVOT_USERS)
+@pytest.mark.parametrize("first", [0, 4, 2**31 - 1, -4, -(2**31)])
+def test_pivots_of_no_row(name, first):
+    """Pivots are the caller's: they must not lead out of the matrix."""
+    a, pivots = torch.rand(3, 3), torch.tensor([first, 2, 3], dtype=torch.int32)
+    with pytest.raises(RuntimeError):
+        PIVOT_USERS[name](a, pivots)
+    with pytest.raises(RuntimeError, match="ivots"):
+        PIVOT_USERS[name](a.to("ocl"), pivots.to("ocl"))
+        torch.ocl.synchronize()
+
+
+def test_blocks_of_two_rows_that_are_none():
+    a = torch.rand(3, 3).to("ocl")
+    for pivots in ([1, 2, -3], [-1, 2, 3], [-2, -1, 3]):
+        torch.linalg.ldl_solve(a, torch.tensor(pivots, dtype=torch.int32).to("ocl"), a.clone())
+        with pytest.raises(RuntimeError, match="ldl_solve"):
+            torch.ocl.synchronize()
+
+
 @pytest.mark.parametrize(
     "call",
     [

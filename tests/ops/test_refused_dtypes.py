@@ -95,3 +95,19 @@ def test_refused_dtypes(name):
         if error is not None:
             actual = outcome(function, dtype, "ocl")
             assert type(actual) is type(error), f"{dtype}: {actual!r} instead of {error!r}"
+
+
+@pytest.mark.parametrize(
+    ("call", "dtype"),
+    [
+        (lambda x: x.bernoulli_(0.5), torch.complex64),
+        (lambda x: x.bernoulli_(torch.full((3,), 0.5, device=x.device)), torch.complex64),
+        (lambda x: x.geometric_(0.5), torch.complex64),
+        (lambda x: torch._softmax_backward_data(x, x, 0, x.dtype), torch.int64),
+        (lambda x: torch._log_softmax_backward_data(x, x, 0, x.dtype), torch.complex64),
+    ],
+)
+def test_refused_by_others(call, dtype):
+    for device in ("cpu", "ocl"):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            call(torch.ones(3, dtype=dtype, device=device))

@@ -178,3 +178,8 @@ def test_the_warm_path_to_the_queue_is_cheap():
     tensor = torch.ones(1000, device="ocl")
     address = tensor.data_ptr() + 16
     assert min(_C.benchmark_address_lookup(address, 100_000) for _ in range(5)) < 50
+
+
+def test_what_is_no_stream():
+    with pytest.raises(TypeError, match="int"):
+        torch.ocl.set_stream(5)
