@@ -127,6 +127,7 @@ class DeviceProperties:
     has_int64_atomics: bool
     has_work_group_reduce: bool
     has_tensor_cores: bool
+    has_bf16_dot: bool
     extensions: str = dataclasses.field(repr=False)
 
     @property

@@ -1,6 +1,7 @@
 // Products on CPUs: both operands packed into panels, then register tiles (kernels/gemm/packed.cl).
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <tuple>
 
 #include "engine/gemm_plan.h"
@@ -22,18 +23,28 @@ int64_t parts_of(const GemmPlan& plan) { return plan.complex ? 2 : 1; }
 const char* panel_tag(const GemmPlan& plan) {
   return !plan.complex ? plan.compute_tag : plan.compute_size == 8 ? "f32" : "f64";
 }
+/// Whether both operands are panels of pairs (kernels/gemm/dot_bf16.clh, written for one tile).
+bool takes_bf16_dot(const GemmPlan& plan) {
+  const PackedParameters& packed = plan.parameters.packed;
+  return plan.device.properties().has_bf16_dot && packed.rows == 12 && packed.vectors == 2 &&
+         packed.width == 16 && std::strcmp(plan.compute_tag, "f32") == 0 &&
+         std::strcmp(plan.a_tag, "bf16") == 0 && std::strcmp(plan.b_tag, "bf16") == 0;
+}
 /// Columns of the product in a panel, and the bytes of a panel of either operand.
 int64_t columns_of(const GemmPlan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;
   return int64_t{parameters.vectors} * parameters.width / parts_of(plan);
 }
+/// Bytes of a row or column of a panel.
+int64_t panel_line_bytes(const GemmPlan& plan) {
+  const int64_t k = plan.problem.k;
+  return takes_bf16_dot(plan) ? (k + 1) / 2 * 4 : k * static_cast<int64_t>(plan.compute_size);
+}
 int64_t row_panel_bytes(const GemmPlan& plan) {
-  return plan.parameters.packed.rows * int64_t{plan.problem.k} *
-         static_cast<int64_t>(plan.compute_size);
+  return plan.parameters.packed.rows * panel_line_bytes(plan);
 }
 int64_t column_panel_bytes(const GemmPlan& plan) {
-  return columns_of(plan) * parts_of(plan) * int64_t{plan.problem.k} *
-         static_cast<int64_t>(plan.compute_size);
+  return columns_of(plan) * parts_of(plan) * panel_line_bytes(plan);
 }
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
@@ -68,12 +79,13 @@ void run_block(const GemmPlan& source) {
   panels.sums = panels.b_panels + aligned(b_panels * column_panel_bytes(plan));
   const Workspace workspace(panels.sums + split_bytes(plan));
 
-  const std::array<Define, 6> defines{{{"R", panel_tag(plan)},
+  const std::array<Define, 7> defines{{{"R", panel_tag(plan)},
                                        {"PARTS", parts_of(plan)},
                                        {"WIDTH", parameters.width},
                                        {"MR", parameters.rows},
                                        {"NV", parameters.vectors},
-                                       {"KC", parameters.kc}}};
+                                       {"KC", parameters.kc},
+                                       {"DOT_BF16", takes_bf16_dot(plan)}}};
   const std::span<const unsigned char> extra(reinterpret_cast<const unsigned char*>(&panels),
                                              sizeof panels);
   launch_gemm(gemm_kernel(pack_family, plan, defines), plan,

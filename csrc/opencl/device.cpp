@@ -117,6 +117,9 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
   const std::string_view extensions = p.extensions;
   if (p.device_class == DeviceClass::cpu) {
     p.registers_per_item = 255;  // memory near the core: a work-item's values may well live there
+#if defined(__x86_64__)
+    p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");  // the device is this processor
+#endif
   } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
     p.registers_per_item = 255;
     const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
@@ -142,7 +145,8 @@ std::vector<FeatureFlag> unwanted_features() {
       {"int64_atomics", &DeviceProperties::has_int64_atomics},
       {"work_group_reduce", &DeviceProperties::has_work_group_reduce},
       {"tensor_cores", &DeviceProperties::has_tensor_cores},
-      {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma}};
+      {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
+      {"bf16_dot", &DeviceProperties::has_bf16_dot}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
   for (const std::string_view word : split_list(text == nullptr ? "" : text)) {

@@ -15,6 +15,10 @@ bool has(std::string_view text, std::string_view part) {
 
 bool is_pocl(const DeviceProperties& p) { return has(p.platform, "Portable Computing Language"); }
 
+bool is_intel_cpu(const DeviceProperties& p) {
+  return p.device_class == DeviceClass::cpu && has(p.platform, "Intel");
+}
+
 }  // namespace
 
 bool is_usable(const DeviceProperties& p) {
@@ -36,6 +40,9 @@ void correct_properties(DeviceProperties& p) {
     p.has_subgroups = false;
     p.max_sub_group_size = 0;
   }
+  // Drivers that compile x86's assembly within OpenCL C, and run it: Intel's CPU runtime 2026.2
+  // and PoCL 3.1 do. Others may refuse it, or, as Oclgrind interprets kernels, give up.
+  p.has_bf16_dot &= is_pocl(p) || is_intel_cpu(p);
   // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
   // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
   // well-trodden path.
@@ -73,16 +80,15 @@ Quirks quirks_of(const DeviceProperties& p) {
     // between two processes and time the second one's first launch.
     quirks.compiles_at_launch = true;
   }
-  const bool is_intel_cpu = p.device_class == DeviceClass::cpu && has(p.platform, "Intel");
   // Intel's CPU runtime 2026.2: a program built from source holds 2.2 MiB for as long as it lives,
   // one made from that program's binary 0.4 MiB, and making it takes 1-2 ms. Reproduction: the
   // resident memory after 300 programs, with an empty TORCH_OCL_CACHE_DIR and with that folder
   // again.
-  quirks.keeps_compiler = is_intel_cpu;
+  quirks.keeps_compiler = is_intel_cpu(p);
   // Intel's CPU runtime 2026.2 on an AVX-512 machine converts vectors of 64-bit integers to float
   // or double lane by lane as soon as the kernel has a branch: a sum of float32 and int64 took
   // twice as long.
-  quirks.slow_int64_to_real = is_intel_cpu;
+  quirks.slow_int64_to_real = is_intel_cpu(p);
   return quirks;
 }
 

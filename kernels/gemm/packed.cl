@@ -4,13 +4,13 @@
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the
 // rounding error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag
-// and 2 for a complex C).
+// and 2 for a complex C), DOT_BF16 (1: panels of pairs, see dot_bf16.clh).
 //
 // A complex product is a real one of twice the depth and twice the columns: a and out as they lie
 // in memory, (re, im) after (re, im); in b a row of (re, im) pairs is followed by (-im, re).
 //
 // Workspace: row panels [z][m / MR][PARTS k][MR], then at b_panels column panels
-// [z][n / NC][PARTS k][NR], both of R, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
+// [z][n / NC][PARTS k][NR], both of E, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
 
@@ -26,6 +26,9 @@
 #ifndef KC
 #define KC 512
 #endif
+#ifndef DOT_BF16
+#define DOT_BF16 0
+#endif
 #ifndef PARTS
 #define PARTS 1
 #define R C
@@ -34,8 +37,6 @@
 // Columns of the product in a panel.
 #define NC (NR / PARTS)
 
-#define MAD_R(x, y, z) PASTE2(MAD_, KIND(R))(x, y, z)
-typedef TYPE(R) E;
 typedef TYPEV(R, WIDTH) V;
 
 // k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
@@ -49,7 +50,16 @@ typedef struct {
   uint a_batches, b_batches, block, unused;
 } Panels;
 
+#if DOT_BF16
+#include "gemm/dot_bf16.clh"
+#else
+#define MAD_R(x, y, z) PASTE2(MAD_, KIND(R))(x, y, z)
+typedef TYPE(R) E;  // of a panel
+#define DEPTH(k) ((k) * PARTS)
+#endif
+
 #if PARTS == 1
+#if !DOT_BF16
 /// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid`
 /// exist.
 #define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
@@ -95,6 +105,7 @@ typedef struct {
       }                                                                                         \
     }                                                                                           \
   } while (0)
+#endif
 #define PACK_ROWS() PACK(IN0, MR, source, p.a_row, p.a_column, p.flags & FLAG_CONJUGATE_A)
 #define PACK_COLUMNS() PACK(IN1, NR, source, p.b_column, p.b_row, p.flags & FLAG_CONJUGATE_B)
 #else
@@ -138,7 +149,7 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
     const uint valid = min((ulong)MR, p.m - lane0);
     global const char *source =
         a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
-    global E *panel = (global E *)workspace + index * p.k * PARTS * MR;
+    global E *panel = (global E *)workspace + index * DEPTH((ulong)p.k) * MR;
     PACK_ROWS();
   } else {
     index -= row_panels * panels.a_batches;
@@ -146,11 +157,13 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
     const uint valid = min((ulong)NC, p.n - lane0);
     global const char *source =
         b + b_offset + (z * p.b_batch + lane0 * p.b_column) * STORAGE_SIZE(IN1);
-    global E *panel = (global E *)(workspace + panels.b_panels) + index * p.k * PARTS * NR;
+    global E *panel =
+        (global E *)(workspace + panels.b_panels) + index * DEPTH((ulong)p.k) * NR;
     PACK_COLUMNS();
   }
 }
 
+#if !DOT_BF16
 /// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
 static inline void multiply_tile(global const E *x, global const E *y, ulong start, ulong end,
                                  private V *total) {
@@ -184,6 +197,8 @@ static inline void multiply_tile(global const E *x, global const E *y, ulong sta
   }
 }
 
+#endif
+
 /// Global size: n / NC * splits, m / (MR * block), batch.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
     OPERANDS, const Panels panels) {
@@ -193,7 +208,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
   const ulong za = panels.a_batches == 1 ? 0 : z, zb = panels.b_batches == 1 ? 0 : z;
-  const ulong depth = (ulong)p.k * PARTS;
+  const ulong depth = DEPTH((ulong)p.k);
   global const E *y = (global const E *)(workspace + panels.b_panels) +
                       (zb * column_panels + jn) * depth * NR;
   const ulong column0 = jn * NC;
@@ -203,7 +218,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
   for (ulong im = first; im < last; im++) {
     global const E *x = (global const E *)workspace + (za * row_panels + im) * depth * MR;
     V tile[MR * NV];
-    multiply_tile(x, y, start * PARTS, end * PARTS, tile);
+    multiply_tile(x, y, DEPTH(start), DEPTH(end), tile);
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
 #if PARTS == 1

@@ -47,6 +47,20 @@ def test_every_implementation(name, dtypes):
     assert f": {name} runs" in trace
 
 
+def test_bfloat16_without_its_instruction():
+    """Processors that have AVX512-BF16 take panels of pairs, others panels of floats."""
+    run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
+
+
+def test_bfloat16_of_any_value():
+    a, b = torch.randn(40, 70).bfloat16(), torch.randn(70, 50).bfloat16()
+    a[3, 7], a[5, 69], b[11, 4], b[12, 9] = torch.inf, torch.nan, -torch.inf, 0
+    a[:, 12] = torch.inf  # times 0: NaN
+    expected = a.float() @ b.float()
+    actual = (a.to("ocl") @ b.to("ocl")).cpu()
+    torch.testing.assert_close(actual, expected.bfloat16(), equal_nan=True)
+
+
 EVERY_LAYOUT = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
