@@ -22,6 +22,7 @@ from benchmarks.case import CASES
 from benchmarks.naive import naive_cases
 from benchmarks.peaks import measure_peaks
 from benchmarks.untimed import by_family, record
+from benchmarks.worker import Worker
 
 PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
@@ -49,9 +50,6 @@ def parse(arguments=None):
 def main(arguments=None):
     chosen = parse(arguments)
     limits = {"seconds": 0.0, "least_calls": 1} if chosen.quick else {"seconds": chosen.seconds}
-    if chosen.against == "cuda":
-        # float32 means float32 on both sides: cuDNN's convolutions would round operands to TF32.
-        torch.backends.cudnn.allow_tf32 = False
     properties = torch.ocl.get_device_properties(0)
     print(
         f"{properties.name} ({properties.platform_name}), torch {torch.__version__}, "
@@ -66,10 +64,12 @@ def main(arguments=None):
 
     print(report.ROW.format(*report.header(run), ""))
     seen = set()
+    # CUDA torch gets a process of its own, for its backward passes.
+    worker = Worker("cuda") if chosen.against == "cuda" else None
     for case in filter(wanted, CASES):
         seen |= record(case.make("ocl"))
         try:
-            result = measure.run(case, chosen.against, **limits)
+            result = measure.run(case, worker or chosen.against, **limits)
         except RuntimeError as error:  # a case that one side can't run must not cost the others
             run.failed.append((case, str(error).split("\n")[0]))
             print(f"{case.name:44s} failed: {run.failed[-1][1]}", flush=True)
@@ -82,7 +82,8 @@ def main(arguments=None):
     if naive:
         print("beside kernels with one work-item per element, on the same device:")
     for case, make in naive:
-        result = measure.compare(case, case.make("ocl"), make("ocl"), "ocl", **limits)
+        sides = (measure.Side(call, "ocl") for call in (case.make("ocl"), make("ocl")))
+        result = measure.compare(case, *sides, **limits)
         run.naive.append((case, result))
         print(report.row(run, case, result), flush=True)
     run.peaks = run.peaks.or_more(measure_peaks(probe_mib))

@@ -1,4 +1,4 @@
-"""Times one case on two sides, in one process, and checks the results against each other: the same
+"""Times one case on two sides, by turns, and checks the results against each other: the same
 tool says whether a kernel is right and how fast it is.
 
 The sides take turns in blocks with a pause before each: the worker threads of CPU torch (OpenMP)
@@ -84,36 +84,51 @@ def check(case, actual, expected):
     return ""
 
 
-def block(call, device, best):
-    """A pause, then calls; lowers `best`. Returns the calls made and the seconds they took."""
-    time.sleep(PAUSE)
-    spent, calls = 0.0, 0
-    while calls < BLOCK_CALLS and spent < BLOCK_SECONDS:
-        wall, process = once(call, device)
-        best[:] = [min(best[0], wall), min(best[1], process)]
-        spent += wall
-        calls += 1
-    return calls, spent
+class Side:
+    """A case's call on a device, and the least seconds it took so far (wall, process)."""
+
+    def __init__(self, call, device):
+        self._call, self._device = call, device
+        self.best = [float("inf")] * 2
+
+    def result(self):
+        return self._call()
+
+    def warm_up(self):
+        once(self._call, self._device)
+
+    def block(self):
+        """A pause, then calls. Returns the calls made and the seconds they took."""
+        time.sleep(PAUSE)
+        spent, calls = 0.0, 0
+        while calls < BLOCK_CALLS and spent < BLOCK_SECONDS:
+            wall, process = once(self._call, self._device)
+            self.best = [min(self.best[0], wall), min(self.best[1], process)]
+            spent += wall
+            calls += 1
+        return calls, spent
 
 
-def compare(case, ocl_call, other_call, other, seconds=SECONDS, least_calls=LEAST_CALLS):
-    """Measures two calls of a case, the first on `ocl`, the second on the device `other`."""
-    error = check(case, ocl_call(), other_call())
-    sides = ((ocl_call, "ocl", [float("inf")] * 2), (other_call, other, [float("inf")] * 2))
-    for call, device, _ in sides:
-        once(call, device)
+def compare(case, ocl, other, seconds=SECONDS, least_calls=LEAST_CALLS):
+    """Measures two sides of a case, the first one on `ocl`."""
+    error = check(case, ocl.result(), other.result())
+    sides = (ocl, other)
+    for side in sides:
+        side.warm_up()
     gc.collect()
     gc.disable()
     spent, calls = 0.0, 0
     while calls < least_calls or (spent < 2 * seconds and calls < MOST_CALLS):
-        done = [block(*side) for side in sides]
+        done = [side.block() for side in sides]
         calls += min(n for n, _ in done)
         spent += sum(s for _, s in done)
     gc.enable()
-    timings = [Timing(*(t / case.repeats for t in best)) for _, _, best in sides]
+    timings = [Timing(*(t / case.repeats for t in side.best)) for side in sides]
     return Result(case.name, case.family, case.dtype, *timings, case.bytes, case.flops, error)
 
 
 def run(case, other="cpu", **limits):
-    """Measures a case on `ocl` against torch on the device `other`."""
-    return compare(case, case.make("ocl"), case.make(other), other, **limits)
+    """Measures a case on `ocl` against torch on the device `other`, or against a worker."""
+    ocl = Side(case.make("ocl"), "ocl")
+    theirs = Side(case.make(other), other) if isinstance(other, str) else other.side(case)
+    return compare(case, ocl, theirs, **limits)

@@ -7,9 +7,10 @@ import torch
 
 from benchmarks import measure, naive, report, untimed
 from benchmarks.__main__ import main
-from benchmarks.case import Case
+from benchmarks.case import CASES, Case
 from benchmarks.launch import Kernel
 from benchmarks.peaks import Peaks, measure_peaks
+from benchmarks.worker import Worker
 
 QUICK = {"seconds": 0.0, "least_calls": 1}
 
@@ -29,6 +30,17 @@ def test_measures_and_checks():
     assert "not close" in measure.run(wrong, **QUICK).error
     exact = Case("exact", "reduce", make_sum, exact=lambda: torch.tensor(1.0))
     assert "not close" in measure.run(exact, **QUICK).error
+
+
+def test_a_side_in_another_process():
+    by_name = {case.name: case for case in CASES}
+    with Worker("cpu") as worker:
+        for name in ("MLP 300-300-300-1 batch 100 MSE SGD", "1000 adds of 10 elements"):
+            result = measure.run(by_name[name], worker, **QUICK)
+            assert result.error == ""
+            assert 0 < result.other.wall < 10
+        with pytest.raises(RuntimeError, match="unpack"):
+            worker.ask("make", "no such case")
 
 
 def test_peaks():
@@ -59,7 +71,8 @@ def test_naive_kernels(monkeypatch):
     cases = naive.naive_cases()
     assert {case.name.split()[0] for case, _ in cases} == {"matmul", "relu", "squared"}
     for case, make in cases:
-        result = measure.compare(case, case.make("ocl"), make("ocl"), "ocl", **QUICK)
+        sides = (measure.Side(call, "ocl") for call in (case.make("ocl"), make("ocl")))
+        result = measure.compare(case, *sides, **QUICK)
         assert result.error == "", case.name
 
 
