@@ -17,13 +17,15 @@ const KernelFamily query_gradient{"attention/backward_local.cl", "attention_quer
 const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
 
 // Of kernels/attention/local.clh.
-constexpr uint32_t kItems = 256, kChunk = 32, kSide = 16;
+constexpr uint32_t kChunk = 32, kSide = 16;
 
-/// The tile: rows of queries and of keys per work-item, and chunks of columns.
+/// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
+/// the queries.
 struct Tile {
-  uint32_t queries, keys, depth_chunks, column_chunks;
+  uint32_t queries, keys, depth_chunks, column_chunks, side = kSide;
 
-  uint32_t query_block() const { return queries * kSide; }
+  uint32_t items() const { return side * kSide; }
+  uint32_t query_block() const { return queries * side; }
   uint32_t key_block() const { return keys * kSide; }
   /// Bytes of the two tiles of operands, of a block of weights, and of `shared` values per query.
   size_t local_bytes(size_t element_size, uint32_t shared) const {
@@ -53,11 +55,12 @@ Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
   return tile;
 }
 
-std::array<Define, 9> defines_of(const AttentionPlan& plan, const Tile& tile) {
+std::array<Define, 10> defines_of(const AttentionPlan& plan, const Tile& tile) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
            {"MASK", plan.mask},
            {"DROPOUT", plan.dropout},
+           {"SIDE", tile.side},
            {"RQ", tile.queries},
            {"RK", tile.keys},
            {"CD", tile.depth_chunks},
@@ -65,28 +68,34 @@ std::array<Define, 9> defines_of(const AttentionPlan& plan, const Tile& tile) {
            {"SPLIT", plan.arguments.splits > 1}}};
 }
 
-NDRange groups(size_t count, size_t heads) {
-  return {2, {count * kItems, heads, 1}, {kItems, 1, 1}};
+NDRange groups(const Tile& tile, size_t count, size_t heads) {
+  return {2, {count * tile.items(), heads, 1}, {tile.items(), 1, 1}};
 }
 
 }  // namespace
 
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
   AttentionArguments& a = plan.arguments;
-  const Tile tile = make_tile(plan, kSide);
+  Tile tile = make_tile(plan, kSide);
+  // Fewer work-items with more sums each read less of local memory.
+  if (tile.queries == 4 && tile.keys == 4) {
+    tile.side = kSide / 2;
+    tile.queries = 8;
+  }
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = block_count(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
   // Two work-groups for each compute unit, where the queries alone give fewer.
-  if (2 * items <= plan.device.properties().compute_units) {
+  if (items <= plan.device.properties().compute_units) {
     split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
   }
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = block_count(std::max(1U, a.columns), kWidth);
   const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
   const auto defines = defines_of(plan, tile);
-  plan.launch(forward.get(plan.device, defines), groups(size_t{query_blocks} * a.splits, heads),
-              operands, {}, tile.local_bytes(plan.compute_size, kSide));
+  plan.launch(forward.get(plan.device, defines),
+              groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
+              tile.local_bytes(plan.compute_size, kSide));
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
@@ -119,9 +128,9 @@ void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const
   };
   const size_t heads = size_t{plan.batch} * a.heads;
   run(delta_of, NDRange::grid(a.queries, heads, 64, 1));
-  run(query_gradient, groups(block_count(a.queries, tile.query_block()), heads));
+  run(query_gradient, groups(tile, block_count(a.queries, tile.query_block()), heads));
   run(key_gradient,
-      groups(block_count(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
+      groups(tile, block_count(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
 }
 
 }  // namespace ocl

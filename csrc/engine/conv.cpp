@@ -202,6 +202,7 @@ ConvTensor::ConvTensor(const at::Tensor& tensor, int axes)
 void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& given_weight,
                  const void* bias, const ConvWindow& w) {
   if (depthwise_convolution(out, in, given_weight, bias, w)) return;
+  if (run_conv_product(out, in, given_weight, bias, w, false)) return;
   const Reach reach = reach_of_windows(out, w);
   ConvPlan plan = make_plan(in, w.groups);
   c10::DataPtr weight_copy;
@@ -240,6 +241,7 @@ void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& 
 void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& given_weight,
                        const void* bias, const ConvWindow& w) {
   if (depthwise_input(in, out, given_weight, bias, w)) return;
+  if (run_conv_product(in, out, given_weight, bias, w, true)) return;
   // Per axis: the window's parts, and the coordinates of `out` they touch.
   std::array<std::vector<Phase>, kAxes> phases;
   Reach reach;

@@ -1,6 +1,7 @@
 #include "engine/conv_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/dtype.h"
 #include "runtime/allocator.h"
@@ -21,6 +22,7 @@ struct PadArguments {
 
 constexpr int64_t kElementsPerItem = 8192;  // on a CPU, fewer are not worth a work-item
 constexpr size_t kGpuLocal = 64;
+constexpr int64_t kGpuItems = 1 << 18;  // more of them take several rows each
 
 const char* sums_tag(c10::ScalarType compute) {
   // Integers wrap, which unsigned ones do by definition.
@@ -144,21 +146,40 @@ void run_padded_copy(const PaddedCopy& copy) {
     arguments.before[d] = static_cast<int32_t>(copy.before[d]);
     if (d < 4) rows *= copy.size[d];
   }
-  const auto length = static_cast<size_t>(copy.size[4]);
-  arguments.rows = static_cast<uint32_t>(rows);
   const bool cpu = device.is_cpu();
+  if (!cpu && copy.size[4] == copy.source[4] && copy.stride[4] == 1 &&
+      copy.stride[3] == copy.size[4]) {
+    // Channels that lie innermost: longer rows, of all of a line's elements.
+    for (size_t d = 4; d > 0; --d) {
+      const bool joined = d == 4;
+      arguments.stride[d] = joined ? 1 : copy.stride[d - 1];
+      const auto channels = static_cast<uint32_t>(joined ? copy.size[4] : 1);
+      arguments.size[d] = static_cast<uint32_t>(copy.size[d - 1]) * channels;
+      arguments.source[d] = static_cast<uint32_t>(copy.source[d - 1]) * channels;
+      arguments.before[d] =
+          static_cast<int32_t>(copy.before[d - 1]) * static_cast<int32_t>(channels);
+    }
+    arguments.size[0] = arguments.source[0] = 1;
+    arguments.before[0] = 0;
+    rows /= copy.size[3];
+  }
+  const auto length = static_cast<size_t>(arguments.size[4]);
+  arguments.rows = static_cast<uint32_t>(rows);
   const int width =
       cpu && copy.stride[4] == 1 ? static_cast<int>(64 / c10::elementSize(copy.dtype)) : 1;
   const int64_t per_item =
-      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(copy.size[4], 1), 1) : 1;
+      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(copy.size[4], 1), 1)
+          : std::clamp<int64_t>(rows * static_cast<int64_t>(length) / kGpuItems, 1, 8);
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
   const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);
   arguments.in_offset = in.offset;
   arguments.copy_offset = out.offset;
   const auto items = static_cast<size_t>((rows + per_item - 1) / per_item);
-  // On a GPU neighbouring work-items share a row.
-  const NDRange range = cpu ? NDRange::grid(1, items, 1, 1)
-                            : NDRange::grid(std::min<size_t>(length, 512), items, kGpuLocal, 1);
+  // On a GPU neighbouring work-items share a row; a work-group takes several short ones.
+  const size_t across = std::min<size_t>(std::bit_ceil(std::max<size_t>(length, 1)), kGpuLocal);
+  const NDRange range =
+      cpu ? NDRange::grid(1, items, 1, 1)
+          : NDRange::grid(std::min<size_t>(length, 512), items, across, kGpuLocal / across);
   launch(family.get(device, {{"IN", tag(copy.in_dtype)},
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", width},

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "engine/conv.h"
 #include "opencl/kernel.h"
 
 namespace ocl {
@@ -117,6 +118,11 @@ bool run_conv_direct(const ConvPlan& plan);
 /// For CPUs, where fewer windows than columns, or short sums, make it the faster one
 /// (kernels/conv/gathered.cl). As run_conv_narrow().
 bool run_conv_gathered(const ConvPlan& plan);
+/// On GPUs, what is a matrix product as it stands: windows of one element. `out` = the convolution
+/// of `in`; transposed: the gradient of a convolution's input, from `in`, its result's. False if it
+/// doesn't take the convolution.
+bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
+                      const void* bias, const ConvWindow& window, bool transposed);
 /// The most columns of a group that run_conv_narrow() takes.
 inline constexpr int64_t kNarrowColumns = 4;
 

@@ -3,61 +3,89 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "engine/conv_plan.h"
 #include "engine/dtype.h"
+#include "engine/gemm_tiles.h"
 
 namespace ocl {
 
 namespace {
 
-/// A work-group's tile and the sums of a work-item, in runs of `run`.
-struct TileShape {
-  int m, n, k, rows, columns, run;
-  size_t items() const { return static_cast<size_t>((m / rows) * (n / columns)); }
+/// A work-group's tile, the sums of a work-item, in runs of `run`, and the work-items that share
+/// them.
+struct ConvShape {
+  TileShape tile;
+  int rows, columns, run, slices;
 };
 
-// The first for wide results, the last for few columns; 8-byte numbers take half the runs.
-constexpr TileShape kShapes4[] = {{128, 128, 8, 8, 8, 4},
-                                  {128, 64, 8, 8, 4, 4},
-                                  {64, 64, 8, 4, 4, 4},
-                                  {128, 32, 8, 8, 4, 4},
-                                  {64, 16, 8, 4, 4, 4}};
-constexpr TileShape kShapes8[] = {{64, 64, 8, 4, 4, 2}, {64, 32, 8, 4, 4, 2}, {64, 16, 8, 4, 4, 2}};
+constexpr ConvShape shape(int m, int n, int k, int rows, int columns, int run, float efficiency,
+                          int slices = 1) {
+  return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
+}
 
+// Efficiencies as measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1).
+constexpr ConvShape kShapes4[] = {
+    shape(128, 128, 8, 16, 8, 4, 1.08F), shape(128, 64, 8, 8, 8, 4, 0.98F),
+    shape(64, 64, 16, 8, 8, 4, 0.88F),   shape(64, 64, 16, 8, 8, 4, 0.80F, 4),
+    shape(128, 32, 8, 8, 4, 4, 0.82F),   shape(32, 64, 32, 4, 8, 4, 0.70F, 4),
+    shape(64, 16, 8, 4, 4, 4, 0.50F)};
+constexpr ConvShape kShapes8[] = {shape(64, 64, 8, 4, 4, 2, 1.00F),
+                                  shape(64, 32, 8, 4, 4, 2, 0.90F),
+                                  shape(64, 16, 8, 4, 4, 2, 0.70F)};
+
+constexpr double kLaunchCost = 0.9e6;  // about 5 us of an H200's compute unit
 constexpr int64_t kMostSplits = 32, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
-bool fits(const Device& device, const TileShape& s, size_t element) {
-  const size_t local = 2 * static_cast<size_t>(s.k * (s.m + s.n + 2 * s.run)) * element;
+/// Elements of k in a work-group's own table, for parts of `part` elements; 0: all share one.
+int table_size(int64_t part) { return part <= 512 ? 512 : part <= 2048 ? 2048 : 0; }
+
+bool fits(const Device& device, const ConvShape& s, size_t element) {
+  const TileShape& t = s.tile;
+  const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
+                       static_cast<size_t>(t.m) * 12 + 2048 * 8;
   return local <= device.properties().local_memory &&
-         s.items() <= device.properties().max_work_group_size;
+         static_cast<size_t>(t.items) <= device.properties().max_work_group_size;
 }
 
-/// The shape with the least work on the busiest compute unit.
-template <size_t count>
-const TileShape& best_of(const TileShape (&shapes)[count], const Device& device,
-                         const Contraction& c, size_t element) {
+struct Choice {
+  const ConvShape* shape = nullptr;
+  int64_t splits = 1;
+};
+
+/// The shape and the number of parts of k, `least` or more, with the least work on the busiest
+/// compute unit.
+Choice choose(std::span<const ConvShape> shapes, const Device& device, const Contraction& c,
+              size_t element, int64_t least) {
   const int64_t units = device.properties().compute_units;
-  const TileShape* best = &shapes[count - 1];
-  int64_t best_cost = INT64_MAX;
-  for (const TileShape& s : shapes) {
+  Choice best{&shapes.back(), least};
+  double best_cost = 0;
+  bool found = false;
+  for (const ConvShape& s : shapes) {
     if (!fits(device, s, element)) continue;
-    const int64_t tiles = blocks(c.m, s.m) * blocks(c.n, s.n) * c.groups;
-    const int64_t parts =
-        std::clamp<int64_t>(std::min<int64_t>(units * 2 / tiles, c.k / kLeastPart), 1, kMostSplits);
-    // Smaller tiles load more per sum.
-    const int64_t sums = int64_t{s.m} * s.n + 16 * (s.m + s.n);
-    const int64_t cost = blocks(tiles * parts, units) * sums * blocks(c.k, parts);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = &s;
+    const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n) * c.groups;
+    for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
+      const int64_t part = blocks(c.k, splits);
+      if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
+      double cost = tile_cost(s.tile, tiles * splits, part, units);
+      if (splits > 1) {
+        // Parts are written and read as floats, at some bytes per sum.
+        cost += kLaunchCost + static_cast<double>(splits * c.groups) * c.m * c.n * 48 /
+                                  static_cast<double>(units);
+      }
+      if (!found || cost < best_cost) {
+        best = {&s, splits};
+        best_cost = cost;
+        found = true;
+      }
     }
   }
-  return *best;
+  return best;
 }
 
 }  // namespace
@@ -70,40 +98,44 @@ void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
   if (c.k == 0) return;
   plan.k.store(c.k_size, c.k_a, c.k_b);
   const size_t element = c10::elementSize(plan.compute);
-  const TileShape& s = element == 8 ? best_of(kShapes8, plan.device, c, element)
-                                    : best_of(kShapes4, plan.device, c, element);
-  const int64_t tiles = blocks(c.m, s.m) * blocks(c.n, s.n);
-  const int64_t units = plan.device.properties().compute_units;
   const bool separate = accumulator != nullptr && !(accumulator->first && accumulator->last);
-  int64_t splits = std::clamp<int64_t>(
-      std::min<int64_t>(units * 2 / (tiles * c.groups), c.k / kLeastPart), 1, kMostSplits);
   const int64_t most =
       kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
-  splits = std::max(splits, std::min(c.k / kLongestPart, most));
+  const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
+  auto [chosen, splits] = choose(
+      element == 8 ? std::span<const ConvShape>(kShapes8) : std::span<const ConvShape>(kShapes4),
+      plan.device, c, element, least);
+  const ConvShape& s = *chosen;
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
-  c.split_k = static_cast<uint32_t>(blocks(blocks(c.k, splits), s.k) * s.k);
+  c.split_k = static_cast<uint32_t>(blocks(blocks(c.k, splits), s.tile.k) * s.tile.k);
   const size_t total_bytes = size_t{c.m} * c.n * c.groups * c.splits * element;
   const ConvPlan::Buffers buffers = plan.locate(c);
-  const ConvWorkspace work(plan, accumulator, c, size_t{c.k} * 8,
+  const int table = table_size(c.split_k);
+  const ConvWorkspace work(plan, accumulator, c, table == 0 ? size_t{c.k} * 8 : 1,
                            splits > 1 || separate ? total_bytes : 0);
 
   const AffineIndex::Dimension row = plan.rows.innermost(), k = plan.k.innermost();
-  const std::array<Define, 12> defines{{{"C", plan.compute_tag()},
+  const std::array<Define, 14> defines{{{"C", plan.compute_tag()},
                                         {"IN", tag(plan.b_dtype)},
                                         {"OUT", tag(plan.dtype)},
-                                        {"BM", s.m},
-                                        {"BN", s.n},
-                                        {"BK", s.k},
+                                        {"BM", s.tile.m},
+                                        {"BN", s.tile.n},
+                                        {"BK", s.tile.k},
                                         {"TM", s.rows},
                                         {"TN", s.columns},
                                         {"RUN", s.run},
+                                        {"SLICES", s.slices},
+                                        {"TABLE", table},
                                         {"A_BY_K", k.first == 1 && row.first != 1},
                                         {"B_BY_K", plan.column_b != 1},
                                         {"OUT_BY_ROW", plan.column_out != 1}}};
-  const size_t items = s.items();
-  launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.own(),
-         c);
+  const auto items = static_cast<size_t>(s.tile.items);
+  const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n);
+  if (table == 0) {
+    launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.own(),
+           c);
+  }
   launch(family.get(plan.device, defines), plan.queue,
          NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
          buffers.a, buffers.b, buffers.bias, buffers.out, work.own(), work.totals(), c);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/gemm_plan.h"
+#include "engine/gemm_tiles.h"
 
 namespace ocl {
 
@@ -49,12 +50,31 @@ void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
   GemmProblem& p = plan.problem;
   const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
   const size_t items = (p.m + step - 1) / step;
-  const bool cpu = plan.device.is_cpu();
-  const int64_t cores = plan.device.properties().compute_units;
-  split_k(p, items * p.batch, cores * (cpu ? 4 : 256), cpu ? 512 : 64, 8);
+  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 512, 8);
   const Workspace sums(split_bytes(plan));
   launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::volume({items, p.splits, p.batch}, {cpu ? 1u : 64u, 1, 1}), sums.data());
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
+  finish_split(plan, sums.data());
+}
+
+/// run_axpy() for GPUs.
+void run_group_axpy(GemmPlan& plan, std::span<const Define> common) {
+  static const KernelFamily family{"gemm/group_axpy.cl", "gemm_group_axpy"};
+  constexpr size_t kLanes = 32, kDepth = 8;
+  GemmProblem& p = plan.problem;
+  const int most = plan.parameters.skinny.width;
+  const bool vectors = most > 1 && takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k,
+                                                 p.a.column, p.a.batch, true);
+  const int width = vectors ? most : 1;
+  const std::array<Define, 5> defines{
+      {{"WIDTH", width}, common[1], common[2], {"LANES", kLanes}, {"DEPTH", kDepth}}};
+  const size_t step = kLanes * static_cast<size_t>(width), groups = (p.m + step - 1) / step;
+  split_k(p, groups * p.batch, plan.device.properties().compute_units * 4, 16 * kDepth, kDepth);
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(
+      gemm_kernel(family, plan, defines), plan,
+      NDRange::volume({groups * kLanes * kDepth, p.splits, p.batch}, {kLanes * kDepth, 1, 1}),
+      sums.data());
   finish_split(plan, sums.data());
 }
 
@@ -110,7 +130,7 @@ void run(const GemmPlan& source) {
   const std::array<Define, 4> defines{
       {{"WIDTH", parameters.width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
   if (by_columns(plan)) {
-    run_axpy(plan, defines);
+    plan.device.is_cpu() ? run_axpy(plan, defines) : run_group_axpy(plan, defines);
   } else if (plan.device.is_cpu()) {
     run_dot(plan, defines);
   } else {

@@ -40,10 +40,9 @@ void warn_of_forced_tile() {
        ": a product has no such tile, ignored there");
 }
 
-/// The time of `groups` work-groups on the busiest compute unit, in sums. Those that run there
-/// together hide each other's latencies: measured on an NVIDIA H200, 8 warps of them reach 84% of
-/// what many do.
-double cost_of(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
+}  // namespace
+
+double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
   const int64_t each = blocks(groups, units), resident = std::max(1, 384 / shape.items);
   const auto time = [&](int64_t together) {
     const double warps = static_cast<double>(together * shape.items) / 32;
@@ -55,8 +54,6 @@ double cost_of(const TileShape& shape, int64_t groups, int64_t depth, int64_t un
   const double sums = static_cast<double>(shape.m) * shape.n * static_cast<double>(depth + 64);
   return sum * sums / static_cast<double>(shape.efficiency);
 }
-
-}  // namespace
 
 void check_forced_tile() { forced_tile(); }
 
@@ -80,7 +77,7 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = blocks(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
-      double cost = cost_of(shape, tiles * splits, part, units);
+      double cost = tile_cost(shape, tiles * splits, part, units);
       if (splits > 1) {
         // Parts are written and read as floats, at some bytes per sum.
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;

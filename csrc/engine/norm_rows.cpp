@@ -16,6 +16,8 @@ constexpr int64_t kTogether = 4;  // TOGETHER of kernels/norm/rows_backward.cl
 // Partial sums grow by so many rows at most, which bounds their rounding error.
 constexpr int64_t kMostRowsPerItem = 1024;
 
+constexpr int64_t kMostKept = 4;  // vectors of a row in a work-item's registers
+
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
 const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
@@ -122,6 +124,11 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   NormLaunch launch(problem.device, problem.arguments);
   launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
   const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
+  // What a GPU's work-item keeps of a row between the passes over it, where it can keep all.
+  const int64_t vectors = (shape.length + problem.width - 1) / problem.width;
+  const int64_t kept = (vectors + problem.group - 1) / problem.group;
+  const bool keeps = !problem.device.is_cpu() && !shape.grouped && kept <= kMostKept &&
+                     shape.length % problem.width == 0;
   Kernel& kernel =
       rows_family.get(problem.device, {{"IN", problem.in_tag},
                                        {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
@@ -131,6 +138,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
                                        {"BIAS", bias.defined()},
                                        {"RMS", !mean.defined()},
                                        {"RUNS", shape.grouped},
+                                       {"KEPT", keeps ? kept : 0},
                                        {"WIDTH", problem.width},
                                        {"GROUP", problem.group},
                                        access[0],

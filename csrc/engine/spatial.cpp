@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "engine/dtype.h"
@@ -15,6 +16,9 @@ namespace ocl::spatial {
 namespace {
 
 constexpr size_t kGpuLocal = 128;
+// Of more elements than that, a GPU's work-item takes those of several rows: shorter ones would be
+// over before others come.
+constexpr int64_t kGpuItems = 1 << 20, kMostGpuRows = 8;
 // On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as
 // long as there are kItemsPerUnit of them for each compute unit.
 constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
@@ -28,7 +32,17 @@ struct Arguments {
   uint32_t size[3], other[3];
   uint32_t channels, inner, rows, rows_per_item, chunks, span;
   uint32_t stride[kMaxOperands][5];
+  uint32_t magic[5], shift[5];
 };
+
+/// What a kernel multiplies by and shifts right by to divide numbers below 2^31 by `divisor`.
+void set_divisor(Arguments& arguments, int i, uint32_t divisor) {
+  const auto shift = static_cast<uint32_t>(std::bit_width(divisor - 1));
+  const uint64_t one = 1;
+  arguments.shift[i] = shift;
+  arguments.magic[i] =
+      static_cast<uint32_t>((one << 32) * ((one << shift) - divisor) / divisor + 1);
+}
 
 int64_t extent(const Operand& operand) {
   int64_t last = 0;
@@ -36,8 +50,11 @@ int64_t extent(const Operand& operand) {
   return last + 1;
 }
 
-bool fits(std::span<const Operand> operands) {
+bool fits(std::span<const Operand> operands, bool cpu) {
   const auto& size = operands[0].size;
+  const int64_t elements = size[0] * size[1] * size[2] * size[3] * size[4];
+  // A GPU's work-items, one for each element, are counted in 31 bits (see DIVIDED in spatial.clh).
+  if (!cpu && elements >= kMaxRows - (1 << 20)) return false;
   return size[0] * size[1] * size[2] * size[3] < kMaxRows && size[4] < kMaxRows &&
          std::ranges::all_of(
              operands, [](const Operand& each) { return extent(each) < kMaxElements; });
@@ -112,7 +129,10 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
          size_t parameters_size) {
   const Operand& out = operands[0];
   if (std::ranges::find(out.size, 0) != out.size.end()) return;
-  if (!fits(operands)) {
+  Queue& queue = current_queue(current_device());
+  Device& device = queue.device();
+  const bool cpu = device.is_cpu();
+  if (!fits(operands, cpu)) {
     const int dim = out.size[0] > 1 ? 0 : 1;
     const int64_t count = out.size[dim], half = count / 2;
     TORCH_CHECK_NOT_IMPLEMENTED(count > 1, "ocl: ", family.name(),
@@ -126,9 +146,6 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
     }
     return;
   }
-  Queue& queue = current_queue(current_device());
-  Device& device = queue.device();
-  const bool cpu = device.is_cpu();
   const bool inner = !access.along_width && channels_inner(out);
   uint32_t width = 1;
   if (cpu && inner &&
@@ -168,8 +185,17 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
     const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
     arguments.span = std::min(arguments.inner, longest);
     arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);
+  } else {
+    const int64_t elements = int64_t{arguments.rows} * arguments.inner;
+    arguments.rows_per_item =
+        static_cast<uint32_t>(std::clamp<int64_t>(elements / kGpuItems, 1, kMostGpuRows));
   }
   arguments.chunks = ceil_div(arguments.inner, arguments.span);
+  set_divisor(arguments, 0, arguments.size[0]);
+  set_divisor(arguments, 1, arguments.size[1]);
+  set_divisor(arguments, 2, arguments.size[2]);
+  set_divisor(arguments, 3, arguments.channels);
+  set_divisor(arguments, 4, arguments.chunks);
   const size_t items = size_t{arguments.chunks} * ceil_div(arguments.rows, arguments.rows_per_item);
 
   c10::SmallVector<Define, 16> all{{"CHANNELS_INNER", inner}, {"WIDTH", width}};

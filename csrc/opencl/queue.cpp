@@ -84,9 +84,11 @@ AssertBuffer& Queue::asserts() {
   return *buffer;
 }
 
-std::optional<DeviceAssertion> Queue::take_assertion() {
+std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
   if (checks_.load(std::memory_order_relaxed) && checks_.exchange(false)) {
     if (auto failure = asserts().take(*this)) return failure;
+  } else if (!finished) {
+    finish();
   }
   if (!watches_.load(std::memory_order_relaxed)) return std::nullopt;
   std::vector<Queue*> watched;

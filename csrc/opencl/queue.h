@@ -45,8 +45,9 @@ class Queue {
   /// Where this queue's kernels report failed checks.
   AssertBuffer& asserts();
   /// Called after a wait: the first failed check of this queue, or of what it waited for. Costs two
-  /// atomic loads where no kernel with checks was enqueued since the last call.
-  std::optional<DeviceAssertion> take_assertion();
+  /// atomic loads where no kernel with checks was enqueued since the last call. Not `finished`: it
+  /// waits for all work itself, once where reading the record does that.
+  std::optional<DeviceAssertion> take_assertion(bool finished = true);
   /// What waits for this queue from now on waits for what `other` has enqueued, too.
   void watch(Queue& other);
 

@@ -2,8 +2,11 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/conv.h"
@@ -11,6 +14,7 @@
 #include "ops/DtypeChecks.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
+#include "runtime/stream.h"
 
 namespace ocl::native {
 
@@ -51,6 +55,63 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
   tensor.copy_(bias.reshape(shape));
 }
 
+/// input_of() on GPUs where windows lie side by side: one product with every element of the
+/// windows, whose results then take their places. False if it doesn't take the convolution.
+bool input_of_tiles(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+                    const at::Tensor& bias, const ConvWindow& window) {
+  const int64_t axes = weight.dim() - 2;
+  if (current_queue(current_device()).device().is_cpu() || window.groups != 1) return false;
+  if (!at::isFloatingType(in.scalar_type())) return false;
+  // Half types would be rounded before the bias is added.
+  if (bias.defined() && in.element_size() < 4) return false;
+  int64_t taps = 1, positions = 1;
+  for (int64_t i = 0; i < axes; ++i) {
+    const auto at = static_cast<size_t>(i + 3 - axes);
+    if (window.kernel[at] != window.stride[at] || window.pad[at] != 0) return false;
+    if (window.kernel[at] > 1 && window.dilation[at] != 1) return false;
+    if (in.size(2 + i) != out.size(2 + i) * window.stride[at]) return false;
+    taps *= window.kernel[at];
+    positions *= out.size(2 + i);
+  }
+  if (taps == 1) return false;
+  const int64_t images = out.size(0), channels = out.size(1), results = weight.size(1);
+  const bool last = in.stride(1) == 1 && results > 1;
+  // The product's dimensions in the order of `in`: image, channel, then positions and taps by
+  // turns.
+  at::DimVector shape, order{0};
+  at::Tensor product;
+  if (last) {
+    const at::Tensor rows = out.movedim(1, -1).reshape({images * positions, channels});
+    product = at::mm(rows, weight.movedim(1, -1).reshape({channels, taps * results}));
+    shape.push_back(images);
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    shape.push_back(results);
+    order.push_back(1 + 2 * axes);
+    for (int64_t i = 0; i < axes; ++i) order.append({1 + i, 1 + axes + i});
+  } else {
+    const at::Tensor taken = weight.reshape({channels, results * taps}).t();
+    product = at::bmm(taken.expand({images, results * taps, channels}),
+                      out.reshape({images, channels, positions}));
+    shape.append({images, results});
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    order.push_back(1);
+    for (int64_t i = 0; i < axes; ++i) order.append({2 + axes + i, 2 + i});
+  }
+  const at::Tensor places = product.view(shape).permute(order);
+  const at::Tensor whole = in.view(places.sizes());
+  if (bias.defined()) {
+    at::DimVector along(static_cast<size_t>(places.dim()), 1);
+    along[1] = results;
+    at::Tensor result = whole;
+    at::add_out(result, places, bias.view(along));
+  } else {
+    whole.copy_(places);
+  }
+  return true;
+}
+
 /// The gradient of convolution()'s input, or a transposed convolution.
 void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
               const at::Tensor& bias, const ConvWindow& window) {
@@ -60,6 +121,7 @@ void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& wei
     fill_channels(in, bias);
     if (out.numel() == 0) return;
   }
+  if (input_of_tiles(in, out, weight, bias, window)) return;
   convolution_input(ConvTensor(in, axes), ConvTensor(out, axes), ConvTensor(weight, axes),
                     bias.defined() ? bias.const_data_ptr() : nullptr, window);
 }

@@ -27,9 +27,11 @@ const KernelFamily scatter_family{"spatial/grid_sample.cl", "grid_sample_scatter
 
 /// GridArgs of kernels/spatial/grid_sample.clh.
 struct GridArguments {
-  uint32_t channels, coordinate_stride, gradient_stride = 0;
+  uint32_t channels, coordinate_stride, gradient_stride = 0, channel_stride[2];
   uint32_t locations[3];
 };
+
+constexpr int64_t kGpuChannels = 8;  // of a GPU's work-item
 
 struct Sampling {
   int axes;
@@ -99,10 +101,21 @@ at::Tensor sample(const char* name, const at::Tensor& input, const at::Tensor& g
   sizes.insert(sizes.begin() + 1, input.size(1));
   const at::Tensor out = at::empty(sizes, input.options());
   if (out.numel() == 0) return out;
-  run(sample_family, input, sampling,
-      {without_channels(out, sampling.axes), spatial::operand(input, sampling.axes),
-       grid_operand(grid, sampling.axes)},
-      8 * input.size(1), arguments_of(input, grid, sampling.axes));
+  GridArguments arguments = arguments_of(input, grid, sampling.axes);
+  Operand to = spatial::operand(out, sampling.axes), from = spatial::operand(input, sampling.axes);
+  Operand numbers = grid_operand(grid, sampling.axes);
+  numbers.stride[1] = 0;
+  arguments.channel_stride[0] = static_cast<uint32_t>(to.stride[1]);
+  arguments.channel_stride[1] = static_cast<uint32_t>(from.stride[1]);
+  // A location's taps are found once for all channels; a GPU needs more work-items.
+  const bool few = !ocl::device(input.device().index()).is_cpu() && to.size[1] % kGpuChannels == 0;
+  const int64_t channels = few ? kGpuChannels : to.size[1];
+  arguments.channels = static_cast<uint32_t>(channels);
+  for (Operand* each : {&to, &from}) {
+    each->size[1] /= channels;
+    each->stride[1] *= channels;
+  }
+  run(sample_family, input, sampling, {to, from, numbers}, 8 * channels, arguments);
   return out;
 }
 

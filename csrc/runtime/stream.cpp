@@ -133,21 +133,22 @@ Queue& current_queue(c10::DeviceIndex index) {
   C10_THROW_ERROR(Error, "unreachable: no such device");
 }
 
-void raise_device_assertions(Queue& queue) {
-  if (auto failure = queue.take_assertion()) {
-    TORCH_CHECK(!failure->is_message, failure->op);
-    const std::string text = c10::str(failure->op, "(): index ", failure->index,
-                                      " is out of range for a dimension of size ", failure->size);
-    TORCH_CHECK_INDEX(failure->raises != Raises::index_error, text);
-    TORCH_CHECK(false, text);
-  }
+namespace {
+
+void raise(const std::optional<DeviceAssertion>& failure) {
+  if (!failure) return;
+  TORCH_CHECK(!failure->is_message, failure->op);
+  const std::string text = c10::str(failure->op, "(): index ", failure->index,
+                                    " is out of range for a dimension of size ", failure->size);
+  TORCH_CHECK_INDEX(failure->raises != Raises::index_error, text);
+  TORCH_CHECK(false, text);
 }
 
-void synchronize(c10::Stream stream) {
-  Queue& queue = queue_of(stream);
-  queue.finish();
-  raise_device_assertions(queue);
-}
+}  // namespace
+
+void raise_device_assertions(Queue& queue) { raise(queue.take_assertion()); }
+
+void synchronize(c10::Stream stream) { raise(queue_of(stream).take_assertion(false)); }
 
 void finish_device(c10::DeviceIndex index) {
   index = checked(index);
@@ -159,10 +160,19 @@ void finish_device(c10::DeviceIndex index) {
 void synchronize_device(c10::DeviceIndex index) {
   index = resolve(index);
   device(index);
-  finish_device(index);
+  // All queues finish, whatever one of them has to report; what others have waits for the next
+  // call.
+  std::optional<DeviceAssertion> failure;
   for (auto& slot : streams_of(index).queues) {
-    if (Queue* queue = slot.load(std::memory_order_acquire)) raise_device_assertions(*queue);
+    Queue* queue = slot.load(std::memory_order_acquire);
+    if (queue == nullptr) continue;
+    if (failure) {
+      queue->finish();
+    } else {
+      failure = queue->take_assertion(false);
+    }
   }
+  raise(failure);
 }
 
 bool stream_is_idle(c10::Stream stream) {

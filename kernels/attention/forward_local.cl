@@ -39,25 +39,57 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     total[i] = 0;
     _Pragma("unroll") for (uint c = 0; c < CV; c++) sums[i][c][0] = sums[i][c][1] = 0;
   }
+  // The next tiles travel while the current ones are multiplied.
+  T held_left[HELD], held_right[HELD];
+#define FETCH_SCORES(k, c)                                                                        \
+  do {                                                                                            \
+    fetch_tile(held_left, query, p.query.row, p.query.column, queries, BQ, (c) * CHUNK, p.depth,  \
+               item);                                                                             \
+    fetch_tile(held_right, key + (k) * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column,     \
+               min((uint)BK, keys - (k)), BK, (c) * CHUNK, p.depth, item);                        \
+  } while (0)
+#define FETCH_VALUES(k, c)                                                                        \
+  do {                                                                                            \
+    global const char *const from = value + (k) * p.value.row * STORAGE_SIZE(IN);                 \
+    const uint there = min((uint)BK, keys - (k));                                                 \
+    fetch_tile(held_left, from, p.value.row, p.value.column, there, BK, (c) * CHUNK, p.columns,   \
+               item);                                                                             \
+    if ((c) + 1 < CV) {                                                                           \
+      fetch_tile(held_right, from, p.value.row, p.value.column, there, BK, ((c) + 1) * CHUNK,     \
+                 p.columns, item);                                                                \
+    }                                                                                             \
+  } while (0)
+  if (first < keys) FETCH_SCORES(first, 0);
   for (uint k0 = first; k0 < keys; k0 += BK) {
-    const uint count = min((uint)BK, keys - k0);
     T s[RQ][RK];
-    multiply_rows(query, p.query.row, p.query.column, queries,
-                  key + k0 * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column, count, p.depth,
-                  left, right, item, s);
+    _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
+      _Pragma("unroll") for (uint j = 0; j < RK; j++) s[i][j] = 0;
+    }
+    _Pragma("unroll 1") for (uint c = 0; c < CD; c++) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      keep_tile(left, held_left, BQ, item);
+      keep_tile(right, held_right, BK, item);
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (c + 1 < CD) {
+        FETCH_SCORES(k0, c + 1);
+      } else {
+        FETCH_VALUES(k0, 0);
+      }
+      dot_tiles(left, right, x, y, s);
+    }
     MASK_SCORES(s, q0, k0);
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       T largest = maximum[i];
       _Pragma("unroll") for (uint j = 0; j < RK; j++) {
         largest = s[i][j] > largest ? s[i][j] : largest;
       }
-      shared[(y + 16 * i) * 16 + x] = largest;
+      shared[(y + SIDE * i) * 16 + x] = largest;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       T largest = maximum[i];
       _Pragma("unroll") for (uint n = 0; n < 16; n += 4) {
-        const T4 others = LOAD4(shared + (y + 16 * i) * 16 + n);
+        const T4 others = LOAD4(shared + (y + SIDE * i) * 16 + n);
         largest = others.s0 > largest ? others.s0 : largest;
         largest = others.s1 > largest ? others.s1 : largest;
         largest = others.s2 > largest ? others.s2 : largest;
@@ -75,26 +107,27 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         T weight = EXP2(s[i][j] - base);
         total[i] += weight;
 #if DROPOUT
-        weight *= keep_weight(p.seed, p.counter, row + y + 16 * i, k0 + x + 16 * j, keep_threshold,
+        weight *= keep_weight(p.seed, p.counter, row + y + SIDE * i, k0 + x + 16 * j, keep_threshold,
                               keep_scale);
 #endif
-        weights[(y + 16 * i) * PITCH_S + x + 16 * j] = weight;
+        weights[(y + SIDE * i) * PITCH_S + x + 16 * j] = weight;
       }
     }
     // Two chunks of columns at a time, one in each tile: rows past the last key are zeros.
     _Pragma("unroll") for (uint c = 0; c < CV; c += 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      global const char *const from = value + k0 * p.value.row * STORAGE_SIZE(IN);
-      load_tile(left, from, p.value.row, p.value.column, count, BK, c * CHUNK, p.columns, item);
-      if (c + 1 < CV) {
-        load_tile(right, from, p.value.row, p.value.column, count, BK, (c + 1) * CHUNK, p.columns,
-                  item);
-      }
+      keep_tile(left, held_left, BK, item);
+      if (c + 1 < CV) keep_tile(right, held_right, BK, item);
       barrier(CLK_LOCAL_MEM_FENCE);
+      if (c + 2 < CV) {
+        FETCH_VALUES(k0, c + 2);
+      } else if (k0 + BK < keys) {
+        FETCH_SCORES(k0 + BK, 0);
+      }
       _Pragma("unroll 1") for (uint k = 0; k < BK; k += 4) {
         T4 weight[RQ];
         _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
-          weight[i] = LOAD4(weights + (y + 16 * i) * PITCH_S + k);
+          weight[i] = LOAD4(weights + (y + SIDE * i) * PITCH_S + k);
         }
         _Pragma("unroll") for (uint kk = 0; kk < 4; kk++) {
           _Pragma("unroll") for (uint n = 0; n < 2; n++) {
@@ -113,10 +146,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 
   // Each item summed its own keys.
   barrier(CLK_LOCAL_MEM_FENCE);
-  _Pragma("unroll") for (uint i = 0; i < RQ; i++) shared[(y + 16 * i) * 16 + x] = total[i];
+  _Pragma("unroll") for (uint i = 0; i < RQ; i++) shared[(y + SIDE * i) * 16 + x] = total[i];
   barrier(CLK_LOCAL_MEM_FENCE);
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
-    const uint q = y + 16 * i;
+    const uint q = y + SIDE * i;
     T sum = 0;
     for (uint n = 0; n < 16; n++) sum += shared[q * 16 + n];
     if (q >= queries) continue;

@@ -3,11 +3,13 @@
 // table, so that a load is one addition away from its address.
 //
 // The next tiles travel from global memory into registers while the current ones are multiplied, and then
-// into the other half of local memory: one barrier per tile.
+// into the other half of local memory: one barrier per tile. Where few tiles fill the device, several
+// work-items share the same sums: each takes its slice of the tile's k.
 //
 // Compile parameters besides conv.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in runs of
-// RUN next to each other), A_BY_K and B_BY_K (1: neighbouring work-items read along k), OUT_BY_ROW (1: they
-// store along rows).
+// RUN next to each other), SLICES (work-items that share sums), TABLE (elements of k in a work-group's own
+// table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring work-items read along k),
+// OUT_BY_ROW (1: they store along rows).
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
@@ -30,6 +32,12 @@
 #ifndef RUN
 #define RUN 4
 #endif
+#ifndef SLICES
+#define SLICES 1
+#endif
+#ifndef TABLE
+#define TABLE 512
+#endif
 #ifndef A_BY_K
 #define A_BY_K 0
 #endif
@@ -42,13 +50,32 @@
 
 #define LM (BM / TM)
 #define LN (BN / TN)
-#define ITEMS (LM * LN)
+#define ITEMS (LM * LN * SLICES)
+#define DEPTH (BK / SLICES)
 // The padding keeps runs aligned and spreads stores along k over the banks.
 #define A_LINE (BM + RUN)
 #define B_LINE (BN + RUN)
 #define STAGE (BK * (A_LINE + B_LINE))
-#define A_LOADS (BM * BK / ITEMS)
-#define B_LOADS (BN * BK / ITEMS)
+#define A_LOADS ((BM * BK + ITEMS - 1) / ITEMS)
+#define B_LOADS ((BN * BK + ITEMS - 1) / ITEMS)
+// A block of 4 x 8 work-items next to each other reads few distinct runs of both operands.
+#define BLOCK_M (LM % 4 == 0 ? 4 : 1)
+#define BLOCK_N (LN % 8 == 0 ? 8 : LN)
+
+// The sums' way out: STEPS times LINES lines of results that follow each other. The padding spreads the
+// stores of neighbouring lines over the banks. AT_ONCE steps go through local memory together.
+#if OUT_BY_ROW
+#define STEPS TN
+#define LINES LN
+#define LINE (BM + RUN)
+#else
+#define STEPS TM
+#define LINES LM
+#define LINE BN
+#endif
+#define STEPS_FIT(steps) \
+  (STEPS % (steps) == 0 && SLICES * (steps) * LINES * LINE <= 2 * STAGE)
+#define AT_ONCE (STEPS_FIT(8) ? 8 : STEPS_FIT(4) ? 4 : STEPS_FIT(2) ? 2 : 1)
 
 typedef TYPEV(C, RUN) Run;
 
@@ -66,117 +93,182 @@ static inline uint2 place_in_tile(uint e, const bool by_k, const uint size) {
   return by_k ? (uint2)(e / BK, e % BK) : (uint2)(e % size, e / size);
 }
 
+// fetch_a and fetch_b: elements from `k0` on into registers; past `end`, which only a `partial` tile asks
+// about, zeros.
+#define DEFINE_FETCH(name, loads, size, by_k, value)                                               \
+  static inline void name(private T *next, global const char *from, private const int *at,        \
+                          uint item, uint k0, uint end, const bool partial) {                      \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                           \
+      const uint e = item + i * ITEMS;                                                             \
+      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                                      \
+      next[i] = !partial || k0 + place_in_tile(e, by_k, size).y < end ? value : (T)(0);            \
+    }                                                                                              \
+  }
+DEFINE_FETCH(fetch_a, A_LOADS, BM, A_BY_K, ((global const T *)from)[at[i]])
+DEFINE_FETCH(fetch_b, B_LOADS, BN, B_BY_K, (LOAD_AS(C, IN, from, at[i])))
+
+// keep_a and keep_b: from registers to local memory.
+#define DEFINE_KEEP(name, loads, size, by_k, line)                             \
+  static inline void name(private const T *next, local T *tile, uint item) {   \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                       \
+      const uint e = item + i * ITEMS;                                         \
+      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                  \
+      const uint2 place = place_in_tile(e, by_k, size);                        \
+      tile[place.y * line + place.x] = next[i];                                \
+    }                                                                          \
+  }
+DEFINE_KEEP(keep_a, A_LOADS, BM, A_BY_K, A_LINE)
+DEFINE_KEEP(keep_b, B_LOADS, BN, B_BY_K, B_LINE)
+
 /// Global size: ITEMS * tiles, groups, splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     global const char *a_base, global const char *b_base, global const char *bias, global char *out,
     global const char *table_base, global char *sums, const Contraction p) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
+  local long row_to[BM];  // places of the tile's rows in out, and in a
+  local int row_from[BM];
   const uint item = get_local_id(0), z = get_global_id(1), split = get_global_id(2);
   const uint row_tiles = (p.m + BM - 1) / BM;
   const uint row0 = (uint)get_group_id(0) % row_tiles * BM;
   const uint column0 = (uint)get_group_id(0) / row_tiles * BN;
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
-  const uint4 row_size = SIZES(p.row_size);
-  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  global const char *a = a_base + p.a_offset + z * p.a_group * sizeof(T);
   global const char *b = b_base + p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
-  global const int *table = (global const int *)(table_base + p.work_offset);
 
   // What lies past the last row or column is replaced by other elements, whose sums are not stored.
+  for (uint r = item; r < BM; r += ITEMS) {
+    const uint4 digits = digits_of(min(row0 + r, p.m - 1), SIZES(p.row_size));
+    row_from[r] = (int)place_of(digits, STRIDES(p.row_a));
+    row_to[r] = place_of(digits, STRIDES(p.row_out));
+  }
+#if TABLE
+  local int k_a[TABLE], k_b[TABLE];
+  for (uint k = start + item; k < end; k += ITEMS) {
+    const uint4 digits = digits_of(k, SIZES(p.k_size));
+    k_a[k - start] = (int)place_of(digits, STRIDES(p.k_a));
+    k_b[k - start] = (int)place_of(digits, STRIDES(p.k_b));
+  }
+#define K_A(k) k_a[(k) - start]
+#define K_B(k) k_b[(k) - start]
+#else
+  global const int *table = (global const int *)(table_base + p.work_offset);
+#define K_A(k) table[2 * (k)]
+#define K_B(k) table[2 * (k) + 1]
+#endif
+  barrier(CLK_LOCAL_MEM_FENCE);
   int row_at[A_LOADS], column_at[B_LOADS];
   _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {
-    const uint row = min(row0 + place_in_tile(item + i * ITEMS, A_BY_K, BM).x, p.m - 1);
-    row_at[i] = (int)place_of(digits_of(row, row_size), STRIDES(p.row_a));
+    row_at[i] = row_from[place_in_tile(item + i * ITEMS, A_BY_K, BM).x % BM];
   }
   _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {
     const uint column = min(column0 + place_in_tile(item + i * ITEMS, B_BY_K, BN).x, p.n - 1);
     column_at[i] = (int)(column * p.column_b);
   }
-  const uint lx = item % LN, ly = item / LN;
+  const uint slice = item / (LM * LN), in_slice = item % (LM * LN);
+  const uint in_block = in_slice % (BLOCK_M * BLOCK_N), block = in_slice / (BLOCK_M * BLOCK_N);
+  const uint lx = block % (LN / BLOCK_N) * BLOCK_N + in_block % BLOCK_N;
+  const uint ly = block / (LN / BLOCK_N) * BLOCK_M + in_block / BLOCK_N;
   T sum[TM][TN];
   _Pragma("unroll") for (uint i = 0; i < TM; i++) {
     _Pragma("unroll") for (uint j = 0; j < TN; j++) sum[i][j] = (T)(0);
   }
 
   T next_a[A_LOADS], next_b[B_LOADS];
-  uint now = 0;
-  for (uint k0 = start; k0 < end + BK; k0 += BK) {
-    if (k0 < end) {
-      _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {
-        const uint k = k0 + place_in_tile(item + i * ITEMS, A_BY_K, BM).y;
-        next_a[i] = k < end ? a[row_at[i] + table[2 * k]] : (T)(0);
+  int at_a[A_LOADS], at_b[B_LOADS];
+  // Where the tile at k0 is, for the tile after the one that is being fetched.
+#define FIND(k0)                                                                           \
+  do {                                                                                     \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                 \
+      const uint k = (k0) + place_in_tile(item + i * ITEMS, A_BY_K, BM).y;                 \
+      at_a[i] = row_at[i] + K_A(min(k, end - 1));                                          \
+    }                                                                                      \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                 \
+      const uint k = (k0) + place_in_tile(item + i * ITEMS, B_BY_K, BN).y;                 \
+      at_b[i] = column_at[i] + K_B(min(k, end - 1));                                       \
+    }                                                                                      \
+  } while (0)
+  uint k0 = start, now = 0;
+  if (start < end) {
+    FIND(start);
+    fetch_a(next_a, a, at_a, item, start, end, true);
+    fetch_b(next_b, b, at_b, item, start, end, true);
+    FIND(start + BK);
+    keep_a(next_a, memory, item);
+    keep_b(next_b, memory + BK * A_LINE, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  while (k0 < end) {
+    k0 += BK;
+    if (k0 + BK <= end) {
+      fetch_a(next_a, a, at_a, item, k0, end, false);
+      fetch_b(next_b, b, at_b, item, k0, end, false);
+    } else if (k0 < end) {
+      fetch_a(next_a, a, at_a, item, k0, end, true);
+      fetch_b(next_b, b, at_b, item, k0, end, true);
+    }
+    FIND(k0 + BK);
+    local const T *x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
+    local const T *y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
+    _Pragma("unroll") for (uint kk = 0; kk < DEPTH; kk++) {
+      Run rows[TM / RUN], columns[TN / RUN];
+      _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
+        rows[i] = *(local const Run *)(x + kk * A_LINE + i * LM * RUN);
       }
-      _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {
-        const uint k = k0 + place_in_tile(item + i * ITEMS, B_BY_K, BN).y;
-        next_b[i] = k < end ? LOAD_AS(C, IN, b, column_at[i] + table[2 * k + 1]) : (T)(0);
+      _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
+        columns[j] = *(local const Run *)(y + kk * B_LINE + j * LN * RUN);
+      }
+      _Pragma("unroll") for (uint i = 0; i < TM; i++) {
+        _Pragma("unroll") for (uint j = 0; j < TN; j++) {
+          const T u = ((private const T *)rows)[i], v = ((private const T *)columns)[j];
+          sum[i][j] = MAD(u, v, sum[i][j]);
+        }
       }
     }
-    if (k0 != start) {
-      local const T *x = memory + now * STAGE + ly * RUN;
-      local const T *y = memory + now * STAGE + BK * A_LINE + lx * RUN;
-      _Pragma("unroll") for (uint kk = 0; kk < BK; kk++) {
-        Run rows[TM / RUN], columns[TN / RUN];
-        _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
-          rows[i] = *(local const Run *)(x + kk * A_LINE + i * LM * RUN);
-        }
-        _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-          columns[j] = *(local const Run *)(y + kk * B_LINE + j * LN * RUN);
-        }
-        _Pragma("unroll") for (uint i = 0; i < TM; i++) {
-          _Pragma("unroll") for (uint j = 0; j < TN; j++) {
-            const T u = ((private const T *)rows)[i], v = ((private const T *)columns)[j];
-            sum[i][j] = MAD(u, v, sum[i][j]);
-          }
-        }
-      }
-      now ^= 1;
-    }
+    now ^= 1;
     if (k0 < end) {
-      local T *x = memory + now * STAGE, *y = x + BK * A_LINE;
-      _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {
-        const uint2 place = place_in_tile(item + i * ITEMS, A_BY_K, BM);
-        x[place.y * A_LINE + place.x] = next_a[i];
-      }
-      _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {
-        const uint2 place = place_in_tile(item + i * ITEMS, B_BY_K, BN);
-        y[place.y * B_LINE + place.x] = next_b[i];
-      }
+      keep_a(next_a, memory + now * STAGE, item);
+      keep_b(next_b, memory + now * STAGE + BK * A_LINE, item);
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
 
-  // Through local memory, so that neighbouring work-items store neighbouring elements.
+  // Through local memory, so that neighbouring work-items store neighbouring elements and slices are added
+  // up.
   out += p.out_offset + z * p.out_group * STORAGE_SIZE(OUT);
   bias += p.bias_offset + (ulong)z * p.n * STORAGE_SIZE(OUT);
   global T *totals = (global T *)(sums + p.totals) + ((ulong)split * p.groups + z) * p.m * p.n;
-#if OUT_BY_ROW
-#define STEPS TN
-#define STEP_ELEMENTS (LN * BM)
-#else
-#define STEPS TM
-#define STEP_ELEMENTS (LM * BN)
-#endif
-  _Pragma("unroll") for (uint step = 0; step < STEPS; step++) {
+  _Pragma("unroll") for (uint first = 0; first < STEPS; first += AT_ONCE) {
     barrier(CLK_LOCAL_MEM_FENCE);
+    _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
+      const uint step = first + s;
 #if OUT_BY_ROW
-    _Pragma("unroll") for (uint i = 0; i < TM; i++) {
-      memory[lx * BM + i / RUN * LM * RUN + ly * RUN + i % RUN] = sum[i][step];
-    }
+      local T *to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
+      _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
+        Run values;
+        _Pragma("unroll") for (uint r = 0; r < RUN; r++) {
+          ((private T *)&values)[r] = sum[i * RUN + r][step];
+        }
+        *(local Run *)(to + i * LM * RUN) = values;
+      }
 #else
-    _Pragma("unroll") for (uint j = 0; j < TN; j++) {
-      memory[ly * BN + j / RUN * LN * RUN + lx * RUN + j % RUN] = sum[step][j];
-    }
+      local T *to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
+      _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
+        *(local Run *)(to + j * LN * RUN) = *((private const Run *)sum[step] + j);
+      }
 #endif
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint e = item; e < STEP_ELEMENTS; e += ITEMS) {
-#if OUT_BY_ROW
-      const uint row = row0 + e % BM;
-      const uint column = column0 + step / RUN * LN * RUN + e / BM * RUN + step % RUN;
-#else
-      const uint row = row0 + step / RUN * LM * RUN + e / BN * RUN + step % RUN;
-      const uint column = column0 + e % BN;
-#endif
+    const uint length = OUT_BY_ROW ? BM : BN;
+    for (uint e = item; e < AT_ONCE * LINES * length; e += ITEMS) {
+      const uint line = e / length, within = e % length, step = first + line / LINES;
+      const uint across = step / RUN * LINES * RUN + line % LINES * RUN + step % RUN;
+      const uint r = OUT_BY_ROW ? within : across;
+      const uint row = row0 + r, column = column0 + (OUT_BY_ROW ? across : within);
       if (row >= p.m || column >= p.n) continue;
-      T value = memory[e];
+      T value = memory[line * LINE + within];
+      _Pragma("unroll") for (uint other = 1; other < SLICES; other++) {
+        value += memory[(other * AT_ONCE * LINES + line) * LINE + within];
+      }
       global T *total = totals + (ulong)row * p.n + column;
       if (p.flags & FLAG_CONTINUE) value += *total;
       if (p.flags & FLAG_KEEP) {
@@ -184,8 +276,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
         continue;
       }
       if (p.flags & FLAG_BIAS) value += LOAD_AS(C, OUT, bias, column);
-      const long at = place_of(digits_of(row, row_size), STRIDES(p.row_out)) + column * p.column_out;
-      STORE_FROM(OUT, C, out, at, value);
+      STORE_FROM(OUT, C, out, row_to[r] + column * p.column_out, value);
     }
   }
 }

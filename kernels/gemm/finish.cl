@@ -7,6 +7,9 @@ kernel void gemm_finish(OPERANDS) {
   ADVANCE_OPERANDS(z);
   global const T *sums = (global const T *)workspace;
   T total = (T)(0);
+#ifdef OCL_DEVICE_GPU
+#pragma unroll 8  // that many loads under way
+#endif
   for (ulong split = 0; split < p.splits; split++) {
     total += sums[(split * p.batch + z) * p.m * p.n + i];
   }

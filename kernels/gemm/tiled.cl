@@ -2,12 +2,16 @@
 // of a and b into local memory, a work-item keeps TM x TN sums in registers. Any dtype and strides.
 //
 // The next tiles travel from global memory into registers while the current ones are multiplied,
-// and then into the other half of local memory: one barrier per tile.
+// and then into the other half of local memory: one barrier per tile. Where few tiles fill the
+// device, several work-items share the same sums: each takes its slice of the tile's k.
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in
-// runs of RUN next to each other), A_BY_K and B_BY_K (1: neighbouring work-items read along k),
-// A_WIDTH and B_WIDTH (elements per load along that direction; above 1 they are contiguous,
-// aligned, and, unless along k, a divisor of their number).
+// runs of RUN next to each other), SLICES (work-items that share sums), A_BY_K and B_BY_K (1:
+// neighbouring work-items read along k), A_WIDTH and B_WIDTH (elements per load along that
+// direction; above 1 they are contiguous, aligned, and, unless along k, a divisor of their number),
+// OUT_WIDTH (elements per store: above 1, out has the type computed with, and it, the addend and
+// the parts' sums are contiguous and aligned along rows), NEAR (1: a tile's elements are less than
+// 4 GiB apart).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
 
@@ -29,6 +33,15 @@
 #ifndef RUN
 #define RUN 4
 #endif
+#ifndef SLICES
+#define SLICES 1
+#endif
+#ifndef OUT_WIDTH
+#define OUT_WIDTH 1
+#endif
+#ifndef NEAR
+#define NEAR 0
+#endif
 #ifndef A_BY_K
 #define A_BY_K 1
 #endif
@@ -44,7 +57,8 @@
 
 #define LM (BM / TM)
 #define LN (BN / TN)
-#define ITEMS (LM * LN)
+#define ITEMS (LM * LN * SLICES)
+#define DEPTH (BK / SLICES)
 // A line of a tile holds the elements of one k. The padding keeps runs aligned, and spreads the
 // stores of an operand read along k over the banks.
 #define A_LINE (BM + RUN)
@@ -63,7 +77,16 @@
 // conflicts when they are stored.
 #define PIECES(width) ((BK < 8 ? BK : 8) / (width))
 
+// Rows of sums that go through local memory together.
+#define ROWS_FIT(rows) (TM % (rows) == 0 && SLICES * (rows) * LM * BN <= 2 * STAGE)
+#define ROWS (ROWS_FIT(16) ? 16 : ROWS_FIT(8) ? 8 : ROWS_FIT(4) ? 4 : ROWS_FIT(2) ? 2 : 1)
+
 typedef TYPEV(C, RUN) Run;
+#if NEAR
+typedef uint Distance;
+#else
+typedef ulong Distance;
+#endif
 
 /// Where load `e` of a work-item lies in a tile of `size` rows: (index along the rows, k).
 static inline uint2 place_of(uint e, const bool by_k, const uint size, const uint width) {
@@ -75,26 +98,36 @@ static inline uint2 place_of(uint e, const bool by_k, const uint size, const uin
   return (uint2)(e % (size / width) * width, e / (size / width));
 }
 
+// places_a and places_b: byte distances of a work-item's loads from the tile's first element. What
+// lies past the last row or column is replaced by other elements, whose sums are not stored.
+#define DEFINE_PLACES(name, tag, width, loads, size, by_k)                                      \
+  static inline void name(private Distance *at, ulong row_stride, ulong k_stride, uint first,   \
+                          uint count, uint item) {                                              \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                        \
+      const uint2 place = place_of(item + i * ITEMS, by_k, size, width);                        \
+      const uint row = min(place.x, count - (by_k ? 1 : width) - first);                        \
+      at[i] = (Distance)((row * row_stride + place.y * k_stride) * STORAGE_SIZE(tag));          \
+    }                                                                                           \
+  }
+
 // fetch_a and fetch_b: the tile that begins at `base`, `left` elements before the end of k, into
-// registers. What lies past the last row or column is replaced by other elements (its sums are not
-// stored), what lies past the end of k by zeros, which only a `partial` tile asks about.
+// registers. What lies past the end of k is replaced by zeros, which only a `partial` tile asks
+// about.
 #define DEFINE_FETCH(name, tag, width, loads, size, by_k)                                        \
   static inline void name(private RAW(tag, width) *raw, global const char *base,                 \
-                          ulong row_stride, ulong k_stride, uint first, uint count, uint item,   \
-                          uint left, const bool partial) {                                       \
+                          private const Distance *at, uint item, uint left,                      \
+                          const bool partial) {                                                  \
     _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                         \
       const uint e = item + i * ITEMS;                                                           \
       if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                    \
       const uint2 place = place_of(e, by_k, size, width);                                        \
-      const uint row = min(first + place.x, count - (by_k ? 1 : width));                         \
-      const ulong at = row * row_stride + place.y * k_stride;                                    \
       if (!partial || place.y + (by_k ? width : 1) <= left) {                                    \
-        raw[i] = LOAD_RAW(tag, width, base, at);                                                 \
+        raw[i] = LOAD_RAW(tag, width, base + at[i], 0);                                          \
       } else {                                                                                   \
         raw[i] = (RAW(tag, width))(0);                                                           \
         _Pragma("unroll") for (uint j = 0; by_k && j < width; j++) {                             \
           if (place.y + j < left) {                                                              \
-            ((private RAW(tag, 1) *)(raw + i))[j] = LOAD_RAW(tag, 1, base, at + j);              \
+            ((private RAW(tag, 1) *)(raw + i))[j] = LOAD_RAW(tag, 1, base + at[i], j);           \
           }                                                                                      \
         }                                                                                        \
       }                                                                                          \
@@ -121,10 +154,40 @@ static inline uint2 place_of(uint e, const bool by_k, const uint size, const uin
       }                                                                                     \
     }                                                                                       \
   }
+DEFINE_PLACES(places_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K)
+DEFINE_PLACES(places_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K)
 DEFINE_FETCH(fetch_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K)
 DEFINE_FETCH(fetch_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K)
 DEFINE_KEEP(keep_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_LINE)
 DEFINE_KEEP(keep_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_LINE)
+
+/// Stores OUT_WIDTH neighbouring elements from their sums, or keeps the sums where k is split.
+#if OUT_WIDTH > 1
+typedef TYPEV(C, OUT_WIDTH) Out;
+static inline void finish(Out total, global const char *c, global char *out, global char *workspace,
+                          const Problem p, T alpha, T beta, ulong z, ulong split, ulong row,
+                          ulong column) {
+  if (p.splits > 1) {
+    *(global Out *)((global T *)workspace +
+                    ((split * p.batch + z) * p.m + row) * p.n + column) = total;
+    return;
+  }
+  Out addend = (Out)(0);
+  if (p.flags & FLAG_ADDEND) {
+    addend = *(global const Out *)((global const T *)c + row * p.c_row + column);
+  }
+#pragma unroll
+  for (uint j = 0; j < OUT_WIDTH; j++) {
+    private T *value = (private T *)&total + j;
+    *value = MAD(alpha, *value, (T)(0));
+    if (p.flags & FLAG_ADDEND) *value = MAD(beta, ((private const T *)&addend)[j], *value);
+    *value = ACTIVATE(*value);
+  }
+  *(global Out *)((global T *)out + row * p.out_row + column) = total;
+}
+#else
+typedef T Out;
+#endif
 
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERANDS) {
@@ -135,7 +198,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
   ADVANCE_OPERANDS((ulong)z);
 
-  const uint in_block = item % (BLOCK_M * BLOCK_N), block = item / (BLOCK_M * BLOCK_N);
+  const uint slice = item / (LM * LN), in_slice = item % (LM * LN);
+  const uint in_block = in_slice % (BLOCK_M * BLOCK_N), block = in_slice / (BLOCK_M * BLOCK_N);
   const uint lx = block % (LN / BLOCK_N) * BLOCK_N + in_block % BLOCK_N;
   const uint ly = block / (LN / BLOCK_N) * BLOCK_M + in_block / BLOCK_N;
 
@@ -148,12 +212,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
 
   RAW(IN0, A_WIDTH) raw_a[A_LOADS];
   RAW(IN1, B_WIDTH) raw_b[B_LOADS];
-  a += start * p.a_column * STORAGE_SIZE(IN0);
-  b += start * p.b_row * STORAGE_SIZE(IN1);
+  Distance at_a[A_LOADS], at_b[B_LOADS];
+  places_a(at_a, p.a_row, p.a_column, row0, p.m, item);
+  places_b(at_b, p.b_column, p.b_row, column0, p.n, item);
+  a += (row0 * p.a_row + start * p.a_column) * STORAGE_SIZE(IN0);
+  b += (column0 * p.b_column + start * p.b_row) * STORAGE_SIZE(IN1);
   uint now = 0, left = end - start;  // of k
   if (left > 0) {
-    fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, true);
-    fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, true);
+    fetch_a(raw_a, a, at_a, item, left, true);
+    fetch_b(raw_b, b, at_b, item, left, true);
     keep_a(raw_a, memory, item, p.flags & FLAG_CONJUGATE_A);
     keep_b(raw_b, memory + BK * A_LINE, item, p.flags & FLAG_CONJUGATE_B);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -163,16 +230,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
     a += BK * p.a_column * STORAGE_SIZE(IN0);
     b += BK * p.b_row * STORAGE_SIZE(IN1);
     if (left >= BK) {
-      fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, false);
-      fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, false);
+      fetch_a(raw_a, a, at_a, item, left, false);
+      fetch_b(raw_b, b, at_b, item, left, false);
     } else if (left > 0) {
-      fetch_a(raw_a, a, p.a_row, p.a_column, row0, p.m, item, left, true);
-      fetch_b(raw_b, b, p.b_column, p.b_row, column0, p.n, item, left, true);
+      fetch_a(raw_a, a, at_a, item, left, true);
+      fetch_b(raw_b, b, at_b, item, left, true);
     }
-    local const T *x = memory + now * STAGE + ly * RUN;
-    local const T *y = memory + now * STAGE + BK * A_LINE + lx * RUN;
+    local const T *x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
+    local const T *y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
 #pragma unroll
-    for (uint kk = 0; kk < BK; kk++) {
+    for (uint kk = 0; kk < DEPTH; kk++) {
       Run rows[TM / RUN], columns[TN / RUN];
 #pragma unroll
       for (uint i = 0; i < TM / RUN; i++) {
@@ -199,23 +266,36 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
     }
   }
 
-  // Through local memory, LM rows at a time, so that neighbouring work-items store neighbouring
-  // elements and the epilogue is compiled once per row of sums.
+  // Through local memory, so that neighbouring work-items store neighbouring elements, slices are
+  // added up and the epilogue is compiled once per step.
 #pragma unroll
-  for (uint i = 0; i < TM; i++) {
+  for (uint first = 0; first < TM; first += ROWS) {
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
-    for (uint j = 0; j < TN; j++) {
-      memory[ly * BN + j / RUN * LN * RUN + lx * RUN + j % RUN] = sum[i][j];
+    for (uint r = 0; r < ROWS; r++) {
+      const uint i = first + r;
+      local T *to = memory + ((slice * ROWS + r) * LM + ly) * BN + lx * RUN;
+#pragma unroll
+      for (uint j = 0; j < TN / RUN; j++) {
+        *(local Run *)(to + j * LN * RUN) = *((private const Run *)sum[i] + j);
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint e = item; e < LM * BN; e += ITEMS) {
-      const ulong row = row0 + i / RUN * LM * RUN + e / BN * RUN + i % RUN;
+    for (uint e = item * OUT_WIDTH; e < ROWS * LM * BN; e += ITEMS * OUT_WIDTH) {
+      const uint line = e / BN, i = first + line / LM;
+      const ulong row = row0 + i / RUN * LM * RUN + line % LM * RUN + i % RUN;
       const ulong column = column0 + e % BN;
-      if (row < p.m && column < p.n) {
-        const T total = memory[e];
-        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+      if (row >= p.m || column >= p.n) continue;
+      Out total = *(local const Out *)(memory + e);
+#pragma unroll
+      for (uint other = 1; other < SLICES; other++) {
+        total += *(local const Out *)(memory + other * ROWS * LM * BN + e);
       }
+#if OUT_WIDTH > 1
+      finish(total, c, out, workspace, p, alpha, beta, (ulong)z, (ulong)split, row, column);
+#else
+      FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+#endif
     }
   }
 }

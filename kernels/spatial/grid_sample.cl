@@ -8,7 +8,8 @@
 #include "include/atomics.clh"
 #endif
 
-// Operand 0 is the output with its channels left out (of size 1), 1 the input, 2 the grid.
+// Operand 0 is the output, 1 the input, both with a channel for each of a work-item's `grid.channels`; 2 the
+// grid.
 kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* in_base,
                                      global const char* grid_base, const SpatialArgs args,
                                      const GridArgs grid) {
@@ -26,8 +27,8 @@ kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* i
           sum += TAP_WEIGHT(kd, kh, kw) * LOAD_AS(ACC, IN, in, from + TAP_POINT(1, kd, kh, kw));
         }
         STORE_FROM(IN, ACC, out, to, sum);
-        to += args.stride[0][1];
-        from += args.stride[1][1];
+        to += grid.channel_stride[0];
+        from += grid.channel_stride[1];
       }
     }
   }

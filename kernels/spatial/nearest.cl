@@ -42,7 +42,7 @@ kernel ITEM_BY_ITEM void nearest(global char* out_base, global const char* in_ba
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
   FOR_ROWS(start) {
-#if CHANNELS_INNER
+#if CHANNELS_INNER || defined(OCL_DEVICE_GPU)
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
       const uint from = PLANE(1, p) + POINT(1, SOURCE(0, p.d), SOURCE(1, p.h), SOURCE(2, p.w));

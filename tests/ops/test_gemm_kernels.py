@@ -97,16 +97,17 @@ t.check(torch.mm, t.make(40, 64, dtype=dtype), t.make(64, 48, dtype=dtype))
 TILES = [
     ("64x64x16", "float32"),
     ("32x32x32", "float32,bfloat16,float16"),
+    ("32x64x32", "float32"),
     ("16x16x8", "complex128"),
 ]
 MORE_TILES = [
     ("256x128x8", "float32"),
     ("128x128x8", "float32"),
-    ("128x128x16", "float32"),
     ("64x128x16", "float32"),
+    ("64x64x32", "float32,int32"),
     ("128x16x16", "float32"),
     ("32x32x8", "int8,float64,complex64,complex128"),
-    ("64x128x8", "float64"),
+    ("64x128x8", "float32,float64"),
     ("64x64x8", "float64,complex64"),
 ]
 TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]

@@ -46,6 +46,16 @@ def test_nearest(mode, axes, target):
     check(call, sample(0, *SHAPES[axes][1:]))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_many_rows(mode):
+    """A GPU's work-item takes several rows then; their number is no multiple of that."""
+    x = sample(1, 3, 333, 601)
+    check(interpolation(mode, 2, {"scale_factor": 2}), x)
+    check(
+        interpolation(mode, 2, {"scale_factor": 2}), x.contiguous(memory_format=torch.channels_last)
+    )
+
+
 def test_nearest_large_scales():
     for mode in ("nearest", "nearest-exact"):
         for size, target in ((3, 1000), (1000, 3), (49, 490), (490, 49), (127, 254)):

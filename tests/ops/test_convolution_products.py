@@ -1,0 +1,45 @@
+"""Convolutions that are matrix products on GPUs, against CPU torch."""
+
+import pytest
+import torch
+
+from tests.as_gpu import run_as_gpu
+from tests.ops.spatial import sample
+from tests.ops.test_convolution import CALLS, check_all, weight_shape
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_products(last, dtype):
+    """Windows of one element, and windows side by side."""
+    tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {}
+    for axes, size, transposed, kernel in (
+        (2, (12, 13), False, 1),
+        (2, (12, 13), True, 1),
+        (2, (5, 6), True, 2),
+        (1, (140,), False, 1),
+        (1, (11,), True, 3),
+        (3, (3, 4, 5), True, (1, 2, 3)),
+    ):
+        kernels = (kernel,) * axes if isinstance(kernel, int) else kernel
+        x = sample(3, 20, *size, dtype=dtype) / 8
+        weight = sample(*weight_shape(20, 9, 1, kernels, transposed), dtype=dtype, seed=1) / 8
+        if last and axes > 1:
+            form = torch.channels_last if axes == 2 else torch.channels_last_3d
+            x, weight = x.contiguous(memory_format=form), weight.contiguous(memory_format=form)
+        for bias in (sample(9, dtype=dtype, seed=2), None):
+            check_all(
+                lambda a, b, c, call=CALLS[axes, transposed], k=kernels: call(
+                    a, b, c, stride=k if len(k) > 1 else k[0]
+                ),
+                x,
+                weight,
+                bias,
+                f"{axes}d {kernel}",
+                **tolerance,
+            )
+
+
+@pytest.mark.slow
+def test_as_a_gpu():
+    run_as_gpu(__file__)
