@@ -24,9 +24,9 @@ def test_products(last, dtype):
         kernels = (kernel,) * axes if isinstance(kernel, int) else kernel
         x = sample(3, 20, *size, dtype=dtype) / 8
         weight = sample(*weight_shape(20, 9, 1, kernels, transposed), dtype=dtype, seed=1) / 8
-        if last and axes > 1:
-            form = torch.channels_last if axes == 2 else torch.channels_last_3d
-            x, weight = x.contiguous(memory_format=form), weight.contiguous(memory_format=form)
+        if last and axes == 2:
+            x = x.contiguous(memory_format=torch.channels_last)
+            weight = weight.contiguous(memory_format=torch.channels_last)
         for bias in (sample(9, dtype=dtype, seed=2), None):
             check_all(
                 lambda a, b, c, call=CALLS[axes, transposed], k=kernels: call(
