@@ -7,7 +7,8 @@
 #ifndef RUNS
 #define RUNS 0
 #endif
-#ifndef KEPT
+#if !defined(KEPT) || WIDTH == 1  // single elements aren't worth it
+#undef KEPT
 #define KEPT 0
 #endif
 
