@@ -1,13 +1,31 @@
 // Launches kernels/index/reduce.cl: which dimensions are columns, and how the work is shared out.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/index_reduce.h"
+
 #include <algorithm>
 
-#include "engine/dtype.h"
-#include "engine/index.h"
-#include "engine/index_problem.h"
 #include "runtime/stream.h"
 
 namespace ocl::index {
+
+const char* name_of(Reduction reduction) {
+  static constexpr const char* kNames[] = {"add", "mul", "amax", "amin", "assign"};
+  return kNames[static_cast<int>(reduction)];
+}
+
+void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
+                    const Dimensions& dimensions) {
+  const int most = max_reduce_dims(problem);
+  const auto used = [&](int i) { return i < dimensions.count; };
+  for (int i = 0; i < most; ++i) {
+    arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
+  }
+  for (int k = 0; k < problem.operands(); ++k) {
+    for (int i = 0; i < most; ++i) {
+      arguments.put32(used(i) ? problem.stride[k][dimensions.of[i]] : 0);
+    }
+  }
+}
 
 namespace {
 
@@ -18,47 +36,10 @@ constexpr size_t kMinChunkBytes = 256;
 
 const KernelFamily reduce_family{"index/reduce.cl", "index_reduce"};
 
-/// The columns, and the indexed dimensions, that one launch decodes, REDUCE_DIMS in the kernel;
-/// more are looped over on the host.
-int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 2 : 6; }
-
-struct Job {
-  const Indexing& indexing;
-  Reduction reduction;
-  int64_t skipped;
-  const ScalarArgument* value;  // null: operand 1
-};
-
-const char* name_of(Reduction reduction) {
-  static constexpr const char* kNames[] = {"add", "mul", "amax", "amin", "assign"};
-  return kNames[static_cast<int>(reduction)];
-}
-
-/// Dimensions of a Problem, by number.
-struct Dimensions {
-  int count = 0;
-  std::array<int, 64> of;
-  void add(int dimension) { of[count++] = dimension; }
-};
-
 /// Enough work-items to fill the device: each scans all indices, so not many more.
 size_t work_items(const Device& device) {
   const size_t units = device.properties().compute_units;
   return device.is_cpu() ? units * 4 : units * 512;
-}
-
-void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
-                    const Dimensions& dimensions) {
-  const int most = max_dims(problem);
-  const auto used = [&](int i) { return i < dimensions.count; };
-  for (int i = 0; i < most; ++i) {
-    arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
-  }
-  for (int k = 0; k < problem.operands(); ++k) {
-    for (int i = 0; i < most; ++i) {
-      arguments.put32(used(i) ? problem.stride[k][dimensions.of[i]] : 0);
-    }
-  }
 }
 
 /// The column dimension in which neighbours are contiguous and share their indices, or -1.
@@ -131,10 +112,10 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   kernel.enqueue(queue, NDRange::grid(column_count, parts, local, 1));
 }
 
-/// Loops over the dimensions past max_dims() of either kind, then launches.
+/// Loops over the dimensions past max_reduce_dims() of either kind, then launches.
 void for_slices(Queue& queue, Problem& problem, const Job& job, Dimensions& columns,
                 Dimensions& steps) {
-  const int most = max_dims(problem);
+  const int most = max_reduce_dims(problem);
   Dimensions& longer = steps.count > most ? steps : columns;
   if (longer.count <= most) {
     launch_reduce(queue, problem, job, columns, steps);
@@ -161,7 +142,9 @@ void run(at::TensorIteratorBase& iter, const Job& job) {
   Problem problem(iter, job.indexing, job.value ? Problem::no_other : Problem::indexed_first);
   Dimensions columns, steps;
   for (int d = 0; d < problem.dims; ++d) (problem.stride[0][d] != 0 ? columns : steps).add(d);
-  for_slices(current_queue(iter.device(0).index()), problem, job, columns, steps);
+  Queue& queue = current_queue(iter.device(0).index());
+  if (!queue.device().is_cpu() && reduce_sorted(queue, problem, job, columns, steps)) return;
+  for_slices(queue, problem, job, columns, steps);
 }
 
 }  // namespace

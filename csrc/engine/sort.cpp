@@ -129,21 +129,6 @@ bool accepts(const SortImplementation& implementation, const SortPlan& plan) {
   return reason == nullptr;
 }
 
-void run_first(SortPlan& plan) {
-  const SortImplementation* forced = forced_implementation();
-  if (forced != nullptr && accepts(*forced, plan)) {
-    forced->run(plan);
-    return;
-  }
-  // The last one takes everything.
-  for (const SortImplementation* implementation : kImplementations) {
-    if (accepts(*implementation, plan)) {
-      implementation->run(plan);
-      return;
-    }
-  }
-}
-
 SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
   const int64_t n = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK_NOT_IMPLEMENTED(self.numel() <= kMaxElements, "ocl: ", op, " of ", self.numel(),
@@ -160,6 +145,21 @@ SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
 }
 
 }  // namespace
+
+void sort_keys(SortPlan& plan) {
+  const SortImplementation* forced = forced_implementation();
+  if (forced != nullptr && accepts(*forced, plan)) {
+    forced->run(plan);
+    return;
+  }
+  // The last one takes everything.
+  for (const SortImplementation* implementation : kImplementations) {
+    if (accepts(*implementation, plan)) {
+      implementation->run(plan);
+      return;
+    }
+  }
+}
 
 KeyType key_type(const char* op, ScalarType dtype) {
   switch (dtype) {
@@ -223,13 +223,13 @@ Rows::Rows(const char* op, const at::Tensor& self, int64_t dim, bool descending)
 void Rows::sort() {
   if (self_.numel() == 0) return;
   plan_.index = plan_.allocate_index();
-  run_first(plan_);
+  sort_keys(plan_);
 }
 
 void Rows::sort_first(int64_t k) {
   if (self_.numel() == 0) return;
   plan_.index = plan_.allocate_index();
-  if (!select_first(plan_, static_cast<uint32_t>(k))) run_first(plan_);
+  if (!select_first(plan_, static_cast<uint32_t>(k))) sort_keys(plan_);
 }
 
 template <class Launch>

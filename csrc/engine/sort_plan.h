@@ -1,6 +1,7 @@
 // A sort on its way to a kernel: what sort.cpp and the implementations share.
 //
-// Offers: KeyType, SortPlan, SortImplementation and the list of them, scan_counts().
+// Offers: KeyType, SortPlan, SortImplementation and the list of them, sort_keys(),
+// scan_counts().
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -46,6 +47,9 @@ struct SortImplementation {
 
 extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
     sort_radix_wide, sort_radix_tiles;
+
+/// Sorts by the first implementation that takes the plan; plan.keys and plan.index are allocated.
+void sort_keys(SortPlan& plan);
 
 /// Brings the first k of each row into place, unless that is no better than sorting: then false.
 bool select_first(SortPlan& plan, uint32_t k);

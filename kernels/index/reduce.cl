@@ -6,20 +6,11 @@
 // and of each column the places whose hash falls into part y. It walks through all indices and skips
 // the places of others.
 //
-// Compile parameters: those of index/operands.clh; C (the tag computed with), REDUCE (add, mul, amax,
-// amin, assign), FILL (1: every operand is `value`), WIDTH (lanes; above 1 the innermost column dimension
+// Compile parameters: those of index/operands.clh and index/reduce.clh; WIDTH (lanes; above 1 the innermost column dimension
 // is contiguous and not indexed, and a work-item takes `chunk` columns of it).
 #include "index/operands.clh"
+#include "index/reduce.clh"
 
-#ifndef C
-#define C f32
-#endif
-#ifndef REDUCE
-#define REDUCE add
-#endif
-#ifndef FILL
-#define FILL 0
-#endif
 #ifndef WIDTH
 #define WIDTH 1
 #endif
@@ -41,21 +32,6 @@ typedef struct {
   uint step_size[REDUCE_DIMS];
   uint step_stride[2 + NIDX][REDUCE_DIMS];
 } ReduceLayout;
-
-#define COMPLEX_MUL_complex(a, b) \
-  ((TYPE(C))((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x))
-#define COMPLEX_MUL_real(a, b) ((a) * (b))
-#define COMPLEX_MUL_signed(a, b) ((a) * (b))
-#define COMPLEX_MUL_unsigned(a, b) ((a) * (b))
-#define COMPLEX_MUL_bool(a, b) ((a) * (b))
-
-// A NaN wins: as the new value by the first test, as the old one because nothing compares with it.
-#define REDUCE_add(a, b) ((a) + (b))
-#define REDUCE_mul(a, b) PASTE2(COMPLEX_MUL_, KIND(C))(a, b)
-#define REDUCE_amax(a, b) ((((b) != (b)) | ((a) < (b))) ? (b) : (a))
-#define REDUCE_amin(a, b) ((((b) != (b)) | ((b) < (a))) ? (b) : (a))
-#define REDUCE_assign(a, b) (b)
-#define COMBINE(a, b) PASTE2(REDUCE_, REDUCE)(a, b)
 
 /// Global size: columns by parts, or more.
 kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETERS,

@@ -149,6 +149,9 @@ def main():
         filled.index_put((index,), y, accumulate=False),
         x.scatter_reduce(1, twice, x[:2, :5], "amax"),
         x.long().index_add(0, index, x[:4].long()),
+        # More of them are sorted on GPUs.
+        x.index_add(1, torch.arange(80).to("ocl") % 37, torch.ones(7, 80, device="ocl")),
+        x.scatter_add(0, torch.arange(7 * 37).view(7, 37).to("ocl") % 7, x),
     ]
     # Complex numbers, integer division (which checks divisors), losses that check probabilities.
     c = torch.randn(7, 37, dtype=torch.complex64).to("ocl")
