@@ -107,7 +107,8 @@ def test_results_lie_in_the_cache_folder(tmp_path):
     folder = tmp_path / "cache"
     script = ONE_PRODUCT + "print(tunable.get_filename())"
     quick = {"TORCH_OCL_TUNABLE_DURATION": "1"}
-    out, _ = run(script, TORCH_OCL_CACHE_DIR=str(folder), **quick)
+    kept = {"TORCH_OCL_CACHE": "1", "TORCH_OCL_CACHE_DIR": str(folder)}
+    out, _ = run(script, **kept, **quick)
     path = Path(out.strip())
     assert path.parent == folder and path.name.startswith("tuned_")
     assert PROBLEM.replace(" ", ",") in path.read_text()

@@ -213,19 +213,21 @@ assert ((x * 3 + 1).cpu() == torch.arange(9.0) * 3 + 1).all()
 
 
 def test_corrupt_cache_files_are_rebuilt(tmp_path):
-    assert run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(tmp_path))[0] == 0
+    assert run(CACHE_CODE, TORCH_OCL_CACHE="1", TORCH_OCL_CACHE_DIR=str(tmp_path))[0] == 0
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     for path in files:
         path.write_bytes(b"\x00garbage" * 10)
-    exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(tmp_path))
+    exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE="1", TORCH_OCL_CACHE_DIR=str(tmp_path))
     assert exit_code == 0, output
 
 
 def test_other_settings_of_the_compiler_make_other_binaries(tmp_path):
     def built(**settings):
         code = CACHE_CODE + "\nprint('built', torch.ocl.program_stats()['built'])"
-        exit_code, output = run(code, TORCH_OCL_CACHE_DIR=str(tmp_path), **settings)
+        exit_code, output = run(
+            code, TORCH_OCL_CACHE="1", TORCH_OCL_CACHE_DIR=str(tmp_path), **settings
+        )
         assert exit_code == 0, output
         return int(output.split("built ")[1].split()[0])
 
@@ -237,7 +239,9 @@ def test_other_settings_of_the_compiler_make_other_binaries(tmp_path):
 def test_cache_folder_that_can_not_be_written(tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("not a folder")
-    exit_code, output = run(CACHE_CODE, TORCH_OCL_CACHE_DIR=str(blocker / "below"))
+    exit_code, output = run(
+        CACHE_CODE, TORCH_OCL_CACHE="1", TORCH_OCL_CACHE_DIR=str(blocker / "below")
+    )
     assert exit_code == 0, output
     assert output.count("cache") >= 1
 

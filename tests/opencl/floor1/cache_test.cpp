@@ -11,7 +11,7 @@ namespace floor1 {
 
 void test_disk_cache(Device& device) {
   const std::string cache = work_folder + "/cache" + index_text(device);
-  const std::string environment = "TORCH_OCL_CACHE_DIR=" + cache +
+  const std::string environment = "TORCH_OCL_CACHE=1 TORCH_OCL_CACHE_DIR=" + cache +
                                   " CHILD_DEVICE=" + index_text(device) +
                                   " POCL_CACHE_DIR=" + cache + "-pocl";
   const auto run = [&](const char* expected) {
@@ -61,8 +61,8 @@ void test_disk_cache(Device& device) {
 // Times of last use decide: those of the fake files are set, that of the one loaded is now.
 void test_cache_size(Device& device) {
   const std::string cache = work_folder + "/limited" + index_text(device);
-  const std::string environment = "TORCH_OCL_CACHE_DIR=" + cache + " TORCH_OCL_CACHE_SIZE=1" +
-                                  " CHILD_DEVICE=" + index_text(device);
+  const std::string environment = "TORCH_OCL_CACHE=1 TORCH_OCL_CACHE_DIR=" + cache +
+                                  " TORCH_OCL_CACHE_SIZE=1" + " CHILD_DEVICE=" + index_text(device);
   REQUIRE_CONTAINS(child("build", environment).output, "built 1 loaded 0");
   const fs::path used = fs::directory_iterator(cache)->path();
   const auto put = [&](const fs::path& path, int days_old, size_t kilobytes) {
