@@ -18,6 +18,7 @@
 #include "ops/fill.h"
 #include "runtime/counters.h"
 #include "runtime/host_allocator.h"
+#include "runtime/host_memory.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -136,6 +137,8 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
   Queue& queue = current_queue(source.device().index());
   if (destination.strides() == source.strides()) {
     const bool asynchronous = non_blocking && is_pinned(destination.const_data_ptr());
+    // Pinned memory has its pages.
+    if (!asynchronous) populate_host_memory(destination.mutable_data_ptr(), source.nbytes());
     queue.read(destination.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
                !asynchronous);
     if (asynchronous) {
@@ -146,6 +149,7 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
     return;
   }
   at::Tensor staged = at::empty_strided(source.sizes(), source.strides(), destination.options());
+  populate_host_memory(staged.mutable_data_ptr(), source.nbytes());
   queue.read(staged.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(), true);
   raise_device_assertions(queue);
   destination.copy_(staged);

@@ -1,6 +1,10 @@
 #include "runtime/host_memory.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -43,7 +47,23 @@ constexpr Cgroup kCgroups[] = {
      "/sys/fs/cgroup/memory/memory.stat"},
 };
 
+// glibc maps anything larger by itself, so that the advice goes with the memory when it is freed.
+constexpr size_t kMapped = size_t{32} << 20;
+// MADV_POPULATE_WRITE; headers older than Linux 5.14 lack the name.
+constexpr int kPopulateWrite = 23;
+
 }  // namespace
+
+void populate_host_memory(void* begin, size_t bytes) {
+  if (bytes < kMapped) return;
+  const size_t page = sysconf(_SC_PAGESIZE);
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t first = (address + page - 1) / page * page;
+  const uintptr_t last = (address + bytes) / page * page;
+  // Advice: what the system does not take changes nothing.
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  madvise(reinterpret_cast<void*>(first), last - first, kPopulateWrite);
+}
 
 size_t host_memory_limit() {
   size_t limit = kUnknownHostMemory;

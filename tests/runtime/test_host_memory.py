@@ -1,4 +1,4 @@
-"""Pinned host memory and copies that do not block."""
+"""Host memory: pinned, copied to without blocking, or so large that its pages are taken at once."""
 
 import pytest
 import torch
@@ -65,3 +65,19 @@ def test_lazy_bits_are_settled_before_an_asynchronous_copy(lazy):
     target.copy_(lazy(x.to("ocl")), non_blocking=True)
     torch.ocl.synchronize()
     assert torch.equal(target, expected)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_large_copies_to_the_host_stay_within_their_bounds(tmp_path, mapped):
+    """Their pages are taken at once, whole pages: what lies beside them in the first and last is
+    kept, in files mapped into memory too."""
+    count = 12 << 20
+    if mapped:
+        host = torch.from_file(str(tmp_path / "file"), shared=True, size=count).fill_(7)
+    else:
+        host = torch.full((count,), 7.0)
+    source = torch.randn(count - 2000, device="ocl")
+    host[1001:-999].copy_(source)
+    assert (host[:1001] == 7).all() and (host[-999:] == 7).all()
+    assert torch.equal(host[1001:-999].to("ocl"), source)
+    assert torch.equal(source.view(4, -1).T.cpu().T.reshape(-1), host[1001:-999])
