@@ -17,11 +17,17 @@ constexpr int64_t kTogether = 4;  // TOGETHER of kernels/norm/rows_backward.cl
 constexpr int64_t kMostRowsPerItem = 1024;
 
 constexpr int64_t kMostKept = 4;  // vectors of a row in a work-item's registers
+// Of kernels/norm/rows_backward_kept.cl.
+constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
+constexpr int64_t kKeptSharesPerUnit = 8;  // as measured on an NVIDIA H200
 
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
+const KernelFamily kept_backward_family{"norm/rows_backward_kept.cl", "norm_rows_backward_kept"};
 const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
 const KernelFamily finish_family{"norm/finish.cl", "norm_finish"};
+const KernelFamily finish_group_family{"norm/finish.cl", "norm_finish_group"};
+constexpr int64_t kFinishColumns = 16, kFinishGroup = 256;  // of norm_finish_group
 
 /// RowArgs of kernels/norm/rows.clh.
 struct RowArguments {
@@ -70,6 +76,31 @@ struct Problem {
             Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
   }
 
+  /// Vectors that each of `items` work-items of a GPU keeps of a row between the passes over it,
+  /// where they can keep all; else 0.
+  int64_t kept(const RowShape& shape, int64_t items) const {
+    const int64_t each = (shape.length / width + items - 1) / items;
+    return device.is_cpu() || shape.grouped || each > kMostKept || shape.length % width != 0 ? 0
+                                                                                             : each;
+  }
+
+  /// Chooses lanes and group for kernels/norm/rows_backward_kept.cl, and returns the vectors that a
+  /// work-item keeps; 0 if the rows are too long for it. Rows that aren't whole vectors are taken
+  /// as single elements.
+  int64_t keep(const RowShape& shape) {
+    const uint32_t widest = width, usual = group;
+    for (const uint32_t lanes : {widest, 1U}) {
+      for (const uint32_t items : {kSmallGroup, kLargeGroup}) {
+        width = lanes;
+        group = items;
+        if (const int64_t vectors = kept(shape, items); vectors > 0) return vectors;
+      }
+    }
+    width = widest;
+    group = usual;
+    return 0;
+  }
+
   NDRange range() const {
     const size_t items =
         (size_t{arguments.rows} + arguments.rows_per_item - 1) / arguments.rows_per_item;
@@ -87,27 +118,31 @@ struct Problem {
 
 void finish(Problem& problem, const void* partial, int64_t parts, int64_t length,
             const at::Tensor& dweight, const at::Tensor& dbias) {
-  const uint32_t width = norm_width(problem.device, problem.acc, length);
-  Kernel& kernel = finish_family.get(
-      problem.device, {{"IN", problem.in_tag},
-                       {"PARAM", tag((dweight.defined() ? dweight : dbias).scalar_type())},
-                       {"STAT", problem.stat_tag},
-                       {"ACC", problem.acc_tag},
-                       {"WIDTH", width}});
-  const bool both = dweight.defined() && dbias.defined();
+  const bool cpu = problem.device.is_cpu();
+  const uint32_t width = cpu ? norm_width(problem.device, problem.acc, length) : 1;
+  Kernel& kernel =
+      (cpu ? finish_family : finish_group_family)
+          .get(problem.device, {{"IN", problem.in_tag},
+                                {"PARAM", tag((dweight.defined() ? dweight : dbias).scalar_type())},
+                                {"STAT", problem.stat_tag},
+                                {"ACC", problem.acc_tag},
+                                {"WIDTH", width}});
+  const size_t which = dweight.defined() && dbias.defined() ? 2 : 1;
   FinishArguments arguments{{},
                             static_cast<uint32_t>(parts),
                             static_cast<uint32_t>(length),
                             dbias.defined() ? 0u : 1u,
                             0};
-  const size_t local = problem.device.is_cpu() ? 1 : kNormGpuLocal;
+  const NDRange range =
+      cpu ? NDRange::grid(static_cast<size_t>((length + width - 1) / width), which, 1, 1)
+          : NDRange::grid(
+                static_cast<size_t>((length + kFinishColumns - 1) / kFinishColumns * kFinishGroup),
+                which, static_cast<size_t>(kFinishGroup), 1);
   NormLaunch(problem.device, arguments)
       .add(partial)
       .add(dbias)
       .add(dweight)
-      .enqueue(
-          problem.queue, kernel,
-          NDRange::grid((static_cast<size_t>(length) + width - 1) / width, both ? 2 : 1, local, 1));
+      .enqueue(problem.queue, kernel, range);
 }
 
 }  // namespace
@@ -124,11 +159,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   NormLaunch launch(problem.device, problem.arguments);
   launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
   const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
-  // What a GPU's work-item keeps of a row between the passes over it, where it can keep all.
-  const int64_t vectors = (shape.length + problem.width - 1) / problem.width;
-  const int64_t kept = (vectors + problem.group - 1) / problem.group;
-  const bool keeps = !problem.device.is_cpu() && !shape.grouped && kept <= kMostKept &&
-                     shape.length % problem.width == 0;
+  const int64_t kept = problem.kept(shape, problem.group);
   Kernel& kernel =
       rows_family.get(problem.device, {{"IN", problem.in_tag},
                                        {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
@@ -138,7 +169,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
                                        {"BIAS", bias.defined()},
                                        {"RMS", !mean.defined()},
                                        {"RUNS", shape.grouped},
-                                       {"KEPT", keeps ? kept : 0},
+                                       {"KEPT", kept},
                                        {"WIDTH", problem.width},
                                        {"GROUP", problem.group},
                                        access[0],
@@ -154,13 +185,15 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   Problem problem(x, rstd, shape);
   RowArguments& arguments = problem.arguments;
   const size_t acc_size = c10::elementSize(problem.acc);
+  const int64_t kept = problem.keep(shape);
   // Partial sums: a sample's channels, or the elements of a row per share of the rows.
   int64_t parts = 1, columns = shape.length;
   if (shape.grouped) {
     parts = shape.rows / shape.groups;
     columns = shape.groups * (shape.length / shape.run);
   } else if (parameters) {
-    const int64_t shares = int64_t{problem.device.properties().compute_units} * 16;
+    const int64_t shares =
+        int64_t{problem.device.properties().compute_units} * (kept > 0 ? kKeptSharesPerUnit : 16);
     const int64_t per_share = (shape.rows + shares - 1) / shares;
     arguments.rows_per_item =
         static_cast<uint32_t>(std::clamp(per_share, kTogether, kMostRowsPerItem));
@@ -177,29 +210,23 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
   const auto access = problem.access(launch, 3 * static_cast<int64_t>(x.nbytes()));
   const char* param_tag = tag_or(weight, problem.stat_tag);
-  Kernel& kernel = shape.grouped
-                       ? runs_backward_family.get(problem.device, {{"IN", problem.in_tag},
-                                                                   {"PARAM", param_tag},
-                                                                   {"STAT", problem.stat_tag},
-                                                                   {"ACC", problem.acc_tag},
-                                                                   {"WEIGHT", weight.defined()},
-                                                                   {"DX", dx.defined()},
-                                                                   {"WIDTH", problem.width},
-                                                                   {"GROUP", problem.group},
-                                                                   access[0],
-                                                                   access[1]})
-                       : rows_backward_family.get(problem.device, {{"IN", problem.in_tag},
-                                                                   {"PARAM", param_tag},
-                                                                   {"STAT", problem.stat_tag},
-                                                                   {"ACC", problem.acc_tag},
-                                                                   {"WEIGHT", weight.defined()},
-                                                                   {"RMS", !mean.defined()},
-                                                                   {"DX", dx.defined()},
-                                                                   {"DPARAM", parameters},
-                                                                   {"WIDTH", problem.width},
-                                                                   {"GROUP", problem.group},
-                                                                   access[0],
-                                                                   access[1]});
+  const KernelFamily& family = shape.grouped ? runs_backward_family
+                               : kept > 0    ? kept_backward_family
+                                             : rows_backward_family;
+  // What a family has no use for is left out: it would make programs that differ in nothing.
+  Kernel& kernel = family.get(problem.device, {{"IN", problem.in_tag},
+                                               {"PARAM", param_tag},
+                                               {"STAT", problem.stat_tag},
+                                               {"ACC", problem.acc_tag},
+                                               {"WEIGHT", weight.defined()},
+                                               {"RMS", !shape.grouped && !mean.defined()},
+                                               {"DX", dx.defined()},
+                                               {"DPARAM", shape.grouped || parameters},
+                                               {"KEPT", kept},
+                                               {"WIDTH", problem.width},
+                                               {"GROUP", problem.group},
+                                               access[0],
+                                               access[1]});
   launch.enqueue(problem.queue, kernel, problem.range());
   if (parameters) finish(problem, partial.get(), parts, columns, dweight, dbias);
 }

@@ -1,5 +1,6 @@
-// Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. A work-item owns
-// WIDTH adjacent elements of one of the two.
+// Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. On CPUs a work-item
+// owns WIDTH adjacent elements of one of the two; on GPUs a work-group of LANES x COLUMNS owns COLUMNS of
+// them, and a work-item every LANES-th part, for there are few columns and many parts.
 #include "include/item_by_item.clh"
 #include "norm/norm.clh"
 
@@ -46,4 +47,41 @@ kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global cha
     out += STORAGE_SIZE(PARAM);
     from += STORAGE_SIZE(ACC);
   }
+}
+
+#define LANES 16
+#define COLUMNS 16
+#define LOADED 8  // parts whose loads are in flight together
+
+/// Global size: COLUMNS * LANES for each COLUMNS columns; 2 if both gradients are wanted.
+kernel __attribute__((reqd_work_group_size(LANES* COLUMNS, 1, 1))) void norm_finish_group(
+    global const char* partial_base, global char* bias_base, global char* weight_base,
+    const FinishArgs args) {
+  local SCALAR sums[LANES * COLUMNS];
+  const uint item = get_local_id(0), lane = item / COLUMNS;
+  const uint column = (uint)get_group_id(0) * COLUMNS + item % COLUMNS;
+  const uint which = args.first + (uint)get_group_id(1);
+  const ulong next = (ulong)args.length * 2 * STORAGE_SIZE(ACC);
+  SCALAR sum = 0;
+  if (column < args.length) {
+    global const char* from =
+        partial_base + args.offset[0] + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
+    uint part = lane;
+    for (; part + (LOADED - 1) * LANES < args.parts; part += LOADED * LANES) {
+      SCALAR block = 0;
+      _Pragma("unroll") for (uint i = 0; i < LOADED; i++) {
+        block += LOAD_OF(ACC, from + (part + i * LANES) * next, 0);
+      }
+      sum += block;
+    }
+    for (; part < args.parts; part += LANES) sum += LOAD_OF(ACC, from + part * next, 0);
+  }
+  sums[item] = sum;
+  for (uint n = LANES / 2; n > 0; n /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < n) sums[item] += sums[item + n * COLUMNS];
+  }
+  if (lane > 0 || column >= args.length) return;
+  STORE_TO(PARAM, which ? weight_base + args.offset[2] : bias_base + args.offset[1], column,
+           sums[item]);
 }

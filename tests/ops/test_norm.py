@@ -9,9 +9,11 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.ops.norms import CHANNEL_SHAPES, FLOATING, aten, check, made, results
 
 LAYER_SHAPES = [(1, 1), (7,), (4, 33), (3, 1000), (3000, 16), (5000, 3), (2, 100003), (2, 5, 6, 17)]
+LAYER_SHAPES += [(70, 260), (9, 2052)]  # rows that GPUs keep in registers
 AFFINE_SHAPE = (4, 33)  # with and without weight and bias
 
 
@@ -369,3 +371,9 @@ def test_errors():
     ):
         actual, expected = pairs(function)
         assert isinstance(expected, type) and actual is expected, (actual, expected)
+
+
+@pytest.mark.slow
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    run_as_gpu(__file__)

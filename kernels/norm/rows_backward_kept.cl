@@ -1,0 +1,114 @@
+// Gradients of layer norm and RMS norm for GPUs, where a work-group of GROUP keeps whole rows in
+// registers: each row is read once, and the gradients of weight and bias are summed in registers over the
+// group's rows.
+//
+// KEPT: vectors of a row per work-item. DX, DPARAM: as in rows_backward.cl; partial is
+// [share][bias, weight][length] too.
+#ifndef GROUP
+#define GROUP 64
+#endif
+#include "norm/rows.clh"
+#ifndef DX
+#define DX 1
+#define DPARAM 1
+#endif
+#ifndef KEPT
+#define KEPT 1
+#endif
+// group_sums() adds up a square of work-items: a group is 8 x 8 or 16 x 16.
+#define SIDE (GROUP >= 256 ? 16 : 8)
+#define SCRATCH (2 * GROUP + 2 * SIDE)
+
+#define FOR_KEPT(j) \
+  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) if (item + j * GROUP < vectors)
+
+// Replaces a and b by their sums over the group, in two steps instead of a tree's many. No barrier comes
+// before the first store: whoever stores has passed the second barrier of the call before, and the
+// readers of `shared` have too.
+static inline void group_sums(SCALAR* a, SCALAR* b, uint item, local SCALAR* shared) {
+  local SCALAR* totals = shared + 2 * GROUP;
+  shared[item] = *a;
+  shared[GROUP + item] = *b;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item < 2 * SIDE) {
+    local const SCALAR* column = shared + item / SIDE * GROUP + item % SIDE;
+    SCALAR sum = 0;
+    _Pragma("unroll") for (uint i = 0; i < SIDE; i++) sum += column[i * SIDE];
+    totals[item] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  SCALAR first = 0, second = 0;
+  _Pragma("unroll") for (uint i = 0; i < SIDE; i++) {
+    first += totals[i];
+    second += totals[SIDE + i];
+  }
+  *a = first;
+  *b = second;
+}
+
+kernel void norm_rows_backward_kept(global const char* grad_base, global const char* x_base,
+                                    global const char* mean_base, global const char* rstd_base,
+                                    global const char* weight_base, global char* out_base,
+                                    global char* partial_base, const RowArgs args) {
+  local SCALAR shared[SCRATCH];
+  const uint item = get_local_id(0), vectors = args.length / WIDTH;
+  const uint share = get_group_id(0);
+  const uint first_row = share * args.rows_per_item;
+  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  VECTOR scale[KEPT], bias_sum[KEPT], weight_sum[KEPT];
+  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) {
+    scale[j] = (VECTOR)(1);
+    bias_sum[j] = weight_sum[j] = ZERO;
+  }
+#if WEIGHT
+  FOR_KEPT(j) scale[j] = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
+#endif
+  for (uint row = first_row; row < end_row; row++) {
+    global const char* grad = ROW_START(grad_base, 0, IN, row);
+    global const char* x = ROW_START(x_base, 1, IN, row);
+    VECTOR g[KEPT], normal[KEPT];
+    _Pragma("unroll") for (uint j = 0; j < KEPT; j++) g[j] = normal[j] = ZERO;
+    FOR_KEPT(j) {
+      g[j] = LOADV_OF(IN, grad, item + j * GROUP);
+      normal[j] = LOADV_OF(IN, x, item + j * GROUP);
+    }
+    const SCALAR rstd = LOAD_OF(STAT, rstd_base + args.offset[3], row);
+#if RMS
+    const SCALAR mean = 0;
+#else
+    const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], row);
+#endif
+    VECTOR sums = ZERO, products = ZERO;
+    FOR_KEPT(j) {
+      normal[j] = (normal[j] - mean) * rstd;
+#if DPARAM
+      bias_sum[j] += g[j];
+      weight_sum[j] += g[j] * normal[j];
+#endif
+      g[j] *= scale[j];
+      sums += g[j];
+      products += g[j] * normal[j];
+    }
+#if DX
+    SCALAR constant_ = sum_lanes(sums), slope = sum_lanes(products);
+    group_sums(&constant_, &slope, item, shared);
+    constant_ = RMS ? 0 : constant_ / args.length;
+    slope /= args.length;
+    global char* out = ROW_START(out_base, 5, IN, row);
+    FOR_KEPT(j) {
+      STOREV_TO(IN, out, item + j * GROUP, (g[j] - constant_ - normal[j] * slope) * rstd);
+    }
+#endif
+  }
+#if DPARAM
+  global char* partial =
+      partial_base + args.offset[6] + (ulong)share * 2 * args.length * STORAGE_SIZE(ACC);
+  FOR_KEPT(j) {
+#if !RMS
+    STOREV_TO(ACC, partial, item + j * GROUP, bias_sum[j]);
+#endif
+    STOREV_TO(ACC, partial + (ulong)args.length * STORAGE_SIZE(ACC), item + j * GROUP,
+              weight_sum[j]);
+  }
+#endif
+}
