@@ -152,7 +152,7 @@ void run(const ConvPlan& plan, ConvAccumulator* accumulator = nullptr) {
     if (whole && (run_conv_narrow(plan) || run_conv_gathered(plan))) return;
     run_conv_panels(plan, accumulator);
   } else {
-    if (whole && run_conv_direct(plan)) return;
+    if (whole && (run_conv_few_columns(plan) || run_conv_direct(plan))) return;
     run_conv_tiled(plan, accumulator);
   }
 }

@@ -1,4 +1,4 @@
-// Convolutions with few columns per group on CPUs (kernels/conv/narrow.cl).
+// Convolutions with few columns per group (kernels/conv/narrow.cl, few_columns.cl).
 #include <algorithm>
 #include <array>
 
@@ -40,6 +40,36 @@ void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, i
 }
 
 }  // namespace
+
+bool run_conv_few_columns(const ConvPlan& plan) {
+  static const KernelFamily family{"conv/few_columns.cl", "conv_few_columns"};
+  // More columns have tiles of their own, which do better unless there are many rows.
+  constexpr int64_t kMostColumns = 16, kLongestSum = 1 << 12, kLeastRows = 1 << 11,
+                    kManyRows = 1 << 15;
+  constexpr int64_t kItems = 128;
+  const int64_t terms = plan.k.elements(), rows = plan.rows.elements();
+  const bool few = plan.columns <= kNarrowColumns;
+  if (plan.columns > kMostColumns || terms == 0 || terms > kLongestSum ||
+      rows < (few ? kLeastRows : kManyRows)) {
+    return false;
+  }
+  // Neighbouring work-items are to read what is next to each other.
+  if (plan.rows.innermost().first > 2) return false;
+  const int64_t per_item = few ? 1 : 2;
+  Contraction c = plan.contraction();
+  plan.k.joined(AffineIndex::Join::both).store(c.k_size, c.k_a, c.k_b);
+  const ConvPlan::Buffers buffers = plan.locate(c);
+  launch(family.get(plan.device, {{"C", plan.compute_tag()},
+                                  {"IN", tag(plan.b_dtype)},
+                                  {"OUT", tag(plan.dtype)},
+                                  {"COLUMNS", plan.columns},
+                                  {"ROWS", per_item}}),
+         plan.queue,
+         NDRange::grid(static_cast<size_t>(blocks(rows, kItems * per_item) * kItems),
+                       static_cast<size_t>(plan.groups), kItems, 1),
+         buffers.a, buffers.b, buffers.bias, buffers.out, c);
+  return true;
+}
 
 bool run_conv_direct(const ConvPlan& plan) {
   static const KernelFamily family{"conv/narrow.cl", "conv_direct"};

@@ -36,7 +36,7 @@ constexpr ConvShape kShapes8[] = {shape(64, 64, 8, 4, 4, 2, 1.00F),
                                   shape(64, 16, 8, 4, 4, 2, 0.70F)};
 
 constexpr double kLaunchCost = 0.9e6;  // about 5 us of an H200's compute unit
-constexpr int64_t kMostSplits = 32, kLeastPart = 128;
+constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 

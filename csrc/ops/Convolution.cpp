@@ -4,8 +4,10 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -19,6 +21,9 @@
 namespace ocl::native {
 
 namespace {
+
+// What the kernel for few output channels on GPUs takes (engine/conv_narrow.cpp).
+constexpr int64_t kMostColumns = 16;
 
 int64_t element(at::IntArrayRef list, size_t i) { return list.size() == 1 ? list[0] : list[i]; }
 
@@ -53,6 +58,27 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
   at::DimVector shape(static_cast<size_t>(tensor.dim()), 1);
   shape[1] = -1;
   tensor.copy_(bias.reshape(shape));
+}
+
+/// `tensor`, which a convolution with `columns` output channels reads: contiguous if that is what
+/// the kernel for few of them on GPUs wants, whose work-items read positions side by side.
+at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const ConvWindow& window) {
+  const bool channels_last = tensor.size(1) > 1 && tensor.stride(1) == 1;
+  if (!channels_last || columns > kMostColumns || window.groups != 1) return tensor;
+  return current_queue(current_device()).device().is_cpu() ? tensor : tensor.contiguous();
+}
+
+void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+               const at::Tensor& bias, const ConvWindow& window) {
+  const int axes = static_cast<int>(weight.dim()) - 2;
+  if (out.numel() == 0) return;
+  if (weight.numel() == 0) {
+    fill_channels(out, bias);
+    return;
+  }
+  const at::Tensor read = for_few_columns(in, weight.size(0), window);
+  convolution(ConvTensor(out, axes), ConvTensor(read, axes), ConvTensor(weight, axes),
+              bias.defined() ? bias.const_data_ptr() : nullptr, window);
 }
 
 /// input_of() on GPUs where windows lie side by side: one product with every element of the
@@ -112,6 +138,67 @@ bool input_of_tiles(const at::Tensor& in, const at::Tensor& out, const at::Tenso
   return true;
 }
 
+/// input_of() on GPUs for few channels of `in` and a stride: sums that differ in their place
+/// between the strides are computed as so many channels of one convolution, with the window's
+/// elements that each of them takes, and then take their places. One by one they would share no
+/// loads. False if it doesn't take the convolution.
+bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+                     const at::Tensor& bias, const ConvWindow& window) {
+  const int64_t axes = weight.dim() - 2, channels = weight.size(1);
+  if (current_queue(current_device()).device().is_cpu() || window.groups != 1) return false;
+  int64_t phases = 1;
+  ConvWindow shared;  // of the convolution with all phases
+  // Along an axis the element u * stride + phase of the window with `padding` zeros in front of it
+  // and after it meets the result's coordinate i + reach - u, for the input's i * stride + phase.
+  std::vector<int64_t> padding;
+  at::DimVector split{weight.size(0), channels}, order, place_order{0};
+  at::DimVector grid{in.size(0)}, sizes;
+  for (int64_t i = 0; i < axes; ++i) {
+    const auto at = static_cast<size_t>(i + 3 - axes);
+    const int64_t stride = window.stride[at], pad = window.pad[at], size = in.size(2 + i);
+    if (window.dilation[at] != 1 || size % stride != 0) return false;
+    const int64_t reach = (pad + stride - 1) / stride, before = reach * stride - pad;
+    const int64_t taps = (window.kernel[at] + before + stride - 1) / stride;
+    if (taps - 1 < reach) return false;
+    phases *= stride;
+    shared.kernel[at] = taps;
+    shared.pad[at] = taps - 1 - reach;
+    padding.insert(padding.begin(), {before, taps * stride - before - window.kernel[at]});
+    split.append({taps, stride});
+    order.push_back(3 + 2 * i);
+    sizes.push_back(taps);
+    grid.push_back(size / stride);
+  }
+  if (phases == 1 || phases * channels > kMostColumns) return false;
+  order.append({1, 0});
+  at::DimVector flipped;
+  for (int64_t i = 0; i < axes; ++i) {
+    order.push_back(2 + 2 * i);
+    flipped.push_back(axes + 2 + i);
+  }
+  sizes.insert(sizes.begin(), {phases * channels, weight.size(0)});
+  const at::Tensor windows = at::constant_pad_nd(weight, padding).reshape(split).permute(order);
+  const at::Tensor turned = at::flip(windows, flipped).reshape(sizes);
+  const at::Tensor addend = bias.defined() ? bias.repeat({phases}) : at::Tensor();
+  grid.insert(grid.begin() + 1, phases * channels);
+  const at::Tensor result = at::empty(grid, in.options());
+  output_of(result, out, turned, addend, shared);
+  // From [image][phases][channel][positions] to [image][channel][position, phase along each axis].
+  at::DimVector shape{in.size(0)}, target{in.size(0), channels};
+  for (int64_t i = 0; i < axes; ++i)
+    shape.push_back(window.stride[static_cast<size_t>(i + 3 - axes)]);
+  shape.push_back(channels);
+  place_order.push_back(1 + axes);
+  for (int64_t i = 0; i < axes; ++i) {
+    shape.push_back(grid[static_cast<size_t>(2 + i)]);
+    place_order.append({2 + axes + i, 1 + i});
+    target.append(
+        {grid[static_cast<size_t>(2 + i)], window.stride[static_cast<size_t>(i + 3 - axes)]});
+  }
+  in.view(target).copy_(result.view(shape).permute(place_order));
+  return true;
+}
+
 /// The gradient of convolution()'s input, or a transposed convolution.
 void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
               const at::Tensor& bias, const ConvWindow& window) {
@@ -122,20 +209,10 @@ void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& wei
     if (out.numel() == 0) return;
   }
   if (input_of_tiles(in, out, weight, bias, window)) return;
-  convolution_input(ConvTensor(in, axes), ConvTensor(out, axes), ConvTensor(weight, axes),
+  if (input_of_phases(in, out, weight, bias, window)) return;
+  const at::Tensor read = for_few_columns(out, weight.size(1), window);
+  convolution_input(ConvTensor(in, axes), ConvTensor(read, axes), ConvTensor(weight, axes),
                     bias.defined() ? bias.const_data_ptr() : nullptr, window);
-}
-
-void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-               const at::Tensor& bias, const ConvWindow& window) {
-  const int axes = static_cast<int>(weight.dim()) - 2;
-  if (out.numel() == 0) return;
-  if (weight.numel() == 0) {
-    fill_channels(out, bias);
-    return;
-  }
-  convolution(ConvTensor(out, axes), ConvTensor(in, axes), ConvTensor(weight, axes),
-              bias.defined() ? bias.const_data_ptr() : nullptr, window);
 }
 
 void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,

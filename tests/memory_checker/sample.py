@@ -28,6 +28,7 @@ def main():
     for norm, given in (
         (nn.LayerNorm(37), x),
         (nn.RMSNorm(37), x),
+        (nn.LayerNorm(36), x[:, 1:].contiguous()),
         (nn.GroupNorm(2, 6), images),
         (nn.BatchNorm2d(6), images),
         (nn.BatchNorm2d(6), images.contiguous(memory_format=torch.channels_last)),
@@ -226,6 +227,10 @@ def main():
         nn.functional.conv2d(image, taps[:6, :1], groups=6, padding=1, dilation=2),
     ):
         keep += torch.autograd.grad(out.sum(), (image, taps))
+    # Few channels, and a stride.
+    high, lines = torch.randn(1, 2, 48, 47).to("ocl"), torch.randn(2, 1, 3, 2).to("ocl")
+    options = {"stride": (2, 1), "padding": (1, 0), "output_padding": (1, 0)}
+    keep.append(nn.functional.conv_transpose2d(high, lines, **options))
     # Few windows of many channels.
     few, many = torch.randn(2, 40, 4, 3).to("ocl"), torch.randn(90, 40, 3, 3).to("ocl")
     for leaf in (few, many):

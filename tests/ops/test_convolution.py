@@ -404,6 +404,51 @@ def test_network_trains():
     torch.testing.assert_close(losses["ocl"], losses["cpu"], rtol=1e-4, atol=1e-4)
 
 
+PHASES = [
+    {"stride": 2, "padding": 1},
+    {"stride": 2},
+    {"stride": 3, "padding": 2},
+    {"stride": 2, "padding": 1, "output_padding": 1},
+]
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("window", PHASES)
+@pytest.mark.parametrize("kernel", [2, 3, 4])
+def test_few_channels_and_a_stride(axes, window, kernel):
+    """On GPUs sums that differ in their place between the strides are computed together."""
+    x = sample(2, 7, *SIZES[axes]) / 8
+    weight = sample(7, 3 if axes < 3 else 1, *(kernel,) * axes, seed=1) / 8
+    for name, a in formats(x):
+        check_all(
+            lambda u, v, b: CALLS[axes, True](u, v, b, **window),
+            a,
+            weight,
+            sample(weight.size(1), seed=2),
+            name,
+            rtol=1e-5,
+            atol=1e-4,
+        )
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("channels,kernel,stride", [(3, 7, 2), (2, 3, 1), (5, 4, 2), (9, 3, 1)])
+def test_few_channels_of_large_images(channels, kernel, stride, last):
+    x = sample(2, channels, 190, 190) / 8
+    weight = sample(4, channels, kernel, kernel, seed=1) / 8
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for a, w in ((x, weight), (x[..., :-2, :-1], weight)):
+        check_all(
+            lambda u, v, b: functional.conv2d(u, v, b, stride=stride, padding=kernel // 2),
+            a,
+            w,
+            sample(4, seed=2),
+            rtol=1e-4,
+            atol=1e-3,
+        )
+
+
 @pytest.mark.slow
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
