@@ -1,9 +1,11 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/attention.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -95,23 +97,52 @@ const char* attention_refuses(const AttentionProblem& problem) {
   return nullptr;
 }
 
+namespace {
+
+bool tensor_core_takes(const AttentionPlan& plan, std::span<const at::Tensor> others) {
+  const char* reason = tensor_core_refuses(plan, others);
+  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
+    trace(std::string("attention: tensor_core ") + (reason ? "refuses: " : "runs") +
+          (reason ? reason : ""));
+  }
+  return reason == nullptr;
+}
+
+}  // namespace
+
 void attention(const AttentionProblem& problem, const at::Tensor& out,
                const at::Tensor& logsumexp) {
   AttentionPlan plan(problem);
   if (plan.arguments.queries == 0 || plan.batch == 0 || plan.arguments.heads == 0) return;
   if (!plan.device.is_cpu()) {
     prepare_groups(plan, out);
-    const char* reason = tensor_core_refuses(plan, out);
-    if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-      trace(std::string("attention: tensor_core ") + (reason ? "refuses: " : "runs") +
-            (reason ? reason : ""));
-    }
-    (reason == nullptr ? attention_tensor_core : attention_local)(plan, out, logsumexp);
+    const bool halves = c10::isReducedFloatingType(problem.query.scalar_type());
+    const bool takes = halves && tensor_core_takes(plan, std::array{out});
+    (takes ? attention_tensor_core : attention_local)(plan, out, logsumexp);
   } else if (takes_decode(plan)) {
     attention_decode(plan, out, logsumexp);
   } else {
     attention_lanes(plan, out, logsumexp);
   }
+}
+
+void attention_gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                            const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                            const at::Tensor& grad_key, const at::Tensor& grad_value) {
+  AttentionArguments& a = plan.arguments;
+  a.out = attention_strides(out);
+  a.grad = attention_strides(grad);
+  a.grad_query = attention_strides(grad_query);
+  a.grad_key = attention_strides(grad_key);
+  a.grad_value = attention_strides(grad_value);
+  const AttentionProblem& problem = plan.problem;
+  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
+  const std::array<at::Tensor, 11> operands{problem.query, problem.key, problem.value, problem.mask,
+                                            out,           logsumexp,   grad,          delta,
+                                            grad_query,    grad_key,    grad_value};
+  const std::array others{out, grad, grad_query, grad_key, grad_value};
+  const bool takes = a.queries > 0 && tensor_core_takes(plan, others);
+  (takes ? attention_tensor_core_backward : attention_local_backward)(plan, operands);
 }
 
 void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
@@ -120,7 +151,7 @@ void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
                         const at::Tensor& grad_value) {
   AttentionPlan plan(problem);
   if (plan.batch == 0 || plan.arguments.heads == 0) return;
-  const auto run = plan.device.is_cpu() ? attention_lanes_backward : attention_local_backward;
+  const auto run = plan.device.is_cpu() ? attention_lanes_backward : attention_gpu_backward;
   run(plan, grad, out, logsumexp, grad_query, grad_key, grad_value);
 }
 

@@ -18,6 +18,7 @@ const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gr
 
 // Of kernels/attention/local.clh.
 constexpr uint32_t kChunk = 32, kSide = 16;
+constexpr uint32_t kDeltaLanes = 16;  // LANES of kernels/attention/backward_local.cl
 
 /// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
 /// the queries.
@@ -99,38 +100,26 @@ void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tenso
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
-void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                              const at::Tensor& grad_key, const at::Tensor& grad_value) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  a.grad = attention_strides(grad);
-  a.grad_query = attention_strides(grad_query);
-  a.grad_key = attention_strides(grad_key);
-  a.grad_value = attention_strides(grad_value);
-  const Tile tile = make_tile(plan, 0);
+void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> operands) {
+  const AttentionArguments& a = plan.arguments;
+  // Rows are those that a work-group owns, queries or keys.
+  Tile tile = make_tile(plan, 0);
+  const bool full = tile.queries == 4 && tile.keys == 4;
+  // More sums than that exceed the registers.
+  if (full && std::max(tile.depth_chunks, tile.column_chunks) <= 2) {
+    tile.side = kSide / 2;
+    tile.queries = 8;
+  }
   const auto defines = defines_of(plan, tile);
-  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
-  const std::array<at::Tensor, 11> operands{plan.problem.query,
-                                            plan.problem.key,
-                                            plan.problem.value,
-                                            plan.problem.mask,
-                                            out,
-                                            logsumexp,
-                                            grad,
-                                            delta,
-                                            grad_query,
-                                            grad_key,
-                                            grad_value};
   const auto run = [&](const KernelFamily& family, const NDRange& range) {
     plan.launch(family.get(plan.device, defines), range, operands,
                 {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
-  run(delta_of, NDRange::grid(a.queries, heads, 64, 1));
+  run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaLanes, heads, 64, 1));
   run(query_gradient, groups(tile, block_count(a.queries, tile.query_block()), heads));
   run(key_gradient,
-      groups(tile, block_count(a.keys, tile.key_block()), size_t{plan.batch} * plan.key_heads));
+      groups(tile, block_count(a.keys, tile.query_block()), size_t{plan.batch} * plan.key_heads));
 }
 
 }  // namespace ocl

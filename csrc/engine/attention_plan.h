@@ -83,16 +83,21 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
 /// For GPUs. The first one folds groups of single queries and sets the result's strides; the others
 /// want that done.
 ///
-/// NVIDIA's tensor cores (kernels/attention/forward_tensor_core.cl): why they don't take the
-/// problem, or null, and what runs it.
+/// NVIDIA's tensor cores (kernels/attention/forward_tensor_core.cl, backward_tensor_core.cl): why
+/// they don't take the problem with these `others` beside its operands, or null, and what runs it.
 void prepare_groups(AttentionPlan& plan, const at::Tensor& out);
-const char* tensor_core_refuses(const AttentionPlan& plan, const at::Tensor& out);
+const char* tensor_core_refuses(const AttentionPlan& plan, std::span<const at::Tensor> others);
 void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
+void attention_tensor_core_backward(AttentionPlan& plan, std::span<const at::Tensor> operands);
 /// Tiles in local memory (kernels/attention/forward_local.cl, backward_local.cl).
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
-void attention_local_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                              const at::Tensor& grad_key, const at::Tensor& grad_value);
+/// The operands of the backward kernels: query, key, value, mask, out, lse, grad, the products of
+/// the rows of grad and out, and the gradients of query, key and value.
+void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> operands);
+/// Chooses between the two.
+void attention_gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                            const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                            const at::Tensor& grad_key, const at::Tensor& grad_value);
 
 /// Vectors of `width` for rows of `columns` elements: more than needed where tiles of a few vectors
 /// could not cover them.

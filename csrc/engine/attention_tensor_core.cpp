@@ -1,4 +1,5 @@
-// Attention in half types on NVIDIA's tensor cores, and what comes before all attention on GPUs.
+// Attention in half types on NVIDIA's tensor cores, both ways, and what comes before all attention
+// on GPUs.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/empty.h>
 
@@ -11,15 +12,20 @@ namespace ocl {
 namespace {
 
 // Of kernels/attention/forward_tensor_core.cl.
-constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16, kChunk = 8;
+constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16;
 constexpr uint32_t kMostColumns = 128;  // more exceed the registers
+
+/// Elements of 16 bytes, what rows are copied by.
+uint32_t chunk(const AttentionPlan& plan) {
+  return 16 / c10::elementSize(plan.problem.query.scalar_type());
+}
 
 uint32_t whole_pieces(uint32_t columns) { return block_count(columns, kPiece) * kPiece; }
 
 /// Keys at a time: as many as fit twice into local memory, 0 if none do.
 uint32_t keys_at_a_time(const AttentionPlan& plan) {
   const AttentionArguments& a = plan.arguments;
-  const size_t line = 2 * size_t{whole_pieces(a.depth) + whole_pieces(a.columns) + 2 * kChunk};
+  const size_t line = 2 * size_t{whole_pieces(a.depth) + whole_pieces(a.columns) + 16};
   for (const uint32_t keys : {64U, 32U}) {
     if (2 * keys * line <= plan.device.properties().local_memory) return keys;
   }
@@ -27,10 +33,10 @@ uint32_t keys_at_a_time(const AttentionPlan& plan) {
 }
 
 /// Whether rows can be copied 16 bytes at a time.
-bool is_aligned(const at::Tensor& tensor, const AttentionArguments::Strides& strides) {
-  return strides.column == 1 && strides.batch % kChunk == 0 && strides.head % kChunk == 0 &&
-         strides.row % kChunk == 0 &&
-         reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (2 * kChunk) == 0;
+bool is_aligned(const at::Tensor& tensor, const AttentionArguments::Strides& strides,
+                uint32_t chunk) {
+  return strides.column == 1 && strides.batch % chunk == 0 && strides.head % chunk == 0 &&
+         strides.row % chunk == 0 && reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
 /// One query of several heads that share a key, as several queries of one head.
@@ -54,16 +60,23 @@ void prepare_groups(AttentionPlan& plan, const at::Tensor& out) {
   if (a.queries == 1 && a.group > 1) fold_group(a);
 }
 
-const char* tensor_core_refuses(const AttentionPlan& plan, const at::Tensor& out) {
+const char* tensor_core_refuses(const AttentionPlan& plan, std::span<const at::Tensor> others) {
   const AttentionArguments& a = plan.arguments;
   const AttentionProblem& problem = plan.problem;
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
-  if (!c10::isReducedFloatingType(problem.query.scalar_type())) return "neither half nor bfloat16";
+  const bool floats = problem.query.scalar_type() == at::kFloat;
+  if (!floats && !c10::isReducedFloatingType(problem.query.scalar_type()))
+    return "double precision";
   if (a.depth == 0 || a.columns == 0 || a.keys == 0) return "there is nothing to sum";
-  if (a.depth > kMostColumns || a.columns > kMostColumns) return "heads past 128 columns";
-  if (a.depth % kChunk != 0 || a.columns % kChunk != 0) return "rows are no multiple of 16 bytes";
-  if (!is_aligned(problem.query, a.query) || !is_aligned(problem.key, a.key) ||
-      !is_aligned(problem.value, a.value) || !is_aligned(out, a.out)) {
+  const uint32_t most = floats ? kMostColumns / 2 : kMostColumns;
+  if (a.depth > most || a.columns > most) return "heads with more columns than fit into registers";
+  const uint32_t whole = chunk(plan);
+  if (a.depth % whole != 0 || a.columns % whole != 0) return "rows are no multiple of 16 bytes";
+  const auto aligned = [&](const at::Tensor& t) {
+    return is_aligned(t, attention_strides(t), whole);
+  };
+  if (!is_aligned(problem.query, a.query, whole) || !aligned(problem.key) ||
+      !aligned(problem.value) || !std::all_of(others.begin(), others.end(), aligned)) {
     return "rows aren't contiguous and aligned";
   }
   return keys_at_a_time(plan) == 0 ? "the tiles exceed the local memory" : nullptr;
@@ -92,6 +105,33 @@ void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out,
   const NDRange range{2, {size_t{query_blocks} * a.splits * kItems, heads, 1}, {kItems, 1, 1}};
   plan.launch(kernel, range, operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
+}
+
+void attention_tensor_core_backward(AttentionPlan& plan, std::span<const at::Tensor> operands) {
+  static const KernelFamily query_gradient{"attention/backward_tensor_core.cl",
+                                           "attention_query_gradient_tensor_core"};
+  static const KernelFamily key_gradient{"attention/backward_tensor_core.cl",
+                                         "attention_key_gradient_tensor_core"};
+  const AttentionArguments& a = plan.arguments;
+  const uint32_t depth = whole_pieces(a.depth), columns = whole_pieces(a.columns);
+  // As many rows at a time as registers allow: sums of keys and values take twice as many as those
+  // of queries. Floats, whose pieces are split in registers, are faster with fewer.
+  constexpr uint32_t kFloatRows = 16;
+  const bool narrow = std::max(depth, columns) <= 64;
+  const bool floats = plan.problem.query.scalar_type() == at::kFloat;
+  const auto run = [&](const KernelFamily& family, uint32_t walk, uint32_t rows, size_t heads) {
+    Kernel& kernel = family.get(plan.device, {{"IN", plan.in},
+                                              {"MASK", plan.mask},
+                                              {"DROPOUT", plan.dropout},
+                                              {"DEPTH", depth},
+                                              {"COLUMNS", columns},
+                                              {"WALK", floats ? kFloatRows : walk}});
+    plan.launch(kernel,
+                {2, {size_t{block_count(rows, kQueries)} * kItems, heads, 1}, {kItems, 1, 1}},
+                operands, {plan.scalar(plan.problem.scale)}, 0);
+  };
+  run(query_gradient, narrow ? 64 : 32, a.queries, size_t{plan.batch} * a.heads);
+  run(key_gradient, narrow ? 64 : 16, a.keys, size_t{plan.batch} * plan.key_heads);
 }
 
 }  // namespace ocl

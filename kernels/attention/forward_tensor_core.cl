@@ -13,9 +13,7 @@
 #ifndef IN
 #define IN f16
 #endif
-#include "attention/attention.clh"
-#include "attention/dropout.clh"
-#include "gemm/tensor_core.clh"
+#include "attention/tensor_core.clh"
 
 #ifndef DEPTH
 #define DEPTH 64
@@ -33,23 +31,10 @@
 #define FD (DEPTH / 16)  // 16 x 16 pieces of a query's row, 16 x 8 pieces of scores and of results
 #define FK (BK / 8)
 #define FC (COLUMNS / 8)
-// Bytes of a row in local memory: an odd number of 16, so that the same place of 8 rows lies in different
-// banks.
-#define LINE(elements) ((elements) * 2 + 16)
 #define KEY_BYTES (BK * LINE(DEPTH))
 #define STAGE_BYTES (KEY_BYTES + BK * LINE(COLUMNS))
 #define QUERY_BYTES (BQ * LINE(DEPTH))
 #define MEMORY_BYTES (QUERY_BYTES > 2 * STAGE_BYTES ? QUERY_BYTES : 2 * STAGE_BYTES)
-
-/// Starts copies of `rows` rows of `all` elements, of which `valid` and `columns` exist; the rest are zeros.
-#define COPY_ROWS(to, from, stride, rows, valid, all, columns)                            \
-  _Pragma("unroll") for (uint e_ = 0; e_ < (rows) * (all) / 8; e_ += ITEMS) {             \
-    const uint r_ = (e_ + item) / ((all) / 8), c_ = (e_ + item) % ((all) / 8);            \
-    if ((rows) * (all) / 8 % ITEMS == 0 || r_ < (rows)) {                                 \
-      copy_async((to) + r_ * LINE(all) + c_ * 16, (from) + (r_ * (stride) + c_ * 8) * 2,  \
-                 r_ < (valid) && c_ * 8 < (columns) ? 16 : 0);                            \
-    }                                                                                     \
-  }
 
 /// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as attention_decode's.
 /// per_item: keys of a split.

@@ -1,0 +1,234 @@
+// The gradients of attention by NVIDIA's tensor cores, without atomics: one kernel
+// walks along the keys for the gradient of query, another along the queries for those of key and value.
+// Weights are computed again from the rows' logarithms.
+//
+// A work-group owns 64 rows of a head, a warp (32 work-items) 16 of them, whose two operands stay in
+// registers; the rows that it walks along travel to local memory, WALK at a time, while those before them
+// are multiplied.
+//
+// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of value,
+// rounded up to multiples of 16), WALK (16, 32 or 64). IN is f16, bf16 or f32, C f32. Rows of all
+// operands and results are contiguous, aligned to 16 bytes and multiples of them long.
+#ifndef IN
+#define IN f16
+#endif
+#define ITEMS 128
+
+#ifndef DEPTH
+#define DEPTH 64
+#define COLUMNS 64
+#endif
+#ifndef WALK
+#define WALK 64
+#endif
+
+#define OWN 64
+#define FW (WALK / 8)  // 16 x 8 pieces of the weights
+#include "attention/tensor_core_pieces.clh"
+#define FIRST_BYTES (WALK * LINE(DEPTH))
+#define STAGE_BYTES (FIRST_BYTES + WALK * LINE(COLUMNS))
+
+#if MASKED
+#define ADD_MASK(score, q, k) \
+  score += LOAD_AS(C, MASK, head_mask, (q) * p.mask.row + (k) * p.mask.column) * LOG2_E
+#else
+#define ADD_MASK(score, q, k)
+#endif
+/// Turns s, the scores of query q and key k, and slope, the product of grad and value, into the weight
+/// (0 if dropped, else scaled) and its gradient by the score. `checked`: the block has what is masked.
+#define WEIGH(s, slope, q, k, logarithm, product, checked)                                     \
+  do {                                                                                         \
+    float score_ = s * factor;                                                                 \
+    if (checked) {                                                                             \
+      if ((q) >= p.queries || (k) >= p.keys || (p.causal && (k) > (q))) {                      \
+        score_ = -INFINITY;                                                                    \
+      } else {                                                                                 \
+        ADD_MASK(score_, q, k);                                                                \
+      }                                                                                        \
+    }                                                                                          \
+    const float weight_ = native_exp2(score_ - (logarithm));                                   \
+    const float keep_ = KEEP(row + (q), k);                                                    \
+    slope = weight_ * fma(slope, keep_, -(product));                                           \
+    s = weight_ * keep_;                                                                       \
+  } while (0)
+#if DROPOUT
+#define KEEP(row, k) keep_weight(p.seed, p.counter, row, k, keep_threshold, keep_scale)
+#else
+#define KEEP(row, k) 1.0f
+#endif
+
+/// Of a row that is masked whole no weight is left.
+static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2_E; }
+
+// Buffers as in backward_local.cl.
+#define ARGUMENTS                                                                               \
+  global const char *query, global const char *key, global const char *value,                  \
+      global const char *mask, global const char *out, global const char *lse,                 \
+      global const char *grad, global char *delta, global char *grad_query,                    \
+      global char *grad_key, global char *grad_value, const Problem p, const T factor,         \
+      const T scale, const T keep_threshold, const T keep_scale
+
+#define SWAP_STAGES              \
+  do {                           \
+    const uint swap_ = tile;     \
+    tile = other;                \
+    other = swap_;               \
+  } while (0)
+
+/// Also leaves, for the other kernel, the product of each query's row of grad and of out in delta.
+/// Global size: blocks of OWN queries * ITEMS, batch * heads.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient_tensor_core(
+    ARGUMENTS) {
+  local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
+  const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
+  const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
+  const uint q0 = (uint)(get_num_groups(0) - 1 - get_group_id(0)) * OWN;
+  const uint z = get_group_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
+  const uint queries = min((uint)OWN, p.queries - q0);
+  const uint keys = p.causal ? min(p.keys, q0 + queries) : p.keys;
+  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * SIZE;
+  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
+  out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * SIZE;
+  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * SIZE;
+#if MASKED
+  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+#endif
+  const ulong row = (ulong)z * p.queries;
+  const uint stages = local_address(memory);
+
+#define FETCH(to, k)                                                                            \
+  do {                                                                                          \
+    if ((k) < keys) {                                                                           \
+      COPY_ROWS(to, key + (k) * p.key.row * SIZE, p.key.row, WALK, keys - (k), DEPTH, p.depth);    \
+      COPY_ROWS((to) + FIRST_BYTES, value + (k) * p.value.row * SIZE, p.value.row, WALK,           \
+                keys - (k), COLUMNS, p.columns);                                                \
+    }                                                                                           \
+    commit_copies();                                                                            \
+  } while (0)
+  uint tile = stages, other = stages + STAGE_BYTES;
+  FETCH(tile, 0);
+  OWNED(own_query, query, p.query.row, queries, DEPTH, p.depth);
+  OWNED(own_grad, grad, p.grad.row, queries, COLUMNS, p.columns);
+  float logarithm[2], product[2] = {0, 0};
+  {
+    OWNED(own_out, out, p.out.row, queries, COLUMNS, p.columns);
+    _Pragma("unroll") for (uint i = 0; i < PIECES(COLUMNS) * 4; i++) {
+      product[i % 2] = PAIR_PRODUCT(((private const uint *)own_out)[i],
+                                    ((private const uint *)own_grad)[i], product[i % 2]);
+    }
+  }
+  _Pragma("unroll") for (uint r = 0; r < 2; r++) {
+    const uint at = own_row + r * 8;
+    _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) {
+      product[r] += exchange(product[r], step);
+    }
+    const bool there = at < queries;
+    if (there && lane % 4 == 0) ((global T *)OPERAND(delta, 7))[row + q0 + at] = product[r];
+    logarithm[r] = there ? logarithm_of(((global const T *)OPERAND(lse, 5))[row + q0 + at]) : INFINITY;
+  }
+
+  float sums[DEPTH / 2];
+  _Pragma("unroll") for (uint i = 0; i < DEPTH / 2; i++) sums[i] = 0;
+  for (uint k0 = 0; k0 < keys; k0 += WALK) {
+    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one reads the
+    // tile before any more.
+    WAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    FETCH(other, k0 + WALK);
+    float s[FW * 4], slope[FW * 4];
+    PRODUCTS(s, own_query, tile, DEPTH);
+    PRODUCTS(slope, own_grad, tile + FIRST_BYTES, COLUMNS);
+    const bool checked = MASKED || k0 + WALK > keys || (p.causal && k0 + WALK > q0 + warp * 16 + 1);
+    _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
+      const uint r = i / 2 % 2, q_ = q0 + own_row + r * 8;
+      const uint k_ = k0 + i / 4 * 8 + own_column + i % 2;
+      WEIGH(s[i], slope[i], q_, k_, logarithm[r], product[r], checked);
+    }
+    ADD_PRODUCTS(sums, slope, tile, DEPTH);
+    SWAP_STAGES;
+  }
+  WAIT_COPIES(0);
+  grad_query = OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
+  STORE_ROWS(grad_query, p.grad_query.row, sums, DEPTH, p.depth, queries, scale);
+}
+#undef FETCH
+
+/// Global size: blocks of OWN keys * ITEMS, batch * heads of key.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient_tensor_core(
+    ARGUMENTS) {
+  local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
+  local float2 states[2][WALK];  // of the tiles' queries: logarithm, and product of grad and out
+  const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
+  const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
+  const uint k0 = (uint)get_group_id(0) * OWN, z = get_group_id(1), key_heads = p.heads / p.group;
+  const uint b = z / key_heads, hk = z % key_heads;
+  const uint keys = min((uint)OWN, p.keys - k0);
+  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * SIZE;
+  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * SIZE;
+  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, hk * p.group);
+  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, hk * p.group);
+  lse = OPERAND(lse, 5);
+  delta = OPERAND(delta, 7);
+  const uint stages = local_address(memory);
+
+  // The blocks of queries of all heads that share the key, one after the other.
+  const uint begin = p.causal ? k0 : 0;
+  const uint blocks = begin < p.queries ? (p.queries - begin + WALK - 1) / WALK : 0;
+  const uint steps = blocks * p.group;
+  const ulong row0 = ((ulong)b * p.heads + hk * p.group) * p.queries;
+  float2 next = (float2)(0);
+#define FETCH(to, n)                                                                             \
+  do {                                                                                           \
+    if ((n) < steps) {                                                                           \
+      const uint head_ = (n) / blocks, q_ = begin + (n) % blocks * WALK, there_ = p.queries - q_; \
+      COPY_ROWS(to, query + (head_ * p.query.head + q_ * p.query.row) * SIZE, p.query.row, WALK,    \
+                there_, DEPTH, p.depth);                                                         \
+      COPY_ROWS((to) + FIRST_BYTES, grad + (head_ * p.grad.head + q_ * p.grad.row) * SIZE,       \
+                p.grad.row, WALK, there_, COLUMNS, p.columns);                                   \
+      const ulong at_ = row0 + (ulong)head_ * p.queries + q_ + item;                             \
+      next = (float2)(INFINITY, 0);                                                              \
+      if (item < WALK && item < there_) {                                                        \
+        next = (float2)(logarithm_of(((global const T *)lse)[at_]), ((global const T *)delta)[at_]); \
+      }                                                                                          \
+    }                                                                                            \
+    commit_copies();                                                                             \
+  } while (0)
+  uint tile = stages, other = stages + STAGE_BYTES;
+  FETCH(tile, 0);
+  if (item < WALK) states[0][item] = next;
+  OWNED(own_key, key, p.key.row, keys, DEPTH, p.depth);
+  OWNED(own_value, value, p.value.row, keys, COLUMNS, p.columns);
+  float key_sums[DEPTH / 2], value_sums[COLUMNS / 2];
+  _Pragma("unroll") for (uint i = 0; i < DEPTH / 2; i++) key_sums[i] = 0;
+  _Pragma("unroll") for (uint i = 0; i < COLUMNS / 2; i++) value_sums[i] = 0;
+  for (uint n = 0; n < steps; n++) {
+    WAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    FETCH(other, n + 1);
+    const uint head = n / blocks, q0 = begin + n % blocks * WALK;
+    const ulong row = row0 + (ulong)head * p.queries;
+#if MASKED
+    global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, hk * p.group + head);
+#endif
+    float s[FW * 4], slope[FW * 4];
+    PRODUCTS(s, own_key, tile, DEPTH);
+    PRODUCTS(slope, own_value, tile + FIRST_BYTES, COLUMNS);
+    const bool checked = MASKED || q0 + WALK > p.queries || (p.causal && k0 + OWN > q0 + 1);
+    _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
+      const uint column = i / 4 * 8 + own_column + i % 2;
+      const float2 state = states[n % 2][column];
+      const uint q_ = q0 + column, k_ = k0 + own_row + i / 2 % 2 * 8;
+      WEIGH(s[i], slope[i], q_, k_, state.x, state.y, checked);
+    }
+    ADD_PRODUCTS(value_sums, s, tile + FIRST_BYTES, COLUMNS);
+    ADD_PRODUCTS(key_sums, slope, tile, DEPTH);
+    if (item < WALK) states[(n + 1) % 2][item] = next;
+    SWAP_STAGES;
+  }
+  WAIT_COPIES(0);
+  grad_key = OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * SIZE;
+  grad_value = OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * SIZE;
+  STORE_ROWS(grad_key, p.grad_key.row, key_sums, DEPTH, p.depth, keys, scale);
+  STORE_ROWS(grad_value, p.grad_value.row, value_sums, COLUMNS, p.columns, keys, 1.0f);
+}
