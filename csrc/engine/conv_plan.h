@@ -111,8 +111,8 @@ class ConvWorkspace {
 void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator);
 void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
 
-/// Where groups have few columns (kernels/conv/narrow.cl, few_columns.cl), on CPUs and on GPUs. False if it doesn't
-/// take the plan; needs the whole sum.
+/// Where groups have few columns (kernels/conv/narrow.cl, few_columns.cl), on CPUs and on GPUs.
+/// False if it doesn't take the plan; needs the whole sum.
 bool run_conv_narrow(const ConvPlan& plan);
 bool run_conv_direct(const ConvPlan& plan);
 bool run_conv_few_columns(const ConvPlan& plan);
