@@ -104,7 +104,7 @@ demo: build
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: build
-	$(BIN)/python -m pytest -n $(TEST_JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(ARGS)
 
 coverage: build
 	$(BIN)/python -m tests.coverage --jobs $(TEST_JOBS) $(ARGS)

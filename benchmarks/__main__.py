@@ -5,6 +5,7 @@ python -m benchmarks [--against cuda] [--family gemm] [--case mm] [--quick] [--d
 """
 
 import argparse
+import math
 import pathlib
 
 import torch
@@ -20,19 +21,34 @@ from benchmarks import (  # noqa: F401 - register cases
 )
 from benchmarks.case import CASES
 from benchmarks.naive import naive_cases
-from benchmarks.peaks import measure_peaks
+from benchmarks.peaks import measure_bandwidth, measure_peaks
 from benchmarks.untimed import by_family, record
 from benchmarks.worker import Worker
 
 PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
+def positive(text):
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def wanted(chosen, case):
+    """Whether the options ask for that case."""
+    return chosen.family in (None, case.family) and chosen.case in case.name
+
+
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--against", choices=("cpu", "cuda"), default="cpu", help="torch on this")
-    parser.add_argument("--family", help="only cases of this family (`naive` is one)")
+    families = sorted({case.family for case in CASES} | {"naive"})
+    parser.add_argument("--family", choices=families, help="only cases of this family")
     parser.add_argument("--case", default="", help="only cases whose name contains this")
-    parser.add_argument("--seconds", type=float, default=measure.SECONDS, help="per side and case")
+    parser.add_argument(
+        "--seconds", type=positive, default=measure.SECONDS, help="per side and case"
+    )
     parser.add_argument("--quick", action="store_true", help="a call or two per case: does it work")
     parser.add_argument(
         "--document",
@@ -42,6 +58,12 @@ def parse(arguments=None):
         help="write this device's section of the file (docs/performance.md) and its plot",
     )
     chosen = parser.parse_args(arguments)
+    if not any(wanted(chosen, case) for case in [*CASES, *(case for case, _ in naive_cases())]):
+        parser.error(f"no case's name contains {chosen.case!r}")
+    if chosen.document == PERFORMANCE and (chosen.quick or chosen.family or chosen.case):
+        parser.error(f"--document writes a whole section: name a file other than {PERFORMANCE}")
+    if chosen.document and not chosen.document.parent.is_dir():
+        parser.error(f"there is no folder {chosen.document.parent}")
     if chosen.against == "cuda" and not torch.cuda.is_available():
         parser.error("--against cuda needs a torch with CUDA and a device for it")
     return chosen
@@ -59,14 +81,11 @@ def main(arguments=None):
     run = report.Run(chosen.against, measure_peaks(probe_mib))
     print("peaks:", run.peaks.describe())
 
-    def wanted(case):
-        return chosen.family in (None, case.family) and chosen.case in case.name
-
     print(report.ROW.format(*report.header(run), ""))
     seen = set()
     # CUDA torch gets a process of its own, for its backward passes.
     worker = Worker("cuda") if chosen.against == "cuda" else None
-    for case in filter(wanted, CASES):
+    for case in (case for case in CASES if wanted(chosen, case)):
         seen |= record(case.make("ocl"))
         try:
             result = measure.run(case, worker or chosen.against, **limits)
@@ -74,11 +93,14 @@ def main(arguments=None):
             run.failed.append((case, str(error).split("\n")[0]))
             print(f"{case.name:44s} failed: {run.failed[-1][1]}", flush=True)
             continue
+        if case.bytes and not chosen.quick:
+            # A virtual machine's memory may be half as fast a minute later.
+            result.bandwidth = max(measure_bandwidth(probe_mib))
         run.results.append((case, result))
         print(report.row(run, case, result), flush=True)
     if run.results:
         print(f"geometric mean of {len(run.results)} ratios: {run.mean:.3f}")
-    naive = [(case, make) for case, make in naive_cases() if wanted(case)]
+    naive = [(case, make) for case, make in naive_cases() if wanted(chosen, case)]
     if naive:
         print("beside kernels with one work-item per element, on the same device:")
     for case, make in naive:

@@ -41,10 +41,16 @@ class Result:
     bytes: float
     flops: float
     error: str = ""
+    bandwidth: float | None = None  # of the memory, measured right after
 
     @property
     def ratio(self):
         return self.ocl.wall / self.other.wall
+
+    @property
+    def process_ratio(self):
+        """Of the processes' CPU time, all threads together."""
+        return self.ocl.process / self.other.process
 
 
 def synchronize(device):

@@ -1,6 +1,6 @@
 """What a device can do at most, measured: bytes and floating point operations per second.
 
-Offers: Peaks, measure_peaks(). The kernels are kernels/probe/*.cl."""
+Offers: Peaks, measure_peaks(), measure_bandwidth(). The kernels are kernels/probe/*.cl."""
 
 import time
 from dataclasses import dataclass, field
@@ -37,11 +37,12 @@ class Peaks:
             return self.flops.get(dtype)
         return max(known, default=None)
 
-    def roofline(self, case, seconds):
+    def roofline(self, case, seconds, bandwidth=None):
         """The share of the roofline that `seconds` for the case reach: its least time by memory or
         by arithmetic, whichever is longer, over the measured time. None if the case says neither.
-        Above 1 the data were in caches."""
-        least = case.bytes / self.bandwidth
+        Above 1 the data were in caches, or it computed in what has no peak here. `bandwidth`: the
+        memory's at that time, where it varies."""
+        least = case.bytes / (bandwidth or self.bandwidth)
         peak = self.flops_of(case.dtype)
         if case.flops and peak:
             least = max(least, case.flops / peak)
@@ -70,12 +71,17 @@ def least_seconds(launch):
     return best
 
 
-def measure_peaks(mib=256):
-    """Probes device 0 with buffers of `mib` MiB."""
+def launch_sizes():
+    """Work-items, work-items per group, and floats that a work-item of device 0 moves at a time."""
     properties = torch.ocl.get_device_properties(0)
-    on_cpu = properties.type == "cpu"
-    width, local = (16, 1) if on_cpu else (4, 256)
-    items = properties.max_compute_units * (64 if on_cpu else 8 * local)
+    if properties.type == "cpu":
+        return properties.max_compute_units * 64, 1, 16
+    return properties.max_compute_units * 8 * 256, 256, 4
+
+
+def measure_bandwidth(mib=256):
+    """Bytes per second that device 0 copies (read and written) and reads, of `mib` MiB."""
+    items, local, width = launch_sizes()
     count = max(1, mib * MIB // (4 * width * items))
     size = items * count * width  # floats
     source = embedded_source("probe/bandwidth.cl")
@@ -85,7 +91,16 @@ def measure_peaks(mib=256):
         kernel = Kernel(source, name, T=f"float{width}")
         return least_seconds(lambda: kernel([items], [local], given, taken, uint(count)))
 
-    peaks = Peaks(8 * size / seconds("probe_copy"), 4 * size / seconds("probe_read"))
+    return 8 * size / seconds("probe_copy"), 4 * size / seconds("probe_read")
+
+
+def measure_peaks(mib=256):
+    """Probes device 0 with buffers of `mib` MiB."""
+    properties = torch.ocl.get_device_properties(0)
+    on_cpu = properties.type == "cpu"
+    items, local, _ = launch_sizes()
+    taken = torch.zeros(items * 16, device="ocl")
+    peaks = Peaks(*measure_bandwidth(mib))
     has = {"float32": True, "float64": properties.has_fp64, "float16": properties.has_fp16}
     for dtype, (real, bytes_) in REALS.items():
         if not has[dtype]:

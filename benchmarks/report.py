@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import torch
 
 LABELS = {"cpu": "CPU torch", "cuda": "CUDA torch"}
-COLUMNS = ("case", "ocl", "other", "ratio", "GFLOP/s", "GB/s", "roofline")
-ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>9s} {:>9s} {:>9s}  {}"
+COLUMNS = ("case", "ocl", "other", "ratio", "CPU time", "GFLOP/s", "GB/s", "roofline")
+ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>8s} {:>9s} {:>9s} {:>9s}  {}"
 
 
 @dataclass
@@ -41,15 +41,16 @@ def time_text(seconds):
 
 
 def cells(run, case, result):
-    """Name, times, ratio, and ocl's GFLOP/s, GB/s and share of the roofline where the case says
-    what it computes and moves."""
+    """Name, times, ratios of wall and CPU time, and ocl's GFLOP/s, GB/s and share of the roofline
+    where the case says what it computes and moves."""
     wall = result.ocl.wall
-    share = run.peaks.roofline(case, wall * case.repeats) if run.peaks else None
+    share = run.peaks.roofline(case, wall * case.repeats, result.bandwidth) if run.peaks else None
     return [
         case.name,
         time_text(wall),
         time_text(result.other.wall),
         f"{result.ratio:.2f}",
+        f"{result.process_ratio:.2f}" if result.other.process else "",
         f"{result.flops / wall / 1e9:.0f}" if result.flops else "",
         f"{result.bytes / wall / 1e9:.1f}" if result.bytes else "",
         f"{share:.0%}" if share else "",

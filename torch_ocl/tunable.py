@@ -13,6 +13,9 @@ Unlike upstream, a duration is that of the whole search, and a file holds one de
 functions that concern results are about the current device. What is found is written at once.
 """
 
+import operator
+import os
+
 from torch_ocl import _C
 
 __all__ = [
@@ -33,15 +36,34 @@ __all__ = [
 ]
 
 
+_MOST = 2**31 - 1
+
+
 def _positive(value: int, what: str) -> int:
-    if value <= 0:
-        raise ValueError(f"{what} must be above 0, got {value}")
+    value = operator.index(value)
+    if not 0 < value <= _MOST:
+        raise ValueError(f"{what} must be from 1 to {_MOST}, got {value}")
     return value
+
+
+def _flag(value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"expected True or False, got {value!r}")
+    return value
+
+
+def _path(filename: str | os.PathLike[str]) -> str:
+    path = os.fspath(filename)
+    if not isinstance(path, str):
+        raise TypeError(f"expected a file's name as a str or a path, got {filename!r}")
+    if "\0" in path:
+        raise ValueError(f"a file's name can't hold a null character: {path!r}")
+    return path
 
 
 def enable(val: bool = True) -> None:
     """Uses what the tuner found, and has it search for what it has not (see tuning_enable)."""
-    _C.change_tunable_settings(enabled=val)
+    _C.change_tunable_settings(enabled=_flag(val))
 
 
 def is_enabled() -> bool:
@@ -52,7 +74,7 @@ def is_enabled() -> bool:
 def tuning_enable(val: bool = True) -> None:
     """Whether shapes without a result are searched for, while the tuner is enabled. If not, they
     run as by default."""
-    _C.change_tunable_settings(tuning=val)
+    _C.change_tunable_settings(tuning=_flag(val))
 
 
 def tuning_is_enabled() -> bool:
@@ -82,11 +104,11 @@ def get_max_tuning_iterations() -> int:
     return _C.tunable_settings().iterations
 
 
-def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
+def set_filename(filename: str | os.PathLike[str], insert_device_ordinal: bool = False) -> None:
     """Keeps results in that file, which is read if it is there. insert_device_ordinal puts the
     device's index in front of the extension: with several devices each needs a file of its own. An
     empty name means the file in the cache folder."""
-    _C.change_tunable_settings(filename=filename, insert_index=insert_device_ordinal)
+    _C.change_tunable_settings(filename=_path(filename), insert_index=_flag(insert_device_ordinal))
 
 
 def get_filename() -> str:
@@ -106,15 +128,15 @@ def get_validators() -> tuple[tuple[str, str], ...]:
     return tuple(_C.tunable_validators(_C.current_device()))
 
 
-def read_file(filename: str | None = None) -> bool:
+def read_file(filename: str | os.PathLike[str] | None = None) -> bool:
     """Adds the results of that file, or of get_filename(), to the current device's.
 
     False if there is none, or if it is damaged or was written for another device, driver or
     version; then nothing is added, and the first such file of the process is warned about."""
-    return _C.read_tunable_file(_C.current_device(), filename or get_filename())
+    return _C.read_tunable_file(_C.current_device(), _path(filename or get_filename()))
 
 
-def write_file(filename: str | None = None) -> bool:
+def write_file(filename: str | os.PathLike[str] | None = None) -> bool:
     """Writes the current device's results to that file, or to get_filename(), together with results
     that other processes wrote there. False if that failed, of which the first time warns."""
-    return _C.write_tunable_file(_C.current_device(), filename or get_filename())
+    return _C.write_tunable_file(_C.current_device(), _path(filename or get_filename()))

@@ -1,6 +1,7 @@
 // dtypes as the kernels name them, and scalars as the kernels take them.
 //
-// Offers: tag(), storage_tag(), compute_dtype(), check_dtype(), ScalarArgument.
+// Offers: tag(), storage_tag(), compute_dtype(), narrows_to_half(), check_dtype(),
+// ScalarArgument.
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -28,6 +29,12 @@ const char* bits_tag(size_t element_size);
 /// The dtype arithmetic is done in: float for half, bfloat16 and float8, complex64 for complex32,
 /// else the dtype itself.
 c10::ScalarType compute_dtype(c10::ScalarType dtype);
+
+/// Whether upstream's cast to a half type before an operation is lossy, so that computing in float
+/// with what `from` holds would give something else. Eight bits fit into all of them.
+inline bool narrows_to_half(c10::ScalarType from, c10::ScalarType to) {
+  return c10::isReducedFloatingType(to) && from != to && c10::elementSize(from) > 1;
+}
 
 /// Throws TypeError naming the device if it can't hold the dtype (float64, complex128 without
 /// fp64).

@@ -46,6 +46,16 @@ bool needs_rounding(const at::TensorIteratorBase& iter, const Op& op, c10::Scala
   return !(op.flags & flag::opmath_scalar && i == iter.ntensors() - 1 && iter.is_scalar(i));
 }
 
+/// Whether the result, wider than the common dtype, is still rounded to that, a half type, as CPU
+/// torch's is, which computes in it and then converts.
+bool rounds_result(const at::TensorIteratorBase& iter, const Op& op, c10::ScalarType promoted) {
+  if (!c10::isReducedFloatingType(promoted) || iter.noutputs() != 1) return false;
+  if (op.flags & flag::compute_in_output) return false;
+  const c10::ScalarType dtype = iter.dtype(0);
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+         dtype == at::kComplexDouble;
+}
+
 void gather_operands(at::TensorIteratorBase& iter, const Op& op,
                      std::span<const c10::Scalar> scalars, Operands& operands,
                      std::array<int, kMaxOperands>& iterator_index) {
@@ -103,6 +113,9 @@ void gather_operands(at::TensorIteratorBase& iter, const Op& op,
     operands.data[operands.count] = static_cast<char*>(iter.data_ptr(i));
     operands.input_number[operands.count] = i - operands.outputs;
     iterator_index[operands.count++] = i;
+  }
+  if (__builtin_expect(rounds_result(iter, op, promoted), 0)) {
+    operands.rounded_mask |= kRoundedResult;
   }
   operands.total_scalars = scalar;
   operands.wide_quotient = op.flags & flag::opmath_scalar && op.flags & flag::divides &&

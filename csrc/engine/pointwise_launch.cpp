@@ -131,7 +131,7 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (operands.checked) defines.add({"FAILS", op.check.macro});
   if (operands.wide_quotient) defines.add({"WIDE_QUOTIENT", 1});
   if (operands.rounded_mask != 0) {
-    defines.add({"ROUNDED_INPUTS", operands.rounded_mask});
+    defines.add({"ROUNDINGS", operands.rounded_mask});
     defines.add({"ROUND_TO", storage_tag(operands.dtype)});
   }
 }

@@ -38,8 +38,12 @@ struct Operands {
   int total_scalars = 0;
   bool checked = false;        // the kernel makes the op's check
   bool wide_quotient = false;  // a half quotient by one element is not rounded before truncation
-  uint32_t rounded_mask = 0;   // bit i: input i is rounded to dtype, a half type, first
+  // Bit i: input i is rounded to dtype, a half type, first; and kRoundedResult.
+  uint32_t rounded_mask = 0;
 };
+
+/// In a rounded_mask: the result is rounded to dtype before it is stored as something wider.
+inline constexpr uint32_t kRoundedResult = 1u << 7;
 
 /// Shape and byte strides, innermost dimension first.
 struct Geometry {

@@ -141,7 +141,9 @@ std::string kernel_source(const std::string& path) {
   const auto text = read_kernel(expander.folder(), path);
   if (!text) {
     throw std::runtime_error("there is no kernel file \"" + path + "\" in " +
-                             (expander.folder().empty() ? "the library" : expander.folder()));
+                             (expander.folder().empty()
+                                  ? "the library"
+                                  : expander.folder() + " (TORCH_OCL_KERNEL_DIR)"));
   }
   expander.append(path, *text);
   return expander.take();

@@ -1,6 +1,7 @@
 // Reductions that fold values or find positions: sum, prod, norms, any, max, argmax, ...
 //
-// Upstream's implementations cast the input to the result's dtype first; these read it as it is.
+// Upstream's implementations cast the input to the result's dtype first; these read it as it is,
+// but where the cast is to a half type, which loses something. mean() sums in float there as well.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorMeta.h>
@@ -11,6 +12,7 @@
 
 #include <cmath>
 
+#include "engine/dtype.h"
 #include "engine/reduce.h"
 #include "ops/DtypeChecks.h"
 #include "ops/all.h"
@@ -69,6 +71,10 @@ std::bitset<64> mask_of(int64_t dim, const at::Tensor& self) {
 
 std::bitset<64> all_dims() { return std::bitset<64>().set(); }
 
+at::Tensor cast_where_it_shows(const at::Tensor& self, const at::Tensor& out) {
+  return narrows_to_half(self.scalar_type(), out.scalar_type()) ? self.to(out.scalar_type()) : self;
+}
+
 /// Elements that each output stands for.
 double reduced_count(const at::Tensor& self, const at::Tensor& out) {
   return out.numel() == 0 ? 0 : static_cast<double>(self.numel() / out.numel());
@@ -88,7 +94,7 @@ void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> 
 TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                      bool keepdim, std::optional<at::ScalarType>,
                                      const at::Tensor& out) {
-  reduce::run(sum_op, self, mask_of(dim, self), keepdim, out);
+  reduce::run(sum_op, cast_where_it_shows(self, out), mask_of(dim, self), keepdim, out);
 }
 
 TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
@@ -110,7 +116,7 @@ at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool
               result, ".");
   const auto mask = mask_of(dim, self);
   at::native::resize_reduction_result(out, self, mask, keepdim, result);
-  reduce::run(nansum_op, self, mask, keepdim, out);
+  reduce::run(nansum_op, cast_where_it_shows(self, out), mask, keepdim, out);
   return out;
 }
 
@@ -123,13 +129,13 @@ at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keep
 
 TORCH_IMPL_FUNC(prod_dim_int_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                                   std::optional<at::ScalarType>, const at::Tensor& out) {
-  reduce::run(prod_op, self, mask_of(dim, self), keepdim, out);
+  reduce::run(prod_op, cast_where_it_shows(self, out), mask_of(dim, self), keepdim, out);
 }
 
 at::Tensor prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
   at::Tensor out =
       at::empty({}, self.options().dtype(at::native::get_dtype_from_self(self, dtype, true)));
-  reduce::run(prod_op, self, all_dims(), false, out);
+  reduce::run(prod_op, cast_where_it_shows(self, out), all_dims(), false, out);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 
+#include "engine/dtype.h"
 #include "engine/scan.h"
 #include "ops/_cummax_helper.h"
 #include "ops/_cummin_helper.h"
@@ -38,7 +39,8 @@ void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t di
   TORCH_CHECK_NOT_IMPLEMENTED(out.scalar_type() != at::kBool, '"', name,
                               "\" not implemented for 'Bool'");
   // The cast warns about the imaginary part it drops.
-  const bool narrows = self.is_complex() && !out.is_complex();
+  const bool narrows = (self.is_complex() && !out.is_complex()) ||
+                       narrows_to_half(self.scalar_type(), out.scalar_type());
   scan::run(op, narrows ? self.to(out.scalar_type()) : self, dim, out);
 }
 

@@ -17,7 +17,7 @@ kernel void probe_fma(global char* out_base, ulong out_offset, uint count) {
   T chain[CHAINS];
   for (int k = 0; k < CHAINS; k++) chain[k] = (T)((REAL)k);
   for (uint i = 0; i < count; i++) {
-    for (int k = 0; k < CHAINS; k++) chain[k] = fma(chain[k], a, b);
+    _Pragma("unroll") for (int k = 0; k < CHAINS; k++) chain[k] = fma(chain[k], a, b);
   }
   T sum = (T)(0);
   for (int k = 0; k < CHAINS; k++) sum += chain[k];

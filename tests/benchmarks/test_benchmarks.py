@@ -25,6 +25,7 @@ def test_measures_and_checks():
     assert result.error == ""
     assert result.ocl.wall > 0 and result.other.wall > 0
     assert result.ratio == result.ocl.wall / result.other.wall
+    assert result.process_ratio == result.ocl.process / result.other.process
 
     wrong = Case("wrong", "reduce", lambda d: lambda: torch.ones(3, device=d) * (d == "cpu"))
     assert "not close" in measure.run(wrong, **QUICK).error
@@ -121,6 +122,25 @@ def test_document(tmp_path, capsys):
     assert (tmp_path / image).read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "peaks: copy" in printed and "programs built" in printed
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (["--family", "nope"], "invalid choice"),
+        (["--case", "nope"], "no case's name contains 'nope'"),
+        (["--family", "gemm", "--case", "softmax"], "no case's name"),
+        (["--seconds", "-1"], "invalid positive"),
+        (["--seconds", "nan"], "invalid positive"),
+        (["--document", "--quick"], "whole section"),
+        (["--document", "--family", "gemm"], "whole section"),
+        (["--document", "missing/folder/file.md"], "there is no folder"),
+    ],
+)
+def test_options_that_make_no_sense(options, reason, capsys):
+    with pytest.raises(SystemExit) as done:
+        main(options)
+    assert done.value.code == 2 and reason in capsys.readouterr().err
 
 
 def test_texts():

@@ -129,6 +129,25 @@ def test_operands_are_rounded_to_the_common_dtype(op, dtype):
         check(lambda t, number=number: op(torch.tensor(number).to(t.device), t), x)
 
 
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_results_are_rounded_to_the_common_dtype(dtype, wide):
+    """Whatever is to hold them: 300 * 300 is infinite as a half."""
+    x = torch.tensor([300, 0.1, 12, -7.3, 1e-4, 257, 3]).to(dtype)
+    bytes_ = torch.arange(7, dtype=torch.uint8) * 30
+    calls = [
+        lambda t, out: torch.mul(t, t, out=out),
+        lambda t, out: torch.exp(t, out=out),
+        lambda t, out: torch.add(bytes_.to(t.device), t, out=out),
+        lambda t, out: torch.addcmul(t, t, t, out=out),
+        lambda t, out: torch.mul(t[:, None], t, out=out),
+    ]
+    for call in calls[: 3 if wide.is_complex else 5]:
+        expected = call(x, torch.empty(0, dtype=wide))
+        actual = call(x.to("ocl"), torch.empty(0, dtype=wide, device="ocl"))
+        torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
+
+
 LAYOUTS = {
     "contiguous": lambda t: t,
     "transposed": lambda t: t.transpose(0, 2),

@@ -89,3 +89,17 @@ def test_vector_norm_special():
     check(lambda t: torch.linalg.vector_norm(t, dtype=torch.float64), torch.randn(100))
     check(lambda t: torch.norm(t), torch.randn(10, 20))
     check(lambda t: torch.norm(t, 2, 0, dtype=torch.float64), torch.randn(10, 20))
+
+
+@pytest.mark.parametrize("others", [[1, 2], [], [1] * 99])
+@pytest.mark.parametrize("infinite", [torch.inf, -torch.inf])
+def test_means_beside_an_infinite_one(others, infinite):
+    """The mean is infinite, not NaN as the variance."""
+    row = torch.tensor([*others, infinite])
+    for function in (torch.var_mean, torch.std_mean):
+        expected = function(row, 0, correction=0)
+        actual = function(row.to("ocl"), 0, correction=0)
+        assert_close([t.cpu() for t in actual], list(expected), equal_nan=True)
+    several = torch.randn(3, 50000, device="ocl")
+    several[1, 777], several[2, 777], several[2, 778] = torch.inf, torch.inf, -torch.inf
+    assert_close(torch.var_mean(several, 1)[1], several.mean(1), equal_nan=True)

@@ -346,3 +346,16 @@ def test_dtypes_of_out():
     wide = torch.zeros((), dtype=torch.complex64, device="ocl")
     torch.std(x.to("ocl"), 0, out=wide)
     assert_close(wide.cpu(), torch.std(x, 0).to(torch.complex64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [torch.sum, torch.mean, torch.nansum, torch.prod])
+def test_a_dtype_asked_for_is_cast_to_first(function, dtype):
+    """As documented: what a half type can't hold is infinite, or rounded, before it is added up."""
+    rows = [torch.tensor([1e5, -1e5]), torch.tensor([1e39, 1.0])]
+    if function in (torch.sum, torch.prod):
+        rows.append(torch.tensor([100001, -100000]))
+    for x in rows:
+        expected = function(x, 0, dtype=dtype)
+        assert_close(function(x.to("ocl"), dtype=dtype).cpu(), expected, equal_nan=True)
+        assert_close(function(x.to("ocl"), 0, dtype=dtype).cpu(), expected, equal_nan=True)

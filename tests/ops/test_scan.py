@@ -226,3 +226,10 @@ def test_undefined_dtypes(name, dtype):
     for device in ("cpu", "ocl"):
         with pytest.raises((RuntimeError, NotImplementedError)):
             getattr(torch, name)(torch.ones(3, dtype=dtype, device=device), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_dtype_asked_for_is_cast_to_first(dtype):
+    for x in (torch.tensor([1e5, -1e5]), torch.tensor([100001, -100000])):
+        actual = x.to("ocl").cumsum(0, dtype=dtype).cpu()
+        assert_close(actual, x.cumsum(0, dtype=dtype), equal_nan=True)

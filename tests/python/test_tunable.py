@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,11 +38,22 @@ def test_settings():
     assert tunable.get_max_tuning_duration() == 123
     assert tunable.get_max_tuning_iterations() == 4
     for setter in (tunable.set_max_tuning_duration, tunable.set_max_tuning_iterations):
-        for value in (0, -1):
-            with pytest.raises(ValueError, match="above 0"):
+        for value in (0, -1, 2**63):
+            with pytest.raises(ValueError, match="from 1 to"):
                 setter(value)
-    with pytest.raises(TypeError):
-        tunable.set_filename(3)
+        for value in (1.5, "a", None):
+            with pytest.raises(TypeError):
+                setter(value)
+    for setter in (tunable.enable, tunable.tuning_enable):
+        for value in (None, 3, "yes"):
+            with pytest.raises(TypeError, match="True or False"):
+                setter(value)
+    for value in (3, b"name"):
+        with pytest.raises(TypeError):
+            tunable.set_filename(value)
+    for function in (tunable.set_filename, tunable.read_file, tunable.write_file):
+        with pytest.raises(ValueError, match="null character"):
+            function("a\0b")
 
 
 def test_filenames():
@@ -52,6 +64,8 @@ def test_filenames():
         assert tunable.get_filename() == name
         tunable.set_filename(name, insert_device_ordinal=True)
         assert tunable.get_filename() == own.format(index)
+    tunable.set_filename(Path("x.y") / "a.csv")
+    assert tunable.get_filename() == "x.y/a.csv"
     tunable.set_filename("")
     assert tunable.get_filename() == usual
 
