@@ -24,6 +24,12 @@
 #define ADJACENT 0
 #endif
 #define NR (NV * WIDTH)
+// Whether a tile's vectors make up a square: its columns are then stored as vectors too.
+#if WIDTH > 1 && 2 * MR == WIDTH && NV == 2
+#define TURNS 1
+#else
+#define TURNS 0
+#endif
 
 typedef TYPEV(C, WIDTH) V;
 #if WIDTH > 1
@@ -121,6 +127,30 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
 #define ADJACENT_ROW(i) x[i]
 #define ANY_ROW(i) x[at[i]]
 
+#if TURNS
+#define STORE_COLUMN(j, values)                                                    \
+  if ((j) < columns) {                                                             \
+    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);     \
+    STOREV_FROM(OUT, C, MR, to + (j) * p->column_out * STORAGE_SIZE(OUT), 0,       \
+                (values) + addend);                                                \
+  }
+
+/// Of a tile whose rows lie next to each other in out.
+static inline void store_columns(global char *to, global const char *bias,
+                                 private const Contraction *p, V sum[MR][NV], uint columns) {
+  V square[WIDTH];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    square[i] = sum[i][0];
+    square[MR + i] = sum[i][1];
+  }
+  transpose(square);
+  for (uint e = 0; e < WIDTH; e++) {
+    STORE_COLUMN(e, square[e].lo)
+    STORE_COLUMN(WIDTH + e, square[e].hi)
+  }
+}
+#endif
+
 /// Global size: n / NR, m / (MR * block), groups * splits.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
     global const char *a_base, global const char *workspace, global const char *bias,
@@ -200,7 +230,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
             STOREV_FROM(OUT, C, WIDTH, to + out_at[i] * STORAGE_SIZE(OUT), v, sum[i][v] + addend);
           }
         }
-      } else {
+      }
+#if TURNS
+      else if (rows == MR && out_at[MR - 1] == MR - 1) {
+        store_columns(to, bias, &p, sum, columns);
+      }
+#endif
+      else {
         private const T *elements = (private const T *)sum;
         for (uint j = 0; j < columns; j++) {
           const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);
