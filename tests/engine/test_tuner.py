@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.as_gpu import UNVECTORISED
+from tests.fresh import run_script
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
@@ -53,12 +54,7 @@ PROBLEM = "gemm_f32_f32_f32 nnn_m112_n80_k224_b1_unaligned_b"
 def run(script, *arguments, **environment):
     """What a process with the tuner on prints, and its trace."""
     variables = {"TORCH_OCL_TUNABLE": "1", "TORCH_OCL_VERBOSE": "tune,dispatch", **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + script, *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
+    done = run_script(PRELUDE + script, *arguments, environment={**os.environ, **variables})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout, done.stderr
 

@@ -1,13 +1,12 @@
 """Every kernel of matrix products and every tile, whatever this device would choose."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests import fresh
 from tests.as_gpu import UNVECTORISED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,11 +149,8 @@ def run_every_layout(dtypes, **environment):
 def run_script(script, *arguments, **environment):
     if environment.get("TORCH_OCL_GEMM") == "tiled":
         environment |= UNVECTORISED
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(ROOT), *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
+    result = fresh.run_script(
+        script, str(ROOT), *arguments, environment={**os.environ, **environment}
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stderr

@@ -1,12 +1,11 @@
 """Sorting and order statistics against CPU torch: values and indices, ties, NaNs, layouts."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from tests.fresh import run_script
 from tests.layouts import layouts, on_device
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -342,9 +341,7 @@ def test_implementations(implementation):
     """Each one, where it takes the rows: a device's own choice leaves some of them out."""
     environment = {**os.environ, "TORCH_OCL_SORT": implementation}
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    result = subprocess.run(
-        [sys.executable, "-c", CHILD], env=environment, cwd=root, capture_output=True, text=True
-    )
+    result = run_script(CHILD, environment=environment, cwd=root)
     assert result.stdout == "same\n", result.stderr[-2000:]
 
 
