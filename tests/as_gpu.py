@@ -14,12 +14,10 @@ def run_as_gpu(file, *arguments):
     """The tests of `file` that are not slow, in a process of their own."""
     if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
         return
-    # The kernels for GPUs are the same for all dtypes but where they are loaded and stored.
-    dtypes = {"TORCH_OCL_TEST_DTYPES": "float32,bfloat16,int64"} | dict(os.environ)
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", file, *arguments]
     run = subprocess.run(
         command,
-        env={**dtypes, "TORCH_OCL_TUNE_AS": "gpu", **UNVECTORISED},
+        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu", **UNVECTORISED},
         cwd=pathlib.Path(__file__).parents[1],
         capture_output=True,
         text=True,

@@ -1,7 +1,7 @@
 // The convolution engine: any number of groups, strides, dilations and paddings in up to three
 // dimensions, any strides of the tensors.
 //
-// Offers: ConvWindow, ConvTensor, convolution(), convolution_input(), covers_all(),
+// Offers: ConvWindow, ConvTensor, kFewColumns, convolution(), convolution_input(), covers_all(),
 // convolution_weight().
 #pragma once
 
@@ -28,6 +28,10 @@ struct ConvTensor {
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::array<int64_t, 5> size{1, 1, 1, 1, 1}, stride{};
 };
+
+/// The most output channels that GPUs have a kernel of their own for, which reads neighbouring
+/// positions side by side (kernels/conv/few_columns.cl).
+inline constexpr int64_t kFewColumns = 16;
 
 /// out = the convolution of `in` with `weight`, plus `bias` (a contiguous vector; may be null).
 ///

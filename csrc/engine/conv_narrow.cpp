@@ -1,6 +1,8 @@
 // Convolutions with few columns per group (kernels/conv/narrow.cl, few_columns.cl).
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <limits>
 
 #include "engine/conv_plan.h"
 #include "engine/dtype.h"
@@ -39,25 +41,40 @@ void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, i
          plan.queue, range, buffers.a, buffers.b, buffers.bias, buffers.out, c);
 }
 
+/// Whether the places of a group's elements of a are numbers of 32 bits.
+bool places_fit_32_bits(const Contraction& c) {
+  int64_t last = 0;
+  for (int d = 0; d < 4; ++d) {
+    last += (int64_t{c.row_size[d]} - 1) * std::abs(c.row_a[d]);
+    last += (int64_t{c.k_size[d]} - 1) * std::abs(c.k_a[d]);
+  }
+  return last <= std::numeric_limits<int32_t>::max();
+}
+
 }  // namespace
 
 bool run_conv_few_columns(const ConvPlan& plan) {
   static const KernelFamily family{"conv/few_columns.cl", "conv_few_columns"};
   // More columns have tiles of their own, which do better unless there are many rows.
-  constexpr int64_t kMostColumns = 16, kLongestSum = 1 << 12, kLeastRows = 1 << 11,
-                    kManyRows = 1 << 15;
+  constexpr int64_t kLongestSum = 1 << 12, kLeastRows = 1 << 11, kManyRows = 1 << 15;
   constexpr int64_t kItems = 128;
   const int64_t terms = plan.k.elements(), rows = plan.rows.elements();
   const bool few = plan.columns <= kNarrowColumns;
-  if (plan.columns > kMostColumns || terms == 0 || terms > kLongestSum ||
+  if (plan.columns > kFewColumns || terms == 0 || terms > kLongestSum ||
       rows < (few ? kLeastRows : kManyRows)) {
     return false;
   }
   // Neighbouring work-items are to read what is next to each other.
   if (plan.rows.innermost().first > 2) return false;
+  // A part of k's elements, with a factor for each column and a place, is in local memory.
+  constexpr size_t kPart = 256;
+  const size_t term = NDRange::round_up(
+      static_cast<size_t>(plan.columns) * c10::elementSize(plan.compute) + sizeof(int32_t), 16);
+  if (kPart * term > plan.device.properties().local_memory) return false;
   const int64_t per_item = few ? 1 : 2;
   Contraction c = plan.contraction();
   plan.k.joined(AffineIndex::Join::both).store(c.k_size, c.k_a, c.k_b);
+  if (!places_fit_32_bits(c)) return false;
   const ConvPlan::Buffers buffers = plan.locate(c);
   launch(family.get(plan.device, {{"C", plan.compute_tag()},
                                   {"IN", tag(plan.b_dtype)},

@@ -22,9 +22,6 @@ namespace ocl::native {
 
 namespace {
 
-// What the kernel for few output channels on GPUs takes (engine/conv_narrow.cpp).
-constexpr int64_t kMostColumns = 16;
-
 int64_t element(at::IntArrayRef list, size_t i) { return list.size() == 1 ? list[0] : list[i]; }
 
 ConvWindow window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
@@ -64,7 +61,7 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
 /// the kernel for few of them on GPUs wants, whose work-items read positions side by side.
 at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const ConvWindow& window) {
   const bool channels_last = tensor.size(1) > 1 && tensor.stride(1) == 1;
-  if (!channels_last || columns > kMostColumns || window.groups != 1) return tensor;
+  if (!channels_last || columns > kFewColumns || window.groups != 1) return tensor;
   return current_queue(current_device()).device().is_cpu() ? tensor : tensor.contiguous();
 }
 
@@ -169,7 +166,7 @@ bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tens
     sizes.push_back(taps);
     grid.push_back(size / stride);
   }
-  if (phases == 1 || phases * channels > kMostColumns) return false;
+  if (phases == 1 || phases * channels > kFewColumns) return false;
   order.append({1, 0});
   at::DimVector flipped;
   for (int64_t i = 0; i < axes; ++i) {

@@ -3,7 +3,7 @@
 // neighbouring work-items read side by side, is used COLUMNS times, and one of b ROWS times. The places of
 // k's elements and b are in local memory, a part of k at a time.
 //
-// Compile parameters besides conv.clh's: COLUMNS (1 to 4: p.n), ROWS.
+// Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS.
 #include "conv/conv.clh"
 
 #ifndef COLUMNS

@@ -320,9 +320,8 @@ def test_files_that_are_not_trusted(file, content, reason):
     assert len(warnings) == 1 and reason in warnings[0] and "ignored" in warnings[0]
     # It was searched for, and the file is sound now.
     assert out == f"{PROBLEM} Default\n"
-    if reason == "is empty":
-        again, trace = run(ONE_PRODUCT + PRINT)
-        assert again == out and "warning" not in trace and not searched(trace)
+    again, trace = run(ONE_PRODUCT + PRINT)
+    assert again == out and "warning" not in trace and not searched(trace)
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
