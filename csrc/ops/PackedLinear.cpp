@@ -1,0 +1,115 @@
+// torch_ocl::pack_linear_weight and torch_ocl::packed_linear: linear layers whose weight lies as
+// the matrix product's kernel reads it. What torch_ocl/packed.py needs.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <vector>
+
+#include "engine/gemm.h"
+#include "opencl/device.h"
+#include "ops/LinearAlgebra.h"
+#include "runtime/stream.h"
+
+namespace ocl::native {
+
+using at::Tensor;
+
+namespace {
+
+/// The weight's panels [panels, depth, columns] (bfloat16's may be [panels, depth, columns, 2]), or
+/// a copy of the weight where the device's kernels read it as it lies.
+Tensor pack_linear_weight(const Tensor& weight) {
+  TORCH_CHECK(weight.dim() == 2, "pack_linear_weight: expected a weight of 2 dimensions, got ",
+              weight.dim());
+  const at::ScalarType dtype = weight.scalar_type();
+  TORCH_CHECK_TYPE(
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16,
+      "pack_linear_weight: expected a floating-point weight, got ", dtype);
+  const c10::DeviceGuard guard(weight.device());
+  const int64_t n = weight.size(0), k = weight.size(1);
+  const GemmPanels layout = gemm_panels(device(current_device()), dtype, k, n);
+  if (layout.panels == 0) return weight.clone(at::MemoryFormat::Contiguous);
+  std::vector<int64_t> sizes{layout.panels, layout.depth, layout.columns};
+  if (layout.group > 1) sizes.push_back(layout.group);
+  Tensor panels = at::empty(sizes, weight.options().dtype(layout.dtype));
+  gemm_pack(gemm_operand(weight.resolve_neg().t()), k, n, panels.mutable_data_ptr());
+  return panels;
+}
+
+void check_panels(const Tensor& input, const Tensor& panels, const std::optional<Tensor>& bias,
+                  int64_t out_features) {
+  TORCH_CHECK(panels.device() == input.device(), "packed_linear: input is on ", input.device(),
+              " but the packed weight on ", panels.device());
+  const int64_t k = input.size(-1);
+  const at::ScalarType packed_from = panels.dim() == 4 ? at::kBFloat16 : panels.scalar_type();
+  const GemmPanels layout = gemm_panels(device(current_device()), packed_from, k, out_features);
+  TORCH_CHECK(panels.is_contiguous() && panels.scalar_type() == layout.dtype &&
+                  panels.dim() == (layout.group > 1 ? 4 : 3) && panels.size(0) == layout.panels &&
+                  panels.size(1) == layout.depth && panels.size(2) == layout.columns,
+              "packed_linear: a packed weight of sizes ", panels.sizes(), " is not that of ", k,
+              " input and ", out_features, " output features on this device");
+  const at::ScalarType dtype = input.scalar_type();
+  const bool half = dtype == at::kHalf || dtype == at::kBFloat16;
+  const bool fits = layout.group > 1              ? dtype == at::kBFloat16
+                    : layout.dtype == at::kDouble ? dtype == at::kDouble
+                                                  : dtype == at::kFloat || half;
+  TORCH_CHECK(fits, "packed_linear: an input of ", dtype, " does not go with a packed weight of ",
+              layout.dtype);
+  if (!bias) return;
+  TORCH_CHECK(bias->dim() == 1 && bias->size(0) == out_features && bias->scalar_type() == dtype &&
+                  bias->device() == input.device(),
+              "packed_linear: expected a bias of ", out_features, " elements of ", dtype, " on ",
+              input.device());
+}
+
+Tensor packed_linear(const Tensor& input, const Tensor& panels, const std::optional<Tensor>& bias,
+                     int64_t out_features) {
+  TORCH_CHECK(input.dim() >= 1 && out_features >= 0,
+              "packed_linear: expected an input of at least 1 dimension");
+  const c10::DeviceGuard guard(input.device());
+  if (panels.dim() == 2) return at::linear(input, panels, bias);
+  check_panels(input, panels, bias, out_features);
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes.back() = out_features;
+  Tensor out = at::empty(sizes, input.options());
+  if (out.numel() == 0) return out;
+  const Tensor rows = input.resolve_neg().reshape({-1, input.size(-1)});
+  const Tensor results = out.view({-1, out_features});
+  GemmDescription description;
+  description.m = rows.size(0);
+  description.n = out_features;
+  description.k = rows.size(1);
+  description.a = gemm_operand(rows);
+  description.b.data = panels.const_data_ptr();
+  description.b.dtype = panels.scalar_type();
+  description.b_packed = true;
+  description.out = gemm_operand(results);
+  description.out.data = results.mutable_data_ptr();
+  Tensor addend;
+  if (bias) {
+    addend = bias->resolve_neg().expand(results.sizes());
+    description.beta = 1;
+    description.c = gemm_operand(addend);
+  }
+  gemm(description);
+  return out;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(torch_ocl, library) {
+  library.def("pack_linear_weight(Tensor weight) -> Tensor");
+  library.def(
+      "packed_linear(Tensor input, Tensor panels, Tensor? bias, int out_features) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(torch_ocl, PrivateUse1, library) {
+  library.impl("pack_linear_weight", TORCH_FN(pack_linear_weight));
+  library.impl("packed_linear", TORCH_FN(packed_linear));
+}
+
+}  // namespace ocl::native
