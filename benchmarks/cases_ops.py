@@ -95,6 +95,30 @@ add(
 )
 
 
+def make_linear(device, rows, packed):
+    inputs, weight = tensors(device, (rows, 2048), (2048, 2048))
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, 2048, 2048, device=device)
+    layer = layer.requires_grad_(False)
+    layer.weight.copy_(weight)
+    layer.bias.zero_()
+    if packed and device == "ocl":
+        layer = torch.ocl.pack_weights(layer)
+    return lambda: layer(inputs)
+
+
+for rows in (16, 64, 256):
+    for label, packed in (("linear", False), ("packed linear", True)):
+        add(
+            f"{label} {rows}x2048x2048",
+            "gemm",
+            lambda d, rows=rows, packed=packed: make_linear(d, rows, packed),
+            flops=2.0 * rows * 2048**2,
+            bytes=4.0 * (2 * rows * 2048 + 2048**2),
+            target=1.2 if rows < 256 else 1.0,
+            tolerance=LOOSE,
+        )
+
+
 def pointwise(name, call, shapes, moved, dtype=torch.float32, **properties):
     def make(device):
         inputs = tensors(device, *shapes, dtype=dtype)

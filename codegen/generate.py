@@ -26,10 +26,11 @@ from codegen.registration import (  # noqa: E402
     own_header,
     registration_source,
     shard_of,
+    signature,
 )
 from codegen.stubs import bind, declared_stubs, pointwise_ops  # noqa: E402
 
-REGISTRATION_SHARDS = 8
+REGISTRATION_SHARDS = 6
 POINTWISE_SHARDS = 2
 
 
@@ -63,7 +64,7 @@ def outputs(
         ]
         files[f"PointwiseStubs_{shard}.cpp"] = pointwise_source(part, ops)
     for shard in range(REGISTRATION_SHARDS):
-        part = [r for r in registered if shard_of(r.root, REGISTRATION_SHARDS) == shard]
+        part = [r for r in registered if shard_of(signature(r), REGISTRATION_SHARDS) == shard]
         files[f"RegisterPrivateUse1_{shard}.cpp"] = registration_source(part)
     for root, own in _own_by_root(registered).items():
         files[f"ops/{root}.h"] = own_header(own)

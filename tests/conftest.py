@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from tests import cores
+from tests import cores, dtypes
 
 
 def pytest_configure(config):
@@ -13,22 +13,19 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """TORCH_OCL_TEST_DTYPES (comma-separated names) leaves out tests whose parameters are other
-    dtypes, for drivers whose compiler would take too long for all of them."""
-    names = os.environ.get("TORCH_OCL_TEST_DTYPES")
-    if not names:
-        return
-    wanted = {getattr(torch, name) for name in names.split(",")}
-    chosen = [item for item in items if dtypes_of(item) <= wanted]
-    left_out = [item for item in items if not dtypes_of(item) <= wanted]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = chosen
+    left_out = [item for item in items if not is_wanted(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_wanted(item)]
 
 
-def dtypes_of(item):
-    """The dtypes among a test's parameters."""
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return {value for value in parameters if isinstance(value, torch.dtype)}
+def is_wanted(item):
+    """Whether all dtypes among a test's parameters are, or some of those that "dtypes" names."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if isinstance(parameters.get("dtypes"), str) and not dtypes.chosen(parameters["dtypes"]):
+        return False
+    values = parameters.values()
+    return all(dtypes.wanted(value) for value in values if isinstance(value, torch.dtype))
 
 
 def pytest_sessionstart(session):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch_ocl import _C, _utils, memory, random, tunable  # noqa: F401
+from torch_ocl import _C, _utils, memory, packed, random, tunable  # noqa: F401
 from torch_ocl.device import (  # noqa: F401
     DeviceProperties,
     _is_in_bad_fork,
@@ -46,6 +46,7 @@ from torch_ocl.memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from torch_ocl.packed import PackedLinear, pack_weights
 from torch_ocl.random import (
     default_generator,
     get_rng_state,
@@ -71,6 +72,7 @@ from torch_ocl.streams import (
 __all__ = [
     "DeviceProperties",
     "Event",
+    "PackedLinear",
     "Stream",
     "StreamContext",
     "can_device_access_peer",
@@ -107,6 +109,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "pack_weights",
     "program_stats",
     "reset_accumulated_memory_stats",
     "reset_fallback_counts",

@@ -108,6 +108,19 @@ bool tensor_core_takes(const AttentionPlan& plan, std::span<const at::Tensor> ot
   return reason == nullptr;
 }
 
+void gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
+                  const at::Tensor& logsumexp, const at::Tensor& grad_query,
+                  const at::Tensor& grad_key, const at::Tensor& grad_value) {
+  const AttentionProblem& problem = plan.problem;
+  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
+  const std::array<at::Tensor, 11> operands{problem.query, problem.key, problem.value, problem.mask,
+                                            out,           logsumexp,   grad,          delta,
+                                            grad_query,    grad_key,    grad_value};
+  const std::array others{out, grad, grad_query, grad_key, grad_value};
+  const bool takes = plan.arguments.queries > 0 && tensor_core_takes(plan, others);
+  (takes ? attention_tensor_core_backward : attention_local_backward)(plan, operands);
+}
+
 }  // namespace
 
 void attention(const AttentionProblem& problem, const at::Tensor& out,
@@ -126,32 +139,19 @@ void attention(const AttentionProblem& problem, const at::Tensor& out,
   }
 }
 
-void attention_gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                            const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                            const at::Tensor& grad_key, const at::Tensor& grad_value) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  a.grad = attention_strides(grad);
-  a.grad_query = attention_strides(grad_query);
-  a.grad_key = attention_strides(grad_key);
-  a.grad_value = attention_strides(grad_value);
-  const AttentionProblem& problem = plan.problem;
-  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
-  const std::array<at::Tensor, 11> operands{problem.query, problem.key, problem.value, problem.mask,
-                                            out,           logsumexp,   grad,          delta,
-                                            grad_query,    grad_key,    grad_value};
-  const std::array others{out, grad, grad_query, grad_key, grad_value};
-  const bool takes = a.queries > 0 && tensor_core_takes(plan, others);
-  (takes ? attention_tensor_core_backward : attention_local_backward)(plan, operands);
-}
-
 void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
                         const at::Tensor& out, const at::Tensor& logsumexp,
                         const at::Tensor& grad_query, const at::Tensor& grad_key,
                         const at::Tensor& grad_value) {
   AttentionPlan plan(problem);
   if (plan.batch == 0 || plan.arguments.heads == 0) return;
-  const auto run = plan.device.is_cpu() ? attention_lanes_backward : attention_gpu_backward;
+  AttentionArguments& a = plan.arguments;
+  a.out = attention_strides(out);
+  a.grad = attention_strides(grad);
+  a.grad_query = attention_strides(grad_query);
+  a.grad_key = attention_strides(grad_key);
+  a.grad_value = attention_strides(grad_value);
+  const auto run = plan.device.is_cpu() ? attention_lanes_backward : gpu_backward;
   run(plan, grad, out, logsumexp, grad_query, grad_key, grad_value);
 }
 

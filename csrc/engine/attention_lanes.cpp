@@ -115,9 +115,6 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
                               const at::Tensor& logsumexp, const at::Tensor& grad_query,
                               const at::Tensor& grad_key, const at::Tensor& grad_value) {
   AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  a.grad = attention_strides(grad);
-  a.grad_query = attention_strides(grad_query);
   Lanes lanes = make_lanes(plan);
   const uint32_t depth = lanes.width * lanes.depth_vectors;
   const uint32_t columns = lanes.width * lanes.column_vectors;

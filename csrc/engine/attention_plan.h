@@ -75,7 +75,7 @@ void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, u
 void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
 bool takes_decode(const AttentionPlan& plan);
 void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
-/// Arguments as attention_backward's.
+/// Arguments as attention_backward's, whose strides the plan has.
 void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
                               const at::Tensor& logsumexp, const at::Tensor& grad_query,
                               const at::Tensor& grad_key, const at::Tensor& grad_value);
@@ -91,13 +91,9 @@ void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out, const at:
 void attention_tensor_core_backward(AttentionPlan& plan, std::span<const at::Tensor> operands);
 /// Tiles in local memory (kernels/attention/forward_local.cl, backward_local.cl).
 void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
-/// The operands of the backward kernels: query, key, value, mask, out, lse, grad, the products of
-/// the rows of grad and out, and the gradients of query, key and value.
+/// The operands of the backward kernels, whose strides the plan has: query, key, value, mask, out,
+/// lse, grad, the products of the rows of grad and out, and the gradients of query, key and value.
 void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> operands);
-/// Chooses between the two.
-void attention_gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                            const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                            const at::Tensor& grad_key, const at::Tensor& grad_value);
 
 /// Vectors of `width` for rows of `columns` elements: more than needed where tiles of a few vectors
 /// could not cover them.

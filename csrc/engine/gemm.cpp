@@ -162,6 +162,7 @@ GemmPlan make_plan(const GemmDescription& d) {
             (d.b.conjugate ? gemm_flag::conjugate_b : 0) |
             (d.c.conjugate ? gemm_flag::conjugate_c : 0) |
             (d.out.conjugate ? gemm_flag::conjugate_out : 0);
+  plan.b_packed = d.b_packed;
   plan.out = static_cast<char*>(const_cast<void*>(d.out.data));
   // A kernel that reads nothing of an operand still gets a buffer that exists.
   plan.a = p.k == 0 ? plan.out : static_cast<const char*>(d.a.data);
@@ -203,6 +204,7 @@ bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
 }
 
 void run_first(const GemmPlan& plan) {
+  if (plan.b_packed && plan.problem.k > 0) return gemm_packed.run(plan);
   const GemmImplementation* forced = forced_implementation();
   if (forced != nullptr && accepts(*forced, plan)) {
     forced->run(plan);
@@ -313,6 +315,25 @@ void finish_split(const GemmPlan& plan, const void* sums) {
   const size_t elements = static_cast<size_t>(p.m) * p.n;
   const size_t local = plan.device.is_cpu() ? 16 : 128;
   launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
+}
+
+GemmPanels gemm_panels(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
+  if (!device.is_cpu() || k == 0 || n == 0) return {};
+  GemmDescription d;
+  d.n = n;
+  d.k = k;
+  d.a.dtype = d.b.dtype = d.out.dtype = dtype;
+  return panels_of(make_plan(d));
+}
+
+void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels) {
+  GemmDescription d;
+  d.n = n;
+  d.k = k;
+  d.a = d.b = b;
+  d.out.data = panels;
+  d.out.dtype = b.dtype;
+  pack_columns(make_plan(d), panels);
 }
 
 void gemm(const GemmDescription& description) {

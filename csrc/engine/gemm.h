@@ -1,6 +1,7 @@
 // The matrix product engine: out = act(alpha * a @ b + beta * c), batched, any dtype, any strides.
 //
-// Offers: GemmOperand, GemmDescription, gemm(); GemmParameters, gemm_parameters().
+// Offers: GemmOperand, GemmDescription, gemm(); GemmPanels, gemm_panels(), gemm_pack();
+// GemmParameters, gemm_parameters().
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -34,6 +35,7 @@ struct GemmDescription {
   GemmOperand a, b, c, out;
   c10::Scalar alpha = 1, beta = 0;
   GemmActivation activation = GemmActivation::none;
+  bool b_packed = false;  // b is what gemm_pack() made of it: b.data, and b.dtype as gemm_panels'
 };
 
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
@@ -43,6 +45,19 @@ struct GemmDescription {
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 void gemm(const GemmDescription& description);
+
+/// A matrix b that many products share, packed once: panels of adjacent columns, each a row of
+/// `columns` elements after the other, padded with zeros.
+struct GemmPanels {
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  int64_t panels = 0, depth = 0, columns = 0;
+  int64_t group = 1;  // rows of b whose elements lie beside each other
+};
+
+/// What gemm_pack() makes of b: [k, n]: panels is 0 where the device's kernels would not use it.
+GemmPanels gemm_panels(const Device& device, c10::ScalarType dtype, int64_t k, int64_t n);
+/// Packs b: [k, n] into memory of panels * depth * columns * group elements.
+void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels);
 
 /// True if the engine has products of that dtype.
 bool gemm_takes(c10::ScalarType dtype);

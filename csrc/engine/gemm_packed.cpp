@@ -15,7 +15,7 @@ constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
 /// The layout of Panels in packed.cl.
 struct Panels {
   uint64_t b_panels, sums;
-  uint32_t a_batches, b_batches, block, unused;
+  uint32_t a_batches, b_batches, block, b_packed;
 };
 
 /// Panels hold real numbers; a complex product takes twice the depth and twice the columns.
@@ -50,10 +50,32 @@ int64_t column_panel_bytes(const GemmPlan& plan) {
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
 
+std::array<Define, 7> defines_of(const GemmPlan& plan) {
+  const PackedParameters& parameters = plan.parameters.packed;
+  return {{{"R", panel_tag(plan)},
+           {"PARTS", parts_of(plan)},
+           {"WIDTH", parameters.width},
+           {"MR", parameters.rows},
+           {"NV", parameters.vectors},
+           {"KC", parameters.kc},
+           {"DOT_BF16", takes_bf16_dot(plan)}}};
+}
+
+/// Packs what `panels` says, and nothing of b where it is packed already.
+void pack(const GemmPlan& plan, const Panels& panels, void* workspace) {
+  static const KernelFamily family{"gemm/packed.cl", "gemm_pack"};
+  const GemmProblem& p = plan.problem;
+  const int64_t row_panels = panels.a_batches * blocks(p.m, plan.parameters.packed.rows);
+  const int64_t column_panels =
+      panels.b_packed ? 0 : panels.b_batches * blocks(p.n, columns_of(plan));
+  launch_gemm(gemm_kernel(family, plan, defines_of(plan)), plan,
+              NDRange::grid(blocks(p.k, kPackDepth), row_panels + column_panels, 1, 1), workspace,
+              {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
+}
+
 /// Packs and multiplies a problem whose panels fit the workspace.
 void run_block(const GemmPlan& source) {
-  static const KernelFamily pack_family{"gemm/packed.cl", "gemm_pack"};
-  static const KernelFamily multiply_family{"gemm/packed.cl", "gemm_packed"};
+  static const KernelFamily family{"gemm/packed.cl", "gemm_packed"};
   GemmPlan plan = source;
   const PackedParameters& parameters = plan.parameters.packed;
   GemmProblem& p = plan.problem;
@@ -73,29 +95,19 @@ void run_block(const GemmPlan& source) {
   panels.a_batches = p.a.batch == 0 ? 1 : p.batch;
   panels.b_batches = p.b.batch == 0 ? 1 : p.batch;
   panels.block = static_cast<uint32_t>(block);
+  panels.b_packed = plan.b_packed;
   const int64_t a_panels = panels.a_batches * row_panels;
-  const int64_t b_panels = panels.b_batches * column_panels;
+  const int64_t b_panels = plan.b_packed ? 0 : panels.b_batches * column_panels;
   panels.b_panels = aligned(a_panels * row_panel_bytes(plan));
   panels.sums = panels.b_panels + aligned(b_panels * column_panel_bytes(plan));
   const Workspace workspace(panels.sums + split_bytes(plan));
 
-  const std::array<Define, 7> defines{{{"R", panel_tag(plan)},
-                                       {"PARTS", parts_of(plan)},
-                                       {"WIDTH", parameters.width},
-                                       {"MR", parameters.rows},
-                                       {"NV", parameters.vectors},
-                                       {"KC", parameters.kc},
-                                       {"DOT_BF16", takes_bf16_dot(plan)}}};
-  const std::span<const unsigned char> extra(reinterpret_cast<const unsigned char*>(&panels),
-                                             sizeof panels);
-  launch_gemm(gemm_kernel(pack_family, plan, defines), plan,
-              NDRange::grid(blocks(p.k, kPackDepth), a_panels + b_panels, 1, 1), workspace.data(),
-              extra);
-  launch_gemm(gemm_kernel(multiply_family, plan, defines), plan,
+  pack(plan, panels, workspace.data());
+  launch_gemm(gemm_kernel(family, plan, defines_of(plan)), plan,
               NDRange::volume({static_cast<size_t>(column_panels * p.splits),
                                static_cast<size_t>(blocks(row_panels, block)), p.batch},
                               {1, 1, 1}),
-              workspace.data(), extra);
+              workspace.data(), {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
   finish_split(plan, workspace.data() + panels.sums);
 }
 
@@ -109,7 +121,8 @@ GemmPlan part_of(const GemmPlan& plan, int64_t row0, int64_t m, int64_t column0,
   p.n = static_cast<uint32_t>(n);
   p.batch = static_cast<uint32_t>(batch);
   part.a += (row0 * p.a.row + z0 * p.a.batch) * plan.a_size;
-  part.b += (column0 * p.b.column + z0 * p.b.batch) * plan.b_size;
+  part.b += plan.b_packed ? column0 / columns_of(plan) * column_panel_bytes(plan)
+                          : (column0 * p.b.column + z0 * p.b.batch) * plan.b_size;
   if (p.flags & gemm_flag::addend) {
     part.c += (row0 * p.c.row + column0 * p.c.column + z0 * p.c.batch) * plan.out_size;
   }
@@ -117,13 +130,15 @@ GemmPlan part_of(const GemmPlan& plan, int64_t row0, int64_t m, int64_t column0,
   return part;
 }
 
+bool too_deep(const GemmPlan& plan) {
+  return row_panel_bytes(plan) + column_panel_bytes(plan) > plan.parameters.max_workspace;
+}
+
 const char* refuse(const GemmPlan& plan) {
   const GemmProblem& p = plan.problem;
   if (p.k == 0) return "k is 0";
   if (columns_of(plan) == 0) return "a complex number is wider than a panel";
-  if (row_panel_bytes(plan) + column_panel_bytes(plan) > plan.parameters.max_workspace) {
-    return "one panel of each operand exceeds the workspace";
-  }
+  if (too_deep(plan)) return "one panel of each operand exceeds the workspace";
   // Two launches and padding to a tile cost more than they save.
   if (int64_t{p.m} * p.n * p.k <= 4096) return "tiny";
   return nullptr;
@@ -214,6 +229,26 @@ std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
 }
 
 }  // namespace
+
+GemmPanels panels_of(const GemmPlan& plan) {
+  if (too_deep(plan)) return {};
+  const bool pairs = takes_bf16_dot(plan);
+  GemmPanels panels;
+  panels.dtype = pairs                    ? c10::ScalarType::BFloat16
+                 : plan.compute_size == 4 ? c10::ScalarType::Float
+                                          : c10::ScalarType::Double;
+  panels.columns = columns_of(plan);
+  panels.panels = blocks(plan.problem.n, panels.columns);
+  panels.group = pairs ? 2 : 1;
+  panels.depth = blocks(plan.problem.k, panels.group);
+  return panels;
+}
+
+void pack_columns(const GemmPlan& plan, void* panels) {
+  Panels columns_alone{};
+  columns_alone.b_batches = 1;
+  pack(plan, columns_alone, panels);
+}
 
 const GemmImplementation gemm_packed{"packed", refuse, run, vary};
 

@@ -1,7 +1,7 @@
 // A product on its way to a kernel: what gemm.cpp and the implementations share.
 //
-// Offers: GemmPlan, GemmVariation, GemmImplementation and the list of them, launch_gemm(),
-// Workspace.
+// Offers: GemmPlan, GemmVariation, GemmImplementation and the list of them, panels_of(),
+// pack_columns(), launch_gemm(), Workspace.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -44,7 +44,8 @@ struct GemmPlan {
   char* out = nullptr;
   const char *a_tag = nullptr, *b_tag = nullptr, *out_tag = nullptr, *compute_tag = nullptr;
   size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
-  bool complex = false;  // the kernels have no vectors of complex numbers
+  bool complex = false;   // the kernels have no vectors of complex numbers
+  bool b_packed = false;  // for gemm_packed alone
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   GemmParameters parameters{};
@@ -72,6 +73,10 @@ struct GemmImplementation {
 
 extern const GemmImplementation gemm_small, gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled,
     gemm_direct;
+
+/// The panels gemm_packed makes of the plan's b, and what makes them.
+GemmPanels panels_of(const GemmPlan& plan);
+void pack_columns(const GemmPlan& plan, void* panels);
 
 /// The implementations for that device in order of preference. The last one takes everything.
 std::span<const GemmImplementation* const> gemm_implementations(const Device& device);

@@ -50,12 +50,10 @@ bool needs_rounding(const at::TensorIteratorBase& iter, const Op& op, c10::Scala
 /// torch's is, which computes in it and then converts.
 bool rounds_result(const at::TensorIteratorBase& iter, const Op& op, c10::ScalarType promoted) {
   if ((promoted != at::kHalf && promoted != at::kBFloat16) || iter.noutputs() != 1) return false;
-  if (op.flags & flag::compute_in_output) return false;
+  if (op.flags & (flag::compute_in_output | flag::moves_value)) return false;
   const c10::ScalarType dtype = iter.dtype(0);
-  const bool wider = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
-                     dtype == at::kComplexDouble;
-  // A copy's values are there already.
-  return wider && std::strcmp(op.name, "copy") != 0;
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+         dtype == at::kComplexDouble;
 }
 
 void gather_operands(at::TensorIteratorBase& iter, const Op& op,

@@ -48,6 +48,8 @@ inline constexpr uint32_t scalars_fit_single = 1u << 13;
 /// The scalars must fit the floating type that is computed in (float for half and bfloat16): else
 /// RuntimeError.
 inline constexpr uint32_t scalars_fit_compute = 1u << 14;
+/// The result is the input's value: nothing is computed that could be rounded.
+inline constexpr uint32_t moves_value = 1u << 15;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag
 

@@ -25,7 +25,7 @@ namespace ocl::native {
 
 namespace {
 
-const pointwise::Op copy_op{"copy", 0, pointwise::flag::float8};
+const pointwise::Op copy_op{"copy", 0, pointwise::flag::float8 | pointwise::flag::moves_value};
 const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
 const pointwise::Op conj_op{"conj_physical", 0};
 const pointwise::Op neg_op{"neg", 0};

@@ -43,11 +43,12 @@ typedef TYPEV(R, WIDTH) V;
 #define PACK_K 64
 
 /// Where the parts of the workspace start (bytes), and for how many batches each operand is packed
-/// (1 when every batch has the same). A work-item multiplies `block` row panels by a column panel,
-/// which stays in the nearest cache meanwhile.
+/// (1 when every batch has the same; a's may be 0 to pack b alone). A work-item multiplies `block`
+/// row panels by a column panel, which stays in the nearest cache meanwhile. Where b is packed
+/// already, b is its column panels.
 typedef struct {
   ulong b_panels, sums;
-  uint a_batches, b_batches, block, unused;
+  uint a_batches, b_batches, block, b_packed;
 } Panels;
 
 #if DOT_BF16
@@ -209,8 +210,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
   ADVANCE_OPERANDS(z);
   const ulong za = panels.a_batches == 1 ? 0 : z, zb = panels.b_batches == 1 ? 0 : z;
   const ulong depth = DEPTH((ulong)p.k);
-  global const E *y = (global const E *)(workspace + panels.b_panels) +
-                      (zb * column_panels + jn) * depth * NR;
+  global const E *y =
+      (global const E *)(panels.b_packed ? b : (global const char *)workspace + panels.b_panels) +
+      (zb * column_panels + jn) * depth * NR;
   const ulong column0 = jn * NC;
   const uint columns = min((ulong)NC, p.n - column0);
   const ulong first = get_global_id(1) * panels.block;

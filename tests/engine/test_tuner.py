@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.as_gpu import UNVECTORISED
+from tests.dtypes import chosen
 from tests.fresh import run_script
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
@@ -196,7 +197,7 @@ for dtype in (getattr(torch, name) for name in sys.argv[1].split(",")):
 def test_every_candidate_computes_the_same(file, dtypes, tune_as):
     """As the tuner itself finds: none is discarded. And the results are right all the while."""
     environment = UNVECTORISED if tune_as == "gpu" else {}
-    _, trace = run(LAYOUTS + PRINT, dtypes, TORCH_OCL_TUNE_AS=tune_as, **environment)
+    _, trace = run(LAYOUTS + PRINT, chosen(dtypes), TORCH_OCL_TUNE_AS=tune_as, **environment)
     assert searched(trace) and "discarded" not in trace
 
 

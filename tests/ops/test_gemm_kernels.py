@@ -8,6 +8,7 @@ import torch
 
 from tests import fresh
 from tests.as_gpu import UNVECTORISED
+from tests.dtypes import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPLEMENTATIONS = ["packed", "skinny", "tiled", "direct"]
@@ -35,14 +36,16 @@ OTHERS = "float64,float16,complex128,int8,int16,int64,uint8"
 
 def test_packed_in_blocks():
     """Problems larger than the workspace are packed block by block."""
-    run_script(EVERY_SHAPE, FEW, TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+    run_script(EVERY_SHAPE, chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
 
 
 @pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_every_implementation(name, dtypes):
     """On this device most are never chosen by themselves."""
-    trace = run_script(EVERY_SHAPE, dtypes, TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch")
+    trace = run_script(
+        EVERY_SHAPE, chosen(dtypes), TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch"
+    )
     assert f": {name} runs" in trace
 
 
@@ -143,7 +146,7 @@ def test_a_tile_that_is_none_is_named(tile):
 
 
 def run_every_layout(dtypes, **environment):
-    return run_script(EVERY_LAYOUT, dtypes, TORCH_OCL_VERBOSE="dispatch", **environment)
+    return run_script(EVERY_LAYOUT, chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
 
 
 def run_script(script, *arguments, **environment):
