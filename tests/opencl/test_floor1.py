@@ -18,41 +18,34 @@ def opencl_headers():
     return pathlib.Path("/usr/include")
 
 
+def build_with_cmake():
+    """Links what is built already; None where the package was not built in this folder."""
+    cmake = pathlib.Path(sys.executable).with_name("cmake")
+    build = ROOT / "build"
+    if not cmake.exists() or not (build / "CMakeCache.txt").exists():
+        return None
+    subprocess.run([cmake, "--build", build, "--target", "floor1_test"], check=True)
+    return build / "floor1_test"
+
+
+def build_alone(folder):
+    embedded, program = folder / "embedded_kernels.cpp", folder / "floor1_test"
+    embed = [sys.executable, ROOT / "codegen" / "embed_kernels.py", "--root", ROOT / "kernels"]
+    subprocess.run([*embed, "--out", embedded], check=True)
+    folders = (ROOT / "tests" / "opencl" / "floor1", ROOT / "csrc" / "opencl")
+    sources = [path for folder in folders for path in sorted(folder.glob("*.cpp"))]
+    includes = ["-I", ROOT / "csrc", "-I", opencl_headers()]
+    options = ["-std=c++20", "-O1", "-pthread", *includes, "-o", program]
+    subprocess.run(["g++", *options, *sources, embedded, "-ldl"], check=True)
+    return program
+
+
 @pytest.mark.skipif(
     shutil.which("g++") is None or not (ROOT / "csrc").exists(),
     reason="an installed wheel is tested without its sources",
 )
 def test_floor1(tmp_path):
-    embedded = tmp_path / "embedded_kernels.cpp"
-    subprocess.run(
-        [
-            sys.executable,
-            ROOT / "codegen" / "embed_kernels.py",
-            "--root",
-            ROOT / "kernels",
-            "--out",
-            embedded,
-        ],
-        check=True,
-    )
-    program = tmp_path / "floor1_test"
-    folders = (ROOT / "tests" / "opencl" / "floor1", ROOT / "csrc" / "opencl")
-    sources = [str(path) for folder in folders for path in sorted(folder.glob("*.cpp"))]
-    subprocess.run(
-        [
-            "g++",
-            "-std=c++20",
-            "-O1",
-            "-pthread",
-            "-I",
-            str(ROOT / "csrc"),
-            "-I",
-            str(opencl_headers()),
-        ]
-        + [*sources, str(embedded), "-ldl"]
-        + ["-o", str(program)],
-        check=True,
-    )
+    program = build_with_cmake() or build_alone(tmp_path)
     done = subprocess.run(
         [str(program)], capture_output=True, text=True, timeout=600, env=environment()
     )
