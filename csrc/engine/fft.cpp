@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <vector>
 
 #include "engine/fft_launcher.h"
@@ -22,34 +23,47 @@ constexpr uint32_t kLongest = 2048;
 // for its cores.
 constexpr uint32_t kWorthCutting = 128;
 constexpr uint32_t kWorthSharing = 512;
+// A GPU holds lines of that many elements in registers.
+constexpr uint32_t kWorthRegisters = 32;
 
 }  // namespace
 
 Plan Launcher::plan(uint32_t n) const {
-  uint32_t longest = kLongest;
-  int least_steps = 1;
+  uint32_t form = 1;
   if (width_ > 1) {
     const uint32_t units = device_.properties().compute_units;
     if ((n >= kWorthCutting && signals_ <= width_ / 2) ||
         (n >= kWorthSharing && signals_ < width_ * units)) {
-      least_steps = 2;
+      form = 2;
     }
   } else {
-    const uint32_t capacity = gpu_capacity();
-    longest = n <= capacity ? capacity : std::max(kMaxPrime, capacity / (kGpuSideBySide + 1));
+    form = static_cast<uint32_t>(device_.index()) << 4 | static_cast<uint32_t>(real_size_) |
+           (across_ ? 2 : 0) | (far_ ? 1 : 0);
   }
   // Cold for a length that this thread has not met lately only.
   struct Memo {
-    uint32_t n, longest;
-    int least_steps;
+    uint32_t n, form;
     Plan plan;
   };
   static thread_local std::array<Memo, 64> memos{};
   Memo& memo = memos[(n ^ n >> 7 ^ n >> 13) % memos.size()];
-  if (memo.n != n || memo.longest != longest || memo.least_steps != least_steps) {
-    memo = {n, longest, least_steps, make_plan(n, longest, least_steps)};
+  if (memo.n != n || memo.form != form) {
+    const int least_steps = static_cast<int>(form);
+    memo = {n, form, width_ > 1 ? make_plan(n, kLongest, least_steps) : gpu_plan(n)};
   }
   return memo.plan;
+}
+
+Plan Launcher::gpu_plan(uint32_t n) const {
+  if (n >= kWorthRegisters && !far_) {
+    const Plan plan = make_register_plan(
+        n, [&](uint32_t length) { return fits_registers(length, across_ ? side_by_side() : 1); },
+        [&](uint32_t length) { return fits_registers(length, side_by_side()); });
+    if (plan.steps > 0) return plan;
+  }
+  const uint32_t capacity = gpu_capacity();
+  return make_plan(
+      n, n <= capacity ? capacity : std::max(kMaxPrime, capacity / (kGpuSideBySide + 1)), 1);
 }
 
 void Launcher::unpack(const Place& spectrum, const Ends& ends) {
@@ -69,7 +83,7 @@ void Launcher::transform_steps(const Plan& plan, uint32_t n, const Ends& ends) {
   const auto fits = [&](uint32_t rows) {
     return plan.steps == 1 && (width_ > 1 || rows <= gpu_capacity());
   };
-  const bool unpacks = ends.store == kStoreUnpacked && !fits(ends.limit);
+  const bool unpacks = ends.store == kStoreUnpacked && !plan.in_registers && !fits(ends.limit);
   const int to_workspace = unpacks ? plan.steps : plan.steps - 1;
   for (int i = 0; i < std::min(to_workspace, 2); ++i) {
     memory[i] = workspace(uint64_t{signals_} * n);
@@ -84,7 +98,8 @@ void Launcher::transform_steps(const Plan& plan, uint32_t n, const Ends& ends) {
       here.load = ends.load;
       here.flags |= ends.flags & (kSwapIn | kChirpIn);
       here.factors = ends.factors;
-      if (ends.load == kLoadHermitianPairs && !(ends.flags & kChirpIn) && fits(n + 1)) {
+      if (ends.load == kLoadHermitianPairs && !(ends.flags & kChirpIn) && !plan.in_registers &&
+          fits(n + 1)) {
         here.load = kLoadComplex;
         here.load_rows = n + 1;
         here.flags = kPack;
@@ -103,7 +118,8 @@ void Launcher::transform_steps(const Plan& plan, uint32_t n, const Ends& ends) {
         here.flags |= kUnpack;
       }
     }
-    step(source, target, here, before, plan.length[i], n / before / plan.length[i]);
+    step(source, target, here, before, plan.length[i], n / before / plan.length[i],
+         plan.in_registers);
     before *= plan.length[i];
     source = target;
   }
@@ -152,14 +168,24 @@ void Launcher::run(Kind kind, Direction direction, double scale) {
   const bool to_real = kind == Kind::complex_to_real;
   const auto whole = static_cast<uint32_t>(to_real ? signal_out_ : signal_in_);
   const bool pairs = kind != Kind::complex && whole % 2 == 0;
-  // Pairs of neighbours in memory are complex numbers there.
-  const bool pairs_in = pairs && !to_real && in_.element == real_size_;
-  const bool pairs_out = pairs && to_real && out_.element == real_size_;
+  // Pairs of neighbours in memory are complex numbers there; GPUs take aligned ones alone.
+  const auto aligned = [&](const Place& place) {
+    auto bits = reinterpret_cast<uintptr_t>(place.address);
+    for (uint32_t d = 0; d < dims_; ++d) bits |= static_cast<uintptr_t>(place.strides[d]);
+    return width_ > 1 || bits % static_cast<uintptr_t>(complex_size_) == 0;
+  };
+  const bool pairs_in = pairs && !to_real && in_.element == real_size_ && aligned(in_);
+  const bool pairs_out = pairs && to_real && out_.element == real_size_ && aligned(out_);
   if (pairs_in) in_.element = complex_size_;
   if (pairs_out) out_.element = complex_size_;
   Ends ends{in_, out_};
   ends.scale = scale;
   if (direction == Direction::backward) ends.flags = kSwapIn | kSwapOut;
+  const auto across = [&](const Place& place) {
+    return dims_ > 0 && std::abs(place.element) > std::abs(place.strides[0]);
+  };
+  across_ = across(in_) || across(out_);
+  far_ = std::max(in_.element, out_.element) > UINT32_MAX;
   arguments_.whole = whole;
   if (pairs) ends.factors = table(queue_, real_, TableKind::half, whole);
   if (to_real) {

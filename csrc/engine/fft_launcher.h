@@ -17,6 +17,8 @@ namespace ocl::fft {
 inline constexpr int kMaxDims = 16;
 // Lines side by side that fill a GPU's memory transactions.
 inline constexpr uint32_t kGpuSideBySide = 8;
+// Bytes of the smallest part of a cache line that a GPU fetches.
+inline constexpr int64_t kGpuSector = 32;
 
 // Numbered as in kernels/fft/line.clh.
 enum Load : uint32_t {
@@ -91,6 +93,11 @@ class Launcher {
 
  private:
   Plan plan(uint32_t n) const;
+  Plan gpu_plan(uint32_t n) const;
+  /// Lines whose elements fill a sector.
+  uint32_t side_by_side() const { return static_cast<uint32_t>(kGpuSector / complex_size_); }
+  /// Whether a GPU's work-group can take that many lines of `length` elements in registers.
+  bool fits_registers(uint32_t length, uint32_t lanes) const;
   /// Elements of scratch memory, over all lanes, that a work-group of a GPU gets.
   uint32_t gpu_capacity() const;
   void choose_lanes(uint32_t rows);
@@ -100,7 +107,8 @@ class Launcher {
   void transform_steps(const Plan& plan, uint32_t n, const Ends& ends);
   void unpack(const Place& spectrum, const Ends& ends);
   void step(const Place& in, const Place& out, const Ends& ends, uint32_t before, uint32_t length,
-            uint32_t after);
+            uint32_t after, bool in_registers = false);
+  void step_in_registers(const Place& in, const Place& out, const Ends& ends);
 
   Queue& queue_;
   Device& device_;
@@ -111,7 +119,9 @@ class Launcher {
   std::array<int64_t, kMaxDims> in_strides_{}, out_strides_{};
   std::array<uint32_t, kMaxDims> sizes_{};
   uint32_t dims_ = 0, signals_ = 1;
-  uint32_t width_ = 1;  // lines in a vector; 1 on GPUs
+  uint32_t width_ = 1;   // lines in a vector; 1 on GPUs
+  bool across_ = false;  // elements of different signals are the nearer ones in memory
+  bool far_ = false;     // a signal's elements are more bytes apart than 32 bits hold
   Arguments arguments_{};
   at::Tensor chirp_;
 };

@@ -8,13 +8,18 @@ namespace ocl::fft {
 
 namespace {
 
-/// Divisors of n up to `longest`, the one that splits n most evenly into `steps` first. Multiples
-/// of 16 go before others that are as good: they keep vectors of lines within one run.
-std::vector<uint32_t> candidates(uint32_t n, uint32_t longest, int steps) {
+// No kernel takes longer lines.
+constexpr uint32_t kLongestLine = 8192;
+
+using Fits = std::function<bool(uint32_t)>;
+
+/// Divisors of n that fit, the one that splits n most evenly into `steps` first. Multiples of 16 go
+/// before others that are as good: they keep vectors of lines within one run.
+std::vector<uint32_t> candidates(uint32_t n, const Fits& fits, int steps) {
   const double ideal = std::pow(static_cast<double>(n), 1.0 / steps);
   std::vector<uint32_t> divisors;
-  for (uint32_t d = 2; d <= longest && d <= n; ++d) {
-    if (n % d == 0) divisors.push_back(d);
+  for (uint32_t d = 2; d <= kLongestLine && d <= n; ++d) {
+    if (n % d == 0 && fits(d)) divisors.push_back(d);
   }
   const auto cost = [&](uint32_t d) {
     return std::abs(std::log2(d / ideal)) + (d % 16 == 0 ? 0 : 2);
@@ -24,15 +29,15 @@ std::vector<uint32_t> candidates(uint32_t n, uint32_t longest, int steps) {
   return divisors;
 }
 
-bool split(uint32_t n, uint32_t longest, int steps, Plan& plan) {
+bool split(uint32_t n, const Fits& fits, int steps, Plan& plan) {
   if (steps == 1) {
-    if (n > longest) return false;
+    if (!fits(n)) return false;
     plan.length[plan.steps++] = n;
     return true;
   }
-  for (const uint32_t d : candidates(n, longest, steps)) {
+  for (const uint32_t d : candidates(n, fits, steps)) {
     plan.length[plan.steps++] = d;
-    if (split(n / d, longest, steps - 1, plan)) return true;
+    if (split(n / d, fits, steps - 1, plan)) return true;
     --plan.steps;
   }
   return false;
@@ -51,12 +56,28 @@ uint32_t largest_prime_factor(uint32_t n) {
 Plan make_plan(uint32_t n, uint32_t longest, int least_steps) {
   Plan plan;
   if (largest_prime_factor(n) > kMaxPrime) return plan;
-  if (least_steps > 1 && split(n, longest, least_steps, plan)) return plan;
+  const Fits fits = [=](uint32_t length) { return length <= longest; };
+  if (least_steps > 1 && split(n, fits, least_steps, plan)) return plan;
   for (int steps = 1; steps <= Plan::kMaxSteps; ++steps) {
     plan.steps = 0;
-    if (split(n, longest, steps, plan)) return plan;
+    if (split(n, fits, steps, plan)) return plan;
   }
   return plan;
+}
+
+Plan make_register_plan(uint32_t n, const Fits& fits_alone, const Fits& fits) {
+  Plan plan;
+  if (largest_prime_factor(n) > 7) return plan;
+  plan.in_registers = true;
+  if (fits_alone(n)) {
+    plan.length[plan.steps++] = n;
+    return plan;
+  }
+  for (int steps = 2; steps <= Plan::kMaxSteps; ++steps) {
+    plan.steps = 0;
+    if (split(n, fits, steps, plan)) return plan;
+  }
+  return {};
 }
 
 uint32_t next_smooth(uint32_t n) {
@@ -89,6 +110,39 @@ Schedule schedule(uint32_t length) {
   for (; exponent >= 3; exponent -= 3) result.radix[result.passes++] = 8;
   if (exponent == 1) result.radix[result.passes++] = 2;
   return result;
+}
+
+RegisterSchedule register_schedule(uint32_t length) {
+  static constexpr std::array<uint32_t, 11> kRadices{16, 14, 10, 9, 8, 7, 6, 5, 4, 3, 2};
+  struct Search {
+    RegisterSchedule radices, best;
+    double least = INFINITY;
+
+    /// Tries all passes of radices up to `most` that the rest of the length allows. The cost of one
+    /// is what its busiest items do, beside what they would do if all were busy.
+    void go(uint32_t rest, uint32_t most, int pass, double cost) {
+      if (rest == 1 && pass > 1 && cost < least) {
+        least = cost;
+        best = radices;
+      }
+      if (rest == 1 || pass == RegisterSchedule::kMaxPasses) return;
+      for (const uint32_t radix : kRadices) {
+        if (radix > most || rest % radix != 0) continue;
+        const uint32_t first = pass == 0 ? radix : radices.radix[0];
+        const uint32_t share = (first + radix - 1) / radix;
+        radices.radix[pass] = radix;
+        // Fewer elements to an item mean more items to hide latencies; of equals the smaller
+        // radices.
+        const double more = (pass == 0 ? 0.05 : 0.001) * radix;
+        go(rest / radix, radix, pass + 1, cost + share * radix / static_cast<double>(first) + more);
+        radices.radix[pass] = 1;
+      }
+    }
+  };
+  Search search;
+  search.go(length, length, 0, 0);
+  if (search.least < INFINITY) search.best.items = length / search.best.radix[0];
+  return search.best;
 }
 
 }  // namespace ocl::fft

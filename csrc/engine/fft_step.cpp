@@ -97,7 +97,7 @@ void Launcher::choose_lanes(uint32_t rows) {
 }
 
 void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_t before,
-                    uint32_t length, uint32_t after) {
+                    uint32_t length, uint32_t after, bool in_registers) {
   Arguments& a = arguments_;
   const uint32_t spread = before * after;
   TORCH_CHECK_NOT_IMPLEMENTED(uint64_t{signals_} * spread <= INT32_MAX, "ocl: an FFT of ", signals_,
@@ -131,6 +131,7 @@ void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_
   };
   if (spread == 1 && along(a.in_stride, in.element)) a.flags |= kAlongIn;
   if (before == 1 && (after > 1 || along(a.out_stride, out.element))) a.flags |= kAlongOut;
+  if (in_registers) return step_in_registers(in, out, ends);
 
   Schedule passes;
   at::Tensor twiddles, cross;

@@ -102,6 +102,30 @@ at::Tensor make_cross(Queue& queue, ScalarType precision, uint32_t length, uint3
   return writer.tensor();
 }
 
+/// For each pass the roots of each element of a butterfly, which adjacent items read side by side.
+at::Tensor make_register_passes(Queue& queue, ScalarType precision, uint32_t length) {
+  const RegisterSchedule schedule = register_schedule(length);
+  Writer writer(queue, precision, length - schedule.radix[0]);
+  uint32_t before = 1;
+  for (const uint32_t radix : schedule.radix) {
+    if (before > 1 && radix > 1) writer.roots(1, 1, radix - 1, 0, before, before * radix);
+    before *= radix;
+  }
+  return writer.tensor();
+}
+
+/// The roots of an item's first element on each line, then those that lead to its other elements.
+at::Tensor make_register_cross(Queue& queue, ScalarType precision, uint32_t length,
+                               uint32_t before) {
+  const RegisterSchedule schedule = register_schedule(length);
+  const uint32_t items = schedule.items, radix = schedule.radix[0];
+  const uint64_t order = uint64_t{length} * before;
+  Writer writer(queue, precision, size_t{before} * (items + radix));
+  writer.roots(0, 1, items, 0, before, order);
+  writer.roots(0, items, radix, 0, before, order);
+  return writer.tensor();
+}
+
 at::Tensor make_filter(Queue& queue, ScalarType precision, uint32_t n, uint32_t m) {
   const bool fp64 = queue.device().properties().has_fp64;
   Writer writer(queue, fp64 ? ScalarType::Double : precision, m);
@@ -117,6 +141,10 @@ at::Tensor make(Queue& queue, ScalarType precision, TableKind kind, uint32_t a, 
       return make_passes(queue, precision, a);
     case TableKind::cross:
       return make_cross(queue, precision, a, b);
+    case TableKind::register_passes:
+      return make_register_passes(queue, precision, a);
+    case TableKind::register_cross:
+      return make_register_cross(queue, precision, a, b);
     case TableKind::half: {
       Writer writer(queue, precision, a / 2 + 1);
       writer.roots(1, 1, 1, 0, a / 2 + 1, a);

@@ -12,6 +12,9 @@ namespace ocl::fft {
 enum class TableKind : uint8_t {
   passes,  // a: a line's length; twiddle factors of its passes, in their order
   cross,   // a: length of a step, b: product of those before; twiddle factors between steps
+  // The same for the passes of register_schedule(), as lines in registers read them.
+  register_passes,
+  register_cross,
   half,    // exp(-2 pi i k / a), k <= a / 2
   chirp,   // a: n; exp(-pi i k^2 / n), k < n
   filter,  // a: n, b: m; the transform, of m elements, of the chirp's conjugate, over m

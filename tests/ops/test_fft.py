@@ -118,6 +118,25 @@ def test_layouts_and_dims(shape, dims):
         check(lambda t: fft.irfftn(t, dim=dims), x, what=label)
 
 
+@pytest.mark.parametrize("n", [96, 1000, 4096, 16384])
+def test_pairs_of_reals_that_are_not_aligned(n):
+    """Reals that begin at an odd element are no complex numbers that a GPU could load whole."""
+    for batch in (1, 5):
+        reals = torch.randn(batch, n + 2)[:, 1 : n + 1]
+        check(fft.rfft, reals, n, (n, batch))
+        check(fft.fft, reals, n, (n, batch, "whole"))
+
+
+@pytest.mark.parametrize("n", [224, 1260, 2048, 4096])
+def test_lines_across_signals(n):
+    """Adjacent signals are the neighbours in memory; the last work-group has too few of them."""
+    for signals in (1, 3, 9):
+        signal = torch.randn(n, signals, dtype=torch.complex64)
+        check(lambda t: fft.fft(t, dim=0), signal, n)
+        check(lambda t: fft.rfft(t.real, dim=0), signal, n)
+        check(lambda t: fft.irfft(t, dim=0), signal, n)
+
+
 @pytest.mark.parametrize("n", [600, 1030])
 def test_long_lines_of_any_strides(n):
     """Cut into several steps, or transformed by Bluestein's algorithm, along each dimension."""
