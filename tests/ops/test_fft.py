@@ -367,4 +367,4 @@ def test_tables_that_are_forgotten_come_back():
 @pytest.mark.slow
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
-    run_as_gpu(__file__)
+    run_as_gpu(__file__, "-k", "not forgotten")  # which takes a program for each of many lengths
