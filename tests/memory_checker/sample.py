@@ -64,7 +64,7 @@ def main():
             (gradient,) = torch.autograd.grad(result.pow(2).sum(), leaf, retain_graph=True)
             keep += [result.detach(), gradient]
     # Rows and channels of several vectors.
-    long = torch.randn(4, 18, 3, 39).to("ocl")
+    long = torch.randn(2, 18, 3, 39).to("ocl")
     for given in (long, long.contiguous(memory_format=torch.channels_last)):
         leaf = given.detach().requires_grad_()
         for result in (
@@ -273,7 +273,7 @@ def main():
     # A list that is longer than a kernel's parameters.
     keep += torch._foreach_addcmul([x[0]] * 40, [x[1]] * 40, [x[2]] * 40, value=0.5)
     keep += [p.detach() for p in model.parameters()]
-    total = sum(float(t.float().sum().cpu()) for t in keep)
+    total = sum(float(t.cpu().float().sum()) for t in keep)
     torch.ocl.synchronize()
     print("checksum:", total)
 
