@@ -6,7 +6,7 @@ reads them. A weight is the same for every call, so its panels can be kept:
     model = torch.ocl.pack_weights(model.eval())
 
 The panels take the weight's place, so memory stays what it was (float16 is kept as float32, and so
-is bfloat16 where the processor has no products of it). docs/performance.md says what it is worth.
+is bfloat16 where the processor has no products of it). docs/performance.md says what is gained.
 On GPUs, whose kernels read a weight as it lies, a packed layer is the plain one.
 """
 
@@ -35,8 +35,8 @@ class PackedLinear(nn.Module):
         """
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        frozen = linear.bias is not None
-        self.bias = nn.Parameter(linear.bias.detach(), requires_grad=False) if frozen else None
+        bias = linear.bias
+        self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
         self.training = linear.training
         self.register_buffer("panels", None, persistent=False)
         self._pack(linear.weight)

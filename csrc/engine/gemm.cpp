@@ -162,7 +162,7 @@ GemmPlan make_plan(const GemmDescription& d) {
             (d.b.conjugate ? gemm_flag::conjugate_b : 0) |
             (d.c.conjugate ? gemm_flag::conjugate_c : 0) |
             (d.out.conjugate ? gemm_flag::conjugate_out : 0);
-  plan.b_packed = d.b_packed;
+  plan.b_packed = d.b_packed && p.k > 0;
   plan.out = static_cast<char*>(const_cast<void*>(d.out.data));
   // A kernel that reads nothing of an operand still gets a buffer that exists.
   plan.a = p.k == 0 ? plan.out : static_cast<const char*>(d.a.data);
@@ -195,7 +195,9 @@ std::string describe(const GemmPlan& plan) {
 }
 
 bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
-  const char* reason = implementation.refuse(plan);
+  // What is packed already is for this one alone, small as it may be.
+  const bool only = plan.b_packed && &implementation == &gemm_packed;
+  const char* reason = only ? nullptr : implementation.refuse(plan);
   if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
     trace(describe(plan) + ": " + implementation.name + (reason ? " refuses: " : " runs") +
           (reason ? reason : ""));
@@ -204,8 +206,7 @@ bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
 }
 
 void run_first(const GemmPlan& plan) {
-  if (plan.b_packed && plan.problem.k > 0) return gemm_packed.run(plan);
-  const GemmImplementation* forced = forced_implementation();
+  const GemmImplementation* forced = plan.b_packed ? &gemm_packed : forced_implementation();
   if (forced != nullptr && accepts(*forced, plan)) {
     forced->run(plan);
     return;

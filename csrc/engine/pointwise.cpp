@@ -4,7 +4,6 @@
 #include <torch/headeronly/version.h>
 
 #include <array>
-#include <cstring>
 
 #include "engine/pointwise_launch.h"
 #include "opencl/device.h"

@@ -91,6 +91,7 @@ def main():
         torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
         torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
     ]
+    keep.append(torch.ocl.pack_weights(nn.Linear(37, 35).to("ocl"))(x.detach()))
     # Linear algebra: blocks, panels and what the recursion does around them.
     square = torch.randn(2, 37, 37)
     square = (square @ square.mT + 37 * torch.eye(37)).to("ocl")
@@ -192,6 +193,7 @@ def main():
     # and across them, of complex numbers, reals and half spectra.
     keep += [torch.fft.fft(c).real, torch.fft.ifft(c, 30, 0).imag, torch.fft.fft(c, 67).abs()]
     keep += [torch.fft.rfft(x, 30).real, torch.fft.rfft(x, 15, 0).imag, torch.fft.fft(x, 30).real]
+    keep += [torch.fft.fft(c, 64).real, torch.fft.fft(c, 210, 0).real, torch.fft.irfft(c, 1018)]
     keep += [torch.fft.irfft(c, 60), torch.fft.irfft(c, 7, 0), torch.fft.irfft2(c)]
     keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
     keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))

@@ -2,12 +2,14 @@
 
 import copy
 import io
+import os
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.fresh import run_script
 from tests.ops.products import REAL, make, on_device
 
 # Rows, inputs, outputs: tiles and their remainders, pairs that are not whole, several panels.
@@ -70,6 +72,19 @@ def test_large_products_agree_with_unpacked_ones():
     layer, reference = linear(700, 900)
     x = make(600, 700, dtype=torch.float32)
     assert_close(torch.ocl.pack_weights(layer)(on_device(x)).cpu(), reference(x))
+
+
+def test_what_runs_is_traced():
+    script = """
+import torch
+layer = torch.ocl.pack_weights(torch.nn.Linear(2, 3).to("ocl"))
+layer(torch.ones(1, 2, device="ocl"))
+"""
+    environment = {**os.environ, "TORCH_OCL_VERBOSE": "dispatch"}
+    done = run_script(script, environment=environment)
+    assert done.returncode == 0, done.stderr
+    runs = ": packed runs" in done.stderr
+    assert runs == (torch.ops.torch_ocl.pack_linear_weight(torch.ones(3, 2).to("ocl")).dim() > 2)
 
 
 def test_model_is_changed_in_place_and_keeps_its_state_dict():
