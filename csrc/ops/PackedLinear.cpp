@@ -20,8 +20,16 @@ using at::Tensor;
 
 namespace {
 
-/// The weight's panels [panels, depth, columns] (bfloat16's may be [panels, depth, columns, 2]), or
-/// a copy of the weight where the device's kernels read it as it lies.
+/// [panels, depth, columns] (bfloat16's may be [panels, depth, columns, 2]), or those of the weight
+/// itself [n, k] where the device's kernels read it as it lies.
+std::vector<int64_t> packed_sizes(const GemmPanels& layout, int64_t k, int64_t n) {
+  if (layout.panels == 0) return {n, k};
+  std::vector<int64_t> sizes{layout.panels, layout.depth, layout.columns};
+  if (layout.group > 1) sizes.push_back(layout.group);
+  return sizes;
+}
+
+/// The weight's panels, or a copy of it: packed_sizes.
 Tensor pack_linear_weight(const Tensor& weight) {
   TORCH_CHECK(weight.dim() == 2, "pack_linear_weight: expected a weight of 2 dimensions, got ",
               weight.dim());
@@ -33,9 +41,7 @@ Tensor pack_linear_weight(const Tensor& weight) {
   const int64_t n = weight.size(0), k = weight.size(1);
   const GemmPanels layout = gemm_panels(device(current_device()), dtype, k, n);
   if (layout.panels == 0) return weight.clone(at::MemoryFormat::Contiguous);
-  std::vector<int64_t> sizes{layout.panels, layout.depth, layout.columns};
-  if (layout.group > 1) sizes.push_back(layout.group);
-  Tensor panels = at::empty(sizes, weight.options().dtype(layout.dtype));
+  Tensor panels = at::empty(packed_sizes(layout, k, n), weight.options().dtype(layout.dtype));
   gemm_pack(gemm_operand(weight.resolve_neg().t()), k, n, panels.mutable_data_ptr());
   return panels;
 }
@@ -47,18 +53,17 @@ void check_panels(const Tensor& input, const Tensor& panels, const std::optional
   const int64_t k = input.size(-1);
   const at::ScalarType packed_from = panels.dim() == 4 ? at::kBFloat16 : panels.scalar_type();
   const GemmPanels layout = gemm_panels(device(current_device()), packed_from, k, out_features);
-  TORCH_CHECK(panels.is_contiguous() && panels.scalar_type() == layout.dtype &&
-                  panels.dim() == (layout.group > 1 ? 4 : 3) && panels.size(0) == layout.panels &&
-                  panels.size(1) == layout.depth && panels.size(2) == layout.columns,
+  const bool plain = layout.panels == 0;
+  TORCH_CHECK(panels.is_contiguous() && panels.sizes() == packed_sizes(layout, k, out_features) &&
+                  (plain || panels.scalar_type() == layout.dtype),
               "packed_linear: a packed weight of sizes ", panels.sizes(), " is not that of ", k,
               " input and ", out_features, " output features on this device");
   const at::ScalarType dtype = input.scalar_type();
-  const bool half = dtype == at::kHalf || dtype == at::kBFloat16;
-  const bool fits = layout.group > 1              ? dtype == at::kBFloat16
-                    : layout.dtype == at::kDouble ? dtype == at::kDouble
-                                                  : dtype == at::kFloat || half;
+  // Halves are kept as float32 where the device has no products of them.
+  const bool widened = layout.dtype == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16);
+  const bool fits = dtype == packed_from || (!plain && layout.group == 1 && widened);
   TORCH_CHECK(fits, "packed_linear: an input of ", dtype, " does not go with a packed weight of ",
-              layout.dtype);
+              panels.scalar_type());
   if (!bias) return;
   TORCH_CHECK(bias->dim() == 1 && bias->size(0) == out_features && bias->scalar_type() == dtype &&
                   bias->device() == input.device(),
@@ -71,8 +76,8 @@ Tensor packed_linear(const Tensor& input, const Tensor& panels, const std::optio
   TORCH_CHECK(input.dim() >= 1 && out_features >= 0,
               "packed_linear: expected an input of at least 1 dimension");
   const c10::DeviceGuard guard(input.device());
-  if (panels.dim() == 2) return at::linear(input, panels, bias);
   check_panels(input, panels, bias, out_features);
+  if (panels.dim() == 2) return at::linear(input, panels, bias);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = out_features;
   Tensor out = at::empty(sizes, input.options());

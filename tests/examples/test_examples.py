@@ -24,6 +24,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_demo_agrees_with_the_cpu(name: str, tmp_path: Path) -> None:
     output = run("demo.py", "--only", name, "--out", str(tmp_path))
@@ -31,6 +32,7 @@ def test_demo_agrees_with_the_cpu(name: str, tmp_path: Path) -> None:
     assert (tmp_path / f"{name}.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, device", [*((name, "ocl") for name in SCRIPTS), ("digits", "cpu")])
 def test_script_runs_alone(name: str, device: str) -> None:
     output = run(f"{name}.py", "--device", device, "--epochs", "2")

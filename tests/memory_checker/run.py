@@ -1,11 +1,12 @@
 """Runs sample.py under oclgrind, which interprets the kernels and reports accesses outside a buffer
-and data races. Fails on any report. Runs it twice, side by side, with the kernels for GPUs and with
-those for CPUs; an argument, `gpu` or `cpu`, chooses one.
+and data races. Fails on any report. Runs every family with the kernels for GPUs and with those for
+CPUs; an argument, `gpu` or `cpu`, chooses one. As many run at a time as there are cores.
 
     apt-get install oclgrind && make check-memory
 """
 
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import shutil
@@ -13,17 +14,29 @@ import subprocess
 import sys
 import tempfile
 
+from sample import FAMILIES
+
+#: Several families in a process, because starting one takes as long as some of them; families that
+#: take long begin parts of their own.
+PARTS = (
+    ("long_windows", "pointwise", "reductions"),
+    ("windows", "complex_and_integers", "products", "linear_algebra"),
+    ("attention", "depthwise", "convolutions", "losses"),
+    ("recurrent", "fourier", "norms"),
+    ("sorts", "optimisers", "indices", "random"),
+)
 RUNTIMES = ("/usr/lib/oclgrind/liboclgrind-rt.so", "/usr/local/lib/oclgrind/liboclgrind-rt.so")
 
 
-def check(runtime, tune_as):
-    """Runs the sample with the kernels for that class of device; returns whether it is clean."""
+def check(runtime, tune_as, families):
+    """Runs the families with the kernels for that class of device; returns whether it is clean."""
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "log.txt"
         command = ["oclgrind", "--data-races", "--log", str(log)]
         # Its interpreter lacks an intrinsic that clang's inliner adds.
         command += ["--build-options", "-cl-opt-disable"]
         command += [sys.executable, str(pathlib.Path(__file__).with_name("sample.py"))]
+        command += families
         environment = {**os.environ, "TORCH_OCL_LOADER": runtime, "TORCH_OCL_CACHE": "0"}
         environment["TORCH_OCL_TUNE_AS"] = tune_as
         environment.pop("TORCH_OCL_DEVICES", None)
@@ -40,9 +53,12 @@ def main():
     runtime = next((path for path in RUNTIMES if os.path.exists(path)), None)
     if runtime is None or shutil.which("oclgrind") is None:
         sys.exit("oclgrind is not installed: apt-get install oclgrind")
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        clean = list(pool.map(lambda kind: check(runtime, kind), sys.argv[1:] or ("gpu", "cpu")))
-    if not all(clean):
+    if sorted(itertools.chain(*PARTS)) != sorted(FAMILIES):
+        sys.exit("PARTS of run.py are not the families of sample.py")
+    kinds = sys.argv[1:] or ("gpu", "cpu")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = [pool.submit(check, runtime, kind, part) for part in PARTS for kind in kinds]
+    if not all(run.result() for run in runs):
         sys.exit(1)
 
 

@@ -313,7 +313,7 @@ def test_dropout_backward(queries, causal, dtype):
         assert_close(a.grad.cpu(), e.grad.to(dtype), **TOLERANCE[dtype])
 
 
-@pytest.mark.slow
+@pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
     run_as_gpu(__file__)

@@ -449,7 +449,7 @@ def test_few_channels_of_large_images(channels, kernel, stride, last):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
     run_as_gpu(__file__)

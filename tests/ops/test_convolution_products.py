@@ -40,6 +40,6 @@ def test_products(last, dtype):
             )
 
 
-@pytest.mark.slow
+@pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__)

@@ -452,6 +452,6 @@ def test_ldl_info():
         assert torch.equal(x.cpu(), y)
 
 
-@pytest.mark.slow
-def test_kernels_for_gpus():
+@pytest.mark.as_gpu
+def test_as_a_gpu():
     run_as_gpu(__file__)

@@ -85,5 +85,6 @@ def test_out_of_range(device):
         x.index_add(0, i, torch.ones(600, 9, device=device)).cpu()
 
 
+@pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__)

@@ -373,7 +373,7 @@ def test_errors():
         assert isinstance(expected, type) and actual is expected, (actual, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
     run_as_gpu(__file__)

@@ -189,6 +189,6 @@ def test_dynamic_quantisation(block, dtype, rows):
     torch.testing.assert_close(actual.cpu(), expected[1], rtol=rtol, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_as_gpu():
+@pytest.mark.as_gpu
+def test_as_a_gpu():
     run_as_gpu(__file__, "-k", "int4 or int8")

@@ -202,6 +202,7 @@ def test_bad_input():
         (x, panels, None, 1000),
         (x, panels[:, :2], None, 3),
         (x, panels.double(), None, 3),
+        (x, panels.int(), None, 3),
         (x.double(), panels, None, 3),
         (x, panels, torch.ones(4, device="ocl"), 3),
         (x, panels, torch.ones(3, device="ocl", dtype=torch.float64), 3),

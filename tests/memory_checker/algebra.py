@@ -1,0 +1,69 @@
+"""Families of products, linear algebra and Fourier transforms."""
+
+import torch
+from family import family, operands
+from torch import nn
+
+
+@family
+def products():
+    """Matrix products, quantised weights, float8."""
+    x, _ = operands()
+    keep = []
+    a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
+    keep += [
+        a @ b,
+        b.t() @ a.t(),
+        a @ b[:, 0],
+        torch.randn(3, 5, 7).to("ocl") @ b[:7],
+        a.half() @ b.half(),
+        torch.addmm(b[0].double(), a.double(), b.double()),
+        torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
+        torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
+    ]
+    keep.append(torch.ocl.pack_weights(nn.Linear(37, 35).to("ocl"))(x.detach()))
+    # Quantised weights, float8.
+    rows = torch.randn(11, 64).to("ocl")
+    bits = torch.randint(0, 16, (16, 64), dtype=torch.int32).to("ocl")
+    packed = torch._convert_weight_to_int4pack_for_cpu(bits, 1)
+    scales = torch.rand(2, 16, 2).to("ocl")
+    for count in (1, 3, 11):
+        keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
+    keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
+    keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]
+    return keep
+
+
+@family
+def linear_algebra():
+    """Blocks, panels and what the recursion does around them."""
+    x, _ = operands()
+    keep = []
+    square = torch.randn(2, 37, 37)
+    square = (square @ square.mT + 37 * torch.eye(37)).to("ocl")
+    lower, lu = torch.linalg.cholesky(square), torch.linalg.lu_factor(square[:, :, :19])
+    keep += [lower, lu[0], torch.linalg.lu(square)[0], torch.linalg.qr(square[:, :, :19])[0]]
+    keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
+    keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
+    keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]
+    # Eigenvalues, singular values, blocks of one and two rows of LDL factors.
+    small = square[:, :19, :19].clone()
+    small.diagonal(0, 1, 2).zero_()
+    keep += [*torch.linalg.eigh(small), *map(abs, torch.linalg.svd(small[:, :, :17].cfloat()))]
+    keep.append(torch.linalg.ldl_solve(*torch.linalg.ldl_factor(small), small))
+    return keep
+
+
+@family
+def fourier():
+    """Radices of their own and others, several steps, Bluestein's; along lines and across them, of
+    complex numbers, reals and half spectra."""
+    x, _ = operands()
+    c = torch.randn(7, 37, dtype=torch.complex64).to("ocl")
+    keep = [torch.fft.fft(c).real, torch.fft.ifft(c, 30, 0).imag, torch.fft.fft(c, 67).abs()]
+    keep += [torch.fft.rfft(x, 30).real, torch.fft.rfft(x, 15, 0).imag, torch.fft.fft(x, 30).real]
+    keep += [torch.fft.fft(c, 64).real, torch.fft.fft(c, 210, 0).real, torch.fft.irfft(c, 1018)]
+    keep += [torch.fft.irfft(c, 60), torch.fft.irfft(c, 7, 0), torch.fft.irfft2(c)]
+    keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
+    keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))
+    return keep
