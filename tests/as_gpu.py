@@ -5,14 +5,24 @@ import pathlib
 import subprocess
 import sys
 
+import torch
+
 #: Intel's driver for CPUs builds a program in half the time if it needn't put work-items in lanes
 #: of vectors. What is tested of kernels for GPUs is results, not speed.
 UNVECTORISED = {"CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
 
 
+def takes_gpu_kernels():
+    """True on a GPU, and where a CPU is told to run the same kernels."""
+    return (
+        os.environ.get("TORCH_OCL_TUNE_AS") == "gpu"
+        or torch.ocl.get_device_properties(0).type == "gpu"
+    )
+
+
 def run_as_gpu(file, *arguments):
     """The tests of `file` that are not slow, in a process of their own."""
-    if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu":
+    if takes_gpu_kernels():
         return
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", file, *arguments]
     run = subprocess.run(

@@ -204,10 +204,15 @@ def test_three_dimensions():
 def test_empty(shapes):
     wide = [t.requires_grad_() for t in made(shapes[0], shapes[1], shapes[1])]
     here = [t.detach().to("ocl").requires_grad_() for t in wide]
-    wanted, got = attend(*wide), attend(*here)
+    got = attend(*here)
+    got.sum().backward()
+    if shapes[0][1] == 0:
+        # CPU torch 2.11 divides by the number of heads.
+        assert got.shape == shapes[0] and all(t.grad.shape == t.shape for t in here)
+        return
+    wanted = attend(*wide)
     assert_close(got.detach().cpu(), wanted.detach())
     wanted.sum().backward()
-    got.sum().backward()
     for a, e in zip(here, wide, strict=True):
         assert_close(a.grad.cpu(), e.grad)
 

@@ -3,13 +3,11 @@
 Values are compared; of vectors, which aren't unique, what they must satisfy.
 """
 
-import os
-
 import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.as_gpu import run_as_gpu
+from tests.as_gpu import run_as_gpu, takes_gpu_kernels
 from tests.layouts import on_device
 from tests.matrices import close, close_gradients, general, unaligned
 
@@ -163,7 +161,7 @@ def test_svd_of_hard_spectra(name, m, n, dtype):
 @pytest.mark.parametrize("n", [20, 100, 150])
 def test_values_and_vectors_are_as_exact_as_lapacks(n, dtype):
     # GPUs compute in single precision.
-    single = os.environ.get("TORCH_OCL_TUNE_AS") == "gpu"
+    single = takes_gpu_kernels()
     wide = torch.promote_types(dtype, torch.float64)
     a = general(3, n, n, dtype=dtype)
     h = a + a.mH

@@ -309,10 +309,9 @@ PIVOT_USERS = {
 @pytest.mark.parametrize("name", PIVOT_USERS)
 @pytest.mark.parametrize("first", [0, 4, 2**31 - 1, -4, -(2**31)])
 def test_pivots_of_no_row(name, first):
-    """Pivots are the caller's: they must not lead out of the matrix."""
+    """Pivots are the caller's: they must not lead out of the matrix. CPU torch is not asked: 2.11
+    has no such check and corrupts its memory."""
     a, pivots = torch.rand(3, 3), torch.tensor([first, 2, 3], dtype=torch.int32)
-    with pytest.raises(RuntimeError):
-        PIVOT_USERS[name](a, pivots)
     with pytest.raises(RuntimeError, match="ivots"):
         PIVOT_USERS[name](a.to("ocl"), pivots.to("ocl"))
         torch.ocl.synchronize()
