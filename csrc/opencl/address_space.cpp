@@ -9,7 +9,7 @@
 namespace ocl {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{64} << 30;
+constexpr size_t kLeastBytes = size_t{1} << 30;
 
 void* reserve(size_t bytes, int protection) {
   void* address =
@@ -20,11 +20,18 @@ void* reserve(size_t bytes, int protection) {
 }  // namespace
 
 AddressSpace::AddressSpace(size_t bytes) {
-  // A host with a limit on its address space (ulimit -v, some containers) may refuse 1 TiB.
-  for (bytes_ = bytes; bytes_ >= kLeastBytes || bytes_ == bytes; bytes_ /= 2) {
-    reservation_bytes_ = bytes_ + kGranule;
-    reservation_ = reserve(reservation_bytes_, PROT_NONE);
-    if (reservation_ != nullptr || bytes_ <= kLeastBytes) break;
+  bytes_ = bytes;
+  reserve_range();
+  // A host with a limit on its address space (ulimit -v, some containers) may refuse 1 TiB. On a
+  // CPU the buffers are held to the same limit, and need as much of it.
+  while (reservation_ == nullptr && bytes_ / 2 >= kLeastBytes) {
+    bytes_ /= 2;
+    reserve_range();
+  }
+  if (bytes_ < bytes && reservation_ != nullptr && bytes_ / 2 >= kLeastBytes) {
+    munmap(reservation_, reservation_bytes_);
+    bytes_ /= 2;
+    reserve_range();
   }
   if (reservation_ == nullptr) {
     throw std::runtime_error(
@@ -40,6 +47,11 @@ AddressSpace::AddressSpace(size_t bytes) {
     throw std::runtime_error("out of host memory for the table of device addresses");
   }
   free_[0] = bytes_;
+}
+
+void AddressSpace::reserve_range() {
+  reservation_bytes_ = bytes_ + kGranule;
+  reservation_ = reserve(reservation_bytes_, PROT_NONE);
 }
 
 AddressSpace::~AddressSpace() {

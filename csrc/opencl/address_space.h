@@ -27,7 +27,8 @@ class AddressSpace {
   static constexpr size_t kGranule = size_t{2} << 20;
   static constexpr size_t kDefaultBytes = size_t{1} << 40;
 
-  /// Reserves the range; throws std::runtime_error if the host refuses even 64 GiB of it.
+  /// Reserves the range, or what the host allows of it; throws std::runtime_error if that is less
+  /// than 1 GiB.
   explicit AddressSpace(size_t bytes = kDefaultBytes);
   ~AddressSpace();
   AddressSpace(const AddressSpace&) = delete;
@@ -62,6 +63,7 @@ class AddressSpace {
     cl_mem mem;
     uintptr_t start;  // the segment's start, relative to base_
   };
+  void reserve_range();
   Location find_outside(const void* pointer) const;
 
   uintptr_t base_ = 0;

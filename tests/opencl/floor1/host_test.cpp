@@ -1,4 +1,9 @@
 // What needs no device: errors, the address space, kernel sources, the list of devices.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "harness.h"
 #include "kernels.h"
 #include "opencl/error.h"
@@ -41,6 +46,29 @@ void test_address_space() {
   space.unmap(space.map(mem(4), 8 * kGranule));  // the holes have grown together
   AddressSpace full;                             // the default size
   REQUIRE(full.contains(full.map(mem(5), size_t{1} << 36)));
+}
+
+void test_address_space_where_it_is_limited() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit limited = before;
+  limited.rlim_cur = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (size_t{20} << 30);
+  REQUIRE(setrlimit(RLIMIT_AS, &limited) == 0);
+  const auto mem = reinterpret_cast<cl_mem>(uintptr_t{1});
+  std::string message;
+  {
+    AddressSpace space;  // 16 GiB fit; half of that is left to the buffers
+    space.unmap(space.map(mem, size_t{8} << 30));
+    message = message_of([&] { space.map(mem, size_t{9} << 30); });
+  }
+  limited.rlim_cur -= (size_t{20} << 30) - (size_t{1} << 29);
+  setrlimit(RLIMIT_AS, &limited);
+  const std::string refused = message_of([] { AddressSpace space; });
+  setrlimit(RLIMIT_AS, &before);
+  REQUIRE_CONTAINS(message, "8 GiB");
+  REQUIRE_CONTAINS(refused, "ulimit -v");
 }
 
 void test_sources() {

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   }
   report("errors", test_errors);
   report("address space", test_address_space);
+  report("address space where it is limited", test_address_space_where_it_is_limited);
   report("sources", test_sources);
   report("registry", test_registry);
   report("retarget", test_retarget);

@@ -10,6 +10,7 @@ namespace floor1 {
 // Without a device.
 void test_errors();
 void test_address_space();
+void test_address_space_where_it_is_limited();
 void test_sources();
 void test_registry();
 void test_retarget();
