@@ -30,8 +30,10 @@ def _keeping_parameters(fn):
     def convert(tensor):
         result = fn(tensor)
         if _replaces(tensor, result):
-            # From here on upstream sees two tensors of one device and goes on in place.
-            torch.ops.torch_ocl.set_data(tensor, result)
+            # From here on upstream sees two tensors of one device and goes on in place. Lazy
+            # parameters, which have no data yet, refuse functions that they don't know.
+            with torch._C.DisableTorchFunctionSubclass():
+                torch.ops.torch_ocl.set_data(tensor, result)
         return result
 
     setattr(convert, _MARK, True)

@@ -50,6 +50,8 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    # As torch's own list has it for `cuda`: modules whose parameters are not known yet move, too.
+    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.ocl)
     _printing.install()
 
 

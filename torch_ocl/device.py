@@ -73,13 +73,17 @@ def set_device(device: DeviceLike) -> None:
 def synchronize(device: DeviceLike = None) -> None:
     """Waits for all work on a device (default: the current one).
 
-    Raises IndexError if a kernel met an index out of range, RuntimeError if the device failed.
+    Raises IndexError if a kernel met an index out of range, RuntimeError if the device failed or
+    there is no such device.
     """
     _C.synchronize(_get_device_index(device, optional=True))
 
 
 class device:
-    """Context manager that makes a device current; None or a negative index changes nothing."""
+    """Context manager that makes a device current; None or a negative index changes nothing.
+
+    Entering it raises RuntimeError if there is no such device.
+    """
 
     def __init__(self, device: DeviceLike) -> None:
         self.idx = -1 if device is None else _get_device_index(device)

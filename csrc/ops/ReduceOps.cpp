@@ -99,9 +99,13 @@ TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArra
 
 TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                               std::optional<at::ScalarType>, const at::Tensor& out) {
-  check_can_cast(self, out);
+  // Imaginary parts are dropped, with upstream's warning, where the result has none.
+  const at::Tensor input = self.is_complex() && at::isFloatingType(out.scalar_type())
+                               ? self.to(out.scalar_type())
+                               : self;
+  check_can_cast(input, out);
   at::assert_no_internal_overlap(out);
-  reduce::run(mean_op, self, mask_of(dim, self), keepdim, out, {}, {reduced_count(self, out)});
+  reduce::run(mean_op, input, mask_of(dim, input), keepdim, out, {}, {reduced_count(input, out)});
 }
 
 at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,

@@ -1,7 +1,10 @@
 // The parts of the `_C` module, one function per concept.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <pybind11/pybind11.h>
+
+#include <cstdint>
 
 namespace ocl::python {
 
@@ -11,6 +14,9 @@ void bind_memory(pybind11::module_& module);
 void bind_diagnostics(pybind11::module_& module);
 void bind_source_kernel(pybind11::module_& module);
 void bind_tunable(pybind11::module_& module);
+
+/// The index as PyTorch keeps it, in 8 bits. Throws std::runtime_error if there is no such device.
+c10::DeviceIndex checked_index(int64_t index);
 
 /// For calls that may build, wait or allocate: other Python threads go on meanwhile.
 using release_gil = pybind11::call_guard<pybind11::gil_scoped_release>;

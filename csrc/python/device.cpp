@@ -5,6 +5,9 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Generator.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "opencl/api.h"
 #include "python/bindings.h"
 #include "runtime/generator.h"
@@ -60,6 +63,14 @@ py::dict properties_dict(const DeviceProperties& p) {
 
 }  // namespace
 
+c10::DeviceIndex checked_index(int64_t index) {
+  if (index != static_cast<int>(index)) {
+    throw std::runtime_error("OpenCL device index " + std::to_string(index) + " is out of range.");
+  }
+  device(static_cast<int>(index));  // which says what devices there are
+  return static_cast<c10::DeviceIndex>(index);
+}
+
 void bind_device(py::module_& module) {
   module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("icd_files"));
   module.def("device_count", &device_count, release_gil());
@@ -69,33 +80,33 @@ void bind_device(py::module_& module) {
   module.def("loader_path", [] { return api().loader_path; }, release_gil());
 
   // device() raises for an index that does not exist, with the list of those that do.
-  module.def("check_device", [](int index) { device(index); }, release_gil());
+  module.def("check_device", &checked_index, release_gil());
   module.def("current_device", [] { return int{current_device()}; });
   module.def(
       "set_device", [](int index) { set_device(static_cast<c10::DeviceIndex>(index)); },
       release_gil());
   module.def(
       "exchange_device",
-      [](int index) {
+      [](int64_t index) {
         const int previous = current_device();
-        set_device(static_cast<c10::DeviceIndex>(index));
+        if (index >= 0) set_device(checked_index(index));
         return previous;
       },
       release_gil());
-  module.def("properties", [](int index) {
+  module.def("properties", [](int64_t index) {
     const Device* found = nullptr;
     {
       py::gil_scoped_release release;
-      found = &device(index);
+      found = &device(checked_index(index));
     }
     return properties_dict(found->properties());
   });
 
-  module.def("default_generator", [](int index) {
+  module.def("default_generator", [](int64_t index) {
     const at::Generator* generator = nullptr;
     {
       py::gil_scoped_release release;
-      generator = &default_generator(static_cast<c10::DeviceIndex>(index));
+      generator = &default_generator(checked_index(index));
     }
     PyObject* wrapped = THPGenerator_Wrap(*generator);
     if (!wrapped) throw py::error_already_set();

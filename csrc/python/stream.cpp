@@ -48,10 +48,10 @@ void bind_stream(py::module_& module) {
       release_gil());
   module.def(
       "synchronize",
-      [](int index) {
-        if (is_initialized() || process_was_forked()) {
-          synchronize_device(static_cast<c10::DeviceIndex>(index));
-        }
+      [](int64_t index) {
+        // Of the device that is current by default nothing need be known where nothing ran.
+        const bool used = is_initialized() || process_was_forked();
+        if (used || index != 0) synchronize_device(checked_index(index));
       },
       release_gil());
 }

@@ -292,7 +292,7 @@ void DeviceCache::throw_out_of_memory(size_t requested, std::unique_lock<std::mu
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, "OpenCL out of memory. Tried to allocate ", format_size(requested),
       " on device ", device_.index(), ", ", device_.description(), ", which has a capacity of ",
-      format_size(total), fraction_ < 1.0 ? " (limited by set_per_process_memory_fraction)" : "",
+      format_size(total), fraction_ < 1.0 ? " (limited by the memory fraction that was set)" : "",
       " of which ", format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
       "; reserved but unallocated: ", format_size(reserved - std::min(reserved, allocated)),
       "; largest possible buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE): ", format_size(largest),

@@ -160,3 +160,14 @@ def test_encoder_layer_trains():
     twin.train()(x.to("ocl")).pow(2).sum().backward()
     for a, e in zip(twin.parameters(), layer.parameters(), strict=True):
         assert_close(a.grad.cpu(), e.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_encoder_with_padding():
+    """CPU torch takes nested tensors, which leave zeros for the padding."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2).eval()
+    x, padding = torch.randn(2, 3, 8), torch.tensor([[False, False, True], [False, False, False]])
+    with torch.inference_mode():
+        expected = encoder(x, src_key_padding_mask=padding)
+        actual = encoder.to("ocl")(x.to("ocl"), src_key_padding_mask=padding.to("ocl"))
+    assert_close(actual.cpu()[~padding], expected[~padding])

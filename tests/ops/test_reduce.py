@@ -335,7 +335,11 @@ def test_complex_to_other_dtypes(dtype, shape):
                 warnings.simplefilter("ignore")  # the imaginary part is dropped
                 want = whole.sum(dim, dtype=target)
                 got = whole.to("ocl").sum(dim, dtype=target)
-            torch.testing.assert_close(got.cpu(), want)
+                torch.testing.assert_close(got.cpu(), want)
+                if target.is_floating_point:
+                    want = whole.mean(dim, dtype=target)
+                    got = whole.to("ocl").mean(dim, dtype=target)
+                    torch.testing.assert_close(got.cpu(), want)
 
 
 def test_dtypes_of_out():

@@ -76,6 +76,28 @@ def test_device_index_out_of_range():
         torch.ones(2, device="ocl:99")
 
 
+# PyTorch keeps an index in 8 bits: 256 must not become 0.
+@pytest.mark.parametrize("index", [128, 256, 257, 300, 2**31, 2**40])
+@pytest.mark.parametrize(
+    "use",
+    [
+        torch.ocl.set_device,
+        torch.ocl.synchronize,
+        torch.ocl.get_rng_state,
+        torch.ocl.get_device_properties,
+        torch.ocl.memory_allocated,
+        torch.ocl.current_stream,
+        torch.ocl.Stream,
+        lambda index: torch.ocl.device(index).__enter__(),
+        lambda index: torch.ocl.set_rng_state(torch.ocl.get_rng_state(), index),
+    ],
+)
+def test_indices_past_those_of_pytorch(use, index):
+    with pytest.raises(RuntimeError, match=f"index {index} is out of range"):
+        use(index)
+    assert torch.ocl.current_device() == 0
+
+
 @pytest.mark.parametrize("before", ["", "torch.ocl.init()"])
 def test_statistics_of_a_device_that_is_not_there(before):
     code = f"""

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 
 class Tied(nn.Module):
@@ -124,3 +125,18 @@ def test_views_of_the_old_parameter_stay():
     model.to("ocl")
     assert view.device.type == "cpu"
     torch.testing.assert_close(view, want)
+
+
+@pytest.mark.parametrize(
+    "move", [lambda m: m.to("ocl"), lambda m: m.ocl(), lambda m: m.to("ocl").cpu()]
+)
+def test_lazy_modules(move):
+    model = nn.Sequential(nn.LazyConv2d(3, 3), nn.Flatten(), nn.LazyLinear(4))
+    parameters = list(model.parameters())
+    model = move(model)
+    device = next(model.parameters()).device
+    image = torch.randn(2, 5, 8, 8)
+    result = model(image.to(device))
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert all(p.device == device and p.numel() > 0 for p in parameters)
+    assert_close(result.cpu(), model.cpu()(image))
