@@ -61,12 +61,12 @@ def synchronize(device):
 
 
 def once(call, device):
-    """Wall and process seconds of one call, waiting for its work."""
+    """Seconds of one call, waiting for its work."""
     synchronize(device)
-    wall, process = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     call()
     synchronize(device)
-    return time.perf_counter() - wall, time.process_time() - process
+    return time.perf_counter() - start
 
 
 def flat(value):
@@ -91,11 +91,11 @@ def check(case, actual, expected):
 
 
 class Side:
-    """A case's call on a device, and the least seconds it took so far (wall, process)."""
+    """A case's call on a device, and the least seconds it took so far."""
 
     def __init__(self, call, device):
         self._call, self._device = call, device
-        self.best = [float("inf")] * 2
+        self.best = Timing(float("inf"), float("inf"))
 
     def result(self):
         return self._call()
@@ -106,12 +106,14 @@ class Side:
     def block(self):
         """A pause, then calls. Returns the calls made and the seconds they took."""
         time.sleep(PAUSE)
-        spent, calls = 0.0, 0
+        spent, calls, process = 0.0, 0, time.process_time()
         while calls < BLOCK_CALLS and spent < BLOCK_SECONDS:
-            wall, process = once(self._call, self._device)
-            self.best = [min(self.best[0], wall), min(self.best[1], process)]
+            wall = once(self._call, self._device)
+            self.best.wall = min(self.best.wall, wall)
             spent += wall
             calls += 1
+        # Of the whole block: the system may book a thread's time a call too late.
+        self.best.process = min(self.best.process, (time.process_time() - process) / calls)
         return calls, spent
 
 
@@ -129,7 +131,7 @@ def compare(case, ocl, other, seconds=SECONDS, least_calls=LEAST_CALLS):
         calls += min(n for n, _ in done)
         spent += sum(s for _, s in done)
     gc.enable()
-    timings = [Timing(*(t / case.repeats for t in side.best)) for side in sides]
+    timings = [Timing(s.best.wall / case.repeats, s.best.process / case.repeats) for s in sides]
     return Result(case.name, case.family, case.dtype, *timings, case.bytes, case.flops, error)
 
 

@@ -12,7 +12,7 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kTogether = 4;  // TOGETHER of kernels/norm/rows_backward.cl
+constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that are read again
 // Partial sums grow by so many rows at most, which bounds their rounding error.
 constexpr int64_t kMostRowsPerItem = 1024;
 
@@ -196,7 +196,7 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
         int64_t{problem.device.properties().compute_units} * (kept > 0 ? kKeptSharesPerUnit : 16);
     const int64_t per_share = (shape.rows + shares - 1) / shares;
     arguments.rows_per_item =
-        static_cast<uint32_t>(std::clamp(per_share, kTogether, kMostRowsPerItem));
+        static_cast<uint32_t>(std::clamp(per_share, kLeastRowsPerItem, kMostRowsPerItem));
     parts = (shape.rows + arguments.rows_per_item - 1) / arguments.rows_per_item;
   } else if (problem.device.is_cpu()) {
     arguments.rows_per_item =

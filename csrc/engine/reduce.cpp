@@ -20,6 +20,9 @@ namespace {
 // cache.
 constexpr uint32_t kRowChunk = 4096, kGpuLongRowChunk = 16384;
 constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
+// Of a CPU's work-item: long stretches of every row keep the prefetchers going, and their states
+// still lie in the L1 cache.
+constexpr uint32_t kMostColumnVectors = 64;
 // Fewer elements than that are not worth a work-item of their own.
 constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
 constexpr size_t kGpuLocal = 128;
@@ -40,9 +43,9 @@ struct Arguments {
   int64_t out_stride[2][kMaxDims];
   uint32_t size[kMaxDims];
   uint32_t reduced_dims, kept_dims, chunk, chunks_per_row, chunks, splits, outputs,
-      outputs_per_item, columns, tiles;
+      outputs_per_item, columns, tiles, tile_vectors, unused;
 };
-static_assert(sizeof(Arguments) == 664, "must match kernels/reduce/geometry.clh");
+static_assert(sizeof(Arguments) == 672, "must match kernels/reduce/geometry.clh");
 
 class DefineList {
  public:
@@ -114,7 +117,7 @@ class Launcher {
   void choose_splits(int64_t parts_per_split, int64_t elements_per_split);
   void allocate_partials();
   void launch_rows();
-  void launch_columns(int width, int unroll);
+  void launch_columns(int width, uint32_t most_vectors);
   void launch_finish();
   /// Whether every vector of `width` elements starts at a multiple of its size, for a GPU's sake.
   bool aligned_input(int width, const Dimension* walked) const;
@@ -278,11 +281,14 @@ void Launcher::launch_rows() {
   if (partial) launch_finish();
 }
 
-void Launcher::launch_columns(int width, int unroll) {
+void Launcher::launch_columns(int width, uint32_t most_vectors) {
   const uint32_t columns = arguments_.size[arguments_.reduced_dims];
-  const uint32_t tile = static_cast<uint32_t>(width * unroll);
+  const auto lanes = static_cast<uint32_t>(width);
+  const uint32_t vectors = std::min(most_vectors, columns / lanes);
+  const uint32_t tile = lanes * vectors;
   arguments_.columns = columns;
   arguments_.tiles = (columns + tile - 1) / tile;
+  arguments_.tile_vectors = vectors;
   const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
   choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
   choose_splits(items, geometry_.reduced_elements() * tile);
@@ -290,7 +296,7 @@ void Launcher::launch_columns(int width, int unroll) {
   if (partial) allocate_partials();
 
   DefineList defines(op_, operands_, width);
-  defines.add("UNROLL", unroll);
+  defines.add("VECTORS", most_vectors);
   if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
   enqueue(columns_family.get(device_, defines.view()),
           NDRange::linear(static_cast<size_t>(items) * arguments_.splits,
@@ -317,9 +323,7 @@ void Launcher::run() {
     const int64_t columns = geometry_.kept[0].size;
     fill_arguments();
     if (device_.is_cpu()) {
-      // Many vectors per work-item walk whole cache lines, which the prefetcher follows.
-      if (columns >= 16 * width) return launch_columns(width, 16);
-      if (columns >= 4 * width) return launch_columns(width, 4);
+      if (columns >= 4 * width) return launch_columns(width, kMostColumnVectors);
     }
     if (columns >= width) return launch_columns(width, 1);
     if (columns >= 4 && width > 4) return launch_columns(4, 1);

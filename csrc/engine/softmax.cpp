@@ -17,6 +17,7 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
+constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
 constexpr int64_t kGpuVectorsPerItem = 4;
 constexpr size_t kGpuLocal = 128;
 
@@ -39,6 +40,7 @@ struct Plan {
   std::array<size_t, 3> element_size{};
   int buffer_count = 0;
   const char *in = nullptr, *out = nullptr, *grad = nullptr, *acc = nullptr;
+  ScalarType acc_dtype = ScalarType::Float;
   int width = 1;
   bool log = false, stash = false;
 
@@ -51,24 +53,53 @@ struct Plan {
 
   /// Whether every vector of a row starts at a multiple of its size.
   bool aligned_rows() const {
-    if (device.is_cpu() || width == 1 || arguments.length % width != 0) return false;
+    if (width == 1 || arguments.length % width != 0) return false;
     for (int i = 0; i < buffer_count; ++i) {
       if (arguments.offset[i] % (width * element_size[i]) != 0) return false;
     }
     return true;
   }
 
+  /// What is read and written.
+  size_t moved_bytes() const {
+    size_t bytes = 0;
+    for (int i = 0; i < buffer_count; ++i) bytes += element_size[i];
+    return bytes * arguments.outer * arguments.length * arguments.inner;
+  }
+
+  struct RowForm {
+    bool aligned = false;    // vectors are moved in one piece
+    bool streaming = false;  // and stored past the caches, which can't hold the results anyway
+    int scratch = 0;         // elements of a row in local memory
+  };
+
+  /// A GPU wants all vectors aligned; a CPU cares only where results go past its caches, which
+  /// those that are read again must not.
+  RowForm row_form(bool forward) const {
+    const bool aligned = aligned_rows();
+    if (!device.is_cpu()) return {aligned, false, 0};
+    const auto most = static_cast<uint32_t>(kScratchBytes / c10::elementSize(acc_dtype));
+    const bool keeps = forward && !log;
+    const int scratch = keeps && arguments.length <= most ? static_cast<int>(most) : 0;
+    const bool streaming = aligned && !(keeps && stash && scratch == 0) &&
+                           moved_bytes() > device.properties().last_level_cache;
+    return {streaming, streaming, scratch};
+  }
+
   void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range,
-               bool aligned = false) {
-    Kernel& kernel = family.get(device, {{"IN", in},
-                                         {"OUT", out},
-                                         {"GRAD", grad},
-                                         {"ACC", acc},
-                                         {"LOG", log},
-                                         {"STASH", stash},
-                                         {"WIDTH", lanes},
-                                         {"GROUP", group},
-                                         {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}});
+               RowForm form) {
+    Kernel& kernel =
+        family.get(device, {{"IN", in},
+                            {"OUT", out},
+                            {"GRAD", grad},
+                            {"ACC", acc},
+                            {"LOG", log},
+                            {"STASH", stash},
+                            {"WIDTH", lanes},
+                            {"GROUP", group},
+                            {"SCRATCH", form.scratch},
+                            {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
+                            {form.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
     cl_uint index = 0;
     for (int i = 0; i < buffer_count; ++i) kernel.set_buffer(index++, buffers[i]);
     kernel.set_value(index, arguments);
@@ -82,7 +113,7 @@ struct Plan {
     return std::clamp<size_t>(std::bit_floor(static_cast<size_t>(items)), 32, 256);
   }
 
-  void launch_rows(const KernelFamily& family) {
+  void launch_rows(const KernelFamily& family, bool forward) {
     const bool cpu = device.is_cpu();
     const size_t group = cpu ? 1 : gpu_group();
     arguments.outer_per_item =
@@ -90,7 +121,7 @@ struct Plan {
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
     const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
-    enqueue(family, width, group, NDRange::linear(groups * group, local), aligned_rows());
+    enqueue(family, width, group, NDRange::linear(groups * group, local), row_form(forward));
   }
 
   /// Whole vectors of columns, then the columns left over one by one: tiles must not overlap, for
@@ -100,12 +131,13 @@ struct Plan {
     const uint32_t vectors = arguments.inner / static_cast<uint32_t>(width);
     arguments.columns = vectors * static_cast<uint32_t>(width);
     if (vectors > 0) {
-      enqueue(family, width, 1, NDRange::linear(size_t{vectors} * arguments.outer, local));
+      enqueue(family, width, 1, NDRange::linear(size_t{vectors} * arguments.outer, local), {});
     }
     arguments.first_column = arguments.columns;
     arguments.columns = arguments.inner - arguments.first_column;
     if (arguments.columns > 0) {
-      enqueue(family, 1, 1, NDRange::linear(size_t{arguments.columns} * arguments.outer, local));
+      enqueue(family, 1, 1, NDRange::linear(size_t{arguments.columns} * arguments.outer, local),
+              {});
     }
   }
 };
@@ -128,6 +160,7 @@ Plan make_plan(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& o
   plan.grad = tag(grad.scalar_type());
   plan.out = tag(out.scalar_type());
   plan.acc = tag(acc);
+  plan.acc_dtype = acc;
   plan.width = static_cast<int>((device.is_cpu() ? 64 : 16) / c10::elementSize(acc));
   plan.log = log;
   // A CPU reads its exponentials back from its cache; a GPU computes them again sooner.
@@ -143,7 +176,7 @@ void softmax(const at::Tensor& input, int64_t dim, bool log, const at::Tensor& o
   plan.add(input);
   plan.add(out);
   if (plan.arguments.inner == 1) {
-    plan.launch_rows(rows);
+    plan.launch_rows(rows, true);
   } else {
     plan.launch_columns(columns);
   }
@@ -157,7 +190,7 @@ void softmax_backward(const at::Tensor& grad, const at::Tensor& result, int64_t 
   plan.add(result);
   plan.add(grad_input);
   if (plan.arguments.inner == 1) {
-    plan.launch_rows(rows_backward);
+    plan.launch_rows(rows_backward, false);
   } else {
     plan.launch_columns(columns_backward);
   }

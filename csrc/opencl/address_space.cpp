@@ -20,18 +20,14 @@ void* reserve(size_t bytes, int protection) {
 }  // namespace
 
 AddressSpace::AddressSpace(size_t bytes) {
-  bytes_ = bytes;
-  reserve_range();
-  // A host with a limit on its address space (ulimit -v, some containers) may refuse 1 TiB. On a
-  // CPU the buffers are held to the same limit, and need as much of it.
-  while (reservation_ == nullptr && bytes_ / 2 >= kLeastBytes) {
-    bytes_ /= 2;
-    reserve_range();
-  }
-  if (bytes_ < bytes && reservation_ != nullptr && bytes_ / 2 >= kLeastBytes) {
+  reserve_range(bytes);
+  // A host with a limit on its address space (ulimit -v, some containers) may refuse 1 TiB.
+  while (reservation_ == nullptr && bytes_ / 2 >= kLeastBytes) reserve_range(bytes_ / 2);
+  const bool limited = bytes_ < bytes;
+  if (limited && reservation_ != nullptr && bytes_ / 2 >= kLeastBytes) {
+    // A CPU's buffers are held to the same limit, and need as much of it.
     munmap(reservation_, reservation_bytes_);
-    bytes_ /= 2;
-    reserve_range();
+    reserve_range(bytes_ / 2);
   }
   if (reservation_ == nullptr) {
     throw std::runtime_error(
@@ -49,8 +45,9 @@ AddressSpace::AddressSpace(size_t bytes) {
   free_[0] = bytes_;
 }
 
-void AddressSpace::reserve_range() {
-  reservation_bytes_ = bytes_ + kGranule;
+void AddressSpace::reserve_range(size_t bytes) {
+  bytes_ = bytes;
+  reservation_bytes_ = bytes + kGranule;
   reservation_ = reserve(reservation_bytes_, PROT_NONE);
 }
 

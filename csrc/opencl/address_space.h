@@ -63,7 +63,7 @@ class AddressSpace {
     cl_mem mem;
     uintptr_t start;  // the segment's start, relative to base_
   };
-  void reserve_range();
+  void reserve_range(size_t bytes);
   Location find_outside(const void* pointer) const;
 
   uintptr_t base_ = 0;

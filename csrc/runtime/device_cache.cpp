@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "runtime/host_memory.h"
+#include "runtime/segment_buffer.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
 
@@ -134,7 +135,7 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   if (bytes > largest || bytes > available()) return nullptr;
 
   cl_int code = CL_SUCCESS;
-  cl_mem mem = api().clCreateBuffer(device_.context(), CL_MEM_READ_WRITE, bytes, nullptr, &code);
+  cl_mem mem = create_segment_buffer(device_, bytes, code);
   if (code != CL_SUCCESS) {
     const Error error("clCreateBuffer", code, &device_);
     if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;

@@ -10,9 +10,6 @@
 #define DPARAM 1
 #endif
 
-// Rows taken together, so that the partial sums are read and written once for them.
-#define TOGETHER 4
-
 #if RMS
 #define MEAN_OF(row) ((SCALAR)0)
 #else
@@ -90,35 +87,20 @@ static inline RowState row_state(global const char* grad, global const char* x,
 #endif
 #define KEEP(p, i, v) STORE(ACC, p, i, v)
 
-// n is a constant where this is called, so that the loops over k unroll.
-static inline void rows_together(global const char* grad, global const char* x,
+static inline void row_gradients(global const char* grad, global const char* x,
                                  global const char* weight, global char* out, global char* partial,
-                                 const RowState* rows, uint length, uint item, bool first,
-                                 const uint n) {
-  const ulong next = (ulong)length * STORAGE_SIZE(IN);
+                                 RowState row, uint length, uint item, bool first) {
   global char* dbias = partial;
   global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
-#define STEP(T, load, store, keep, i)                                                        \
-  T bias_sum = (T)(0), weight_sum = (T)(0);                                                 \
-  if (DPARAM && !first) {                                                                   \
-    if (!RMS) bias_sum = load(ACC, dbias, i);                                               \
-    weight_sum = load(ACC, dweight, i);                                                     \
-  }                                                                                         \
-  for (uint k = 0; k < n; k++) {                                                            \
-    const T g = load(IN, grad + k * next, i);                                               \
-    const T normal = (load(IN, x + k * next, i) - rows[k].mean) * rows[k].rstd;             \
-    if (DPARAM) {                                                                           \
-      bias_sum += g;                                                                        \
-      weight_sum += g * normal;                                                             \
-    }                                                                                       \
-    if (DX) {                                                                               \
-      store(IN, out + k * next, i,                                                          \
-            (WEIGHTED(g, load, i) - rows[k].constant_ - normal * rows[k].slope) * rows[k].rstd); \
-    }                                                                                       \
-  }                                                                                         \
-  if (DPARAM) {                                                                             \
-    if (!RMS) keep(dbias, i, bias_sum);                                                     \
-    keep(dweight, i, weight_sum);                                                           \
+#define STEP(T, load, store, keep, i)                                                      \
+  const T g = load(IN, grad, i);                                                          \
+  const T normal = (load(IN, x, i) - row.mean) * row.rstd;                                \
+  if (DPARAM) {                                                                           \
+    if (!RMS) keep(dbias, i, first ? g : load(ACC, dbias, i) + g);                        \
+    keep(dweight, i, first ? g * normal : load(ACC, dweight, i) + g * normal);            \
+  }                                                                                       \
+  if (DX) {                                                                               \
+    store(IN, out, i, (WEIGHTED(g, load, i) - row.constant_ - normal * row.slope) * row.rstd); \
   }
   FOR_VECTORS(v, length) { STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v) }
   FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
@@ -137,21 +119,13 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
       partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
   const uint first_row = group * args.rows_per_item;
   const uint end_row = min(first_row + args.rows_per_item, args.rows);
-#define TAKE(n)                                                                                  \
-  {                                                                                              \
-    global const char* grad = ROW_START(grad_base, 0, IN, row);                                  \
-    global const char* x = ROW_START(x_base, 1, IN, row);                                        \
-    RowState rows[n];                                                                            \
-    for (uint k = 0; k < n; k++) {                                                               \
-      const ulong start = (ulong)k * args.length * STORAGE_SIZE(IN);                             \
-      rows[k] = row_state(grad + start, x + start, weight, MEAN_OF(row + k),                     \
-                          LOAD_OF(STAT, rstd_base + args.offset[3], row + k), args.length, item, \
-                          SHARED);                                                               \
-    }                                                                                            \
-    rows_together(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, rows, args.length,  \
-                  item, row == first_row, n);                                                    \
+  for (uint row = first_row; row < end_row; row++) {
+    global const char* grad = ROW_START(grad_base, 0, IN, row);
+    global const char* x = ROW_START(x_base, 1, IN, row);
+    const RowState state =
+        row_state(grad, x, weight, MEAN_OF(row), LOAD_OF(STAT, rstd_base + args.offset[3], row),
+                  args.length, item, SHARED);
+    row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, state, args.length,
+                  item, row == first_row);
   }
-  uint row = first_row;
-  for (; row + TOGETHER <= end_row; row += TOGETHER) TAKE(TOGETHER)
-  for (; row < end_row; row++) TAKE(1)
 }

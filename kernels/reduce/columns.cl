@@ -1,17 +1,20 @@
-// Reductions whose work-items walk across the reduced dimension: each owns UNROLL vectors of adjacent
-// columns, which are contiguous in the input. The last tile is moved back to end with the row, so
-// columns in the overlap are reduced twice, to the same bits.
+// Reductions whose work-items walk across the reduced dimension: each owns a tile of adjacent columns,
+// which are contiguous in the input, of up to VECTORS vectors. The last tile is moved back to end with the
+// row, so columns in the overlap are reduced twice, to the same bits.
 #include "include/item_by_item.clh"
 #include "reduce/defaults.clh"
 
-#define TILE (WIDTH * UNROLL)
-// A work-item with one vector per row has several rows under way, to hide the memory's latency. Not
-// where the first of equal values must win.
-#if UNROLL == 1 && FORM != FORM_ARG
+// Rows under way at a time. A single vector of each needs them to hide the memory's latency; not where the
+// first of equal values must win. A tile of many vectors has its states in the first cache, and is loaded and
+// stored once for so many rows.
+#if VECTORS > 1
+#define ROWS_AT_ONCE 8
+#elif FORM != FORM_ARG
 #define ROWS_AT_ONCE 4
 #else
 #define ROWS_AT_ONCE 1
 #endif
+#define VECTOR_BYTES (WIDTH * STORAGE_SIZE(IN))
 
 kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char* out0_base,
                                         global char* out1_base, global char* partial,
@@ -22,7 +25,8 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
   const uint outer = id / args.tiles % outers;
   const uint split = id / args.tiles / outers;
   if (split >= args.splits) return;
-  const uint column = min(tile * TILE, args.columns - TILE);
+  const uint vectors = VECTORS > 1 ? args.tile_vectors : 1;
+  const uint column = min(tile * vectors * WIDTH, args.columns - vectors * WIDTH);
   const uint first_chunk = (ulong)args.chunks * split / args.splits;
   const uint end_chunk = (ulong)args.chunks * (split + 1) / args.splits;
 
@@ -33,8 +37,8 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
   global char* out1 = out1_base + args.out_offset[1] + column * out1_step;
   DECODE_OUTPUT(args, 1, outer, in, out0, out1);
 
-  Columns states[UNROLL];
-  for (uint u = 0; u < UNROLL; u++) states[u] = columns_identity();
+  Columns states[VECTORS];
+  for (uint v = 0; v < vectors; v++) states[v] = columns_identity();
   for (uint c = first_chunk; c < end_chunk; c++) {
     global const char* row = in;
     const uint index = c / args.chunks_per_row;
@@ -42,8 +46,34 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
     DECODE_ROW(args, index, row);
     row += (long)first * args.step;
     const uint count = min((ulong)args.chunk, args.length - first);
-    Columns block[UNROLL];
-    for (uint u = 0; u < UNROLL; u++) block[u] = columns_identity();
+#if VECTORS > 1
+    Block block[VECTORS];
+    for (uint v = 0; v < vectors; v++) {
+      block[v] = block_start(row + v * VECTOR_BYTES, args.step, min(count, (uint)ROWS_AT_ONCE));
+    }
+    uint i = 0;
+    for (; i + ROWS_AT_ONCE <= count; i += ROWS_AT_ONCE) {
+      for (uint v = 0; v < vectors; v++) {
+        Block own = block[v];
+#pragma unroll
+        for (uint r = 0; r < ROWS_AT_ONCE; r++) {
+          own = block_step(own, row + v * VECTOR_BYTES + r * args.step, first + i + r, s0);
+        }
+        block[v] = own;
+      }
+      row += ROWS_AT_ONCE * args.step;
+    }
+    for (; i < count; i++) {
+      for (uint v = 0; v < vectors; v++) {
+        block[v] = block_step(block[v], row + v * VECTOR_BYTES, first + i, s0);
+      }
+      row += args.step;
+    }
+    for (uint v = 0; v < vectors; v++) {
+      states[v] = columns_combine(states[v], block_state(block[v], count));
+    }
+#else
+    Columns block = columns_identity();
     uint i = 0;
 #if ROWS_AT_ONCE > 1
     if (count >= ROWS_AT_ONCE) {
@@ -58,26 +88,21 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
         row += ROWS_AT_ONCE * args.step;
       }
 #pragma unroll
-      for (uint r = 0; r < ROWS_AT_ONCE; r++) block[0] = columns_combine(block[0], rows[r]);
+      for (uint r = 0; r < ROWS_AT_ONCE; r++) block = columns_combine(block, rows[r]);
     }
 #endif
-    for (; i < count; i++) {
-#pragma unroll
-      for (uint u = 0; u < UNROLL; u++) {
-        block[u] = columns_step(block[u], row + u * (WIDTH * STORAGE_SIZE(IN)), first + i, s0);
-      }
-      row += args.step;
-    }
-    for (uint u = 0; u < UNROLL; u++) states[u] = columns_combine(states[u], block[u]);
+    for (; i < count; i++, row += args.step) block = columns_step(block, row, first + i, s0);
+    states[0] = columns_combine(states[0], block);
+#endif
   }
 
-  for (uint u = 0; u < UNROLL; u++) {
+  for (uint v = 0; v < vectors; v++) {
     if (args.splits > 1) {
-      const ulong slot = (ulong)split * args.outputs + outer * args.columns + column + u * WIDTH;
-      store_partial_columns(states[u], partial, PARTIAL_OFFSETS(args), slot);
+      const ulong slot = (ulong)split * args.outputs + outer * args.columns + column + v * WIDTH;
+      store_partial_columns(states[v], partial, PARTIAL_OFFSETS(args), slot);
     } else {
-      store_columns(states[u], out0 + u * WIDTH * out0_step, out0_step,
-                    out1 + u * WIDTH * out1_step, out1_step, s0, s1);
+      store_columns(states[v], out0 + v * WIDTH * out0_step, out0_step,
+                    out1 + v * WIDTH * out1_step, out1_step, s0, s1);
     }
   }
 }

@@ -1,4 +1,10 @@
 // Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
+//
+// SCRATCH: a work-item's row has at most that many elements, and its exponentials are kept in local memory
+// between two passes; 0: see STASH.
+#ifndef SCRATCH
+#define SCRATCH 0
+#endif
 #include "include/item_by_item.clh"
 #include "reduce/softmax.clh"
 
@@ -8,9 +14,37 @@
   for (uint v = begin; v < min(begin + BLOCK * GROUP, vectors); v += GROUP)
 #define FOR_TAIL(i) for (uint i = vectors * WIDTH + item; i < args.length; i += GROUP)
 
+#if LOG
+#define KEEPS 0
+#elif SCRATCH
+#define KEEPS 1
+#define KEEPV(v, e) STORE_SCRATCH(e, v, scratch)
+#define KEEP(i, e) (scratch[i] = (e))
+#define KEPTV(v) LOAD_SCRATCH(v, scratch)
+#define KEPT(i) scratch[i]
+#if WIDTH > 1
+#define STORE_SCRATCH PASTE2(vstore, WIDTH)
+#define LOAD_SCRATCH PASTE2(vload, WIDTH)
+#else
+#define STORE_SCRATCH(e, v, scratch) (scratch[v] = (e))
+#define LOAD_SCRATCH(v, scratch) scratch[v]
+#endif
+#elif STASH
+#define KEEPS 1
+#define KEEPV(v, e) STOREV_FROM(OUT, ACC, WIDTH, out, v, e)
+#define KEEP(i, e) STORE_FROM(OUT, ACC, out, i, e)
+#define KEPTV(v) LOADV_OF(OUT, out, v)
+#define KEPT(i) LOAD_OF(OUT, out, i)
+#else
+#define KEEPS 0
+#endif
+
 kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* out_base,
                                       const SoftmaxArgs args) {
   DECLARE_SHARED;
+#if SCRATCH && KEEPS
+  local SCALAR scratch[SCRATCH];
+#endif
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;
   const uint vectors = args.length / WIDTH;
@@ -41,8 +75,8 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
         VECTOR block = (VECTOR)(0);
         FOR_VECTORS(v, begin) {
           const VECTOR e = exp(LOADV_OF(IN, in, v) - largest);
-#if STASH && !LOG
-          STOREV_FROM(OUT, ACC, WIDTH, out, v, e);
+#if KEEPS
+          KEEPV(v, e);
 #endif
           block += e;
         }
@@ -52,8 +86,8 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
     }
     FOR_TAIL(i) {
       const SCALAR e = exp(LOAD_OF(IN, in, i) - largest);
-#if STASH && !LOG
-      STORE_FROM(OUT, ACC, out, i, e);
+#if KEEPS
+      KEEP(i, e);
 #endif
       sum += e;
     }
@@ -67,15 +101,15 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
 #define RESULT(load) (exp((load) - largest) * scale)
 #endif
     for (uint v = item; v < vectors; v += GROUP) {
-#if STASH && !LOG
-      STOREV_FROM(OUT, ACC, WIDTH, out, v, LOADV_OF(OUT, out, v) * scale);
+#if KEEPS
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, KEPTV(v) * scale);
 #else
       STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(LOADV_OF(IN, in, v)));
 #endif
     }
     FOR_TAIL(i) {
-#if STASH && !LOG
-      STORE_FROM(OUT, ACC, out, i, LOAD_OF(OUT, out, i) * scale);
+#if KEEPS
+      STORE_FROM(OUT, ACC, out, i, KEPT(i) * scale);
 #else
       STORE_FROM(OUT, ACC, out, i, RESULT(LOAD_OF(IN, in, i)));
 #endif

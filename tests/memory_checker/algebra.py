@@ -9,9 +9,8 @@ from torch import nn
 def products():
     """Matrix products, quantised weights, float8."""
     x, _ = operands()
-    keep = []
     a, b = torch.randn(13, 21).to("ocl"), torch.randn(21, 35).to("ocl")
-    keep += [
+    keep = [
         a @ b,
         b.t() @ a.t(),
         a @ b[:, 0],
@@ -38,11 +37,10 @@ def products():
 def linear_algebra():
     """Blocks, panels and what the recursion does around them."""
     x, _ = operands()
-    keep = []
     square = torch.randn(2, 37, 37)
     square = (square @ square.mT + 37 * torch.eye(37)).to("ocl")
     lower, lu = torch.linalg.cholesky(square), torch.linalg.lu_factor(square[:, :, :19])
-    keep += [lower, lu[0], torch.linalg.lu(square)[0], torch.linalg.qr(square[:, :, :19])[0]]
+    keep = [lower, lu[0], torch.linalg.lu(square)[0], torch.linalg.qr(square[:, :, :19])[0]]
     keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
     keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
     keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]

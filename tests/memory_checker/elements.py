@@ -18,9 +18,8 @@ def pointwise():
 def complex_and_integers():
     """Complex numbers, integer division (which checks divisors), losses of probabilities."""
     x, y = operands()
-    keep = []
     c = torch.randn(7, 37, dtype=torch.complex64).to("ocl")
-    keep += [(c * c.conj()).real, c.abs(), torch.view_as_real(c.exp() + c.t().mT / x), (c * 2).imag]
+    keep = [(c * c.conj()).real, c.abs(), torch.view_as_real(c.exp() + c.t().mT / x), (c * 2).imag]
     keep += [x.long() // (y.long() + 9), x.int().t() % 3, 17 % (x.long() + 9)]
     keep.append(functional.binary_cross_entropy(x.sigmoid(), y.sigmoid().expand(7, 37)))
     return keep
@@ -41,9 +40,7 @@ def indices():
     """Index, shape, factories; duplicate indices, and positions."""
     x, y = operands()
     index = torch.tensor([0, 3, 6, 3]).to("ocl")
-    keep = []
-    index = torch.tensor([0, 3, 6, 3]).to("ocl")
-    keep += [
+    keep = [
         x.index_select(0, index),
         torch.cat([x, x], 1),
         x.tril(),
@@ -75,9 +72,8 @@ def sorts():
     """In local memory, in tiles, by rows; what is read off sorted rows."""
     x, _ = operands()
     index = torch.tensor([0, 3, 6, 3]).to("ocl")
-    keep = []
     long_row = torch.randn(2, 4500).to("ocl")
-    keep += [x.sort(0)[0], x.long().sort(1)[1], long_row.sort()[0], long_row.double().sort()[1]]
+    keep = [x.sort(0)[0], x.long().sort(1)[1], long_row.sort()[0], long_row.double().sort()[1]]
     keep += [
         x.topk(3)[0],
         x.median(1)[0],
@@ -92,9 +88,8 @@ def sorts():
 def random():
     """Random numbers."""
     x, _ = operands()
-    keep = []
     weights = torch.rand(3, 7).to("ocl")
-    keep += [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
+    keep = [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
     keep += [torch.bernoulli(weights.half()), torch.randperm(21, device="ocl")]
     keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), functional.dropout(x)]
     shapes = torch.rand(5, 7).to("ocl") * 20

@@ -309,9 +309,11 @@ PIVOT_USERS = {
 @pytest.mark.parametrize("name", PIVOT_USERS)
 @pytest.mark.parametrize("first", [0, 4, 2**31 - 1, -4, -(2**31)])
 def test_pivots_of_no_row(name, first):
-    """Pivots are the caller's: they must not lead out of the matrix. CPU torch is not asked: 2.11
-    has no such check and corrupts its memory."""
+    """Pivots are the caller's: they must not lead out of the matrix."""
     a, pivots = torch.rand(3, 3), torch.tensor([first, 2, 3], dtype=torch.int32)
+    if torch.__version__ >= "2.13":  # 2.11 on the CPU has no such check and corrupts its memory
+        with pytest.raises(RuntimeError):
+            PIVOT_USERS[name](a, pivots)
     with pytest.raises(RuntimeError, match="ivots"):
         PIVOT_USERS[name](a.to("ocl"), pivots.to("ocl"))
         torch.ocl.synchronize()

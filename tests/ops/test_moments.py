@@ -103,3 +103,27 @@ def test_means_beside_an_infinite_one(others, infinite):
     several = torch.randn(3, 50000, device="ocl")
     several[1, 777], several[2, 777], several[2, 778] = torch.inf, torch.inf, -torch.inf
     assert_close(torch.var_mean(several, 1)[1], several.mean(1), equal_nan=True)
+    columns = several.t().contiguous()
+    assert_close(torch.var_mean(columns, 0)[1], columns.mean(0), equal_nan=True)
+    wide = several.repeat(40, 1).t().contiguous()
+    assert_close(torch.var_mean(wide, 0)[1], wide.mean(0), equal_nan=True)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 100, 2100])
+@pytest.mark.parametrize("first", [1e4, 1e6])
+def test_deviations_from_unlike_first_elements(columns, first):
+    """The origin that deviations are taken from is far from the mean: as in sorted data, or beside
+    an outlier."""
+    x = torch.randn(3000, columns) * 0.5 + 7
+    x[:5] += first
+    steps = torch.linspace(-first, first, 3000).view(-1, 1) + torch.randn(3000, columns)
+    for each in (x, steps):
+        here = each.to("ocl")
+        for dim in (0, 1):
+            rows, layout = (each, here) if dim == 0 else (each.t(), here.t())
+            assert_close(torch.var(layout, dim).cpu(), torch.var(rows, dim))
+            copied = layout.contiguous()
+            assert_close(torch.var(copied, dim).cpu(), torch.var(rows, dim))
+        normal = torch.nn.functional.layer_norm(here.t().contiguous(), (3000,)).cpu()
+        exact = torch.nn.functional.layer_norm(each.t().double(), (3000,)).float()
+        assert_close(normal, exact, rtol=1e-4, atol=1e-5)
