@@ -29,6 +29,8 @@ constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm
                                                 &gemm_direct};
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kAll[] = {&gemm_small, &gemm_skinny, &gemm_tensor_core,
+                                              &gemm_tiled, &gemm_packed, &gemm_direct};
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -178,7 +180,7 @@ const GemmImplementation* forced_implementation() {
     const char* name = std::getenv("TORCH_OCL_GEMM");
     if (name == nullptr || *name == '\0') return nullptr;
     std::string known;
-    for (const GemmImplementation* implementation : kOnGpu) {
+    for (const GemmImplementation* implementation : kAll) {
       if (std::string_view(name) == implementation->name) return implementation;
       known += std::string(" ") + implementation->name;
     }

@@ -23,13 +23,6 @@ int64_t parts_of(const GemmPlan& plan) { return plan.complex ? 2 : 1; }
 const char* panel_tag(const GemmPlan& plan) {
   return !plan.complex ? plan.compute_tag : plan.compute_size == 8 ? "f32" : "f64";
 }
-/// Whether both operands are panels of pairs (kernels/gemm/dot_bf16.clh, written for one tile).
-bool takes_bf16_dot(const GemmPlan& plan) {
-  const PackedParameters& packed = plan.parameters.packed;
-  return plan.device.properties().has_bf16_dot && packed.rows == 12 && packed.vectors == 2 &&
-         packed.width == 16 && std::strcmp(plan.compute_tag, "f32") == 0 &&
-         std::strcmp(plan.a_tag, "bf16") == 0 && std::strcmp(plan.b_tag, "bf16") == 0;
-}
 /// Columns of the product in a panel, and the bytes of a panel of either operand.
 int64_t columns_of(const GemmPlan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;
@@ -38,7 +31,7 @@ int64_t columns_of(const GemmPlan& plan) {
 /// Bytes of a row or column of a panel.
 int64_t panel_line_bytes(const GemmPlan& plan) {
   const int64_t k = plan.problem.k;
-  return takes_bf16_dot(plan) ? (k + 1) / 2 * 4 : k * static_cast<int64_t>(plan.compute_size);
+  return packs_pairs(plan) ? (k + 1) / 2 * 4 : k * static_cast<int64_t>(plan.compute_size);
 }
 int64_t row_panel_bytes(const GemmPlan& plan) {
   return plan.parameters.packed.rows * panel_line_bytes(plan);
@@ -58,7 +51,7 @@ std::array<Define, 7> defines_of(const GemmPlan& plan) {
            {"MR", parameters.rows},
            {"NV", parameters.vectors},
            {"KC", parameters.kc},
-           {"DOT_BF16", takes_bf16_dot(plan)}}};
+           {"DOT_BF16", packs_pairs(plan)}}};
 }
 
 /// Packs what `panels` says, and nothing of b where it is packed already.
@@ -230,9 +223,16 @@ std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
 
 }  // namespace
 
+bool packs_pairs(const GemmPlan& plan) {
+  const PackedParameters& packed = plan.parameters.packed;
+  return plan.device.properties().has_bf16_dot && packed.rows == 12 && packed.vectors == 2 &&
+         packed.width == 16 && std::strcmp(plan.compute_tag, "f32") == 0 &&
+         std::strcmp(plan.a_tag, "bf16") == 0 && std::strcmp(plan.b_tag, "bf16") == 0;
+}
+
 GemmPanels panels_of(const GemmPlan& plan) {
   if (too_deep(plan)) return {};
-  const bool pairs = takes_bf16_dot(plan);
+  const bool pairs = packs_pairs(plan);
   GemmPanels panels;
   panels.dtype = pairs                    ? c10::ScalarType::BFloat16
                  : plan.compute_size == 4 ? c10::ScalarType::Float

@@ -10,6 +10,9 @@ namespace ocl {
 
 namespace {
 
+constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
+constexpr int kDotColumns = 4;        // of more, those whose sums are in registers at a time
+
 /// The plan with the large matrix as a: as few columns as there are.
 GemmPlan oriented(const GemmPlan& plan) {
   return plan.problem.m < plan.problem.n ? plan.transposed() : plan;
@@ -31,11 +34,25 @@ int64_t copied_bytes(const GemmPlan& plan) {
   return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
 }
 
+/// Whether dot products of the rows and columns as they lie beat packing, which has the large
+/// matrix written once more, with up to so many columns. Adding up the lanes costs as much as about
+/// eight elements of k for each sum.
+bool prefers_dots(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan) || copies_columns(plan)) {
+    return false;
+  }
+  // A processor's own dot products, which packed panels take, are twice as fast.
+  const uint32_t most = packs_pairs(plan) ? 32 : 128;
+  return p.n <= most && uint64_t{p.n} * 8 <= p.k;
+}
+
 const char* refuse(const GemmPlan& source) {
   const GemmPlan plan = oriented(source);
   const GemmProblem& p = plan.problem;
   if (p.k == 0) return "k is 0";
-  if (p.n > static_cast<uint32_t>(std::min(8, plan.parameters.skinny.max_columns))) {
+  if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
+      !prefers_dots(plan)) {
     return "too many rows and columns";
   }
   if (plan.device.is_cpu() && copied_bytes(plan) > plan.parameters.max_workspace) {
@@ -121,11 +138,16 @@ void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
 void run(const GemmPlan& source) {
   GemmPlan plan = oriented(source);
   const SkinnyParameters& parameters = plan.parameters.skinny;
-  const int columns = rounded_columns(plan.problem.n);
   // rows x columns sums stay in registers.
-  // A column is read in runs of rows x width elements, so there the runs are as long as possible.
-  const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
-  const int rows = std::max(1, std::min(wanted, 16 / columns));
+  int columns = rounded_columns(plan.problem.n), rows = 0;
+  if (plan.problem.n > kMostColumns) {
+    columns = kDotColumns;
+    rows = plan.parameters.packed.rows * plan.parameters.packed.vectors / columns;
+  } else {
+    // A column is read in runs of rows x width elements, so there the runs are as long as possible.
+    const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
+    rows = std::max(1, std::min(wanted, 16 / columns));
+  }
   plan.parameters.skinny.rows = rows;
   const std::array<Define, 4> defines{
       {{"WIDTH", parameters.width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
@@ -141,7 +163,7 @@ void run(const GemmPlan& source) {
 std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
   GemmParameters parameters = plan.parameters;
   std::vector<GemmVariation> list;
-  if (stage > 0) return list;
+  if (stage > 0 || oriented(plan).problem.n > kMostColumns) return list;
   const auto add = [&](const char* what, int& value, std::initializer_list<int> others) {
     const int usual = value;
     for (const int other : others) {

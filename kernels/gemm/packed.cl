@@ -61,6 +61,26 @@ typedef TYPE(R) E;  // of a panel
 
 #if PARTS == 1
 #if !DOT_BF16
+#if WIDTH > 1
+#include "gemm/turn.clh"
+#define PACK_SQUARES(TAG, LANES, source, lane_stride)                                           \
+  for (; kk + WIDTH <= end; kk += WIDTH) {                                                      \
+    FOR_SQUARES(lane0, LANES) {                                                                 \
+      V square[WIDTH];                                                                          \
+      _Pragma("unroll") for (uint r = 0; r < WIDTH; r++) {                                      \
+        square[r] = (V)(0);                                                                     \
+        if (lane0 + r < valid) {                                                                \
+          const ulong at = (lane0 + r) * lane_stride + kk;                                      \
+          square[r] = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0);              \
+        }                                                                                       \
+      }                                                                                         \
+      turn_into_panel(square, panel + kk * LANES + lane0, LANES, LANES - lane0,                 \
+                      kk + WIDTH == end);                                                       \
+    }                                                                                           \
+  }
+#else
+#define PACK_SQUARES(TAG, LANES, source, lane_stride)
+#endif
 /// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid`
 /// exist.
 #define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
@@ -74,19 +94,7 @@ typedef TYPE(R) E;  // of a panel
       }                                                                                         \
     } else if (k_stride == 1 && WIDTH > 1) {                                                    \
       ulong kk = start;                                                                         \
-      for (; kk + WIDTH <= end; kk += WIDTH) {                                                  \
-        for (uint lane = 0; lane < LANES; lane++) {                                             \
-          union { V vector; E element[WIDTH]; } x;                                              \
-          x.vector = (V)(0);                                                                    \
-          if (lane < valid) {                                                                   \
-            const ulong at = lane * lane_stride + kk;                                           \
-            x.vector = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0);             \
-          }                                                                                     \
-          _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {                                  \
-            panel[(kk + e) * LANES + lane] = x.element[e];                                      \
-          }                                                                                     \
-        }                                                                                       \
-      }                                                                                         \
+      PACK_SQUARES(TAG, LANES, source, lane_stride)                                             \
       for (; kk < end; kk++) {                                                                  \
         for (uint lane = 0; lane < LANES; lane++) {                                             \
           panel[kk * LANES + lane] =                                                            \

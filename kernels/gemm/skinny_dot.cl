@@ -2,61 +2,66 @@
 #include "include/item_by_item.clh"
 #include "gemm/skinny.clh"
 
-/// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that).
+/// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that). A work-item's rows stay in the nearer caches
+/// while they meet NQ columns at a time.
 /// Global size: m / ROWS, splits, batch or more.
 kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   const ulong row0 = get_global_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
   if (row0 >= p.m) return;
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
-  global const char *x[ROWS], *y[NQ];
   // Rows and columns past the end repeat the last one, so that the loop has no conditions.
+  global const char *x[ROWS];
 #pragma unroll
   for (uint i = 0; i < ROWS; i++) {
     x[i] = a + min(row0 + i, (ulong)p.m - 1) * p.a_row * STORAGE_SIZE(IN0);
   }
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) {
-    y[q] = b + min(q, p.n - 1) * p.b_column * STORAGE_SIZE(IN1);
-  }
-  V sum[ROWS][NQ];
-#pragma unroll
-  for (uint i = 0; i < ROWS; i++) {
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) sum[i][q] = (V)(0);
-  }
-  ulong kk = start;
-  for (; kk + WIDTH <= end; kk += WIDTH) {
-    V column[NQ];
+  const uint rows = min((ulong)ROWS, p.m - row0);
+  for (uint column0 = 0; column0 < p.n; column0 += NQ) {
+    global const char *y[NQ];
 #pragma unroll
     for (uint q = 0; q < NQ; q++) {
-      column[q] = LOADV_AS(C, IN1, WIDTH, y[q] + kk * STORAGE_SIZE(IN1), 0);
-      column[q] = CONJUGATE(column[q], p.flags & FLAG_CONJUGATE_B);
+      y[q] = b + min(column0 + q, p.n - 1) * p.b_column * STORAGE_SIZE(IN1);
     }
+    V sum[ROWS][NQ];
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
-      V row = LOADV_AS(C, IN0, WIDTH, x[i] + kk * STORAGE_SIZE(IN0), 0);
-      row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
 #pragma unroll
-      for (uint q = 0; q < NQ; q++) sum[i][q] = MAD(row, column[q], sum[i][q]);
+      for (uint q = 0; q < NQ; q++) sum[i][q] = (V)(0);
     }
-  }
-  T totals[ROWS * NQ];
+    ulong kk = start;
+    for (; kk + WIDTH <= end; kk += WIDTH) {
+      V column[NQ];
 #pragma unroll
-  for (uint i = 0; i < ROWS; i++) {
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) totals[i * NQ + q] = HSUM(WIDTH, sum[i][q]);
-  }
-  // Not unrolled: the epilogue is long, and compiling it many times would cost more than it saves.
-  const uint rows = min((ulong)ROWS, p.m - row0);
-  for (uint i = 0; i < rows; i++) {
-    for (uint q = 0; q < p.n; q++) {
-      T total = totals[i * NQ + q];
-      for (ulong tail = kk; tail < end; tail++) {
-        const T u = A_AT(row0 + i, tail), w = B_AT(tail, (ulong)q);
-        total = MAD(u, w, total);
+      for (uint q = 0; q < NQ; q++) {
+        column[q] = LOADV_AS(C, IN1, WIDTH, y[q] + kk * STORAGE_SIZE(IN1), 0);
+        column[q] = CONJUGATE(column[q], p.flags & FLAG_CONJUGATE_B);
       }
-      FINISH_OR_SPLIT(z, split, row0 + i, (ulong)q, total);
+#pragma unroll
+      for (uint i = 0; i < ROWS; i++) {
+        V row = LOADV_AS(C, IN0, WIDTH, x[i] + kk * STORAGE_SIZE(IN0), 0);
+        row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
+#pragma unroll
+        for (uint q = 0; q < NQ; q++) sum[i][q] = MAD(row, column[q], sum[i][q]);
+      }
+    }
+    T totals[ROWS * NQ];
+#pragma unroll
+    for (uint i = 0; i < ROWS; i++) {
+#pragma unroll
+      for (uint q = 0; q < NQ; q++) totals[i * NQ + q] = HSUM(WIDTH, sum[i][q]);
+    }
+    // Not unrolled: the epilogue is long, and compiling it many times would cost more than it saves.
+    const uint columns = min((uint)NQ, p.n - column0);
+    for (uint i = 0; i < rows; i++) {
+      for (uint q = 0; q < columns; q++) {
+        T total = totals[i * NQ + q];
+        for (ulong tail = kk; tail < end; tail++) {
+          const T u = A_AT(row0 + i, tail), w = B_AT(tail, (ulong)(column0 + q));
+          total = MAD(u, w, total);
+        }
+        FINISH_OR_SPLIT(z, split, row0 + i, (ulong)(column0 + q), total);
+      }
     }
   }
 }

@@ -11,7 +11,7 @@ from tests.as_gpu import UNVECTORISED
 from tests.dtypes import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPLEMENTATIONS = ["packed", "skinny", "tiled", "direct"]
+IMPLEMENTATIONS = ["small", "packed", "skinny", "tiled", "direct"]
 
 
 EVERY_SHAPE = """
@@ -23,6 +23,9 @@ for dtype in map(t.dtype_of, sys.argv[2].split(",")):
         a, b, c = t.make(m, k, dtype=dtype), t.make(k, n, dtype=dtype), t.make(n, dtype=dtype)
         t.check(torch.addmm, c, a, b, alpha=2, beta=3)
         t.check(torch.mm, b.mT.clone(), a.mT)
+    a, b = t.make(29, 307, dtype=dtype), t.make(50, 307, dtype=dtype)
+    t.check(torch.addmm, t.make(50, dtype=dtype), a, b.mT, alpha=2)
+    t.check(torch.bmm, b[:9].expand(3, 9, 307), a.mT.expand(3, 307, 29))
     a, b = t.make(3, 20, 30, dtype=dtype), t.make(3, 40, 30, dtype=dtype)
     t.check(torch.baddbmm, t.make(3, 20, 1, dtype=dtype), a, b.mT)
     t.check(torch.bmm, a, b[0].mT.expand(3, 30, 40))
