@@ -56,11 +56,12 @@ struct DeviceProperties {
 /// Driver quirks that change what the backend does; filled in by quirks.cpp alone.
 struct Quirks {
   bool slow_vload_half = false;  // vload_half is scalar and slow: use native half or bit arithmetic
-  bool slow_int64_to_real = false;  // vectors of 64-bit integers are converted one by one
-  bool build_option_std = true;     // -cl-std=CLx.y is understood
-  bool explicit_vectors = true;     // explicit vector types beat the driver's own vectoriser
-  bool compiles_at_launch = false;  // a program's binary is complete only after its first launch
-  bool keeps_compiler = false;      // a program built from source keeps the compiler's memory
+  bool slow_int64_to_real = false;    // vectors of 64-bit integers are converted one by one
+  bool build_option_std = true;       // -cl-std=CLx.y is understood
+  bool explicit_vectors = true;       // explicit vector types beat the driver's own vectoriser
+  bool compiles_at_launch = false;    // a program's binary is complete only after its first launch
+  bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
+  bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
 };
 
 class ProgramCache;

@@ -80,8 +80,7 @@ void AssertBuffer::release(const Queue& queue) {
 std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
   check_not_forked();
   Record record;
-  OCL_CALL(&device_, clEnqueueReadBuffer, queue.handle(), mem_, CL_TRUE, 0, sizeof record, &record,
-           0, nullptr, nullptr);
+  queue.read(&record, mem_, 0, sizeof record, true);
   if (record.site == 0) return std::nullopt;
   const Record empty;
   // Complete before the record's own queue goes on: a late one would wipe out its next failure.

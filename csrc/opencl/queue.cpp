@@ -40,12 +40,27 @@ Queue::~Queue() {
 
 void Queue::flush() {
   check_not_forked();
+  flushed_.store(true, std::memory_order_relaxed);
   OCL_CALL(&device_, clFlush, handle_);
 }
 
 void Queue::finish() {
   check_not_forked();
-  OCL_CALL(&device_, clFinish, handle_);
+  if (!help()) OCL_CALL(&device_, clFinish, handle_);
+}
+
+bool Queue::help() {
+  if (!device_.quirks().helps_in_event_waits || !flushed_.exchange(false)) return false;
+  cl_event end = nullptr;
+  OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle_, 0, nullptr, &end);
+  wait(end);
+  return true;
+}
+
+void Queue::wait(cl_event event) {
+  const cl_int code = api().clWaitForEvents(1, &event);
+  api().clReleaseEvent(event);
+  check(code, "clWaitForEvents", &device_);
 }
 
 // A marker that was just enqueued on an idle queue may itself still be under way, so one marker is
@@ -59,7 +74,7 @@ bool Queue::idle() {
     const cl_int code = api().clEnqueueMarkerWithWaitList(handle_, 0, nullptr, &idle_marker_);
     if (code != CL_SUCCESS) busy_.store(true);
     check(code, "clEnqueueMarkerWithWaitList", &device_);
-    OCL_CALL(&device_, clFlush, handle_);
+    flush();
   }
   if (idle_marker_ == nullptr) return true;
   cl_int status = CL_QUEUED;
@@ -137,19 +152,21 @@ void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, b
   OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, mem, CL_FALSE, offset, bytes, source, 0,
            nullptr, blocking ? &written : nullptr);
   mark_busy();
-  if (!blocking) return;
-  const cl_int code = api().clWaitForEvents(1, &written);
-  api().clReleaseEvent(written);
-  check(code, "clWaitForEvents", &device_);
+  if (blocking) wait(written);
 }
 
 void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {
   if (bytes == 0) return;
-  check_not_forked();
   const Location from = device_.addresses().find(address);
-  OCL_CALL(&device_, clEnqueueReadBuffer, handle_, from.mem, blocking ? CL_TRUE : CL_FALSE,
-           from.offset, bytes, destination, 0, nullptr, nullptr);
-  mark_busy();
+  read(destination, from.mem, from.offset, bytes, blocking);
+  if (!blocking) mark_busy();
+}
+
+void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
+  check_not_forked();
+  if (blocking) help();
+  OCL_CALL(&device_, clEnqueueReadBuffer, handle_, mem, blocking ? CL_TRUE : CL_FALSE, offset,
+           bytes, destination, 0, nullptr, nullptr);
 }
 
 void Queue::copy(void* destination, const void* source, size_t bytes) {

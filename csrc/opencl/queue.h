@@ -57,15 +57,23 @@ class Queue {
   void write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking);
   /// Device -> host.
   void read(void* destination, const void* address, size_t bytes, bool blocking);
+  void read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking);
   /// Device -> device of one address space; the ranges must not overlap.
   void copy(void* destination, const void* source, size_t bytes);
   /// Repeats a pattern of 1, 2, 4, 8 or 16 bytes.
   void fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes);
 
  private:
+  /// Waits for a command's event and releases it.
+  void wait(cl_event event);
+  /// Waits for all work in the way that lets this thread compute (Quirks::helps_in_event_waits);
+  /// false where that makes no difference, without a wait.
+  bool help();
+
   Device& device_;
   cl_command_queue handle_ = nullptr;
   mutable std::atomic<bool> busy_{false};  // work since idle_marker_
+  std::atomic<bool> flushed_{false};       // since the last help()
   std::atomic<bool> checks_{false};
   std::atomic<AssertBuffer*> asserts_{nullptr};
   std::unique_ptr<AssertBuffer> own_asserts_;
