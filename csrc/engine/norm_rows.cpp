@@ -71,7 +71,7 @@ struct Problem {
     const bool aligned = width > 1 && stretch % width == 0 && launch.aligned(width);
     const bool cpu = device.is_cpu();
     const bool streaming =
-        cpu && aligned && static_cast<size_t>(bytes) > device.properties().last_level_cache;
+        cpu && aligned && static_cast<size_t>(bytes) >= device.properties().last_level_cache;
     return {Define{aligned && (!cpu || streaming) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
             Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
   }

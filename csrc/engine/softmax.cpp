@@ -82,7 +82,7 @@ struct Plan {
     const bool keeps = forward && !log;
     const int scratch = keeps && arguments.length <= most ? static_cast<int>(most) : 0;
     const bool streaming = aligned && !(keeps && stash && scratch == 0) &&
-                           moved_bytes() > device.properties().last_level_cache;
+                           moved_bytes() >= device.properties().last_level_cache;
     return {streaming, streaming, scratch};
   }
 
