@@ -22,6 +22,7 @@ int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 bool pays(const ConvPlan& plan, int64_t rows, int64_t k) {
   if (rows <= kMostRows && rows * 2 <= plan.columns) return true;
   // Sums that are stored one by one, and take little more time than that.
+  if (conv_panels_turn(plan)) return false;
   const AffineIndex out = plan.rows.joined(AffineIndex::Join::second);
   return k <= kShortSum && plan.column_out != 1 && out.innermost().second == 1 &&
          out.innermost().size >= 32 && plan.columns >= 32;

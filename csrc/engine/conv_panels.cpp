@@ -35,6 +35,12 @@ int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 }  // namespace
 
+bool conv_panels_turn(const ConvPlan& plan) {
+  const size_t element = c10::elementSize(plan.compute);
+  const Tile tile = tile_of(gemm_parameters(plan.device, element, false).packed, plan.columns);
+  return tile.vectors == 2 && 2 * tile.rows == tile.width;
+}
+
 void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
   static const KernelFamily pack_family{"conv/panels.cl", "conv_pack"};
   static const KernelFamily family{"conv/panels.cl", "conv_panels"};

@@ -109,6 +109,9 @@ class ConvWorkspace {
 /// For CPUs (kernels/conv/panels.cl) and for GPUs (kernels/conv/tiled.cl). Without an accumulator
 /// the plan is the whole sum.
 void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator);
+/// Whether its tiles of that plan are turned in registers where that is how the result lies, and
+/// not stored one element at a time.
+bool conv_panels_turn(const ConvPlan& plan);
 void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
 
 /// Where groups have few columns (kernels/conv/narrow.cl, few_columns.cl), on CPUs and on GPUs.
