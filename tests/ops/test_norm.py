@@ -14,6 +14,7 @@ from tests.ops.norms import CHANNEL_SHAPES, FLOATING, aten, check, made, results
 
 LAYER_SHAPES = [(1, 1), (7,), (4, 33), (3, 1000), (3000, 16), (5000, 3), (2, 100003), (2, 5, 6, 17)]
 LAYER_SHAPES += [(70, 260), (9, 2052)]  # rows that GPUs keep in registers
+LAYER_SHAPES += [(9000, 1024)]  # more than the caches hold: stored past them
 AFFINE_SHAPE = (4, 33)  # with and without weight and bias
 
 

@@ -36,6 +36,18 @@ FOLDS = {
 }
 
 
+@pytest.mark.parametrize("columns", [63, 64, 100, 1023, 1024, 1030, 2100])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 130, 300])
+def test_columns(rows, columns):
+    """Tiles of columns whose last one overlaps, and rows taken several at a time."""
+    x = torch.randn(rows, columns)
+    for name in ("sum", "amax", "argmin", "logsumexp", "var", "std_mean"):
+        arguments = {"correction": 0} if name in ("var", "std_mean") else {}
+        check(call(name, dim=0, **arguments), x, **tolerance(torch.float32))
+    check(call("prod", dim=0), x.long() + 1)
+    check(call("sum", dim=1), torch.randn(3, rows, columns), **tolerance(torch.float32))
+
+
 @pytest.mark.parametrize("name, dtype", [(n, d) for n in FOLDS for d in FOLDS[n]], ids=str)
 def test_folds(name, dtype):
     x = make(SHAPES[1], dtype)

@@ -35,6 +35,30 @@ def test_forward_and_backward(op, dtype, shape):
 
 
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+def test_rows_around_the_scratch_memory(op, dtype):
+    """Up to 16 KiB of a row's exponentials stay in local memory on CPUs."""
+    for length in (2047, 2048, 2049, 4095, 4096, 4097):
+        x = (torch.randn(5, length) * 4).to(dtype)
+        expected = op(x.double(), 1).to(dtype)
+        assert_close(op(x.to("ocl"), 1).cpu(), expected, **FORWARD.get(dtype, {}))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("length", [1024, 1000, 8192])
+def test_results_larger_than_the_caches(op, length):
+    """They are stored past them, where rows are whole vectors."""
+    x = torch.randn(10 * 2**20 // length, length)
+    here, there = x.to("ocl").requires_grad_(), x.requires_grad_()
+    results = [op(here, 1), op(there, 1)]
+    assert_close(results[0].detach().cpu(), results[1].detach(), **FORWARD[torch.float32])
+    grad = torch.randn_like(results[1])
+    results[0].backward(grad.to("ocl"))
+    results[1].backward(grad)
+    assert_close(here.grad.cpu(), there.grad, **BACKWARD[torch.float32])
+
+
+@pytest.mark.parametrize("op", OPS)
 def test_layouts(op):
     x = torch.randn(6, 20, 34)
     d = x.to("ocl")

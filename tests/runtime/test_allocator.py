@@ -1,12 +1,17 @@
 """The caching allocator, seen through its statistics."""
 
 import gc
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
 MIB = 2**20
 ALIGN = 512
+ON_CPU = pytest.mark.skipif(
+    torch.ocl.get_device_properties(0).type != "cpu", reason="a device with memory of its own"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +38,43 @@ def test_allocated_bytes_are_rounded_up_to_512(n_bytes):
     assert tensor.data_ptr() % ALIGN == 0
     del tensor
     assert torch.ocl.memory_allocated() == before
+
+
+def mappings():
+    """(bytes, flags) of the process's mappings; proc(5) has the flags' names."""
+    size = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Size:"):
+            size = int(line.split()[1]) * 1024
+        elif line.startswith("VmFlags:"):
+            yield size, line.split()[1:]
+
+
+@ON_CPU
+def test_memory_of_a_cpu_is_in_huge_pages_and_not_forked():
+    size = 96 * MIB
+    tensor = empty(size)
+    flags = [flags for bytes_, flags in mappings() if size <= bytes_ < 2 * size and "dc" in flags]
+    assert flags
+    if Path("/sys/kernel/mm/transparent_hugepage").exists():
+        assert any("hg" in each for each in flags)
+    del tensor
+
+
+@ON_CPU
+def test_memory_of_a_cpu_goes_back_to_the_system():
+    size = 512 * MIB
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    before = resident()
+    tensor = empty(size).fill_(1)
+    torch.ocl.synchronize()
+    assert resident() - before > size * 0.9
+    del tensor
+    torch.ocl.empty_cache()
+    assert resident() - before < size * 0.1
 
 
 def test_a_freed_block_is_reused():
