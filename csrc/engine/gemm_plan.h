@@ -74,8 +74,8 @@ struct GemmImplementation {
 extern const GemmImplementation gemm_small, gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled,
     gemm_direct;
 
-/// Whether gemm_packed makes panels of pairs of both operands (kernels/gemm/dot_bf16.clh, written for
-/// one tile).
+/// Whether gemm_packed makes panels of pairs of both operands (kernels/gemm/dot_bf16.clh, written
+/// for one tile).
 bool packs_pairs(const GemmPlan& plan);
 /// The panels gemm_packed makes of the plan's b, and what makes them.
 GemmPanels panels_of(const GemmPlan& plan);
