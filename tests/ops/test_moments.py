@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 from torch.testing import assert_close
 
 from tests.layouts import layouts, on_device
@@ -109,6 +110,36 @@ def test_means_beside_an_infinite_one(others, infinite):
     assert_close(torch.var_mean(wide, 0)[1], wide.mean(0), equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("length", [100, 500, 1023, 5000, 100000])
+def test_variance_beside_an_infinity(length, dtype):
+    for infinities in ([torch.inf], [-torch.inf], [torch.inf, -torch.inf], [torch.nan]):
+        for at in (0, 3, length // 2, length - 2):
+            x = torch.randn(length).to(dtype)
+            x[at : at + len(infinities)] = torch.tensor(infinities, dtype=dtype)
+            for layout in (x, x.repeat(3, 1), x.repeat(70, 1).t().contiguous()):
+                dim = 0 if layout.size(0) == length else 1
+                assert torch.var(layout.to("ocl"), dim).isnan().all()
+                assert torch.std_mean(layout.to("ocl"), dim)[0].isnan().all()
+
+
+def test_variance_of_squares_that_overflow():
+    wide = torch.randn(4, 1000, dtype=torch.float64) * 1e160
+    large = torch.full((2, 4000), 1e308, dtype=torch.float64)
+    for x in (wide, large):
+        for each, dim in ((x, 1), (x.t().contiguous().repeat(1, 30), 0)):
+            expected = torch.var_mean(each, dim)
+            assert_close([t.cpu() for t in torch.var_mean(each.to("ocl"), dim)], list(expected))
+
+
+@pytest.mark.parametrize("scale", [3e18, 1e19])
+def test_norms_of_squares_that_overflow(scale):
+    """The deviation is infinite: everything becomes 0."""
+    x = torch.randn(4, 1000) * scale
+    assert_close(functional.layer_norm(x.to("ocl"), (1000,)).cpu(), torch.zeros(4, 1000))
+    assert_close(functional.group_norm(x.to("ocl"), 2).cpu(), functional.group_norm(x, 2))
+
+
 @pytest.mark.parametrize("columns", [1, 7, 100, 2100])
 @pytest.mark.parametrize("first", [1e4, 1e6])
 def test_deviations_from_unlike_first_elements(columns, first):
@@ -124,6 +155,6 @@ def test_deviations_from_unlike_first_elements(columns, first):
             assert_close(torch.var(layout, dim).cpu(), torch.var(rows, dim))
             copied = layout.contiguous()
             assert_close(torch.var(copied, dim).cpu(), torch.var(rows, dim))
-        normal = torch.nn.functional.layer_norm(here.t().contiguous(), (3000,)).cpu()
-        exact = torch.nn.functional.layer_norm(each.t().double(), (3000,)).float()
+        normal = functional.layer_norm(here.t().contiguous(), (3000,)).cpu()
+        exact = functional.layer_norm(each.t().double(), (3000,)).float()
         assert_close(normal, exact, rtol=1e-4, atol=1e-5)
