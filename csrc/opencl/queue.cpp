@@ -148,6 +148,7 @@ void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, b
   check_not_forked();
   // A blocking write returns once `source` was copied (OpenCL 1.2, 5.2.2): another queue could then
   // still read what was there before. Seen on Intel's CPU runtime.
+  if (blocking) help();
   cl_event written = nullptr;
   OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, mem, CL_FALSE, offset, bytes, source, 0,
            nullptr, blocking ? &written : nullptr);

@@ -90,7 +90,7 @@ Quirks quirks_of(const DeviceProperties& p) {
   // twice as long.
   quirks.slow_int64_to_real = is_intel_cpu(p);
   // Intel's CPU runtime 2026.2 starts a worker thread less than there are cores: the thread that
-  // waits is to be the last. In clFinish and in blocking reads it isn't once the queue has been
+  // waits is to be the last. In clFinish and in blocking copies it isn't once the queue has been
   // flushed, as recording an event does, and a core idles until the end. Reproduction: on two
   // cores, 1000 short kernels, clEnqueueMarkerWithWaitList, clFlush, and clFinish take twice as
   // long as with clWaitForEvents for a second marker instead.
