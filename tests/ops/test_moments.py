@@ -136,7 +136,9 @@ def test_variance_of_squares_that_overflow():
 def test_norms_of_squares_that_overflow(scale):
     """The deviation is infinite: everything becomes 0."""
     x = torch.randn(4, 1000) * scale
-    assert_close(functional.layer_norm(x.to("ocl"), (1000,)).cpu(), functional.layer_norm(x, (1000,)))
+    assert_close(
+        functional.layer_norm(x.to("ocl"), (1000,)).cpu(), functional.layer_norm(x, (1000,))
+    )
     assert_close(functional.group_norm(x.to("ocl"), 2).cpu(), functional.group_norm(x, 2))
 
 
