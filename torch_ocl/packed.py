@@ -118,8 +118,11 @@ def pack_weights(module: nn.Module) -> nn.Module:
 
     Subclasses of nn.Linear, and layers whose weight another module shares (as embeddings do with a
     language model's head) or that have hooks or a forward() of their own, stay as they are. Returns
-    the module, or the PackedLinear of a module that is a layer itself.
+    the module, or the PackedLinear of a module that is a layer itself. TypeError for what is no
+    module.
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"pack_weights() takes a torch.nn.Module, not {type(module).__name__}")
     uses = {}
     for layer in module.modules():
         for parameter in layer._parameters.values():

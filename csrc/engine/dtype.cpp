@@ -15,43 +15,8 @@ namespace ocl {
 
 using c10::ScalarType;
 
-const char* tag(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Float:
-      return "f32";
-    case ScalarType::Double:
-      return "f64";
-    case ScalarType::Half:
-      return "f16";
-    case ScalarType::BFloat16:
-      return "bf16";
-    case ScalarType::Char:
-      return "i8";
-    case ScalarType::Short:
-      return "i16";
-    case ScalarType::Int:
-      return "i32";
-    case ScalarType::Long:
-      return "i64";
-    case ScalarType::Byte:
-      return "u8";
-    case ScalarType::UInt16:
-      return "u16";
-    case ScalarType::UInt32:
-      return "u32";
-    case ScalarType::UInt64:
-      return "u64";
-    case ScalarType::Bool:
-      return "b8";
-    case ScalarType::ComplexHalf:
-      return "c32";
-    case ScalarType::ComplexFloat:
-      return "c64";
-    case ScalarType::ComplexDouble:
-      return "c128";
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
-  }
+const char* detail::refuse_tag(ScalarType dtype) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
 }
 
 const char* storage_tag(ScalarType dtype) {

@@ -7,6 +7,7 @@
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,9 +15,40 @@
 
 namespace ocl {
 
+namespace detail {
+inline constexpr auto kTags = [] {
+  using c10::ScalarType;
+  std::array<const char*, static_cast<size_t>(ScalarType::NumOptions)> tags{};
+  const auto set = [&](ScalarType dtype, const char* tag) {
+    tags[static_cast<size_t>(dtype)] = tag;
+  };
+  set(ScalarType::Float, "f32");
+  set(ScalarType::Double, "f64");
+  set(ScalarType::Half, "f16");
+  set(ScalarType::BFloat16, "bf16");
+  set(ScalarType::Char, "i8");
+  set(ScalarType::Short, "i16");
+  set(ScalarType::Int, "i32");
+  set(ScalarType::Long, "i64");
+  set(ScalarType::Byte, "u8");
+  set(ScalarType::UInt16, "u16");
+  set(ScalarType::UInt32, "u32");
+  set(ScalarType::UInt64, "u64");
+  set(ScalarType::Bool, "b8");
+  set(ScalarType::ComplexHalf, "c32");
+  set(ScalarType::ComplexFloat, "c64");
+  set(ScalarType::ComplexDouble, "c128");
+  return tags;
+}();
+[[noreturn]] const char* refuse_tag(c10::ScalarType dtype);
+}  // namespace detail
+
 /// The storage tag of a dtype in kernels/include/dtype.clh ("f32", "bf16", "b8", ...): a literal,
 /// so that its address is a key. Throws NotImplementedError for a dtype no kernel knows.
-const char* tag(c10::ScalarType dtype);
+inline const char* tag(c10::ScalarType dtype) {
+  const char* name = detail::kTags[static_cast<size_t>(dtype)];
+  return __builtin_expect(name != nullptr, 1) ? name : detail::refuse_tag(dtype);
+}
 
 /// The same with the float8 types, which only pointwise kernels know, and those only with
 /// -DNEED_FLOAT8.

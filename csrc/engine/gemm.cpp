@@ -27,6 +27,8 @@ namespace {
 
 constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_packed,
                                                 &gemm_direct};
+constexpr int64_t kProductsPerOperation = 4;
+
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
 constexpr const GemmImplementation* kAll[] = {&gemm_small, &gemm_skinny, &gemm_tensor_core,
@@ -280,7 +282,9 @@ void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, con
   kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
-  kernel.enqueue(plan.queue, range);
+  const GemmProblem& p = plan.problem;
+  const int64_t products = int64_t{p.m} * p.n * p.k;
+  kernel.enqueue(plan.queue, range.of_work(products / kProductsPerOperation * p.batch));
 }
 
 void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,

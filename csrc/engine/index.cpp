@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kLocalSize = 128;
 constexpr size_t kVectorsPerLookup = 32;
+// Of NDRange::work: an element that is looked up takes a division per dimension.
+constexpr int64_t kLookup = 4;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
 
@@ -91,13 +93,14 @@ void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexin
   set_arguments(kernel, problem, indexing, mems, arguments);
   const size_t n = problem.numel();
   if (!rows) {
-    kernel.enqueue(queue, NDRange::linear(n, kLocalSize));
+    kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
     return;
   }
   const size_t chunks = (problem.size[0] + span - 1) / span;
   size_t local_x = 1;
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
-  kernel.enqueue(queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x));
+  kernel.enqueue(
+      queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x).of_work(n));
 }
 
 void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
@@ -114,7 +117,8 @@ void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexi
   const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
   static constexpr unsigned char kUnused[16] = {};
   kernel.set_bytes(next, value ? value->bytes : kUnused, c10::elementSize(problem.dtype));
-  kernel.enqueue(queue, NDRange::linear(problem.numel(), kLocalSize));
+  const size_t n = problem.numel();
+  kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
 }
 
 /// Launches the first max_dims() dimensions and loops over the rest: tensors whose index tensors

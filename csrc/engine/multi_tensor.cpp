@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <vector>
 
 #include "engine/argument_struct.h"
@@ -94,7 +95,8 @@ class Batch {
       kernel.set_bytes(index++, list.data(), list.size());
     }
     set_arguments(kernel, index);
-    kernel.enqueue(queue, NDRange::linear(chunks_ * plan_.group, plan_.group));
+    const int64_t elements = std::reduce(size_.begin(), size_.end(), int64_t{0});
+    kernel.enqueue(queue, NDRange::linear(chunks_ * plan_.group, plan_.group).of_work(elements));
     place_.clear();
     size_.clear();
     first_.clear();

@@ -31,7 +31,9 @@ struct NormLaunch {
     return *this;
   }
   NormLaunch& add(const at::Tensor& tensor) {
-    return tensor.defined() ? add(tensor.const_data_ptr(), tensor.element_size()) : add(nullptr);
+    if (!tensor.defined()) return add(nullptr);
+    elements = std::max(elements, tensor.numel());
+    return add(tensor.const_data_ptr(), tensor.element_size());
   }
 
   /// Whether each operand begins at a multiple of `width` of its elements.
@@ -51,7 +53,7 @@ struct NormLaunch {
       kernel.set_bytes(index++, scalar.bytes, scalar.size);
     }
     kernel.set_value(index, arguments);
-    kernel.enqueue(queue, range);
+    kernel.enqueue(queue, range.of_work(2 * elements));
   }
 
   Device& device;
@@ -59,6 +61,7 @@ struct NormLaunch {
   std::array<cl_mem, 8> buffers{};
   std::array<size_t, 8> sizes{};
   int count = 0;
+  int64_t elements = 0;  // of the largest tensor
 };
 
 /// The tag of a dtype, or `otherwise` for an undefined tensor.

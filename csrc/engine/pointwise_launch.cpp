@@ -3,6 +3,7 @@
 #include <c10/util/Float8_e4m3fn.h>
 
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "engine/argument_struct.h"
@@ -95,10 +96,11 @@ Access choose_access(const Device& device, const Operands& operands, const Op& o
 }
 
 /// A work-group costs something: a CPU's are larger where every core still gets several, and a
-/// GPU starts only so many at a time, which makes fills slow. Two sizes on a CPU, for some drivers
-/// compile for each.
+/// GPU starts only so many at a time, which makes fills slow. Two sizes on a CPU whose driver
+/// compiles for each; on others also smaller ones, for a CPU runs the work-items past the end too.
 size_t local_size(const Device& device, size_t items) {
   if (!device.is_cpu()) return kGpuLocal;
+  if (items < kLocalSize && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
   const size_t large = 8 * device.properties().compute_units * kLargeLocalSize;
   const bool fits = kLargeLocalSize <= device.properties().max_work_group_size;
   return items >= large && fits ? kLargeLocalSize : kLocalSize;
@@ -261,8 +263,9 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   // Rows shorter than a work-group share it, so that no lane idles.
   size_t local_x = 1;
   while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
-  enqueue(kernel, queue, NDRange::grid(chunks, ny, local_x, kLocalSize / local_x), operands, op,
-          locations, arguments);
+  enqueue(kernel, queue,
+          NDRange::grid(chunks, ny, local_x, kLocalSize / local_x).of_work(ny * geometry.size[0]),
+          operands, op, locations, arguments);
 }
 
 /// The dimension along which inputs are contiguous that step through memory along dimension 0, if
@@ -352,7 +355,9 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
     }
   }
   arguments.finish();
-  enqueue(kernel, queue, NDRange::linear(n, kLocalSize), operands, op, locations, arguments);
+  // An element takes a division per dimension.
+  enqueue(kernel, queue, NDRange::linear(n, kLocalSize).of_work(4 * n), operands, op, locations,
+          arguments);
 }
 
 }  // namespace
@@ -372,8 +377,8 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
   const size_t items = (n + access.width - 1) / access.width;
-  enqueue(kernel, queue, NDRange::linear(items, local_size(queue.device(), items)), operands, op,
-          locations, arguments);
+  enqueue(kernel, queue, NDRange::linear(items, local_size(queue.device(), items)).of_work(n),
+          operands, op, locations, arguments);
 }
 
 /// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16

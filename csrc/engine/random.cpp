@@ -57,7 +57,7 @@ const char* const kInt = tag(at::kInt);
 const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(const Device& device, int64_t n) {
-  return NDRange::linear((n + 3) / 4, device.is_cpu() ? kLocalSize : kGpuLocal);
+  return NDRange::linear((n + 3) / 4, device.is_cpu() ? kLocalSize : kGpuLocal).of_work(4 * n);
 }
 
 /// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't

@@ -224,7 +224,7 @@ void Launcher::enqueue(Kernel& kernel, const NDRange& range, bool with_input) {
   kernel.set_bytes(index++, &arguments_, sizeof arguments_);
   set_scalar(kernel, index++, operands_, scalars_.s0);
   set_scalar(kernel, index++, operands_, scalars_.s1);
-  kernel.enqueue(queue_, range);
+  kernel.enqueue(queue_, range.of_work(int64_t{arguments_.outputs} * geometry_.reduced_elements()));
 }
 
 bool Launcher::aligned_input(int width, const Dimension* walked) const {

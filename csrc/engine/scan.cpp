@@ -134,7 +134,8 @@ void Launcher::enqueue(Kernel& kernel, const NDRange& range) {
   kernel.set_buffer(2, second.mem);
   kernel.set_buffer(3, partials_ ? partial_.mem : out.mem);
   kernel.set_bytes(4, &arguments_, sizeof arguments_);
-  kernel.enqueue(queue_, range);
+  kernel.enqueue(queue_,
+                 range.of_work(static_cast<int64_t>(2 * arguments_.lines * arguments_.length)));
 }
 
 template <class Launch>

@@ -103,7 +103,8 @@ struct Plan {
     cl_uint index = 0;
     for (int i = 0; i < buffer_count; ++i) kernel.set_buffer(index++, buffers[i]);
     kernel.set_value(index, arguments);
-    kernel.enqueue(queue, range);
+    const int64_t elements = int64_t{arguments.outer} * arguments.length * arguments.inner;
+    kernel.enqueue(queue, range.of_work(4 * elements));  // an exponential each
   }
 
   /// Work-items that share a row: a few vectors each, for rounds of a larger group cost more.

@@ -117,7 +117,7 @@ const char* install_advice() {
          "nvidia-cuda-opencl` (no root needed) or `apt install pocl-opencl-icd`.";
 }
 
-const Api& api() {
+const Api& detail::load_api() {
   static const Api* const table = [] {
     auto* opened = new Api;  // never destroyed, see configuration()
     try {
@@ -127,6 +127,7 @@ const Api& api() {
     }
     return opened;
   }();
+  opened_api.store(table, std::memory_order_release);
   return *table;
 }
 

@@ -12,6 +12,7 @@
 #endif
 #include <CL/cl.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -86,9 +87,16 @@ struct Api {
 /// api() has run.
 void configure_loader(std::vector<std::string> loaders, std::vector<std::string> icd_files);
 
+namespace detail {
+const Api& load_api();
+inline constinit std::atomic<const Api*> opened_api{nullptr};
+}  // namespace detail
 /// The function table; opens the loader on the first call. Never throws. TORCH_OCL_LOADER=<path>
 /// names the only loader to try.
-const Api& api();
+inline const Api& api() {
+  const Api* opened = detail::opened_api.load(std::memory_order_acquire);
+  return __builtin_expect(opened != nullptr, 1) ? *opened : detail::load_api();
+}
 
 /// One sentence for messages: what to install where there is no loader or no driver.
 const char* install_advice();

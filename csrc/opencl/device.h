@@ -4,6 +4,8 @@
 // Offers: DeviceProperties, Quirks, Device, device_count(), device(), process_was_forked().
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -102,6 +104,15 @@ class Device {
   std::unique_ptr<AssertBuffer> asserts_;
 };
 
+namespace detail {
+inline constinit std::atomic<bool> forked{false};
+[[noreturn]] void throw_forked();
+// The first devices, once they are made, for a short way to them.
+inline constexpr int kRemembered = 16;
+inline constinit std::array<std::atomic<Device*>, kRemembered> made{};
+Device& make_device(int index);
+}  // namespace detail
+
 /// Asks the driver for everything in DeviceProperties. Throws Error if the device does not answer
 /// the questions that every device must.
 DeviceProperties probe_device(cl_platform_id platform, cl_device_id id);
@@ -129,14 +140,23 @@ std::string unavailable_reason();
 /// The device with that index. Throws std::runtime_error: with unavailable_reason() if there is
 /// none, with the index and the list of devices if it is out of range, with advice on
 /// multiprocessing's spawn start method in a forked child of a process that had used OpenCL.
-Device& device(int index);
+inline Device& device(int index) {
+  Device* made = nullptr;
+  if (index >= 0 && index < detail::kRemembered) {
+    made = detail::made[index].load(std::memory_order_acquire);
+  }
+  const bool usable = made != nullptr && !detail::forked.load(std::memory_order_relaxed);
+  return __builtin_expect(usable, 1) ? *made : detail::make_device(index);
+}
 
 /// True once a device has been enumerated in this process.
 bool is_initialized() noexcept;
 /// True in a child forked from a process that had initialised OpenCL: nothing works there (driver
 /// threads are gone), and a clear error beats a hang.
-bool process_was_forked() noexcept;
+inline bool process_was_forked() noexcept { return detail::forked.load(std::memory_order_relaxed); }
 /// Throws std::runtime_error, with advice on the spawn start method, in such a child.
-void check_not_forked();
+inline void check_not_forked() {
+  if (__builtin_expect(process_was_forked(), 0)) detail::throw_forked();
+}
 
 }  // namespace ocl

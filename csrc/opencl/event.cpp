@@ -42,6 +42,7 @@ void Event::record(Queue& queue, bool timing) {
   check_not_forked();
   Device* const device = &queue.device();
   cl_event marker = nullptr;
+  number_ = queue.enqueued();
   OCL_CALL(device, clEnqueueMarkerWithWaitList, queue.handle(), 0, nullptr, &marker);
   if (handle_ != nullptr) api().clReleaseEvent(handle_);
   handle_ = marker;
@@ -68,6 +69,7 @@ void Event::block(Queue& queue) const {
   check_not_forked();
   if (queue.device().context() != device_->context()) return synchronize();
   OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, queue.handle(), 1, &handle_, nullptr);
+  queue.count();
   queue.watch(*queue_);
 }
 
@@ -75,6 +77,7 @@ bool Event::query() const {
   if (handle_ == nullptr) return true;
   check_not_forked();
   if (status_of(handle_, device_) != CL_COMPLETE) return false;
+  queue_->completed(number_);
   // A timed event is complete once its time is known: elapsed_ms may follow at once.
   return completion_ == nullptr || completion_->ns.load() != 0;
 }
@@ -85,6 +88,7 @@ void Event::synchronize() const {
   const cl_int code = api().clWaitForEvents(1, &handle_);
   if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) status_of(handle_, device_);
   check(code, "clWaitForEvents", device_);
+  queue_->completed(number_);
   if (completion_ != nullptr) completion_->ns.wait(0);
 }
 

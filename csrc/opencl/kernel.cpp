@@ -84,12 +84,21 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     queue.mark_checks();
   }
   const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
-  const cl_int code = api().clEnqueueNDRangeKernel(queue.handle(), handle_, range.dims, nullptr,
-                                                   range.global.data(), local, 0, nullptr, nullptr);
+  const bool brief = range.work <= NDRange::kFewOperations && queue.has_immediate();
+  cl_command_queue immediate = brief ? queue.immediate() : nullptr;
+  const uint64_t before = queue.enqueued();
+  cl_event event = nullptr;
+  const cl_int code = api().clEnqueueNDRangeKernel(
+      immediate != nullptr ? immediate : queue.handle(), handle_, range.dims, nullptr,
+      range.global.data(), local, 0, nullptr, brief && immediate == nullptr ? &event : nullptr);
   if (__builtin_expect(code != CL_SUCCESS, 0)) {
     throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
   }
-  queue.mark_busy();
+  if (event != nullptr) {
+    queue.count(event, before);
+  } else if (immediate == nullptr) {
+    queue.count();
+  }
   if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
   if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
 }

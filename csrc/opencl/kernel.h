@@ -115,6 +115,19 @@ struct NDRange {
   cl_uint dims = 1;
   std::array<size_t, 3> global{1, 1, 1};
   std::array<size_t, 3> local{1, 1, 1};
+  /// Elementary operations of the whole launch (elements, or a few multiplications), where the
+  /// engine knows them: a launch of few is executed by the calling thread (Queue::immediate).
+  int64_t work = kManyOperations;
+
+  static constexpr int64_t kManyOperations = INT64_MAX;
+  /// About two microseconds of one core.
+  static constexpr int64_t kFewOperations = 2048;
+
+  NDRange of_work(int64_t operations) const {
+    NDRange range = *this;
+    range.work = operations;
+    return range;
+  }
 
   static constexpr size_t round_up(size_t n, size_t multiple) {
     return (n + multiple - 1) / multiple * multiple;

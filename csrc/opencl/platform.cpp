@@ -26,13 +26,12 @@ constexpr const char* kForked =
     "DataLoader(..., multiprocessing_context='spawn'), or use the device in the parent only.";
 
 std::atomic<bool> initialized{false};
-std::atomic<bool> forked{false};
 
 struct Slot {
   cl_platform_id platform;
   cl_device_id id;
   DeviceProperties properties;
-  std::atomic<Device*> device{nullptr};  // made on first use
+  Device* device = nullptr;  // made on first use
 
   Slot(cl_platform_id platform, cl_device_id id, DeviceProperties properties)
       : platform(platform), id(id), properties(std::move(properties)) {}
@@ -144,7 +143,7 @@ void enumerate(Registry& registry) {
     return;
   }
   // Drivers start threads as soon as they are asked for platforms: from here on a fork is harmful.
-  pthread_atfork(nullptr, nullptr, [] { forked.store(initialized.load()); });
+  pthread_atfork(nullptr, nullptr, [] { detail::forked.store(initialized.load()); });
   initialized.store(true);
   cl_uint count = 0;
   const cl_int code = api().clGetPlatformIDs(0, nullptr, &count);
@@ -193,11 +192,8 @@ Registry& registry() {
 }  // namespace
 
 bool is_initialized() noexcept { return initialized.load(std::memory_order_relaxed); }
-bool process_was_forked() noexcept { return forked.load(std::memory_order_relaxed); }
 
-void check_not_forked() {
-  if (__builtin_expect(process_was_forked(), 0)) throw std::runtime_error(kForked);
-}
+void detail::throw_forked() { throw std::runtime_error(kForked); }
 
 int device_count() noexcept {
   if (process_was_forked()) return 0;
@@ -213,7 +209,7 @@ std::string unavailable_reason() {
   return registry().reason;
 }
 
-Device& device(int index) {
+Device& detail::make_device(int index) {
   check_not_forked();
   Registry& all = registry();
   if (all.slots.empty()) throw std::runtime_error(all.reason);
@@ -222,14 +218,12 @@ Device& device(int index) {
                              " is out of range; the devices are " + listing(all.slots) + ".");
   }
   Slot& slot = *all.slots[static_cast<size_t>(index)];
-  if (Device* made = slot.device.load(std::memory_order_acquire)) return *made;
   std::lock_guard<std::mutex> lock(all.mutex);
-  Device* made = slot.device.load(std::memory_order_relaxed);
-  if (made == nullptr) {
-    made = new Device(index, slot.platform, slot.id, slot.properties);
-    slot.device.store(made, std::memory_order_release);
+  if (slot.device == nullptr) {
+    slot.device = new Device(index, slot.platform, slot.id, slot.properties);
   }
-  return *made;
+  if (index < kRemembered) made[index].store(slot.device, std::memory_order_release);
+  return *slot.device;
 }
 
 }  // namespace ocl

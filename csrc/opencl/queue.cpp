@@ -11,6 +11,13 @@ namespace {
 constexpr cl_queue_properties kQueuePriority = 0x1096;
 constexpr cl_queue_properties kPriorityHigh = 1 << 0;
 
+// cl_intel_exec_by_local_thread: every clEnqueue* call returns once the calling thread has executed
+// the command. Out of order, because in-order queues make threads wait for each other.
+constexpr cl_command_queue_properties kThreadLocalExec = cl_command_queue_properties{1} << 31;
+
+// Copies of at most that many bytes take a thread no longer than telling another one would.
+constexpr size_t kImmediateCopy = 16 << 10;
+
 cl_command_queue create_queue(const Device& device, int priority, cl_int* code) {
   if (priority < 0 && api().clCreateCommandQueueWithProperties != nullptr &&
       device.properties().extensions.find("cl_khr_priority_hints") != std::string::npos) {
@@ -22,6 +29,18 @@ cl_command_queue create_queue(const Device& device, int priority, cl_int* code) 
   return api().clCreateCommandQueue(device.context(), device.id(), 0, code);
 }
 
+/// Null if there is none.
+cl_command_queue create_immediate_queue(const Device& device) {
+  if (device.properties().extensions.find("cl_intel_exec_by_local_thread") == std::string::npos) {
+    return nullptr;
+  }
+  cl_int code = CL_SUCCESS;
+  cl_command_queue queue =
+      api().clCreateCommandQueue(device.context(), device.id(),
+                                 kThreadLocalExec | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+  return code == CL_SUCCESS ? queue : nullptr;
+}
+
 }  // namespace
 
 Queue::Queue(Device& device, int priority) : device_(device) {
@@ -29,13 +48,62 @@ Queue::Queue(Device& device, int priority) : device_(device) {
   cl_int code = CL_SUCCESS;
   handle_ = create_queue(device, priority, &code);
   check(code, "clCreateCommandQueue", &device);
+  immediate_ = create_immediate_queue(device);
 }
 
 Queue::~Queue() {
   device_.asserts().release(*this);
   if (process_was_forked()) return;  // the driver behind the handles is gone
   if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
+  if (last_ != nullptr) api().clReleaseEvent(last_);
+  if (immediate_ != nullptr) api().clReleaseCommandQueue(immediate_);
   api().clReleaseCommandQueue(handle_);
+}
+
+cl_command_queue Queue::share() {
+  shared_.store(true);
+  return handle_;
+}
+
+void Queue::completed(uint64_t number) {
+  uint64_t known = completed_.load(std::memory_order_relaxed);
+  while (known < number &&
+         !completed_.compare_exchange_weak(known, number, std::memory_order_release)) {
+  }
+}
+
+// A command is counted after it was enqueued, and the number asked for before what is waited for is
+// enqueued: so whoever finds both equal comes after everything that this thread, or one it has
+// synchronised with, has enqueued.
+cl_command_queue Queue::immediate() {
+  if (immediate_ == nullptr || shared_.load(std::memory_order_relaxed)) return nullptr;
+  const uint64_t number = enqueued();
+  if (completed_.load(std::memory_order_acquire) == number) return immediate_;
+  const std::unique_lock<std::mutex> lock(last_mutex_, std::try_to_lock);
+  if (!lock || last_number_ != number || last_ == nullptr) return nullptr;
+  cl_int status = CL_QUEUED;
+  const cl_int code = api().clGetEventInfo(last_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                                           &status, nullptr);
+  if (code != CL_SUCCESS || status != CL_COMPLETE) return nullptr;  // waits report failures
+  completed(number);
+  return immediate_;
+}
+
+void Queue::count(cl_event event, uint64_t before) {
+  const bool alone = enqueued_.fetch_add(1, std::memory_order_release) == before;
+  const std::unique_lock<std::mutex> lock(last_mutex_, std::try_to_lock);
+  // Another thread's command, counted meanwhile, may come after this one.
+  if (alone && lock) {
+    std::swap(event, last_);
+    last_number_ = before + 1;
+  }
+  if (event != nullptr) api().clReleaseEvent(event);
+}
+
+cl_command_queue Queue::for_copy(size_t bytes) {
+  if (bytes > kImmediateCopy) return handle_;
+  cl_command_queue queue = immediate();
+  return queue != nullptr ? queue : handle_;
 }
 
 void Queue::flush() {
@@ -46,7 +114,9 @@ void Queue::flush() {
 
 void Queue::finish() {
   check_not_forked();
+  const uint64_t number = enqueued();
   if (!help()) OCL_CALL(&device_, clFinish, handle_);
+  completed(number);
 }
 
 bool Queue::help() {
@@ -68,20 +138,27 @@ void Queue::wait(cl_event event) {
 bool Queue::idle() {
   check_not_forked();
   std::lock_guard<std::mutex> lock(idle_mutex_);
-  if (busy_.exchange(false)) {
+  const uint64_t number = enqueued();
+  const bool shared = shared_.load();
+  if (!shared && completed_.load(std::memory_order_acquire) >= number) return true;
+  if (idle_marker_ == nullptr || idle_number_ != number) {
     if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
     idle_marker_ = nullptr;
-    const cl_int code = api().clEnqueueMarkerWithWaitList(handle_, 0, nullptr, &idle_marker_);
-    if (code != CL_SUCCESS) busy_.store(true);
-    check(code, "clEnqueueMarkerWithWaitList", &device_);
+    OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle_, 0, nullptr, &idle_marker_);
+    idle_number_ = number;
     flush();
   }
-  if (idle_marker_ == nullptr) return true;
   cl_int status = CL_QUEUED;
   OCL_CALL(&device_, clGetEventInfo, idle_marker_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
            &status, nullptr);
   if (status < 0) throw_error("an enqueued command", status, &device_);
-  return status == CL_COMPLETE;
+  if (status != CL_COMPLETE) return false;
+  completed(number);
+  if (shared) {  // the next question needs a marker of its own
+    api().clReleaseEvent(idle_marker_);
+    idle_marker_ = nullptr;
+  }
+  return true;
 }
 
 AssertBuffer& Queue::asserts() {
@@ -146,28 +223,50 @@ void Queue::write(void* address, const void* source, size_t bytes, bool blocking
 
 void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
   check_not_forked();
+  cl_command_queue queue = for_copy(bytes);
+  if (queue != handle_) {
+    OCL_CALL(&device_, clEnqueueWriteBuffer, queue, mem, CL_TRUE, offset, bytes, source, 0, nullptr,
+             nullptr);
+    return;
+  }
   // A blocking write returns once `source` was copied (OpenCL 1.2, 5.2.2): another queue could then
   // still read what was there before. Seen on Intel's CPU runtime.
+  const uint64_t number = enqueued();
   if (blocking) help();
   cl_event written = nullptr;
   OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, mem, CL_FALSE, offset, bytes, source, 0,
            nullptr, blocking ? &written : nullptr);
-  mark_busy();
-  if (blocking) wait(written);
+  if (blocking) {
+    wait(written);
+    completed(number);
+  } else {
+    count();
+  }
 }
 
 void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   const Location from = device_.addresses().find(address);
   read(destination, from.mem, from.offset, bytes, blocking);
-  if (!blocking) mark_busy();
 }
 
 void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
   check_not_forked();
+  cl_command_queue queue = for_copy(bytes);
+  if (queue != handle_) {
+    OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, CL_TRUE, offset, bytes, destination, 0,
+             nullptr, nullptr);
+    return;
+  }
+  const uint64_t number = enqueued();
   if (blocking) help();
   OCL_CALL(&device_, clEnqueueReadBuffer, handle_, mem, blocking ? CL_TRUE : CL_FALSE, offset,
            bytes, destination, 0, nullptr, nullptr);
+  if (blocking) {
+    completed(number);
+  } else {
+    count();
+  }
 }
 
 void Queue::copy(void* destination, const void* source, size_t bytes) {
@@ -175,18 +274,20 @@ void Queue::copy(void* destination, const void* source, size_t bytes) {
   check_not_forked();
   const Location to = device_.addresses().find(destination);
   const Location from = device_.addresses().find(source);
-  OCL_CALL(&device_, clEnqueueCopyBuffer, handle_, from.mem, to.mem, from.offset, to.offset, bytes,
-           0, nullptr, nullptr);
-  mark_busy();
+  cl_command_queue queue = for_copy(bytes);
+  OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset, bytes, 0,
+           nullptr, nullptr);
+  if (queue == handle_) count();
 }
 
 void Queue::fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes) {
   if (bytes == 0) return;
   check_not_forked();
   const Location to = device_.addresses().find(address);
-  OCL_CALL(&device_, clEnqueueFillBuffer, handle_, to.mem, pattern, pattern_bytes, to.offset, bytes,
+  cl_command_queue queue = for_copy(bytes);
+  OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,
            0, nullptr, nullptr);
-  mark_busy();
+  if (queue == handle_) count();
 }
 
 }  // namespace ocl

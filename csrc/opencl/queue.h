@@ -1,6 +1,12 @@
 // An in-order command queue and the events on it.
 //
 // Offers: Queue, Event.
+//
+// Commands are counted, and so are those known to be done, because a wait that somebody made, or an
+// event, showed it. Where none is under way, brief ones needn't go through the driver's threads:
+// the calling thread executes them itself, if the driver offers that
+// (cl_intel_exec_by_local_thread). It halves a small kernel's cost and leaves the other cores
+// alone.
 #pragma once
 
 #include <atomic>
@@ -26,11 +32,16 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   Device& device() const { return device_; }
-  /// For calls that have no method here; counts as work enqueued (see idle()).
-  cl_command_queue handle() const {
-    mark_busy();
-    return handle_;
-  }
+  /// For calls that have no method here. Who enqueues work with it calls count() afterwards.
+  cl_command_queue handle() const { return handle_; }
+  /// For code that won't count: from now on there may always be work under way.
+  cl_command_queue share();
+  /// A command was enqueued.
+  void count() { enqueued_.fetch_add(1, std::memory_order_release); }
+  /// How many commands were.
+  uint64_t enqueued() const { return enqueued_.load(std::memory_order_acquire); }
+  /// The first `number` commands are done.
+  void completed(uint64_t number);
 
   void flush();
   /// Waits for all work. Throws Error if the device failed.
@@ -38,12 +49,17 @@ class Queue {
   /// True if all work enqueued so far is done; does not wait.
   bool idle();
 
-  /// Kernel::enqueue says that work was enqueued, and that it may report to the device's
-  /// AssertBuffer.
-  void mark_busy() const { busy_.store(true, std::memory_order_release); }
+  /// Kernel::enqueue says that work was enqueued that may report to the device's AssertBuffer.
   void mark_checks() { checks_.store(true, std::memory_order_release); }
   /// Where this queue's kernels report failed checks.
   AssertBuffer& asserts();
+  /// Whether the driver offers a queue whose commands the calling thread executes.
+  bool has_immediate() const { return immediate_ != nullptr; }
+  /// That queue, if all commands so far are done; otherwise, or if there is none, null.
+  cl_command_queue immediate();
+  /// Counts a brief command that was enqueued, and takes over its event: once it is complete, and
+  /// nothing was enqueued since, immediate() knows. `before` is enqueued() before it was.
+  void count(cl_event event, uint64_t before);
   /// Called after a wait: the first failed check of this queue, or of what it waited for. Costs two
   /// atomic loads where no kernel with checks was enqueued since the last call. Not `finished`: it
   /// waits for all work itself, once where reading the record does that.
@@ -70,10 +86,18 @@ class Queue {
   /// false where that makes no difference, without a wait.
   bool help();
 
+  /// The queue for a copy of that many bytes: small ones by the calling thread where possible.
+  cl_command_queue for_copy(size_t bytes);
+
   Device& device_;
   cl_command_queue handle_ = nullptr;
-  mutable std::atomic<bool> busy_{false};  // work since idle_marker_
-  std::atomic<bool> flushed_{false};       // since the last help()
+  cl_command_queue immediate_ = nullptr;
+  std::atomic<uint64_t> enqueued_{0}, completed_{0};
+  std::atomic<bool> shared_{false};
+  std::mutex last_mutex_;  // of the two below
+  cl_event last_ = nullptr;
+  uint64_t last_number_ = 0;
+  std::atomic<bool> flushed_{false};  // since the last help()
   std::atomic<bool> checks_{false};
   std::atomic<AssertBuffer*> asserts_{nullptr};
   std::unique_ptr<AssertBuffer> own_asserts_;
@@ -82,6 +106,7 @@ class Queue {
   std::vector<Queue*> watched_;
   std::mutex idle_mutex_;
   cl_event idle_marker_ = nullptr;  // the end of the work that idle() last asked about
+  uint64_t idle_number_ = 0;        // and its number
 };
 
 /// A point in a queue's work. Default-constructed it is complete.
@@ -112,6 +137,7 @@ class Event {
   Device* device_ = nullptr;
   Queue* queue_ = nullptr;
   cl_event handle_ = nullptr;
+  uint64_t number_ = 0;  // of the queue's last command before it
   std::shared_ptr<Completion> completion_;
 };
 

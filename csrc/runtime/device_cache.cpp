@@ -50,7 +50,8 @@ void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
   if (C10_UNLIKELY(!pending_.empty())) process_events();
   const size_t rounded = round_up(size, kBlockAlign);
   const bool small = rounded <= kSmallRequest;
-  Block* block = take(rounded, small, stream);
+  Block* block = take_apart(rounded, stream);
+  if (C10_UNLIKELY(!block)) block = take(rounded, small, stream);
   if (C10_UNLIKELY(!block)) block = create_segment(rounded, small, stream);
   if (C10_UNLIKELY(!block)) block = take_after_release(rounded, small, stream);
   if (C10_UNLIKELY(!block)) throw_out_of_memory(size, std::move(lock));
@@ -82,7 +83,7 @@ void DeviceCache::free(void* address) noexcept {
     record_events(block);
     if (block->pending_events > 0) return;
   }
-  make_free(block);
+  if (!keep_apart(block)) make_free(block);
 }
 
 void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
@@ -102,6 +103,7 @@ void DeviceCache::release_cached() {
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
   std::lock_guard lock(mutex_);
   process_events();
+  merge_last_freed();
   release_unused_segments();
 }
 
@@ -118,6 +120,7 @@ Block* DeviceCache::take(size_t size, bool small, c10::StreamId stream) {
 
 Block* DeviceCache::take_after_release(size_t size, bool small, c10::StreamId stream) {
   stats_.on_retry();
+  merge_last_freed();
   // The device may hold on to released memory until the work that uses it is done.
   finish_events();
   release_unused_segments();
@@ -206,8 +209,12 @@ bool DeviceCache::merge(Block* block, Block* neighbour) {
 }
 
 void DeviceCache::make_free(Block* block) {
+  stats_.on_inactive(block->segment->small, block->size, block->requested);
+  rejoin(block);
+}
+
+void DeviceCache::rejoin(Block* block) {
   const bool small = block->segment->small;
-  stats_.on_inactive(small, block->size, block->requested);
   const auto before = static_cast<int64_t>(block->size);
   int64_t merged = merge(block, block->previous);
   merged += merge(block, block->next);
@@ -216,6 +223,33 @@ void DeviceCache::make_free(Block* block) {
   stats_.on_inactive_split(small, int64_t{split} - merged,
                            (split ? static_cast<int64_t>(block->size) : 0) - absorbed);
   pools_of(block->segment->stream).of(small).insert(block);
+}
+
+/// Whether the block stays as it is, for the next request of its size.
+bool DeviceCache::keep_apart(Block* block) {
+  Block** place = pools_of(block->segment->stream).last_freed_of(block->size);
+  if (place == nullptr || *place != nullptr || !block->is_split()) return false;
+  stats_.on_inactive(block->segment->small, block->size, block->requested);
+  stats_.on_inactive_split(block->segment->small, 1, static_cast<int64_t>(block->size));
+  *place = block;
+  return true;
+}
+
+Block* DeviceCache::take_apart(size_t size, c10::StreamId stream) {
+  Block** place = pools_of(stream).last_freed_of(size);
+  return place != nullptr ? std::exchange(*place, nullptr) : nullptr;
+}
+
+void DeviceCache::merge_last_freed() {
+  for (auto& pools : pools_) {
+    if (!pools) continue;
+    for (Block*& place : pools->last_freed) {
+      if (Block* block = std::exchange(place, nullptr)) {
+        stats_.on_inactive_split(block->segment->small, -1, -static_cast<int64_t>(block->size));
+        rejoin(block);
+      }
+    }
+  }
 }
 
 void DeviceCache::record_events(Block* block) {
@@ -302,6 +336,7 @@ void DeviceCache::throw_out_of_memory(size_t requested, std::unique_lock<std::mu
 
 MemoryStats::Stats DeviceCache::stats() {
   std::lock_guard lock(mutex_);
+  merge_last_freed();  // they are this file's own affair
   return stats_.get();
 }
 

@@ -51,7 +51,15 @@ class DeviceCache {
  private:
   struct Pools {
     BlockPool small, large;
+    // The last freed block of each of the smallest sizes, which is given out again as it is:
+    // merging and splitting would take most of a small allocation's time.
+    std::array<Block*, 8> last_freed{};
     BlockPool& of(bool is_small) { return is_small ? small : large; }
+    /// Its place among them; null for other sizes.
+    Block** last_freed_of(size_t size) {
+      const size_t index = size / kBlockAlign - 1;
+      return index < last_freed.size() ? &last_freed[index] : nullptr;
+    }
   };
   struct PendingFree {
     std::unique_ptr<Event> event;
@@ -66,6 +74,10 @@ class DeviceCache {
   void release_unused_segments();
   void split(Block* block, size_t size);
   void make_free(Block* block);
+  void rejoin(Block* block);
+  bool keep_apart(Block* block);
+  Block* take_apart(size_t size, c10::StreamId stream);
+  void merge_last_freed();
   bool merge(Block* block, Block* neighbour);
   void process_events();
   void finish_events();

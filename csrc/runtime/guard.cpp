@@ -75,7 +75,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
 #endif
   void* getStreamNativeHandle(const c10::Stream stream) const override {
-    return queue_of(stream).handle();
+    return queue_of(stream).share();
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,

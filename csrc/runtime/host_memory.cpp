@@ -1,6 +1,7 @@
 #include "runtime/host_memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +48,19 @@ constexpr Cgroup kCgroups[] = {
      "/sys/fs/cgroup/memory/memory.stat"},
 };
 
+/// `ulimit -v`, which counts what is reserved too.
+size_t address_space_limit() {
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? static_cast<size_t>(limit.rlim_cur) : kUnknownHostMemory;
+}
+
+size_t address_space_used() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  return file >> pages ? pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
 // glibc maps anything larger by itself, so that the advice goes with the memory when it is freed.
 constexpr size_t kMapped = size_t{32} << 20;
 // MADV_POPULATE_WRITE; headers older than Linux 5.14 lack the name.
@@ -66,13 +80,16 @@ void populate_host_memory(void* begin, size_t bytes) {
 }
 
 size_t host_memory_limit() {
-  size_t limit = kUnknownHostMemory;
+  size_t limit = address_space_limit();
   for (const Cgroup& group : kCgroups) limit = std::min(limit, read_bytes(group.limit));
   return limit;
 }
 
 size_t available_host_memory() {
   size_t available = mem_available();
+  if (const size_t limit = address_space_limit(); limit != kUnknownHostMemory) {
+    available = std::min(available, limit - std::min(limit, address_space_used()));
+  }
   for (const Cgroup& group : kCgroups) {
     const size_t limit = read_bytes(group.limit);
     const size_t usage = read_bytes(group.usage);

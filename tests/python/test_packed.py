@@ -211,3 +211,9 @@ def test_bad_input():
     ]:
         with pytest.raises(RuntimeError, match="packed_linear"):
             multiply(*arguments)
+
+
+@pytest.mark.parametrize("wrong", [None, torch.zeros(3), "linear"], ids=repr)
+def test_takes_modules_only(wrong):
+    with pytest.raises(TypeError, match="takes a torch.nn.Module"):
+        torch.ocl.pack_weights(wrong)

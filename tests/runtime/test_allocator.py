@@ -2,10 +2,13 @@
 
 import gc
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.fresh import run_script
 
 MIB = 2**20
 ALIGN = 512
@@ -209,6 +212,31 @@ def test_running_out_of_memory_names_the_sizes_and_is_survived():
     assert stats["num_ooms"] == 1
     assert stats["num_alloc_retries"] == 1
     assert torch.ones(3, device="ocl").tolist() == [1, 1, 1]
+
+
+LIMITED = """
+import resource, torch
+torch.zeros(3, device="ocl")
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
+free, total = torch.ocl.mem_get_info()
+print(free <= 512 << 20, total < used + (513 << 20))
+try:
+    torch.zeros(1 << 30, dtype=torch.uint8, device="ocl")
+except torch.OutOfMemoryError as error:
+    print(error)
+print(torch.ones(3, device="ocl").sum().item())
+"""
+
+
+@ON_CPU
+def test_a_limit_of_the_address_space_is_named_and_survived():
+    result = run_script(LIMITED)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "True True"
+    assert re.search(r"Tried to allocate 1.00 GiB.* of which .* MiB is free", lines[1])
+    assert lines[2] == "3.0"
 
 
 def test_absurd_sizes_are_out_of_memory_too():
