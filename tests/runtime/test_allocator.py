@@ -235,7 +235,7 @@ def test_a_limit_of_the_address_space_is_named_and_survived():
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "True True"
-    assert re.search(r"Tried to allocate 1.00 GiB.* of which .* MiB is free", lines[1])
+    assert re.search(r"Tried to allocate 1024.00 MiB.* of which .* MiB is free", lines[1])
     assert lines[2] == "3.0"
 
 
