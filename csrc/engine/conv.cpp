@@ -94,11 +94,15 @@ Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const R
   return source;
 }
 
+constexpr int64_t kBytesPerCore = 2 << 20;  // about a second cache
+
 /// How many images to take at a time, so that what is made of them stays in a CPU's cache.
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image) {
-  const auto cache = static_cast<int64_t>(device.properties().last_level_cache);
+  const DeviceProperties& properties = device.properties();
+  const int64_t cache = std::min(static_cast<int64_t>(properties.last_level_cache) / 2,
+                                 kBytesPerCore * properties.compute_units);
   const int64_t budget =
-      device.is_cpu() ? std::clamp<int64_t>(cache / 2, 4 << 20, 64 << 20) : int64_t{256} << 20;
+      device.is_cpu() ? std::clamp<int64_t>(cache, 4 << 20, 64 << 20) : int64_t{256} << 20;
   const int64_t most =
       std::clamp<int64_t>(budget / std::max<int64_t>(bytes_per_image, 1), 1, images);
   const int64_t parts = (images + most - 1) / most;

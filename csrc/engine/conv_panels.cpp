@@ -11,7 +11,9 @@ namespace ocl {
 namespace {
 
 constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
-constexpr size_t kTableEntry = 8;        // bytes of the table of places in a
+/// Of a panel at a time, which stays in a core's second cache: two vectors of it are 128 bytes.
+constexpr int64_t kPanelDepth = 1024;
+constexpr size_t kTableEntry = 8;  // bytes of the table of places in a
 
 /// With two vectors of columns. As many rows as a matrix product's would leave too few registers:
 /// compilers load all rows' elements before they use the first.
@@ -62,7 +64,9 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
     splits = std::clamp<int64_t>(cores * 2 / items, 1, std::max<int64_t>(c.k / 1024, 1));
   }
   c.block = static_cast<uint32_t>(block);
-  c.chunk = static_cast<uint32_t>(parameters.kc);
+  // Even parts of k: a short one at the end would fetch and store all sums for little.
+  const int64_t parts = std::max<int64_t>(1, blocks(c.k, kPanelDepth));
+  c.chunk = static_cast<uint32_t>(std::max<int64_t>(1, blocks(c.k, parts)));
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(std::max<int64_t>(blocks(c.k, splits), 1));
   const bool several = splits > 1 || c.k > c.chunk ||

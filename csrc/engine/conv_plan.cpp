@@ -147,8 +147,7 @@ void run_padded_copy(const PaddedCopy& copy) {
     if (d < 4) rows *= copy.size[d];
   }
   const bool cpu = device.is_cpu();
-  if (!cpu && copy.size[4] == copy.source[4] && copy.stride[4] == 1 &&
-      copy.stride[3] == copy.size[4]) {
+  if (copy.size[4] == copy.source[4] && copy.stride[4] == 1 && copy.stride[3] == copy.size[4]) {
     // Channels that lie innermost: longer rows, of all of a line's elements.
     for (size_t d = 4; d > 0; --d) {
       const bool joined = d == 4;
@@ -168,7 +167,7 @@ void run_padded_copy(const PaddedCopy& copy) {
   const int width =
       cpu && copy.stride[4] == 1 ? static_cast<int>(64 / c10::elementSize(copy.dtype)) : 1;
   const int64_t per_item =
-      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(copy.size[4], 1), 1)
+      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(arguments.size[4], 1), 1)
           : std::clamp<int64_t>(rows * static_cast<int64_t>(length) / kGpuItems, 1, 8);
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
   const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);

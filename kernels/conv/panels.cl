@@ -177,19 +177,28 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
     const uint k1 = min(k0 + p.chunk, last);
     const bool begins = k0 == first && !(p.flags & FLAG_CONTINUE);
     const bool ends = k1 == last && !(p.flags & FLAG_KEEP);
+    uint4 digits = digits_of(first_tile * MR, row_size);
     for (uint tile = first_tile; tile < last_tile; tile++) {
       const uint rows = min((uint)MR, p.m - tile * MR);
-      uint4 digits = digits_of(tile * MR, row_size);
       const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
       // Volatile, for compilers would take the sums behind `at` apart again and add them up in the loop.
       volatile long kept[MR];
       long at[MR], out_at[MR];
-      kept[0] = out_at[0] = 0;
-      for (uint i = 1; i < MR; i++) {
-        if (i < rows) NEXT_DIGITS(digits, row_size);
-        kept[i] = place_of(digits, row_a) - a_first;
-        out_at[i] = place_of(digits, row_out) - out_first;
+      if (digits.s3 + MR <= row_size.s3) {  // rows of one line
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          kept[i] = i * row_a.s3;
+          out_at[i] = i * row_out.s3;
+        }
+        digits.s3 += MR - 1;
+      } else {
+        kept[0] = out_at[0] = 0;
+        for (uint i = 1; i < MR; i++) {
+          if (i < rows) NEXT_DIGITS(digits, row_size);
+          kept[i] = place_of(digits, row_a) - a_first;
+          out_at[i] = place_of(digits, row_out) - out_first;
+        }
       }
+      NEXT_DIGITS(digits, row_size);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = kept[i];
       global const T *a = group + a_first;
       V sum[MR][NV];
@@ -223,10 +232,10 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
         continue;
       }
       global char *to = out + out_first * STORAGE_SIZE(OUT);
-      if (p.column_out == 1 && columns == NR) {
-        for (uint v = 0; v < NV; v++) {
+      if (p.column_out == 1 && columns == NR && rows == MR) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V addend = p.flags & FLAG_BIAS ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
-          for (uint i = 0; i < rows; i++) {
+          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
             STOREV_FROM(OUT, C, WIDTH, to + out_at[i] * STORAGE_SIZE(OUT), v, sum[i][v] + addend);
           }
         }
@@ -237,7 +246,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
       }
 #endif
       else {
-        private const T *elements = (private const T *)sum;
+        // A copy, for what is looked up by a variable is no longer in registers.
+        V edge[MR][NV];
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
+        }
+        private const T *elements = (private const T *)edge;
         for (uint j = 0; j < columns; j++) {
           const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);
           for (uint i = 0; i < rows; i++) {
