@@ -101,6 +101,7 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   arguments.put32(static_cast<uint32_t>(chunk));
   arguments.put32(static_cast<uint32_t>(columns.count));
   arguments.put32(static_cast<uint32_t>(steps.count));
+  arguments.put32(job.skipped != kSkipNothing);
   put_dimensions(arguments, problem, columns);
   put_dimensions(arguments, problem, steps);
   arguments.finish();

@@ -81,6 +81,7 @@ bool reduce_sorted(Queue& queue, const Problem& problem, const Job& job, const D
   arguments.put32(static_cast<uint32_t>(width));
   arguments.put32(static_cast<uint32_t>(elements.count));
   arguments.put32(static_cast<uint32_t>(shared.count));
+  arguments.put32(job.skipped != kSkipNothing);
   put_dimensions(arguments, problem, elements);
   put_dimensions(arguments, problem, shared);
   arguments.finish();

@@ -202,6 +202,7 @@ void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, in
   static const uint32_t no_weight =
       message_site("invalid multinomial distribution (sum of probabilities <= 0)");
   if (result.numel() == 0) return;
+  TORCH_CHECK(self.numel() > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
   const bool is_double = self.scalar_type() == at::kDouble;
   const at::Tensor weights = self.contiguous();
   const at::Tensor cumulative =

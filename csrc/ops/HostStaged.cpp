@@ -21,7 +21,10 @@ namespace {
 Tensor on_host(const Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const Tensor plain = tensor.resolve_conj().resolve_neg();
-  Tensor host = at::empty_strided(plain.sizes(), plain.strides(), plain.options().device(at::kCPU));
+  const at::TensorOptions options = plain.options().device(at::kCPU);
+  Tensor host = plain.is_non_overlapping_and_dense()
+                    ? at::empty_strided(plain.sizes(), plain.strides(), options)
+                    : at::empty(plain.sizes(), options);
   return host.copy_(plain);
 }
 
@@ -44,28 +47,40 @@ void HostStage::finish() {
   }
 }
 
+namespace {
+
+/// LAPACK may not return from matrices that are not finite.
+const Tensor& finite(const Tensor& matrix, const char* op) {
+  TORCH_CHECK(matrix.isfinite().all().item<bool>(), op,
+              ": the input must not contain infinities or NaN.");
+  return matrix;
+}
+
+}  // namespace
+
 std::tuple<Tensor, Tensor> linalg_eig(const Tensor& self) {
   HostStage stage("linalg_eig");
-  const auto [values, vectors] = at::linalg_eig(stage.in(self));
+  const auto [values, vectors] = at::linalg_eig(finite(stage.in(self), "torch.linalg.eig"));
   return {values.to(self.device()), vectors.to(self.device())};
 }
 
 std::tuple<Tensor&, Tensor&> linalg_eig_out(const Tensor& self, Tensor& eigenvalues,
                                             Tensor& eigenvectors) {
   HostStage stage("linalg_eig");
-  at::linalg_eig_outf(stage.in(self), stage.out(eigenvalues, true), stage.out(eigenvectors, true));
+  at::linalg_eig_outf(finite(stage.in(self), "torch.linalg.eig"), stage.out(eigenvalues, true),
+                      stage.out(eigenvectors, true));
   stage.finish();
   return {eigenvalues, eigenvectors};
 }
 
 Tensor _linalg_eigvals(const Tensor& self) {
   HostStage stage("linalg_eigvals");
-  return at::_linalg_eigvals(stage.in(self)).to(self.device());
+  return at::_linalg_eigvals(finite(stage.in(self), "torch.linalg.eigvals")).to(self.device());
 }
 
 Tensor& linalg_eigvals_out(const Tensor& self, Tensor& out) {
   HostStage stage("linalg_eigvals");
-  at::linalg_eigvals_outf(stage.in(self), stage.out(out, true));
+  at::linalg_eigvals_outf(finite(stage.in(self), "torch.linalg.eigvals"), stage.out(out, true));
   stage.finish();
   return out;
 }

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/dtype.h"
 #include "engine/index.h"
 #include "ops/DtypeChecks.h"
 #include "ops/embedding.h"
@@ -248,6 +249,21 @@ void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRe
   }
 }
 
+/// IndexError, as CPU torch raises, where that can't be.
+std::vector<at::Tensor> broadcast(const std::vector<at::Tensor>& indices) {
+  try {
+    return at::expand_outplace(indices);
+  } catch (const c10::Error&) {
+    std::vector<c10::IntArrayRef> shapes;
+    for (const at::Tensor& index : indices) {
+      if (index.defined()) shapes.push_back(index.sizes());
+    }
+    TORCH_CHECK_INDEX(
+        false, "shape mismatch: indexing tensors could not be broadcast together with shapes ",
+        c10::Join(", ", shapes));
+  }
+}
+
 // Upstream takes this way for all devices but the CPU to accumulate, and for deterministic results.
 void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& given,
                         const at::Tensor& value, bool accumulate, bool) {
@@ -258,7 +274,7 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
                     ")");
   at::native::checkIndexTensorTypes(given, /*allow_int=*/true);
   std::vector<at::Tensor> indices =
-      at::expand_outplace(at::native::expandTensors(self, given, /*ensure_same_device=*/true));
+      broadcast(at::native::expandTensors(self, given, /*ensure_same_device=*/true));
   for (at::Tensor& index : indices) {
     if (index.defined() && index.scalar_type() == at::kInt) index = index.to(at::kLong);
   }
@@ -354,7 +370,17 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
                                     const at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
-  const at::Tensor scaled = alpha.equal(1) ? source : source.mul(alpha);
+  // In the tensor's dtype: a float factor of integers is truncated first, as CPU torch does.
+  const at::ScalarType dtype = self.scalar_type();
+  if (c10::isIntegralType(dtype, true)) {
+    (void)scalar_argument(dtype, alpha);  // raises what does not fit
+  } else {
+    check_scalar(dtype, alpha);
+  }
+  const at::Scalar factor = dtype == at::kBool                  ? at::Scalar(alpha.to<bool>())
+                            : c10::isIntegralType(dtype, false) ? at::Scalar(alpha.to<int64_t>())
+                                                                : alpha;
+  const at::Tensor scaled = factor.equal(1) ? source : source.mul(factor);
   reduce_along(out, dim, index, scaled, out.dim() > 1 ? index_add_site : index_add_vector_site,
                Reduction::add);
 }

@@ -55,6 +55,14 @@ void compute(const Request& r, const at::Tensor& self, at::Tensor& out, at::Tens
     TORCH_WARN(r.name, "(): degrees of freedom is <= 0. Correction should be strictly less than ",
                "the reduction factor (input numel divided by output numel).");
   }
+  if (count == 0 && out.numel() > 0) {  // whatever the correction makes of no elements
+    out.fill_(std::numeric_limits<double>::quiet_NaN());
+    if (mean.defined()) {
+      at::native::resize_reduction_result(mean, self, mask, r.keepdim, mean.scalar_type());
+      mean.fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    return;
+  }
   reduce::run(r.root ? deviation : variance, self, mask, r.keepdim, out, mean, {r.correction});
 }
 

@@ -232,13 +232,14 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
 #if PARTS == 1
-    if (p.splits == 1 && columns == NR && p.out_column == 1 && p.c_column <= 1) {
-      for (uint i = 0; i < rows; i++) {
-        const ulong row = row0 + i;
-        for (uint v = 0; v < NV; v++) {
+    if (p.splits == 1 && columns == NR && rows == MR && p.out_column == 1 && p.c_column <= 1) {
+      // Unrolled, for what is looked up by a variable is no longer in registers.
+      global char *to = out + (row0 * p.out_row + column0) * STORAGE_SIZE(OUT);
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           V value = (V)(alpha) * tile[i * NV + v];
           if (p.flags & FLAG_ADDEND) {
-            const ulong at = row * p.c_row + (column0 + v * WIDTH) * p.c_column;
+            const ulong at = (row0 + i) * p.c_row + (column0 + v * WIDTH) * p.c_column;
             V addend;
             if (p.c_column == 1) {
               addend = LOADV_AS(C, OUT, WIDTH, c + at * STORAGE_SIZE(OUT), 0);
@@ -252,14 +253,16 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #else
           value = ACTIVATE(value);
 #endif
-          const ulong at = row * p.out_row + column0 + v * WIDTH;
-          STOREV_FROM(OUT, C, WIDTH, out + at * STORAGE_SIZE(OUT), 0, value);
+          STOREV_FROM(OUT, C, WIDTH, to, v, value);
         }
+        to += p.out_row * STORAGE_SIZE(OUT);
       }
       continue;
     }
 #endif
-    private const T *sums = (private const T *)tile;
+    V edge[MR * NV];
+    _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
+    private const T *sums = (private const T *)edge;
     workspace += panels.sums;
     for (uint i = 0; i < rows; i++) {
       for (uint j = 0; j < columns; j++) {

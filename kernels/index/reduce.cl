@@ -27,6 +27,7 @@ typedef struct {
   uint chunk;    // columns of a chunk, a multiple of WIDTH
   uint column_dims;
   uint step_dims;
+  uint skips;    // whether there is such a value
   uint column_size[REDUCE_DIMS];  // innermost first
   uint column_stride[2 + NIDX][REDUCE_DIMS];
   uint step_size[REDUCE_DIMS];
@@ -52,7 +53,10 @@ kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETER
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
     DECODE_OFFSETS(at, 2 + NIDX, step, layout.step_dims, layout.step_size, layout.step_stride);
-    if (LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped) continue;
+    if (layout.skips &&
+        LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped) {
+      continue;
+    }
     long moved = 0;
     bool valid = true;
     FOR_INDICES(ADD_INDEX)

@@ -24,6 +24,7 @@ typedef struct {
   uint columns;
   uint element_dims;
   uint column_dims;
+  uint skips;    // whether there is such a value
   uint element_size[REDUCE_DIMS];  // innermost first
   uint element_stride[2 + NIDX][REDUCE_DIMS];
   uint column_size[REDUCE_DIMS];
@@ -45,7 +46,7 @@ kernel void index_places(global char *out, global const char *in INDEX_PARAMETER
   long moved = 0;
   bool valid = true;
   const bool skipped =
-      LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped;
+      layout.skips && LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped;
   if (!skipped) {
     FOR_INDICES(ADD_INDEX)
   }

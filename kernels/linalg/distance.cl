@@ -18,7 +18,7 @@
 typedef TYPE(C) T;
 
 #if NORM == 0
-#define COMBINE(sum, x, p) ((sum) + ((x) != 0 ? (T)1 : (x)))
+#define COMBINE(sum, x, p) ((sum) + ((x) > 0 ? (T)1 : (x)))  // NaN stays
 #define FINISH(sum, p) (sum)
 #elif NORM == 1
 #define COMBINE(sum, x, p) ((sum) + (x))

@@ -44,6 +44,25 @@ def assert_close_in(dtype, model, inputs, call, tolerance, steps=3):
     _close("losses", got["losses"], want["losses"], 4 * tolerance)
 
 
+def distances(model, inputs, call):
+    """Relative differences from CPU torch, of all elements together: of single precision results,
+    training; of gradients, on either device, from double precision, with settled batch norms; of
+    losses over three steps in double precision; of float16 and of bfloat16 results."""
+    exact = _run(model, inputs, call, "cpu", torch.float64, 0, settled=True)
+    gradients = [
+        _distance(_run(model, inputs, call, device, torch.float32, 0, settled=True), exact)
+        for device in ("ocl", "cpu")
+    ]
+    want = _run(model, inputs, call, "cpu", torch.float64, 3)["losses"]
+    losses = _run(model, inputs, call, "ocl", torch.float64, 3)["losses"]
+    training = _run(model, inputs, call, "cpu", torch.float32, 0)
+    outputs = [
+        _distance(_run(model, inputs, call, "ocl", dtype, 0), training, "outputs")
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    ]
+    return [outputs[0], *gradients, float((losses - want).norm() / want.norm()), *outputs[1:]]
+
+
 def _run(
     model, inputs, call, device, dtype, steps, settled=False, memory_format=torch.preserve_format
 ):

@@ -31,6 +31,7 @@ def make(name):
     torch.manual_seed(0)
     if name == "vit":  # the published sizes have 88 million parameters
         network = models.VisionTransformer(64, 16, 4, 4, 192, 768, num_classes=10)
+        nn.init.normal_(network.heads.head.weight, std=0.02)  # they are zeros
     else:
         network = getattr(models, name)(weights=None, num_classes=10)
     if name.startswith("vgg"):  # most of its 500 MB are not convolutions
@@ -174,32 +175,36 @@ def segment(model, inputs):
     return scores, functional.cross_entropy(scores, wanted)
 
 
-def test_unet():
+def unet():
     torch.manual_seed(0)
-    assert_same_network(UNet(), (images(32)[0], masks()), segment)
+    return UNet(), (images(32)[0], masks()), segment
+
+
+def test_unet():
+    assert_same_network(*unet())
 
 
 def test_unet_channels_last():
-    torch.manual_seed(0)
-    assert_same_network(
-        UNet(), (images(32)[0], masks()), segment, memory_format=torch.channels_last
-    )
+    assert_same_network(*unet(), memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_unet_half_types(dtype):
-    torch.manual_seed(0)
     tolerance = {torch.float16: 1e-2, torch.bfloat16: 5e-2}[dtype]
-    assert_close_in(dtype, UNet(), (images(32)[0], masks()), segment, tolerance)
+    assert_close_in(dtype, *unet(), tolerance)
+
+
+def denoise(model, inputs):
+    pictures, noise, step = inputs
+    predicted = model(pictures + noise, step)
+    return predicted, functional.mse_loss(predicted, noise)
+
+
+def diffusion():
+    torch.manual_seed(0)
+    pictures, noise = images(16, 2)[0], images(16, 2)[0].flip(0)
+    return DiffusionUNet(), (pictures, noise, torch.tensor([3, 700])), denoise
 
 
 def test_diffusion_unet():
-    torch.manual_seed(0)
-
-    def denoise(model, inputs):
-        pictures, noise, step = inputs
-        predicted = model(pictures + noise, step)
-        return predicted, functional.mse_loss(predicted, noise)
-
-    pictures, noise = images(16, 2)[0], images(16, 2)[0].flip(0)
-    assert_same_network(DiffusionUNet(), (pictures, noise, torch.tensor([3, 700])), denoise)
+    assert_same_network(*diffusion())
