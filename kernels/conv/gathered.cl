@@ -94,25 +94,44 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
       d.s3 = size.s3 - 1;
       NEXT_DIGITS(d, size);
     }
+    bool in_lines = rows == MR && valid == NR;
+    for (uint v = 0; v < NV; v++) {
+      in_lines = in_lines && out_at[v * WIDTH + WIDTH - 1] - out_at[v * WIDTH] == WIDTH - 1;
+    }
+    global char *to = out_base + p.out_offset + (z * p.out_group + first * p.column_out) * STORAGE_SIZE(OUT);
+    global const char *addends = bias + p.bias_offset + ((ulong)z * p.n + first) * STORAGE_SIZE(OUT);
+    if (in_lines) {
+      // Unrolled, for what is looked up by a variable is no longer in registers.
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, addends, i) : (T)(0);
+        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+          const V value = sum[i][v] + (V)(addend);
+          STOREV_FROM(OUT, C, WIDTH, to + out_at[v * WIDTH] * STORAGE_SIZE(OUT), 0, value);
+        }
+        to += p.column_out * STORAGE_SIZE(OUT);
+      }
+      continue;
+    }
+    V edge[MR][NV];
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
+    }
     for (uint i = 0; i < rows; i++) {
-      const T addend = p.flags & FLAG_BIAS
-                           ? LOAD_AS(C, OUT, bias + p.bias_offset, (ulong)z * p.n + first + i)
-                           : (T)(0);
-      global char *out =
-          out_base + p.out_offset + (z * p.out_group + (first + i) * p.column_out) * STORAGE_SIZE(OUT);
+      const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, addends, i) : (T)(0);
       for (uint v = 0; v < NV; v++) {
         const uint j = v * WIDTH;
-        const V value = sum[i][v] + (V)(addend);
+        const V value = edge[i][v] + (V)(addend);
         if (j + WIDTH <= valid && out_at[j + WIDTH - 1] - out_at[j] == WIDTH - 1) {
-          STOREV_FROM(OUT, C, WIDTH, out + out_at[j] * STORAGE_SIZE(OUT), 0, value);
+          STOREV_FROM(OUT, C, WIDTH, to + out_at[j] * STORAGE_SIZE(OUT), 0, value);
         } else {
           union { V vector; T element[WIDTH]; } x;
           x.vector = value;
           for (uint e = 0; j + e < valid && e < WIDTH; e++) {
-            STORE_FROM(OUT, C, out, out_at[j + e], x.element[e]);
+            STORE_FROM(OUT, C, to, out_at[j + e], x.element[e]);
           }
         }
       }
+      to += p.column_out * STORAGE_SIZE(OUT);
     }
   }
 }
