@@ -25,9 +25,12 @@ using c10::ScalarType;
 
 namespace {
 
+/// Multiplications and additions that take as long as one of NDRange's operations: a lane of the
+/// narrowest vectors each.
+constexpr int64_t kProductsPerOperation = 4;
+
 constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_packed,
                                                 &gemm_direct};
-constexpr int64_t kProductsPerOperation = 4;
 
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
@@ -283,8 +286,9 @@ void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, con
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const GemmProblem& p = plan.problem;
-  const int64_t products = int64_t{p.m} * p.n * p.k;
-  kernel.enqueue(plan.queue, range.of_work(products / kProductsPerOperation * p.batch));
+  const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
+  const int64_t work = std::max(results, results * p.k / kProductsPerOperation);
+  kernel.enqueue(plan.queue, range.of_work(work * p.batch));
 }
 
 void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,

@@ -18,22 +18,15 @@ template <class Arguments>
 struct NormLaunch {
   NormLaunch(Device& device, const Arguments& arguments) : device(device), arguments(arguments) {}
 
+  /// An operand of unknown extent, which may be the largest; nothing for a null `address`.
   NormLaunch& add(const void* address, size_t element_size = 1) {
-    sizes[count] = element_size;
-    if (address == nullptr) {
-      buffers[count] = buffers[0];
-      arguments.offset[count++] = 0;
-      return *this;
-    }
-    const Location location = device.addresses().find(address);
-    buffers[count] = location.mem;
-    arguments.offset[count++] = location.offset;
-    return *this;
+    if (address != nullptr) work = NDRange::kManyOperations;
+    return place(address, element_size);
   }
   NormLaunch& add(const at::Tensor& tensor) {
-    if (!tensor.defined()) return add(nullptr);
-    elements = std::max(elements, tensor.numel());
-    return add(tensor.const_data_ptr(), tensor.element_size());
+    if (!tensor.defined()) return place(nullptr, 1);
+    if (work != NDRange::kManyOperations) work = std::max(work, 2 * tensor.numel());
+    return place(tensor.const_data_ptr(), tensor.element_size());
   }
 
   /// Whether each operand begins at a multiple of `width` of its elements.
@@ -53,7 +46,7 @@ struct NormLaunch {
       kernel.set_bytes(index++, scalar.bytes, scalar.size);
     }
     kernel.set_value(index, arguments);
-    kernel.enqueue(queue, range.of_work(2 * elements));
+    kernel.enqueue(queue, range.of_work(work));
   }
 
   Device& device;
@@ -61,7 +54,21 @@ struct NormLaunch {
   std::array<cl_mem, 8> buffers{};
   std::array<size_t, 8> sizes{};
   int count = 0;
-  int64_t elements = 0;  // of the largest tensor
+  int64_t work = 0;  // of the whole launch, by its largest operand (NDRange::work)
+
+ private:
+  NormLaunch& place(const void* address, size_t element_size) {
+    sizes[count] = element_size;
+    if (address == nullptr) {
+      buffers[count] = buffers[0];
+      arguments.offset[count++] = 0;
+      return *this;
+    }
+    const Location location = device.addresses().find(address);
+    buffers[count] = location.mem;
+    arguments.offset[count++] = location.offset;
+    return *this;
+  }
 };
 
 /// The tag of a dtype, or `otherwise` for an undefined tensor.

@@ -354,3 +354,29 @@ def test_bad_input_raises_what_the_cpu_raises(call):
 def test_many_small_matrices():
     a = regular(3, (70000,), torch.float32)
     close(torch.linalg.inv(a.to(DEVICE)), torch.linalg.inv(a), scale=100)
+
+
+def test_distances_of_order_0_keep_nan():
+    x = torch.tensor([[float("nan"), 1.0], [1.0, 2.0], [1.0, 1.0]])
+    on_device = x.to("ocl")
+    assert_close(
+        torch.cdist(on_device, on_device, p=0.0).cpu(), torch.cdist(x, x, p=0.0), equal_nan=True
+    )
+    assert_close(torch.pdist(on_device, p=0.0).cpu(), torch.pdist(x, p=0.0), equal_nan=True)
+
+
+def test_eigenvalues_of_expanded_and_of_infinite_matrices():
+    matrix = torch.randn(4, 4)
+    expanded = matrix.to("ocl").expand(3, 4, 4)
+    assert_close(
+        torch.linalg.eigvals(expanded).abs().sort(-1).values.cpu(),
+        torch.linalg.eigvals(matrix.expand(3, 4, 4)).abs().sort(-1).values,
+    )
+    large = torch.randn(300, 300)
+    assert_close(
+        torch.linalg.svdvals(large.to("ocl").expand(2, 300, 300)).cpu(),
+        torch.linalg.svdvals(large).expand(2, 300),
+    )
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(RuntimeError, match="infinities or NaN"):
+            torch.linalg.eigvals(torch.full((3, 3), value, device="ocl"))

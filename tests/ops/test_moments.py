@@ -160,3 +160,17 @@ def test_deviations_from_unlike_first_elements(columns, first):
         normal = functional.layer_norm(here.t().contiguous(), (3000,)).cpu()
         exact = functional.layer_norm(each.t().double(), (3000,)).float()
         assert_close(normal, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("correction", [-5, 0, 1])
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_variances_of_nothing(shape, correction):
+    x = torch.empty(shape)
+    for function in (torch.var, torch.std, torch.var_mean, torch.std_mean):
+        expected = function(x, -1, correction=correction)
+        got = function(x.to("ocl"), -1, correction=correction)
+        if isinstance(got, tuple):
+            assert_close([t.cpu() for t in got], list(expected), equal_nan=True)
+        else:
+            assert_close(got.cpu(), expected, equal_nan=True)

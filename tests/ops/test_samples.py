@@ -338,3 +338,11 @@ def test_multinomial_with_replacement(dtype):
     share = torch.bincount(x[0], minlength=6) / N
     assert_close(share, torch.tensor([0, 0.25, 0.5, 0, 0.25, 0]), atol=0.02, rtol=0)
     assert share[0] == share[3] == share[5] == 0 and (x[1] == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_multinomial_of_nothing(shape):
+    for replacement in (True, False):
+        with pytest.raises(RuntimeError):
+            torch.multinomial(torch.empty(shape, device="ocl"), 2, replacement)
+    assert torch.ones(3, device="ocl").sum().item() == 3  # the device still works

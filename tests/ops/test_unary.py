@@ -70,3 +70,8 @@ def test_bounds_keep_the_sign_of_zero(function, dtype):
     got, expected = function(x.to("ocl")).cpu(), function(x)
     assert_close(got, expected, equal_nan=True, rtol=0, atol=0)
     assert torch.equal(got.signbit() | got.isnan(), expected.signbit() | expected.isnan())
+
+
+def test_erfcx_of_large_negative_doubles():
+    x = -torch.logspace(0, 300, 3000, dtype=torch.float64)
+    assert_close(torch.special.erfcx(x.to("ocl")).cpu(), torch.special.erfcx(x))
