@@ -31,6 +31,8 @@ _RUNTIME_POINTER = (r"TORCH_FN\((\w+)\)", r"&\1")
 _RENAMES = (
     ("at::detail::empty_strided_xpu", f"{OURS}::empty_strided_with"),
     ("at::detail::empty_xpu", f"{OURS}::empty_with"),
+    # Of structured kernels, whose outputs lie on `ocl` always.
+    ("c10::OptionalDeviceGuard guard_;", "ocl::OptionalDeviceGuard guard_;"),
     ("wrapper_XPU", "wrapper_PrivateUse1"),
 )
 _INCLUDES = """\
@@ -43,6 +45,7 @@ _INCLUDES = """\
 #include <torch/library.h>
 
 #include "ops/Factories.h"
+#include "runtime/device_guard.h"
 """
 
 

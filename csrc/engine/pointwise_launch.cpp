@@ -188,7 +188,9 @@ void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands&
              const Op& op, const std::array<Location, kMaxOperands>& locations,
              const ArgumentStruct& arguments) {
   cl_uint index = 0;
-  for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
+  if (!queue.device().properties().has_system_svm) {
+    for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
+  }
   kernel.set_bytes(index++, arguments.data(), arguments.size());
   for (int i = 0; i < operands.total_scalars; ++i) {
     kernel.set_bytes(index++, operands.scalars[i].bytes, operands.scalars[i].size);
@@ -200,8 +202,16 @@ void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands&
   kernel.enqueue(queue, range);
 }
 
+/// Puts the operands' offsets in their buffers, or addresses where the device takes those.
 void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& locations,
                  Device& device, const Operands& operands) {
+  if (device.properties().has_system_svm) {
+    for (int i = 0; i < operands.count; ++i) {
+      locations[i] = {nullptr, device.addresses().find_host(operands.data[i])};
+      arguments.put64(locations[i].offset);
+    }
+    return;
+  }
   for (int i = 0; i < operands.count; ++i) {
     locations[i] = device.addresses().find(operands.data[i]);
     arguments.put64(locations[i].offset);

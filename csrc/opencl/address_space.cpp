@@ -56,7 +56,7 @@ AddressSpace::~AddressSpace() {
   munmap(reservation_, reservation_bytes_);
 }
 
-void* AddressSpace::map(cl_mem mem, size_t size) {
+void* AddressSpace::map(cl_mem mem, size_t size, const void* host) {
   const size_t rounded = size == 0 ? kGranule : (size + kGranule - 1) / kGranule * kGranule;
   std::lock_guard<std::mutex> lock(mutex_);
   // First fit: segments are few and large, and low addresses keep the table's touched pages few.
@@ -67,7 +67,7 @@ void* AddressSpace::map(cl_mem mem, size_t size) {
     if (bytes > rounded) free_[start + rounded] = bytes - rounded;
     mapped_[start] = rounded;
     for (uintptr_t at = start; at < start + rounded; at += kGranule) {
-      granules_[at / kGranule] = {mem, start};
+      granules_[at / kGranule] = {mem, start, reinterpret_cast<uintptr_t>(host)};
     }
     return reinterpret_cast<void*>(base_ + start);
   }
@@ -86,7 +86,7 @@ void AddressSpace::unmap(void* address) {
   size_t bytes = it->second;
   mapped_.erase(it);
   for (uintptr_t at = start; at < start + bytes; at += kGranule) {
-    granules_[at / kGranule] = {nullptr, 0};
+    granules_[at / kGranule] = {nullptr, 0, 0};
   }
   epoch_.fetch_add(1, std::memory_order_relaxed);
   auto next = free_.lower_bound(start);

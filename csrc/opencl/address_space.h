@@ -34,9 +34,9 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  /// Gives `mem` (of `size` bytes) an address, granule aligned. Throws std::runtime_error when the
-  /// range is used up. Thread-safe.
-  void* map(cl_mem mem, size_t size);
+  /// Gives `mem` (of `size` bytes) an address, granule aligned; `host` is where its bytes lie in
+  /// this process, if they do. Throws std::runtime_error when the range is used up. Thread-safe.
+  void* map(cl_mem mem, size_t size, const void* host = nullptr);
   /// Forgets a segment; its addresses may be given again. Thread-safe.
   void unmap(void* address);
 
@@ -48,6 +48,15 @@ class AddressSpace {
     const Granule& granule = granules_[relative / kGranule];
     if (__builtin_expect(granule.mem == nullptr, 0)) return find_outside(pointer);
     return {granule.mem, relative - granule.start};
+  }
+
+  /// Where the byte lies in this process: for memory mapped with `host`, by the rules of find().
+  uint64_t find_host(const void* pointer) const {
+    const uintptr_t relative = reinterpret_cast<uintptr_t>(pointer) - base_;
+    if (__builtin_expect(relative >= bytes_, 0)) return find_outside(pointer).offset;
+    const Granule& granule = granules_[relative / kGranule];
+    if (__builtin_expect(granule.mem == nullptr, 0)) return find_outside(pointer).offset;
+    return granule.host + (relative - granule.start);
   }
 
   /// Changes whenever a segment is forgotten: a cl_mem handle remembered from before may have been
@@ -62,6 +71,7 @@ class AddressSpace {
   struct Granule {
     cl_mem mem;
     uintptr_t start;  // the segment's start, relative to base_
+    uintptr_t host;   // its memory in this process
   };
   void reserve_range(size_t bytes);
   Location find_outside(const void* pointer) const;

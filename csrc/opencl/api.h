@@ -30,6 +30,7 @@ namespace ocl {
   X(clRetainCommandQueue)             \
   X(clReleaseCommandQueue)            \
   X(clCreateBuffer)                   \
+  X(clGetMemObjectInfo)               \
   X(clRetainMemObject)                \
   X(clReleaseMemObject)               \
   X(clSetMemObjectDestructorCallback) \

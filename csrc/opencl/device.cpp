@@ -116,6 +116,8 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
 void probe_vendor(cl_device_id id, DeviceProperties& p) {
   const std::string_view extensions = p.extensions;
   if (p.device_class == DeviceClass::cpu) {
+    p.has_system_svm = (number<cl_device_svm_capabilities>(id, CL_DEVICE_SVM_CAPABILITIES, 0) &
+                        CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
     p.registers_per_item = 255;  // memory near the core: a work-item's values may well live there
 #if defined(__x86_64__)
     p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");  // the device is this processor
@@ -146,7 +148,8 @@ std::vector<FeatureFlag> unwanted_features() {
       {"work_group_reduce", &DeviceProperties::has_work_group_reduce},
       {"tensor_cores", &DeviceProperties::has_tensor_cores},
       {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
-      {"bf16_dot", &DeviceProperties::has_bf16_dot}};
+      {"bf16_dot", &DeviceProperties::has_bf16_dot},
+      {"system_svm", &DeviceProperties::has_system_svm}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
   for (const std::string_view word : split_list(text == nullptr ? "" : text)) {

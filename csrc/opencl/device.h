@@ -44,6 +44,9 @@ struct DeviceProperties {
   bool has_work_group_reduce =
       false;  // work_group_reduce_add and friends (OpenCL C 2.0 or feature)
   bool has_generic_address_space = false;
+  /// Kernels may be given addresses of this process's memory instead of buffers: fine-grained
+  /// system SVM on a CPU, whose segments are the process's own pages (OpenCL 3.0, 5.6).
+  bool has_system_svm = false;
   /// 32-bit values that a work-item can keep in registers; an estimate from the vendor's
   /// extensions, since OpenCL has no question for it.
   uint32_t registers_per_item = 128;

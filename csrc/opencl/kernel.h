@@ -83,13 +83,26 @@ class Kernel {
   void set(cl_uint index, size_t size, const void* value) {
     if (index < kMemoArguments && size <= kMemoBytes) {
       Memo& memo = memos_[index];
-      if (memo.size == size && std::memcmp(memo.bytes.data(), value, size) == 0) return;
+      if (memo.size == size && same(memo.bytes.data(), value, size)) return;
       set_uncached(index, size, value);
       memo.size = static_cast<uint32_t>(size);
       std::memcpy(memo.bytes.data(), value, size);
       return;
     }
     set_uncached(index, size, value);
+  }
+  /// A few words: a call of memcmp would take longer than the comparison.
+  static bool same(const unsigned char* a, const void* b, size_t size) {
+    const auto* other = static_cast<const unsigned char*>(b);
+    uint64_t difference = 0;
+    for (; size >= 8; size -= 8, a += 8, other += 8) {
+      uint64_t x, y;
+      std::memcpy(&x, a, 8);
+      std::memcpy(&y, other, 8);
+      difference |= x ^ y;
+    }
+    for (; size > 0; --size) difference |= *a++ ^ *other++;
+    return difference == 0;
   }
   void set_uncached(cl_uint index, size_t size, const void* value);
   void set_uncached_local(cl_uint index, size_t bytes);

@@ -7,7 +7,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
-#include <c10/core/DeviceGuard.h>
 
 #include "engine/dtype.h"
 #include "ops/_efficientzerotensor.h"
@@ -17,6 +16,7 @@
 #include "ops/resize.h"
 #include "ops/set.h"
 #include "runtime/allocator.h"
+#include "runtime/device_guard.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -58,7 +58,7 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<at::ScalarT
   const c10::Device target = resolve(device);
   const at::ScalarType type = c10::dtype_or_default(dtype);
   check_dtype(ocl::device(target.index()), type);
-  const c10::DeviceGuard guard(target);
+  const DeviceGuard guard(target);
   return filled_if_deterministic(
       at::detail::empty_generic(sizes, allocator(), kKeySet, type, memory_format));
 }
@@ -70,7 +70,7 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   const c10::Device target = resolve(device);
   const at::ScalarType type = c10::dtype_or_default(dtype);
   check_dtype(ocl::device(target.index()), type);
-  const c10::DeviceGuard guard(target);
+  const DeviceGuard guard(target);
   return filled_if_deterministic(
       at::detail::empty_strided_generic(sizes, strides, allocator(), kKeySet, type));
 }
@@ -93,7 +93,7 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef sizes,
   const auto old_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (impl->sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
-    const c10::DeviceGuard guard(self.device());
+    const DeviceGuard guard(self.device());
     const size_t bytes = at::detail::computeStorageNbytesContiguous(
         sizes, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
     if (impl->numel() != 0 && bytes > self.storage().nbytes()) {
@@ -128,7 +128,7 @@ at::Tensor& set__source_storage_storage_offset(at::Tensor& self, at::Storage sou
     const size_t bytes = at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(),
                                                           static_cast<size_t>(storage_offset));
     if (self.numel() != 0 && bytes > source.nbytes()) {
-      const c10::DeviceGuard guard(self.device());
+      const DeviceGuard guard(self.device());
       at::native::resize_bytes_nocuda(self.storage(), bytes);
     }
   } else {

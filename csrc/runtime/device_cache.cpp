@@ -102,7 +102,8 @@ void DeviceCache::release_cached() {
   // Waiting comes first and without the lock: other threads may allocate meanwhile.
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
   std::lock_guard lock(mutex_);
-  process_events();
+  // What has been enqueued and freed since: a kernel that was given addresses holds no buffer.
+  finish_events();
   merge_last_freed();
   release_unused_segments();
 }
@@ -144,9 +145,12 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
     if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;
     throw error;
   }
-  void* base = nullptr;
+  void *base = nullptr, *host = nullptr;
+  if (device_.properties().has_system_svm) {
+    OCL_CALL(&device_, clGetMemObjectInfo, mem, CL_MEM_HOST_PTR, sizeof host, &host, nullptr);
+  }
   try {
-    base = device_.addresses().map(mem, bytes);
+    base = device_.addresses().map(mem, bytes, host);
   } catch (const std::runtime_error&) {  // the address range is used up
     api().clReleaseMemObject(mem);
     return nullptr;

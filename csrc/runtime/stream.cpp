@@ -83,6 +83,12 @@ void set_device(c10::DeviceIndex index) {
   state.device = index;
 }
 
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex previous = state.device;
+  if (index >= 0 && index != previous) set_device(index);
+  return previous;
+}
+
 void set_device_unchecked(c10::DeviceIndex index) noexcept {
   if (index >= 0 && index < kMaxDevices) state.device = index;
 }

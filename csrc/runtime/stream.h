@@ -15,6 +15,10 @@ inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 c10::DeviceIndex current_device() noexcept;
 /// Makes `index` current. Throws as ocl::device() does if there is no such device.
 void set_device(c10::DeviceIndex index);
+/// The same, and returns the one that was.
+c10::DeviceIndex exchange_device(c10::DeviceIndex index);
+/// The same without checking that the device exists; out-of-range indices are ignored.
+void set_device_unchecked(c10::DeviceIndex index) noexcept;
 
 /// The default stream (id 0), or one of the device's pool; pools are created on first use and
 /// handed out round robin. priority < 0: high.

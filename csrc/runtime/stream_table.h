@@ -10,8 +10,6 @@ namespace ocl {
 /// Per-device tables of the runtime have this many entries.
 inline constexpr c10::DeviceIndex kMaxDevices = 64;
 
-/// Makes `index` current without checking that the device exists; out-of-range indices are ignored.
-void set_device_unchecked(c10::DeviceIndex index) noexcept;
 /// Waits for every queue of the device that exists; does not raise device assertions.
 void finish_device(c10::DeviceIndex index);
 /// True if the stream has no unfinished work; does not wait.

@@ -34,6 +34,12 @@ void test_address_space() {
           space.find(a + kGranule + 5).offset == kGranule + 5);
   REQUIRE(space.find(b).mem == mem(2) && space.find(b).offset == 0);
   REQUIRE(space.contains(a) && !space.contains(&space));
+  char own[8];
+  char* c = static_cast<char*>(space.map(mem(5), sizeof own, own));
+  REQUIRE(space.find_host(c + 3) == reinterpret_cast<uintptr_t>(own + 3));
+  REQUIRE(space.find_host(nullptr) == 0);
+  space.unmap(c);
+  REQUIRE_CONTAINS(message_of([&] { space.find_host(c); }), "freed");
   REQUIRE_CONTAINS(message_of([&] { space.find(&space); }), "not memory of this device");
   REQUIRE_CONTAINS(message_of([&] { space.find(b + kGranule); }), "freed");
   REQUIRE_CONTAINS(message_of([&] { space.map(mem(3), 6 * kGranule); }), "exhausted");
