@@ -127,6 +127,10 @@ bool run_conv_gathered(const ConvPlan& plan);
 /// doesn't take the convolution.
 bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
                       const void* bias, const ConvWindow& window, bool transposed);
+/// For CPUs, windows of 3 x 3 with a stride of 1 by fewer products, Winograd's
+/// (kernels/conv/winograd.cl). As run_conv_product().
+bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
+                       const void* bias, const ConvWindow& window, bool transposed);
 /// The most columns of a group that run_conv_narrow() takes.
 inline constexpr int64_t kNarrowColumns = 4;
 

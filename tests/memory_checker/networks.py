@@ -111,6 +111,18 @@ def convolutions():
 
 
 @family
+def winograd():
+    """Transformed tiles: an odd size, a panel that is not full, sums of infinite numbers."""
+    keep = []
+    image, taps = torch.randn(2, 16, 11, 15).to("ocl"), torch.randn(17, 16, 3, 3).to("ocl")
+    image[0, 3, 10, 14] = float("inf")
+    for given in (image, image.contiguous(memory_format=torch.channels_last)):
+        leaf = given.detach().requires_grad_()
+        keep += torch.autograd.grad(functional.conv2d(leaf, taps, padding=1).sum(), leaf)
+    return keep
+
+
+@family
 def depthwise():
     """Planes, channels last, small planes of many channels."""
     keep = []

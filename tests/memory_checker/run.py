@@ -22,7 +22,7 @@ PARTS = (
     ("long_windows", "pointwise", "reductions"),
     ("windows", "complex_and_integers", "products", "linear_algebra"),
     ("attention", "depthwise", "convolutions", "losses"),
-    ("recurrent", "fourier", "norms"),
+    ("recurrent", "fourier", "norms", "winograd"),
     ("sorts", "optimisers", "indices", "random"),
 )
 RUNTIMES = ("/usr/lib/oclgrind/liboclgrind-rt.so", "/usr/local/lib/oclgrind/liboclgrind-rt.so")

@@ -1,0 +1,390 @@
+// Convolutions with windows of 3 x 3 and a stride of 1 on CPUs by Winograd's minimal filtering,
+// F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015): tiles of
+// 2 x 2 results take 16 products per pair of channels instead of 36. Tiles of 4 x 4 elements and windows are
+// transformed by additions; for each of a transform's 16 elements, which `point` numbers, the channels are
+// summed as a matrix product; the sums are transformed back.
+//
+// Compile parameters besides conv.clh's: MR x NV * WIDTH (tiles x columns of the sums kept in registers),
+// LANES (elements of a vector in winograd_input), CHANNELS_LAST (1: how the input and the transformed tiles
+// lie), STRIPS (strips of MR tiles that share a panel while it is in the cache).
+//
+// A line is the tiles of two rows of results of an image; a strip is MR of them. Transformed windows are
+// [z][n / NR][point][channel][NR] of C, transformed tiles [line][point][channel][tile] or, channels last,
+// [line][point][tile][channel].
+#include "include/item_by_item.clh"
+#include "conv/conv.clh"
+
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+#ifndef MR
+#define MR 7
+#endif
+#ifndef NV
+#define NV 2
+#endif
+#ifndef LANES
+#define LANES 4
+#endif
+#ifndef CHANNELS_LAST
+#define CHANNELS_LAST 0
+#endif
+#ifndef STRIPS
+#define STRIPS 1
+#endif
+#define NR (NV * WIDTH)
+#define POINTS 16
+#define SPAN (2 * MR)  // results of a strip's row
+
+/// The layout is that of csrc/engine/conv_winograd.cpp. Strides are in elements, offsets in bytes; `in`
+/// begins at the first element that a window touches, in the padding where there is one.
+typedef struct {
+  ulong in_offset, weight_offset, bias_offset, out_offset;
+  ulong panels_offset, tiles_offset;  // the transformed windows' and tiles', in the workspace
+  long in_image, in_channel, in_row, in_column;
+  long out_image, out_channel, out_row, out_column;
+  long weight_group, weight_column, weight_channel, weight_row, weight_across;
+  uint channels, columns, groups;  // channels and columns of a group
+  uint height, width;              // of the results
+  uint image_lines, line_tiles;    // lines of an image, tiles of a line
+  uint first_line, lines;          // of this launch
+  uint block;                      // strips or channels per work-item
+  uint flags, unused;
+} Winograd;
+
+typedef TYPEV(C, WIDTH) V;
+typedef TYPEV(C, LANES) L;
+#define LOAD_PRIVATE(p) PASTE2(vload, WIDTH)(0, p)
+#define STORE_PRIVATE(x, p) PASTE2(vstore, WIDTH)(x, 0, p)
+#define T V  // what transpose.clh turns squares of
+#include "include/transpose.clh"
+#undef T
+
+/// Each point's element of a transformed window: G w G', with G's rows 1 0 0, 1/2 1/2 1/2, 1/2 -1/2 1/2
+/// and 0 0 1.
+#define WINDOW_ROW(to, x, y, z)          \
+  {                                      \
+    const V half_ends = ((x) + (z)) * 0.5f; \
+    const V half_middle = (y) * 0.5f;    \
+    to[0] = x;                           \
+    to[1] = half_ends + half_middle;     \
+    to[2] = half_ends - half_middle;     \
+    to[3] = z;                           \
+  }
+
+/// Transforms the windows of `block` channels of one panel. Global size: parts of the channels, n / NR, groups.
+kernel ITEM_BY_ITEM void winograd_weight(global const char *weight, global char *workspace,
+                                         const Winograd p) {
+  const uint jn = get_global_id(1), z = get_global_id(2);
+  const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
+  const uint panels = (p.columns + NR - 1) / NR, valid = min((uint)NR, p.columns - jn * NR);
+  weight += p.weight_offset +
+            (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
+  global T *panel = (global T *)(workspace + p.panels_offset) +
+                    ((ulong)z * panels + jn) * POINTS * p.channels * NR;
+  for (uint channel = first; channel < last; channel++) {
+    for (uint v = 0; v < NV; v++) {
+      V window[9];
+      T lanes[9][WIDTH];
+      for (uint lane = 0; lane < WIDTH; lane++) {
+        const uint column = v * WIDTH + lane;
+        const long at = channel * p.weight_channel + column * p.weight_column;
+        _Pragma("unroll") for (uint e = 0; e < 9; e++) {
+          const long element = at + e / 3 * p.weight_row + e % 3 * p.weight_across;
+          lanes[e][lane] = column < valid ? LOAD_AS(C, IN, weight, element) : (T)(0);
+        }
+      }
+      for (uint e = 0; e < 9; e++) window[e] = LOAD_PRIVATE(lanes[e]);
+      V rows[3][4], points[4][4];
+      _Pragma("unroll") for (uint i = 0; i < 3; i++) {
+        WINDOW_ROW(rows[i], window[3 * i], window[3 * i + 1], window[3 * i + 2])
+      }
+      _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+        V column[4];
+        WINDOW_ROW(column, rows[0][j], rows[1][j], rows[2][j])
+        _Pragma("unroll") for (uint i = 0; i < 4; i++) points[i][j] = column[i];
+      }
+      _Pragma("unroll") for (uint point = 0; point < POINTS; point++) {
+        STOREV(C, WIDTH, (global char *)(panel + ((ulong)point * p.channels + channel) * NR), v,
+               points[point / 4][point % 4]);
+      }
+    }
+  }
+}
+
+/// B' d, with B's columns 1 0 -1 0, 0 1 1 0, 0 -1 1 0 and 0 1 0 -1.
+#define TILE_ROW(to, a, b, c, d) \
+  {                              \
+    to[0] = (a) - (c);           \
+    to[1] = (b) + (c);           \
+    to[2] = (c) - (b);           \
+    to[3] = (b) - (d);           \
+  }
+
+/// Stores the transform of tiles d[row][column] for every point, `step` elements apart.
+static inline void store_points(L d[4][4], global T *to, ulong step) {
+  L rows[4][4];
+  _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+    L column[4];
+    TILE_ROW(column, d[0][j], d[1][j], d[2][j], d[3][j])
+    _Pragma("unroll") for (uint i = 0; i < 4; i++) rows[i][j] = column[i];
+  }
+  _Pragma("unroll") for (uint i = 0; i < 4; i++) {
+    L points[4];
+    TILE_ROW(points, rows[i][0], rows[i][1], rows[i][2], rows[i][3])
+    _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+      STOREV(C, LANES, (global char *)(to + (4 * i + j) * step), 0, points[j]);
+    }
+  }
+}
+
+#define LOAD_LANES(p) LOADV(C, LANES, (global const char *)(p), 0)
+
+/// Transforms a line's tiles, of `block` channels or, channels last, `block` tiles. Global size: parts of
+/// the channels or tiles, lines.
+kernel ITEM_BY_ITEM void winograd_input(global const char *input, global char *workspace,
+                                        const Winograd p) {
+  const uint line = get_global_id(1), of_all = p.first_line + line;
+  const uint first = get_global_id(0) * p.block, channels = p.channels * p.groups;
+  const ulong step = (ulong)channels * p.line_tiles;
+  global T *tiles = (global T *)(workspace + p.tiles_offset) + line * POINTS * step;
+  global const T *in = (global const T *)(input + p.in_offset) + of_all / p.image_lines * p.in_image +
+                       of_all % p.image_lines * 2 * p.in_row;
+  L d[4][4];
+#if CHANNELS_LAST
+  const uint last = min(first + p.block, p.line_tiles);
+  for (uint tile = first; tile < last; tile++) {
+    global const T *corner = in + tile * 2 * p.in_column;
+    for (uint next = 0; next < channels; next += LANES) {
+      const uint channel = min(next, channels - LANES);  // the last ones once more
+      _Pragma("unroll") for (uint i = 0; i < 4; i++) {
+        _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+          d[i][j] = LOAD_LANES(corner + i * p.in_row + j * p.in_column + channel);
+        }
+      }
+      store_points(d, tiles + (ulong)tile * channels + channel, step);
+    }
+  }
+#else
+  const uint last = min(first + p.block, channels);
+  for (uint channel = first; channel < last; channel++) {
+    global const T *plane = in + channel * p.in_channel;
+    for (uint next = 0; next < p.line_tiles; next += LANES) {
+      const uint tile = min(next, p.line_tiles - LANES);  // the last ones once more
+      _Pragma("unroll") for (uint i = 0; i < 4; i++) {
+        global const T *row = plane + i * p.in_row + tile * 2;
+        const L a = LOAD_LANES(row), b = LOAD_LANES(row + LANES);
+        const L c = LOAD_LANES(row + 2), e = LOAD_LANES(row + LANES + 2);
+        d[i][0] = (L)(a.even, b.even);
+        d[i][1] = (L)(a.odd, b.odd);
+        d[i][2] = (L)(c.even, e.even);
+        d[i][3] = (L)(c.odd, e.odd);
+      }
+      store_points(d, tiles + (ulong)channel * p.line_tiles + tile, step);
+    }
+  }
+#endif
+}
+
+/// Where a strip's results are.
+typedef struct {
+  ulong image;
+  uint y, x;     // of the first one
+  uint rows, span;  // of them
+} Strip;
+
+static inline Strip strip_of(private const Winograd *p, uint strip) {
+  const uint strips = p->line_tiles / MR;
+  const uint line = p->first_line + strip / strips;
+  Strip s;
+  s.image = line / p->image_lines;
+  s.y = line % p->image_lines * 2;
+  s.x = strip % strips * SPAN;
+  s.rows = min(2u, p->height - s.y);
+  s.span = s.x < p->width ? min((uint)SPAN, p->width - s.x) : 0;
+  return s;
+}
+
+/// The strip's results as sums of all products: transforms of infinite numbers are not.
+static void sum_directly(private const Winograd *p, Strip s, uint z, uint jn, uint columns,
+                         global const char *input, global const char *weight,
+                         global const char *bias, global char *to) {
+  global const T *in = (global const T *)(input + p->in_offset) + s.image * p->in_image +
+                       s.y * p->in_row + s.x * p->in_column + z * p->channels * p->in_channel;
+  weight += p->weight_offset +
+            (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
+  for (uint column = 0; column < columns; column++) {
+    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, column) : (T)(0);
+    for (uint i = 0; i < s.rows; i++) {
+      for (uint j = 0; j < s.span; j++) {
+        T sum = (T)(0);
+        for (uint channel = 0; channel < p->channels; channel++) {
+          global const T *corner = in + channel * p->in_channel + i * p->in_row + j * p->in_column;
+          const long window = column * p->weight_column + channel * p->weight_channel;
+          for (uint e = 0; e < 9; e++) {
+            sum = MAD(corner[e / 3 * p->in_row + e % 3 * p->in_column],
+                      LOAD_AS(C, IN, weight,
+                              window + e / 3 * p->weight_row + e % 3 * p->weight_across),
+                      sum);
+          }
+        }
+        STORE_FROM(OUT, C, to, i * p->out_row + j * p->out_column + column * p->out_channel,
+                   sum + addend);
+      }
+    }
+  }
+}
+
+/// A' m A, with A's columns 1 1 1 0 and 0 1 -1 -1, of one tile's vector v: results[row][column].
+static inline void results_of(private const V *sums, V results[2][2]) {
+  V rows[2][4];
+  _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+    const V a = sums[j * MR * NV], b = sums[(4 + j) * MR * NV];
+    const V c = sums[(8 + j) * MR * NV], d = sums[(12 + j) * MR * NV];
+    rows[0][j] = a + b + c;
+    rows[1][j] = b - c - d;
+  }
+  _Pragma("unroll") for (uint i = 0; i < 2; i++) {
+    results[i][0] = rows[i][0] + rows[i][1] + rows[i][2];
+    results[i][1] = rows[i][1] - rows[i][2] - rows[i][3];
+  }
+}
+
+/// Stores the first `count` elements of x.
+static inline void store_some(V x, global char *to, uint count) {
+  if (count >= WIDTH) {
+    STOREV_FROM(OUT, C, WIDTH, to, 0, x);
+    return;
+  }
+  T elements[WIDTH];
+  STORE_PRIVATE(x, elements);
+  for (uint e = 0; e < count; e++) STORE_FROM(OUT, C, to, e, elements[e]);
+}
+
+/// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
+    global const char *input, global const char *weight, global const char *workspace,
+    global const char *bias, global char *out, const Winograd p) {
+  const uint jn = get_global_id(0), z = get_global_id(2);
+  const uint panels = (p.columns + NR - 1) / NR, strips = p.line_tiles / MR;
+  const uint end = min((uint)(get_global_id(1) + 1) * p.block, p.lines * strips);
+  const uint all = p.channels * p.groups, column0 = jn * NR;
+  const uint columns = min((uint)NR, p.columns - column0);
+  global const T *panel = (global const T *)(workspace + p.panels_offset) +
+                          ((ulong)z * panels + jn) * POINTS * p.channels * NR;
+  global const T *tiles = (global const T *)(workspace + p.tiles_offset);
+  bias += p.bias_offset + ((ulong)z * p.columns + column0) * STORAGE_SIZE(OUT);
+  out += p.out_offset + ((ulong)z * p.columns + column0) * p.out_channel * STORAGE_SIZE(OUT);
+  V addend[NV];
+  for (uint v = 0; v < NV; v++) {
+    T elements[WIDTH];
+    for (uint e = 0; e < WIDTH; e++) {
+      const bool given = p.flags & FLAG_BIAS && v * WIDTH + e < columns;
+      elements[e] = given ? LOAD_AS(C, OUT, bias, v * WIDTH + e) : (T)(0);
+    }
+    addend[v] = LOAD_PRIVATE(elements);
+  }
+
+  V sums[STRIPS][POINTS * MR * NV];
+  for (uint first = get_global_id(1) * p.block; first < end; first += STRIPS) {
+    const uint count = min((uint)STRIPS, end - first);
+    for (uint point = 0; point < POINTS; point++) {
+      for (uint s = 0; s < count; s++) {
+        const uint line = (first + s) / strips, tile = (first + s) % strips * MR;
+        global const T *x =
+            tiles + ((ulong)line * POINTS + point) * all * p.line_tiles;
+#if CHANNELS_LAST
+        x += (ulong)tile * all + z * p.channels;
+        const uint step = 1;
+        long at[MR];
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = i * all;
+#define ROW(i) x[at[i]]
+#else
+        x += (ulong)z * p.channels * p.line_tiles + tile;
+        const uint step = p.line_tiles;
+#define ROW(i) x[i]
+#endif
+        global const T *y = panel + (ulong)point * p.channels * NR;
+        V sum[MR][NV];
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
+        }
+        for (uint k = 0; k < p.channels; k++, x += step, y += NR) {
+          V column[NV];
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+            column[v] = LOADV(C, WIDTH, (global const char *)y, v);
+          }
+          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+            const V row = (V)(ROW(i));
+            _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+              sum[i][v] = MAD(row, column[v], sum[i][v]);
+            }
+          }
+        }
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+            sums[s][(point * MR + i) * NV + v] = sum[i][v];
+          }
+        }
+      }
+    }
+    for (uint s = 0; s < count; s++) {
+      const Strip strip = strip_of(&p, first + s);
+      if (strip.span == 0) continue;
+      global char *to = out + (strip.image * p.out_image + strip.y * p.out_row +
+                               strip.x * p.out_column) * STORAGE_SIZE(OUT);
+      V unsound = (V)(0);
+      if (p.out_channel == 1 && columns == NR) {
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+            V results[2][2];
+            results_of(&sums[s][i * NV + v], results);
+            _Pragma("unroll") for (uint e = 0; e < 4; e++) {
+              const V result = results[e / 2][e % 2];
+              unsound = MAD(result, (V)(0), unsound);
+              if (e / 2 < strip.rows && 2 * i + e % 2 < strip.span) {
+                STOREV_FROM(OUT, C, WIDTH,
+                            to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column) * STORAGE_SIZE(OUT),
+                            v, result + addend[v]);
+              }
+            }
+          }
+        }
+      } else {
+        for (uint v = 0; v < NV; v++) {
+          // Results side by side, turned so that they lie as a row's elements do.
+          V square[2][(SPAN + WIDTH - 1) / WIDTH * WIDTH];
+          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+            V results[2][2];
+            results_of(&sums[s][i * NV + v], results);
+            _Pragma("unroll") for (uint e = 0; e < 4; e++) {
+              unsound = MAD(results[e / 2][e % 2], (V)(0), unsound);
+              square[e / 2][2 * i + e % 2] = results[e / 2][e % 2] + addend[v];
+            }
+          }
+          for (uint i = 0; i < strip.rows; i++) {
+            for (uint x = 0; x < strip.span; x += WIDTH) {
+              transpose(square[i] + x);
+              for (uint e = 0; e < WIDTH && v * WIDTH + e < columns; e++) {
+                global char *row = to + (i * p.out_row + x * p.out_column +
+                                         (v * WIDTH + e) * p.out_channel) * STORAGE_SIZE(OUT);
+                if (p.out_column == 1) {
+                  store_some(square[i][x + e], row, strip.span - x);
+                } else {
+                  T elements[WIDTH];
+                  STORE_PRIVATE(square[i][x + e], elements);
+                  for (uint j = 0; j < WIDTH && x + j < strip.span; j++) {
+                    STORE_FROM(OUT, C, row, j * p.out_column, elements[j]);
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+      if (any(isnan(unsound))) {
+        sum_directly(&p, strip, z, jn, columns, input, weight, bias, to);
+      }
+    }
+  }
+}
