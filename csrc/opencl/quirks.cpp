@@ -41,8 +41,10 @@ void correct_properties(DeviceProperties& p) {
     p.max_sub_group_size = 0;
   }
   // Drivers that compile x86's assembly within OpenCL C, and run it: Intel's CPU runtime 2026.2
-  // and PoCL 3.1 do. Others may refuse it, or, as Oclgrind interprets kernels, give up.
-  p.has_bf16_dot &= is_pocl(p) || is_intel_cpu(p);
+  // and PoCL 3.1 do. In PoCL 5.0 (Debian's build, in Ubuntu 24.04) LLVM 16 aborts the process over
+  // it ("cast<Ty>() argument of incompatible type!"). Others may refuse it, or, as Oclgrind
+  // interprets kernels, give up.
+  p.has_bf16_dot &= is_intel_cpu(p) || (is_pocl(p) && p.driver_version.starts_with("3."));
   // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
   // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
   // well-trodden path.
