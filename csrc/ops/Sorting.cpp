@@ -131,15 +131,20 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
                                                      at::Tensor& indices) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
-  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, "kthvalue()");
-  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ",
               dim);
+  const bool ordered = self.scalar_type() != at::kBool && !self.is_complex();
+  check_supported("kthvalue", self.scalar_type(), ordered || self.dim() == 0);
   at::assert_no_overlap(self, values);
   reduce_with_indices(
       "kthvalue", self, dim, keepdim, values, indices,
       [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
+        if (input.dim() == 0) {  // of any dtype
+          values.copy_(input);
+          indices.zero_();
+          return;
+        }
         sort::Rows rows("kthvalue", input, dim);
         rows.sort_first(k);
         rows.pick(k - 1, values, indices);
