@@ -69,6 +69,11 @@ at::TensorIterator iterator(const at::Tensor& out, std::initializer_list<at::Ten
   return config.build();
 }
 
+/// Nothing of `tensor` can be meant by an index along a dimension without elements.
+void check_not_empty(const char* name, const at::Tensor& tensor, int64_t dim) {
+  TORCH_CHECK_INDEX(tensor.size(dim) > 0, name, "(): index out of range for a dimension of size 0");
+}
+
 /// One index tensor that stands for dimension `dim` of `tensor`.
 struct AlongDimension {
   AlongDimension(const at::Tensor& tensor, int64_t dim, const AssertSite& site, bool wrap = false)
@@ -169,6 +174,7 @@ at::Tensor& select_slices(const at::Tensor& self_, int64_t dim, const at::Tensor
               " value(s)");
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
+  check_not_empty(&site == &embedding_site ? "embedding" : "index_select", self, dim);
   const AlongDimension along(self, dim, site);
   auto iter =
       iterator(at_least_1d(out), {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
@@ -371,6 +377,7 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
                                     const at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
+  check_not_empty("index_add", at_least_1d(out), dim);
   // In the tensor's dtype: a float factor of integers is truncated first, as CPU torch does.
   const at::ScalarType dtype = self.scalar_type();
   if (c10::isIntegralType(dtype, true)) {
@@ -398,6 +405,7 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
                                                   : true);
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
+  check_not_empty("index_reduce", at_least_1d(out), dim);
   const Reduction reduction = reduce == "prod"   ? Reduction::mul
                               : reduce == "amax" ? Reduction::amax
                               : reduce == "amin" ? Reduction::amin

@@ -155,6 +155,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
 std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, int64_t dim,
                                                        bool keepdim, at::Tensor& values,
                                                        at::Tensor& indices) {
+  at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "median()");
   check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
   return {values, indices};
@@ -163,6 +164,7 @@ std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, i
 std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self, int64_t dim,
                                                           bool keepdim, at::Tensor& values,
                                                           at::Tensor& indices) {
+  at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "nanmedian()");
   check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
   return {values, indices};

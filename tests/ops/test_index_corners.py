@@ -127,3 +127,18 @@ def test_one_hot():
     )
     mapped = torch.func.vmap(lambda t: torch.nn.functional.one_hot(t, 3))(x.to("ocl"))
     assert_close(mapped.cpu(), torch.nn.functional.one_hot(x, 3))
+
+
+def test_no_index_fits_a_dimension_without_elements():
+    def indices(device):
+        return torch.zeros(2, dtype=torch.long, device=device)
+
+    raise_the_same(
+        [
+            lambda d: torch.zeros(0, device=d).index_select(0, indices(d)),
+            lambda d: torch.zeros(0, device=d).index_add(0, indices(d), torch.ones(2, device=d)),
+            lambda d: torch.zeros(0, device=d).index_reduce(
+                0, indices(d), torch.ones(2, device=d), "prod"
+            ),
+        ]
+    )

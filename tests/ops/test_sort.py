@@ -374,6 +374,8 @@ def test_order_of_numbers_without_order():
             lambda d: truths[:0].to(d).kthvalue(1),
             lambda d: truths[0].to(d).kthvalue(2),
             lambda d: torch.zeros(0, 3, dtype=torch.complex64, device=d).kthvalue(1, 1),
+            lambda d: truths[:0].to(d).median(0),
+            lambda d: truths[:0].to(d).nanmedian(0),
         ]
     )
 
