@@ -9,6 +9,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <limits>
+
 #include "engine/linalg_spectral.h"
 #include "ops/BatchLinearAlgebra.h"
 #include "ops/HostStaged.h"
@@ -44,11 +46,15 @@ void tall_svd(const Tensor& a, const Tensor& u, void* values, const Tensor& vh, 
     square_svd(matrices(a), values, vectors ? &left : nullptr, vectors ? &right : nullptr, info);
     return;
   }
-  // A = Q R: the singular vectors of R, those on the left turned by Q.
+  // A = Q R: the singular vectors of R, those on the left turned by Q. Infinities would make NaNs,
+  // which are another error: they are left to the decomposition of R.
   const Tensor q = at::native::cloneBatchedColumnMajor(a);
   const Tensor tau = at::empty({batch, columns}, a.options());
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor infinite = a.abs().amax({1, 2}, /*keepdim=*/true).eq(infinity);
+  q.masked_fill_(infinite, 0);
   householder_factor(q, tau);
-  const Tensor r = q.narrow(1, 0, columns).triu();
+  const Tensor r = q.narrow(1, 0, columns).triu().masked_fill_(infinite, infinity);
   if (!vectors) {
     square_svd(matrices(r), values, nullptr, nullptr, info);
     return;

@@ -6,6 +6,9 @@
 #include <ATen/ops/result_type.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <cmath>
+#include <limits>
+
 #include "engine/pointwise.h"
 #include "ops/ldexp.h"
 
@@ -13,6 +16,7 @@ namespace ocl::native {
 
 namespace {
 
+const pointwise::Op pow_op{"pow_tensor_scalar", 1, pointwise::flag::scalars_fit};
 const pointwise::Op ldexp_op{"ldexp", 0, pointwise::flag::compute_in_output};
 
 /// Scaling by a power of two that need not be representable itself; into `out` if that is defined.
@@ -30,11 +34,28 @@ at::Tensor scale(const at::Tensor& self, const at::Tensor& other, const at::Tens
   return iter.output(0);
 }
 
+/// What float doesn't hold becomes infinite.
+double in_single_range(double value) {
+  return std::abs(value) > std::numeric_limits<float>::max() ? std::copysign(INFINITY, value)
+                                                             : value;
+}
+
 bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
   return at::isIntegralType(other.scalar_type(), /*includeBool=*/true) && !self.is_complex();
 }
 
 }  // namespace
+
+// Behind pow_tensor_scalar_stub. Past complex64's range the exponent becomes infinite, as on the
+// CPU: other scalars there are errors.
+void pow_tensor_scalar(at::TensorIteratorBase& iter, const c10::Scalar& exponent) {
+  c10::Scalar scalars[] = {exponent};
+  if (iter.dtype(0) == at::kComplexFloat) {
+    const auto value = exponent.to<c10::complex<double>>();
+    scalars[0] = c10::complex<double>(in_single_range(value.real()), in_single_range(value.imag()));
+  }
+  pointwise::run(iter, pow_op, scalars);
+}
 
 at::Tensor ldexp_tensor(const at::Tensor& self, const at::Tensor& other) {
   if (!has_exponents(self, other)) return at::mul(self, at::pow(2.0, other));

@@ -176,15 +176,20 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   const at::ScalarType dtype = out.scalar_type();
   const bool floating = c10::isFloatingType(dtype);
-  const int digits = floating ? digits_of(dtype) : 0;
-  TORCH_CHECK(!floating || n <= (int64_t{1} << digits) + 1, "n cannot be greater than ",
-              (int64_t{1} << digits) + 1, " for ", dtype, " type.");
+  // CPU torch lets bfloat16 round.
+  if (floating && dtype != at::kBFloat16) {
+    const int64_t most = (int64_t{1} << digits_of(dtype)) + 1;
+    TORCH_CHECK(n <= most, "n cannot be greater than ", most, " for ", dtype, " type.");
+  }
   if (!floating && n > 0) {
     const int bits = static_cast<int>(8 * c10::elementSize(dtype)) - c10::isSignedType(dtype);
-    TORCH_CHECK(bits >= 63 || n - 1 < int64_t{1} << bits,
+    TORCH_CHECK(dtype == at::kBool || bits >= 63 || n - 1 < int64_t{1} << bits,
                 "n is too large for result tensor type: '", out.toString(), "'");
   }
   at::native::resize_output(out, {n});
+  check_supported(
+      "randperm", dtype,
+      floating || (c10::isIntegralType(dtype, false) && !c10::isBarebonesUnsignedType(dtype)));
   if (out.is_contiguous()) {
     random::permute(out, generator);
   } else {

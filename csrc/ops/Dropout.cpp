@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/random.h"
+#include "ops/DtypeChecks.h"
 #include "ops/native_dropout.h"
 
 namespace ocl::native {
@@ -14,11 +15,13 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const auto flags = input.options().dtype(at::kBool);
   if (input.numel() == 0) return {input, at::empty_like(input, input.options())};
   if (train && !*train) return {input.clone(), at::ones_like(input, flags)};
+  TORCH_CHECK(input.is_floating_point() || input.is_complex(),
+              "result type Float can't be cast to the desired output type ", input.scalar_type());
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, flags)};
   if (p == 0) return {input.clone(), at::ones_like(input, flags)};
   TORCH_CHECK(p > 0 && p < 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
-  TORCH_CHECK(input.is_floating_point(),
-              "result type Float can't be cast to the desired output type ", input.scalar_type());
+  // What CPU torch's dropout raises, which draws numbers of the input's dtype.
+  check_supported("bernoulli_scalar_", input.scalar_type(), !input.is_complex());
   at::Tensor output = at::empty_like(input);
   at::Tensor mask = at::empty_like(input, flags);
   random::dropout(output, mask, input, 1 - p, 1 / (1 - p), std::nullopt);

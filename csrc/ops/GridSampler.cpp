@@ -134,11 +134,11 @@ at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input
   if (!device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms()) {
     run(scatter_family, input, sampling,
         {without_channels(grad_output, sampling.axes), to, numbers}, 1, arguments,
-        Define("SCATTER", 1));
+        Define("GRADIENT", 1), Define("SCATTER", 1));
   } else {
     const Operand from = spatial::operand(grad_output, sampling.axes);
     run(planes_family, input, sampling, {spatial::planes_of(from), to, numbers, from},
-        spatial::kPlaneCost, arguments);
+        spatial::kPlaneCost, arguments, Define("GRADIENT", 1));
   }
   return sums.to(input.scalar_type());
 }
@@ -161,7 +161,7 @@ std::tuple<at::Tensor, at::Tensor> sample_backward(const char* name, const at::T
       run(grid_family, input, sampling,
           {without_channels(grad_output, sampling.axes), spatial::operand(input, sampling.axes),
            grid_operand(grid, sampling.axes), grid_operand(grad_grid, sampling.axes)},
-          16 * input.size(1), arguments);
+          16 * input.size(1), arguments, Define("GRADIENT", 1));
     }
   }
   return {grad_input, grad_grid};

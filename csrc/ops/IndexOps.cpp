@@ -37,6 +37,7 @@ const AssertSite embedding_site{"embedding"}, index_site{"index"}, take_site{"ta
 // What CPU torch raises for these is no IndexError; for index_add it is one with vectors alone.
 const AssertSite gather_site{"gather", Raises::runtime_error},
     scatter_site{"scatter", Raises::runtime_error},
+    scatter_with_reduce_site{"scatter(reduce=)", Raises::runtime_error},
     scatter_add_site{"scatter_add", Raises::runtime_error},
     scatter_reduce_site{"scatter_reduce", Raises::runtime_error},
     index_add_site{"index_add", Raises::runtime_error}, index_add_vector_site{"index_add"};
@@ -66,6 +67,11 @@ at::TensorIterator iterator(const at::Tensor& out, std::initializer_list<at::Ten
   config.add_owned_output(out);
   for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
   return config.build();
+}
+
+/// Nothing of `tensor` can be meant by an index along a dimension without elements.
+void check_not_empty(const char* name, const at::Tensor& tensor, int64_t dim) {
+  TORCH_CHECK_INDEX(tensor.size(dim) > 0, name, "(): index out of range for a dimension of size 0");
 }
 
 /// One index tensor that stands for dimension `dim` of `tensor`.
@@ -168,6 +174,7 @@ at::Tensor& select_slices(const at::Tensor& self_, int64_t dim, const at::Tensor
               " value(s)");
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
+  check_not_empty(&site == &embedding_site ? "embedding" : "index_select", self, dim);
   const AlongDimension along(self, dim, site);
   auto iter =
       iterator(at_least_1d(out), {stand_still(self, sizes, dim), move_along(index, sizes, dim)});
@@ -222,7 +229,7 @@ void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index,
 
 void scatter_reduce(const at::Tensor& self, const int64_t dim, const at::Tensor& index,
                     const at::Tensor& src, const at::native::ReductionType& reduce) {
-  scatter_along(self, dim, index, src, scatter_reduce_site, reduction_of(reduce));
+  scatter_along(self, dim, index, src, scatter_with_reduce_site, reduction_of(reduce));
 }
 
 void scatter_reduce_two(const at::Tensor& self, const int64_t dim, const at::Tensor& index,
@@ -234,7 +241,7 @@ void scatter_scalar_reduce(const at::Tensor& self_, const int64_t dim, const at:
                            const c10::Scalar& value, const at::native::ReductionType& reduce) {
   if (index_.numel() == 0) return;
   const at::Tensor self = at_least_1d(self_), index = at_least_1d(index_);
-  const AlongDimension along(self, dim, scatter_reduce_site);
+  const AlongDimension along(self, dim, scatter_with_reduce_site);
   auto iter = iterator(stand_still(self, index.sizes(), dim), {index});
   index::reduce_fill(iter, along.indexing, reduction_of(reduce), value);
 }
@@ -370,6 +377,7 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
                                     const at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
+  check_not_empty("index_add", at_least_1d(out), dim);
   // In the tensor's dtype: a float factor of integers is truncated first, as CPU torch does.
   const at::ScalarType dtype = self.scalar_type();
   if (c10::isIntegralType(dtype, true)) {
@@ -388,11 +396,16 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
 void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,
                                        const at::Tensor& source, c10::string_view reduce,
                                        bool include_self, const at::Tensor& out) {
+  const bool mean = reduce == "mean";
+  // CPU torch reduces slices, but neither numbers nor a forgotten start, of these dtypes.
+  const bool sliced = self.dim() > 1 && include_self;
+  check_supported("index_reduce", self.scalar_type(),
+                  self.scalar_type() == at::kBool ? sliced && !mean
+                  : self.is_complex()             ? sliced && (mean || reduce == "prod")
+                                                  : true);
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
-  check_supported("index_reduce", self.scalar_type(),
-                  !self.is_complex() && self.scalar_type() != at::kBool);
-  const bool mean = reduce == "mean";
+  check_not_empty("index_reduce", at_least_1d(out), dim);
   const Reduction reduction = reduce == "prod"   ? Reduction::mul
                               : reduce == "amax" ? Reduction::amax
                               : reduce == "amin" ? Reduction::amin

@@ -73,6 +73,7 @@ void _cummin_helper(const at::Tensor& self, at::Tensor& values, at::Tensor& indi
 
 // Behind logcumsumexp_stub.
 void logcumsumexp(at::Tensor& result, const at::Tensor& self, int64_t dim) {
+  (void)at::maybe_wrap_dim(dim, self.dim());  // raises what the dtype would hide
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
                               "\"logcumsumexp_out_ocl\" not implemented for '", self.scalar_type(),
                               "'");

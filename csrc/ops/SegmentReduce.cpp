@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/dtype.h"
+#include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "runtime/stream.h"
 
@@ -69,7 +70,10 @@ struct Problem {
       kernel.set_buffer(index++, location.mem);
     }
     kernel.set_value(index++, arguments);
-    kernel.set_bytes(index, start.bytes, start.size);
+    kernel.set_bytes(index++, start.bytes, start.size);
+    static const uint32_t site = message_site("segment_reduce: Expected segment_length >= 0");
+    kernel.set_buffer(index++, device.asserts().mem());
+    kernel.set_value(index, site);
     kernel.enqueue(queue, NDRange::linear(arguments.results, kLocalSize));
   }
 

@@ -131,15 +131,20 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
                                                      at::Tensor& indices) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
-  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   at::native::zero_numel_check_dims(self, dim, "kthvalue()");
-  check_supported("kthvalue", self.scalar_type(), self.scalar_type() != at::kBool);
   TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ",
               dim);
+  const bool ordered = self.scalar_type() != at::kBool && !self.is_complex();
+  check_supported("kthvalue", self.scalar_type(), ordered || self.dim() == 0);
   at::assert_no_overlap(self, values);
   reduce_with_indices(
       "kthvalue", self, dim, keepdim, values, indices,
       [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
+        if (input.dim() == 0) {  // of any dtype
+          values.copy_(input);
+          indices.zero_();
+          return;
+        }
         sort::Rows rows("kthvalue", input, dim);
         rows.sort_first(k);
         rows.pick(k - 1, values, indices);
@@ -150,6 +155,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
 std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, int64_t dim,
                                                        bool keepdim, at::Tensor& values,
                                                        at::Tensor& indices) {
+  at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "median()");
   check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
   return {values, indices};
@@ -158,6 +164,7 @@ std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, i
 std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self, int64_t dim,
                                                           bool keepdim, at::Tensor& values,
                                                           at::Tensor& indices) {
+  at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "nanmedian()");
   check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
   statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
   return {values, indices};

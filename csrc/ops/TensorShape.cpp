@@ -5,11 +5,14 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorShape.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include "engine/dtype.h"
@@ -20,6 +23,7 @@
 #include "ops/cat.h"
 #include "ops/equal.h"
 #include "ops/narrow_copy.h"
+#include "ops/native_channel_shuffle.h"
 #include "ops/repeat_interleave.h"
 #include "ops/trace.h"
 #include "runtime/stream.h"
@@ -92,8 +96,14 @@ void flip(at::TensorIterator& iter, const bool) {
     for (auto& part : iter.with_32bit_indexing()) flip(part, false);
     return;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(iter.ndim() <= RowMajor::kMaxKernelDims,
-                              "flip: tensors of more than 16 separate dimensions");
+  const auto is_long = [](int64_t size) { return size > 1; };
+  if (std::count_if(iter.shape().begin(), iter.shape().end(), is_long) > RowMajor::kMaxKernelDims) {
+    at::TensorIterator rest(iter);
+    const auto part = rest.split(rest.get_dim_to_split());
+    flip(static_cast<at::TensorIterator&>(*part), false);
+    flip(rest, false);
+    return;
+  }
   Queue& queue = current_queue(iter.device(0).index());
   FlipLayout layout{};
   Location operand[2];
@@ -102,10 +112,12 @@ void flip(at::TensorIterator& iter, const bool) {
     layout.offset[k] = operand[k].offset;
   }
   layout.n = static_cast<uint32_t>(iter.numel());
-  layout.dims = iter.ndim();
   for (int d = 0; d < iter.ndim(); ++d) {
-    layout.size[d] = static_cast<uint32_t>(iter.shape()[d]);
-    for (int k = 0; k < 2; ++k) layout.stride[k][d] = static_cast<uint32_t>(iter.strides(k)[d]);
+    if (!is_long(iter.shape()[d])) continue;  // what is left of one that was split
+    layout.size[layout.dims] = static_cast<uint32_t>(iter.shape()[d]);
+    for (int k = 0; k < 2; ++k)
+      layout.stride[k][layout.dims] = static_cast<uint32_t>(iter.strides(k)[d]);
+    ++layout.dims;
   }
   launch(flip_family.get(queue.device(), {{"E", element_tag(iter.dtype(0))}}), queue,
          NDRange::linear(layout.n, kLocalSize), operand[0].mem, operand[1].mem, layout);
@@ -146,6 +158,15 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
          queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
 }
 
+// Upstream's function for other devices views the input as groups, which not all strides allow.
+at::Tensor native_channel_shuffle(const at::Tensor& self, int64_t groups) {
+  const std::array<int64_t, 2> split = {groups, self.size(1) / groups},
+                               shuffled = {split[1], split[0]};
+  const at::Tensor out = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
+  out.unflatten(1, shuffled).copy_(self.unflatten(1, split).transpose(1, 2));
+  return out;
+}
+
 at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length,
                             at::Tensor& out) {
   TORCH_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
@@ -158,9 +179,9 @@ at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, 
 }
 
 at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int64_t> output_size) {
+  check_supported("repeat_interleave", repeats.scalar_type(),
+                  repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt);
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
-  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
-              "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
   const at::Tensor ends = repeats.cumsum(0, at::kLong);
   // The host reads both at once: each would be a wait.

@@ -32,10 +32,19 @@ static inline R scale_of(R largest) {
   return largest == 0 ? (R)1 : ldexp((R)1, -clamp(ilogb(largest), -120, 120));
 }
 
+/// Diagonals that nothing is left to do for, a factor and `count` reflections that make NaNs.
+#define FILL_WITH_NANS(count)                                                    \
+  do {                                                                           \
+    barrier(CLK_GLOBAL_MEM_FENCE);                                               \
+    for (uint i = lane; i < 2 * n; i += GROUP) d[i] = i + 1 < 2 * n ? 0 : NAN;   \
+    for (uint i = lane; i < (count); i += GROUP) taus[i] = FROM_REAL((R)NAN);    \
+  } while (0)
+
 /// a: [batch, n, n] Hermitian, one triangle read. diagonals: [batch, 2 n]: the diagonal, the n - 1
 /// elements beside it, the factor by which all were multiplied. columns: [batch, n, ld]: the
 /// reflection k in column k, from element k + 1 (which is 1, not stored) on; tau: [batch, n]. info:
-/// [batch] ints, 1 where a matrix isn't finite, which is left then, otherwise 0.
+/// [batch] ints, 1 where a matrix holds a NaN, and is left then, otherwise 0. One with infinities
+/// alone is none: its values become NaNs, as LAPACK's do by scaling, and so do its vectors.
 kernel void tridiagonalise(global const char *a, ulong a_offset, global char *columns,
                            ulong columns_offset, global char *tau, ulong tau_offset,
                            global char *diagonals, ulong diagonals_offset, global char *info,
@@ -61,7 +70,7 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
   }
   WORK_GROUP_REDUCE(sizes, lane, GROUP, largest, COMBINE_MAX);
   const bool finite = largest <= PASTE2(LARGEST_, C);
-  if (lane == 0) ((global int *)(info + info_offset))[z] = n > 1 && !finite;
+  if (lane == 0) ((global int *)(info + info_offset))[z] = n > 1 && isnan(largest);
   const R scale = finite ? scale_of(largest) : (R)1;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) matrix[j * ld + i] *= scale;
@@ -105,12 +114,13 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
     e[n - 1] = scale;
     taus[n - 1] = FROM_REAL((R)0);
   }
+  if (n > 1 && isinf(largest)) FILL_WITH_NANS(n);
 }
 
 /// a: [batch, n, n]. diagonals: as above, of the upper bidiagonal form. columns, rows: [batch, n,
 /// ld]: the reflection k from the left in columns, from element k on, and from the right in rows,
 /// from element k + 1 on (the first, 1, isn't stored). tau: [batch, 2, n], left and right. info: as
-/// above, -4 (LAPACK's code) for what isn't finite.
+/// above, -4 (LAPACK's code) for a NaN.
 kernel void bidiagonalise(global const char *a, ulong a_offset, global char *columns,
                           ulong columns_offset, global char *rows, ulong rows_offset,
                           global char *tau, ulong tau_offset, global char *diagonals,
@@ -133,7 +143,7 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
   }
   WORK_GROUP_REDUCE(sizes, lane, GROUP, largest, COMBINE_MAX);
   const bool finite = largest <= PASTE2(LARGEST_, C);
-  if (lane == 0) ((global int *)(info + info_offset))[z] = finite ? 0 : -4;
+  if (lane == 0) ((global int *)(info + info_offset))[z] = isnan(largest) ? -4 : 0;
   const R scale = finite ? scale_of(largest) : (R)1;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) {
@@ -205,4 +215,5 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
     taus[n - 1] = last.tau;
     taus[2 * n - 1] = FROM_REAL((R)0);
   }
+  if (isinf(largest)) FILL_WITH_NANS(2 * n);
 }

@@ -19,6 +19,7 @@
 #ifndef INITIAL
 #define INITIAL 0
 #endif
+#include "include/assert.clh"
 #include "include/dtype.clh"
 #include "include/reduce.clh"
 
@@ -53,15 +54,18 @@ typedef struct {
   const ulong outer = row / args.segments;                                                      \
   const ulong number = outer * (args.segments + 1) + (row - outer * args.segments);             \
   global const char *offsets = offsets_base + args.offsets_offset;                              \
-  const ulong begin = clamp(LOAD_AS(i64, INDEX, offsets, number), 0l, (long)args.length);       \
-  const ulong end =                                                                             \
-      clamp(LOAD_AS(i64, INDEX, offsets, number + 1), (long)begin, (long)args.length);          \
+  const long from = LOAD_AS(i64, INDEX, offsets, number);                                       \
+  const long to = LOAD_AS(i64, INDEX, offsets, number + 1);                                     \
+  if (to < from) record_failure(to - from, 0, asserts, site);                                   \
+  const ulong begin = clamp(from, 0l, (long)args.length);                                       \
+  const ulong end = clamp(to, (long)begin, (long)args.length);                                  \
   global const char *data = data_base + args.data_offset
 #define AT(j) ((outer * args.length + (j)) * args.inner + column)
 #define ELEMENT(j) LOAD_AS(C, E, data, AT(j))
 
 kernel void segment_reduce(global const char *data_base, global const char *offsets_base,
-                           global char *out_base, const SegmentArgs args, real initial) {
+                           global char *out_base, const SegmentArgs args, real initial,
+                           global int *asserts, uint site) {
   DECLARE_SEGMENT();
   real result = INITIAL ? initial : START;
   for (ulong j = begin; j < end; j++) {
@@ -81,7 +85,8 @@ kernel void segment_reduce(global const char *data_base, global const char *offs
 /// The gradient by data, which has no elements outside of segments that are not 0 already.
 kernel void segment_reduce_backward(global const char *data_base, global const char *offsets_base,
                                     global const char *grad_base, global const char *result_base,
-                                    global char *out_base, const SegmentArgs args, real initial) {
+                                    global char *out_base, const SegmentArgs args, real initial,
+                                    global int *asserts, uint site) {
   DECLARE_SEGMENT();
   global char *out = out_base + args.out_offset;
   const real grad = LOAD_AS(C, E, grad_base + args.grad_offset, i);

@@ -58,3 +58,31 @@ def test_complex_powers_of_special_values(device, dtype):
     for number in (0, 1, 2, 3, -2, 0.5, -0.5, 2.5, 2 + 1j, INF, -INF, NAN):
         check(lambda x, number=number: torch.pow(x, number))
         check(lambda x, number=number: number**x)
+
+
+@pytest.mark.parametrize("number", [1e39, -1e39, complex(1e39, 1), complex(0, 1e39)])
+def test_complex_powers_past_the_range_of_floats(device, number):
+    z = torch.tensor([0.0, 2, 0.5, -3, 1 + 2j], dtype=torch.complex64)
+    got, expected = (z.to(device) ** number).cpu(), z**number
+    assert_close(torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["zeta", "gammainc", "gammaincc"])
+def test_special_functions_of_special_values(device, name, dtype):
+    values = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 10.0, -10.0]
+    x = torch.tensor(values, dtype=dtype)
+    function = getattr(torch.special, name)
+    got, expected = function(x[:, None].to(device), x.to(device)).cpu(), function(x[:, None], x)
+    assert_close(got, expected, equal_nan=True)
+
+
+def test_incomplete_gamma_functions_of_large_arguments(device):
+    # From where on an expansion serves, and far past what series would take to converge.
+    a = torch.tensor([0.99e8, 1.01e8, 1e10, 1e12], dtype=torch.float64)[:, None]
+    x = a + torch.linspace(-3, 3, 13, dtype=torch.float64) * a.sqrt()
+    for function in (torch.special.gammainc, torch.special.gammaincc):
+        for far in (x, a * 1e-30, a / 2, a * 2, a * 1e30):
+            got = function(*torch.broadcast_tensors(a.to(device), far.to(device)))
+            expected = function(*torch.broadcast_tensors(a, far))
+            assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-9)

@@ -221,6 +221,14 @@ def test_repeat_interleave(dtype):
     check_error(torch.repeat_interleave, torch.tensor([1, -1], dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.uint8, torch.bool], ids=str)
+def test_repeats_of_other_dtypes(dtype):
+    repeats = torch.tensor([1, 0, 1]).to(dtype)
+    check_error(torch.repeat_interleave, repeats)
+    check_error(torch.repeat_interleave, repeats[0])
+    check_error(torch.repeat_interleave, torch.randn(3, 2), repeats, dim=0)
+
+
 @pytest.mark.parametrize("size", [0, 5, 7, -1])
 def test_repeat_interleave_of_another_size_is_refused(size):
     repeats = torch.tensor([1, 2, 3])

@@ -256,13 +256,12 @@ def test_out(name, dtype):
             assert_close(out, e)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(
     "call", [torch.linalg.eigh, torch.linalg.eigvalsh, torch.linalg.svd, torch.linalg.svdvals]
 )
-def test_what_is_not_finite_raises(call, value):
+def test_nans_raise(call):
     a = torch.eye(5)
-    a[3, 1] = a[1, 3] = value
+    a[3, 1] = a[1, 3] = float("nan")
     with pytest.raises(torch.linalg.LinAlgError, match="failed to converge"):
         call(a.to(DEVICE))
     with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1\)"):

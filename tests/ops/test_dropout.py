@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.refusals import raise_the_same
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
@@ -31,3 +33,18 @@ def test_native_dropout(device):
     a = torch.nn.functional.dropout(x).cpu()
     torch.manual_seed(3)
     assert torch.equal(a, torch.nn.functional.dropout(x).cpu())
+
+
+def test_dtypes_without_dropout():
+    raise_the_same(
+        [
+            lambda d: torch.nn.functional.dropout(torch.ones(8, dtype=torch.complex64, device=d)),
+            lambda d: torch.nn.functional.dropout(torch.ones(8, dtype=torch.int64, device=d)),
+            lambda d: torch.native_dropout(torch.ones(8, dtype=torch.int64, device=d), 0.0, True),
+            lambda d: torch.native_dropout(torch.ones(8, dtype=torch.bool, device=d), 1.0, True),
+        ]
+    )
+    for p in (0.0, 1.0):
+        x = torch.ones(8, dtype=torch.complex64)
+        expected = torch.native_dropout(x, p, True)[0]
+        torch.testing.assert_close(torch.native_dropout(x.to("ocl"), p, True)[0].cpu(), expected)

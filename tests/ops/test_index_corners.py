@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tests.refusals import raise_the_same
+
 LEAST = -(2**63)
 
 
@@ -63,3 +65,80 @@ def test_indices_that_do_not_fit_each_other(accumulate):
         indices = (torch.zeros(2, dtype=torch.long), torch.zeros(3, dtype=torch.long))
         with pytest.raises(IndexError, match="shape mismatch"):
             x.index_put([i.to(device) for i in indices], x[0, 0], accumulate=accumulate)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (3, 2, 4)], ids=str)
+def test_index_reduce_of_dtypes_for_slices_alone(shape, include_self, reduce, dtype):
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 2, shape, generator=generator).to(dtype)
+    source = torch.randint(0, 2, (2, *shape[1:]), generator=generator).to(dtype)
+
+    def run(device):
+        arguments = torch.tensor([2, 2]).to(device), source.to(device), reduce
+        return x.to(device).index_reduce(0, *arguments, include_self=include_self).cpu()
+
+    try:
+        expected = run("cpu")
+    except NotImplementedError:
+        with pytest.raises(NotImplementedError, match="index_reduce"):
+            run("ocl")
+    else:
+        assert_close(run("ocl"), expected)
+
+
+OWN_NAMES = {
+    r"scatter\(reduce=\)": [
+        lambda i: ones(4).scatter(0, i, ones(2), reduce="add"),
+        lambda i: ones(4).scatter(0, i, 2.0, reduce="multiply"),
+    ],
+    "scatter_reduce": [lambda i: ones(4).scatter_reduce(0, i, ones(2), "prod")],
+    "one_hot": [lambda i: torch.nn.functional.one_hot(i, 4)],
+}
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_a_wrong_index_is_reported_under_the_name_of_the_call(name):
+    for call in OWN_NAMES[name]:
+        with pytest.raises(RuntimeError, match=f"{name}.*index 7 "):
+            call(index(0, 7))
+            torch.ocl.synchronize()
+
+
+def test_one_hot():
+    for classes in (-1, 5):
+        for labels in (torch.tensor([[1, 0], [4, 2]]), torch.tensor(3), torch.tensor([0])):
+            expected = torch.nn.functional.one_hot(labels, classes)
+            got = torch.nn.functional.one_hot(labels.to("ocl"), classes)
+            assert_close(got.cpu(), expected)
+    x = torch.tensor([[1, 2, 0], [0, 1, 1]])
+    strided = torch.nn.functional.one_hot(x.to("ocl").t(), 3)
+    assert_close(strided.cpu(), torch.nn.functional.one_hot(x.t(), 3))
+    empty = torch.empty(0, dtype=torch.long)
+    assert torch.nn.functional.one_hot(empty.to("ocl"), 3).shape == (0, 3)
+    raise_the_same(
+        [
+            lambda d: torch.nn.functional.one_hot(empty.to(d)),
+            lambda d: torch.nn.functional.one_hot(x.float().to(d)),
+            lambda d: torch.nn.functional.one_hot(x.to(d), 0),
+        ]
+    )
+    mapped = torch.func.vmap(lambda t: torch.nn.functional.one_hot(t, 3))(x.to("ocl"))
+    assert_close(mapped.cpu(), torch.nn.functional.one_hot(x, 3))
+
+
+def test_no_index_fits_a_dimension_without_elements():
+    def indices(device):
+        return torch.zeros(2, dtype=torch.long, device=device)
+
+    raise_the_same(
+        [
+            lambda d: torch.zeros(0, device=d).index_select(0, indices(d)),
+            lambda d: torch.zeros(0, device=d).index_add(0, indices(d), torch.ones(2, device=d)),
+            lambda d: torch.zeros(0, device=d).index_reduce(
+                0, indices(d), torch.ones(2, device=d), "prod"
+            ),
+        ]
+    )

@@ -1,5 +1,5 @@
 """Gamma, Dirichlet, Poisson and binomial samples by their statistics; gradients of gamma and
-Dirichlet samples against derivatives of their distribution functions."""
+Dirichlet samples against derivatives of their distribution functions. Permutations."""
 
 import math
 
@@ -346,3 +346,28 @@ def test_multinomial_of_nothing(shape):
         with pytest.raises(RuntimeError):
             torch.multinomial(torch.empty(shape, device="ocl"), 2, replacement)
     assert torch.ones(3, device="ocl").sum().item() == 3  # the device still works
+
+
+# ---- Permutations -----------------------------------------------------------------------------
+
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+NO_PERMUTATIONS = [torch.bool, torch.complex64, torch.uint16, torch.uint32]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS + NO_PERMUTATIONS, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3)], ids=str)
+@pytest.mark.parametrize("n", [-1, 0, 5, 128, 129, 256, 257, 300, 2049, 2050])
+def test_randperm_into_any_tensor(n, shape, dtype):
+    def run(device):
+        return torch.randperm(n, out=torch.empty(shape, dtype=dtype, device=device))
+
+    try:
+        expected = run("cpu")
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError) as raised:
+            run("ocl")
+        assert raised.type is type(error)
+    else:
+        # bfloat16 rounds what it doesn't hold.
+        assert_close(run("ocl").cpu().double().sort()[0], expected.double().sort()[0])

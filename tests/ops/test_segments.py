@@ -73,6 +73,17 @@ def test_segment_reduce_bad_arguments(device):
     ).shape == (3, 2)
 
 
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("offsets", [[0, 3, 2, 6], [3, 0], [0, 6, 6, 4]], ids=str)
+def test_segments_of_negative_length(offsets, reduce):
+    for place in ("cpu", "ocl"):
+        for shape in ((6,), (6, 2)):
+            with pytest.raises(RuntimeError, match="Expected segment_length >= 0"):
+                where = torch.tensor(offsets, device=place)
+                torch.segment_reduce(made(shape).to(place), reduce, offsets=where, unsafe=True)
+                torch.ocl.synchronize()
+
+
 # ---- hash_tensor ------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.layouts import on_device
+
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16,
     torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.complex128,
@@ -215,3 +217,33 @@ def test_narrow_copy_and_shuffles(device):
     check(device, lambda t: torch.nn.functional.pixel_shuffle(t.reshape(1, 4, 6, 5), 2), x)
     check(device, lambda t: torch.cartesian_prod(t[0, 0], t[0, 1]), x)
     check(device, lambda t: torch.stack(torch.meshgrid(t[0, 0], t[0, 1], indexing="ij")), x)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 3), (2, 8, 3, 5), (2, 8, 2, 3, 2), (0, 4, 3), (2, 0, 3)])
+def test_channel_shuffle_of_any_layout(shape):
+    reverse = range(len(shape) - 1, -1, -1)
+    layouts = [
+        sample(*shape),
+        sample(*shape[::-1]).permute(*reverse),
+        sample(*shape, 2)[..., 0],
+        sample(*shape[:2], *[1] * (len(shape) - 2)).expand(shape),
+    ]
+    if len(shape) == 4:
+        layouts.append(sample(*shape).contiguous(memory_format=torch.channels_last))
+    for x in layouts:
+        for groups in (1, 2, 4):
+            for call in (torch.channel_shuffle, torch.native_channel_shuffle):
+                got, want = call(on_device(x), groups), call(x, groups)
+                assert got.stride() == want.stride() or x.numel() == 0
+                torch.testing.assert_close(got.cpu(), want)
+    x = sample(2, 8, 3).to("ocl").requires_grad_()
+    torch.channel_shuffle(x, 2).sum().backward()
+    assert torch.equal(x.grad.cpu(), torch.ones(2, 8, 3))
+
+
+@pytest.mark.parametrize("dims", [16, 17, 18])
+def test_flip_of_many_dimensions(device, dims):
+    x = torch.arange(2**dims, dtype=torch.int32).reshape((2,) * dims)
+    check(device, lambda t: t.flip(*range(0, dims, 2)), x)
+    check(device, lambda t: t.permute(*range(dims - 1, -1, -1)).flip(*range(0, dims, 3)), x)
+    check(device, lambda t: t.flip(*range(dims)), x)

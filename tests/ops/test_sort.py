@@ -7,6 +7,7 @@ import torch
 
 from tests.fresh import run_script
 from tests.layouts import layouts, on_device
+from tests.refusals import raise_the_same
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -360,3 +361,45 @@ def test_bools_have_no_order_statistics():
                 call(torch.tensor([True, False, True]).to(device))
             refused.append(raised.type)
         assert refused[0] is refused[1]
+
+
+def test_order_of_numbers_without_order():
+    for value in (torch.tensor(True), torch.tensor(2 - 1j)):
+        for y, e in zip(value.to("ocl").kthvalue(1), value.kthvalue(1), strict=True):
+            assert torch.equal(y.cpu(), e)
+    truths = torch.tensor([True, False])
+    raise_the_same(
+        [
+            lambda d: truths.to(d).kthvalue(3),
+            lambda d: truths[:0].to(d).kthvalue(1),
+            lambda d: truths[0].to(d).kthvalue(2),
+            lambda d: torch.zeros(0, 3, dtype=torch.complex64, device=d).kthvalue(1, 1),
+            lambda d: truths[:0].to(d).median(0),
+            lambda d: truths[:0].to(d).nanmedian(0),
+        ]
+    )
+
+
+@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
+def test_quantiles(function):
+    x = make((6, 9), torch.float32)
+    for q in (0.3, torch.tensor(0.5), torch.tensor([0.0, 0.25, 1.0]), torch.tensor([])):
+        on_ocl = q.to("ocl") if isinstance(q, torch.Tensor) else q
+        for dim in (None, 0, -1):
+            got = function(x.to("ocl"), on_ocl, dim)
+            torch.testing.assert_close(got.cpu(), function(x, q, dim), equal_nan=True)
+    y = torch.randn(5, device="ocl").requires_grad_()
+    function(y, torch.tensor([0.5], device="ocl")).backward()
+    assert y.grad.sum().item() == 1
+
+
+@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
+@pytest.mark.parametrize("q", [-0.1, 1.1, -1.0, float("nan"), -float("inf")])
+@pytest.mark.parametrize("size", [1, 5])
+def test_quantiles_of_no_share(function, q, size):
+    for device in ("cpu", "ocl"):
+        x, shares = torch.arange(float(size), device=device), torch.tensor([0.5, q], device=device)
+        for out in (None, torch.empty(0, device=device)):
+            with pytest.raises(RuntimeError, match="q values must be in the range"):
+                function(x, shares, 0, out=out)
+                torch.ocl.synchronize()

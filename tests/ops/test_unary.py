@@ -75,3 +75,16 @@ def test_bounds_keep_the_sign_of_zero(function, dtype):
 def test_erfcx_of_large_negative_doubles():
     x = -torch.logspace(0, 300, 3000, dtype=torch.float64)
     assert_close(torch.special.erfcx(x.to("ocl")).cpu(), torch.special.erfcx(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize(
+    "name", "acos acosh asin asinh atan atanh cos cosh expm1 sin sinh tan tanh".split()
+)
+def test_complex_functions_of_special_values(name, dtype):
+    parts = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-8, 1e-30]
+    parts += [30.0, -30.0] if name in ("expm1", "cosh", "cos", "sin", "sinh") else [1e10, -200.0]
+    z = torch.tensor([complex(*pair) for pair in itertools.product(parts, parts)], dtype=dtype)
+    function = getattr(torch, name)
+    got, expected = (torch.view_as_real(t) for t in (function(z.to("ocl")).cpu(), function(z)))
+    assert_close(got, expected, equal_nan=True)

@@ -211,6 +211,25 @@ def test_grid_numbers_that_are_nowhere(padding):
             torch.testing.assert_close(got.cpu(), want, equal_nan=True)
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("align", [False, True])
+def test_volumes_of_grid_numbers_that_are_nowhere(align, mode, padding):
+    numbers = grid((1, 3, 4, 3, 3), torch.float32)
+    flat = numbers.view(-1)
+    for i, value in enumerate([float("nan"), float("inf"), -float("inf"), 1e30, -1e30]):
+        flat[7 * i : 7 * i + 15 : 7] = value
+
+    def run(device):
+        x = sample(1, 2, 5, 6, 4).to(device).requires_grad_()
+        places = numbers.to(device).requires_grad_()
+        out = functional.grid_sample(x, places, mode, padding, align)
+        return (out.detach(), *torch.autograd.grad(out.sum(), (x, places)))
+
+    for got, want in zip(run("ocl"), run("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), want, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
 def test_grid_of_a_rotation_and_empty_ones():
     theta = torch.tensor([[[0.8, -0.6, 0.1], [0.6, 0.8, -0.2]]])
     x = sample(1, 3, 16, 18)

@@ -1,0 +1,57 @@
+"""Decompositions of matrices with infinities: NaNs instead of errors, as CPU torch's."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+INF = float("inf")
+
+
+def matrix(shape, value, dtype):
+    a = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    a[..., 1, 0] = value
+    return a
+
+
+def agree(call, a):
+    assert_close(call(a.to("ocl")).cpu(), call(a), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("value", [INF, -INF])
+@pytest.mark.parametrize("shape", [(3, 3), (9, 2), (2, 7), (2, 3, 3)], ids=str)
+def test_singular_values(shape, value, dtype):
+    a = matrix(shape, value, dtype)
+    for call in (torch.linalg.svdvals, torch.linalg.cond, torch.linalg.matrix_rank):
+        agree(call, a)
+    # Whether CPU torch's vectors are NaNs, too, depends on where the infinity is.
+    assert torch.linalg.pinv(a.to("ocl")).isnan().all()
+    u, s, vh = torch.linalg.svd(a.to("ocl"))
+    assert all(t.isnan().any() for t in (u, s, vh))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("value", [INF, -INF])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 8, 8)], ids=str)
+def test_eigenvalues(shape, value, dtype):
+    a = matrix(shape, value, dtype)
+    agree(torch.linalg.eigvalsh, a)
+    values, vectors = torch.linalg.eigh(a.to("ocl"))
+    assert values.isnan().all() and vectors.isnan().any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("call", [torch.linalg.svdvals, torch.linalg.eigvalsh])
+def test_one_batch_element(call, dtype):
+    a = torch.stack([torch.eye(4, dtype=dtype), matrix((4, 4), INF, dtype)])
+    agree(call, a)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (9, 2), (2, 9)], ids=str)
+def test_a_nan_beside_an_infinity_raises(shape):
+    for device in ("cpu", "ocl"):
+        a = matrix(shape, INF, torch.float32).to(device)
+        a[0, 1] = float("nan")
+        with pytest.raises(torch.linalg.LinAlgError, match="failed to converge"):
+            torch.linalg.svdvals(a)
