@@ -18,6 +18,7 @@ constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over o
 constexpr size_t kLocalSize = 128, kLargeLocalSize = 1024, kGpuLocal = 256;
 // Below this many elements in the innermost dimension a work-item per element beats one per vector.
 constexpr int64_t kMinRow = 16;
+constexpr size_t kMaxRun = 64;  // chunks of a row to a work-item
 // Rows have a program per combination of steps, which small tensors do not pay back.
 constexpr int64_t kMinRowsElements = 2048;
 // Tiles pay where both dimensions fill one.
@@ -225,6 +226,14 @@ const char* step_name(const Operands& operands, int i) {
   return i < operands.outputs ? kOut[i] : kIn[operands.input_number[i]];
 }
 
+/// Chunks of a row that a CPU's work-item takes: several, as long as every core gets work-groups.
+size_t row_run(const Device& device, const Op& op, const Access& access, size_t chunks,
+               int64_t ny) {
+  if (!device.is_cpu() || access.width == 1 || (op.flags & flag::special)) return 1;
+  const size_t most = chunks * ny / (8 * device.properties().compute_units * kLocalSize);
+  return std::clamp<size_t>(most, 1, std::min(chunks, kMaxRun));
+}
+
 void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
@@ -257,10 +266,13 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
                                              : 2});
   }
   Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
+  const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
+  const size_t run = row_run(queue.device(), op, access, chunks, ny);
   const int outer = geometry.dims - 1;
   arguments.put32(static_cast<uint32_t>(geometry.size[0]));
   arguments.put32(static_cast<uint32_t>(ny));
   arguments.put32(static_cast<uint32_t>(outer));
+  arguments.put32(static_cast<uint32_t>(run));
   for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
   for (int d = 0; d < kMaxDims - 1; ++d) arguments.put32(d < outer ? geometry.size[d + 1] : 1);
   for (int i = 0; i < operands.count; ++i) {
@@ -269,12 +281,12 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
     }
   }
   arguments.finish();
-  const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
+  const size_t runs = (chunks + run - 1) / run;
   // Rows shorter than a work-group share it, so that no lane idles.
   size_t local_x = 1;
-  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
+  while (local_x < runs && local_x < kLocalSize) local_x *= 2;
   enqueue(kernel, queue,
-          NDRange::grid(chunks, ny, local_x, kLocalSize / local_x).of_work(ny * geometry.size[0]),
+          NDRange::grid(runs, ny, local_x, kLocalSize / local_x).of_work(ny * geometry.size[0]),
           operands, op, locations, arguments);
 }
 

@@ -2,7 +2,8 @@
 // dimension, y over all other dimensions. How each operand moves along x is known at compile time.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> per operand: 0 the same element for the
-// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(nx / WIDTH), ny, or more.
+// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ny, or
+// more: a CPU's work-item takes `run` chunks of a row, since to find it costs as much as a vector.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 
@@ -18,6 +19,7 @@ typedef struct {
   uint nx;
   uint ny;
   uint outer_dims;
+  uint run;
   uint inner_step[NOPS];  // bytes
   uint size[15];          // of the outer dimensions, innermost first
   uint stride[NOPS][15];  // bytes
@@ -56,31 +58,37 @@ typedef struct {
 #define ADD_ROW_OUT(k, name, tag) name += at[k];
 #define ADD_ROW_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
 
+// On a GPU it is 1.
+#ifdef OCL_DEVICE_CPU
+#define RUN layout.run
+#else
+#define RUN 1
+#endif
+
 kernel BY_VECTORS void pointwise_rows(PARAMETERS(const RowsLayout layout)) {
-  const size_t chunk = get_global_id(0);
   const size_t row = get_global_id(1);
+  size_t chunk = get_global_id(0) * RUN;
   if (chunk * WIDTH >= layout.nx || row >= layout.ny) return;
   uint at[NOPS] = {0};
   DECODE_OFFSETS(at, NOPS, (uint)row, layout.outer_dims, layout.size, layout.stride);
   ADD_OFFSETS()
   FOR_OUTS(ADD_ROW_OUT)
   FOR_INS(ADD_ROW_IN)
+  const size_t end = min((chunk + RUN) * WIDTH, (size_t)layout.nx);
 #if VECTOR_PATH
-  if ((chunk + 1) * WIDTH <= layout.nx) {
+  for (; (chunk + 1) * WIDTH <= end; chunk++) {
 #define T TYPEV(C, WIDTH)
 #define LANES SUFFIX(WIDTH)
     LOAD_INS(LOAD_VECTOR)
     FOR_OUTS(DECLARE_RESULT)
     APPLY();
     FOR_OUTS(STORE_VECTOR)
-    return;
 #undef T
 #undef LANES
   }
 #endif
 #define T TYPE(C)
 #define LANES
-  const size_t end = min((chunk + 1) * WIDTH, (size_t)layout.nx);
   for (size_t x = chunk * WIDTH; x < end; x++) {
     LOAD_INS(LOAD_ONE)
     FOR_OUTS(DECLARE_RESULT)

@@ -37,6 +37,14 @@ def same_bits(actual, expected):
     assert torch.equal(actual.cpu().view(torch.uint8), expected.view(torch.uint8))
 
 
+def same_but_signs_of_nan(actual, expected):
+    """For conversions by a GPU's own instruction: NVIDIA's drops the sign of a NaN."""
+    assert actual.dtype == expected.dtype
+    actual, nan = actual.cpu(), expected.float().isnan()
+    assert torch.equal(actual.float().isnan(), nan)
+    same_bits(actual[~nan], expected[~nan])
+
+
 def halves():
     bits = torch.arange(1 << 16, dtype=torch.int32)
     return bits.to(torch.int16).view(torch.float16)
@@ -60,7 +68,9 @@ def floats():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_from_every_half(float8, dtype):
     values = halves() if dtype == torch.float16 else halves().view(torch.bfloat16)
-    same_bits(values.to("ocl").to(float8), values.to(float8))
+    on_gpu = torch.ocl.get_device_properties(0).type == "gpu"
+    same = same_but_signs_of_nan if on_gpu else same_bits
+    same(values.to("ocl").to(float8), values.to(float8))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
