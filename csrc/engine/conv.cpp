@@ -228,6 +228,7 @@ bool covers_all(const ConvWindow& w) {
 
 void convolution_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
                         const ConvWindow& w) {
+  if (run_conv_weight_product(weight, in, out, w)) return;
   const Reach reach = reach_of_windows(out, w);
   ConvPlan plan = make_plan(in, w.groups);
   const int64_t packed = out.size[1] * out.size[2] * out.size[3] * out.size[4] *

@@ -127,6 +127,9 @@ bool run_conv_gathered(const ConvPlan& plan);
 /// doesn't take the convolution.
 bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
                       const void* bias, const ConvWindow& window, bool transposed);
+/// On CPUs, likewise the gradient of such a convolution's weight, where memory is to be read once.
+bool run_conv_weight_product(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
+                             const ConvWindow& window);
 /// For CPUs, windows of 3 x 3 with a stride of 1 by fewer products, Winograd's
 /// (kernels/conv/winograd.cl). As run_conv_product().
 bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,

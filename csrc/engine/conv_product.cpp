@@ -1,4 +1,5 @@
-// Convolutions that are matrix products as they stand, on GPUs: windows of one element.
+// Convolutions that are matrix products as they stand, windows of one element: all of them on GPUs,
+// on CPUs the weight's gradient where channels lie innermost.
 #include <algorithm>
 
 #include "engine/conv_plan.h"
@@ -70,6 +71,27 @@ bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTen
     d.c = {bias, out.dtype, 1, 0, 0};
     d.out = {out.data, out.dtype, out.stride[1], out_position, out.stride[0]};
   }
+  gemm(d);
+  return true;
+}
+
+bool run_conv_weight_product(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
+                             const ConvWindow& w) {
+  if (!is_product(w) || in.stride[1] != 1 || out.stride[1] != 1) return false;
+  const int64_t positions = in.size[2] * in.size[3] * in.size[4];
+  const int64_t out_position = position_stride(out), in_position = position_stride(in);
+  if (out_position == 0 || in_position == 0) return false;
+  const bool joined = in.size[0] == 1 || (in.stride[0] == positions * in_position &&
+                                          out.stride[0] == positions * out_position);
+  if (!joined) return false;
+  GemmDescription d;
+  d.m = weight.size[0];
+  d.n = weight.size[1];
+  d.k = in.size[0] * positions;
+  d.a = {out.data, out.dtype, out.stride[1], out_position, 0};
+  d.b = {in.data, in.dtype, in_position, in.stride[1], 0};
+  d.out = {weight.data, weight.dtype, weight.stride[0], weight.stride[1], 0};
+  if (!gemm_takes_blocks(d)) return false;
   gemm(d);
   return true;
 }

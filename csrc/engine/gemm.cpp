@@ -29,13 +29,14 @@ namespace {
 /// narrowest vectors each.
 constexpr int64_t kProductsPerOperation = 4;
 
-constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_packed,
-                                                &gemm_direct};
+constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_blocks,
+                                                &gemm_packed, &gemm_direct};
 
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
-constexpr const GemmImplementation* kAll[] = {&gemm_small, &gemm_skinny, &gemm_tensor_core,
-                                              &gemm_tiled, &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kAll[] = {&gemm_small,       &gemm_skinny, &gemm_blocks,
+                                              &gemm_tensor_core, &gemm_tiled,  &gemm_packed,
+                                              &gemm_direct};
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -345,6 +346,11 @@ void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels) {
   d.out.data = panels;
   d.out.dtype = b.dtype;
   pack_columns(make_plan(d), panels);
+}
+
+bool gemm_takes_blocks(const GemmDescription& description) {
+  const GemmPlan plan = make_plan(description);
+  return plan.device.is_cpu() && gemm_blocks.refuse(plan) == nullptr;
 }
 
 void gemm(const GemmDescription& description) {

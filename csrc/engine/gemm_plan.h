@@ -71,8 +71,8 @@ struct GemmImplementation {
   std::vector<GemmVariation> (*vary)(const GemmPlan& plan, int stage) = nullptr;
 };
 
-extern const GemmImplementation gemm_small, gemm_packed, gemm_skinny, gemm_tensor_core, gemm_tiled,
-    gemm_direct;
+extern const GemmImplementation gemm_small, gemm_blocks, gemm_packed, gemm_skinny, gemm_tensor_core,
+    gemm_tiled, gemm_direct;
 
 /// Whether gemm_packed makes panels of pairs of both operands (kernels/gemm/dot_bf16.clh, written
 /// for one tile).

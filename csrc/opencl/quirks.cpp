@@ -91,6 +91,9 @@ Quirks quirks_of(const DeviceProperties& p) {
   // or double lane by lane as soon as the kernel has a branch: a sum of float32 and int64 took
   // twice as long.
   quirks.slow_int64_to_real = is_intel_cpu(p);
+  // OpenCL's prefetch() is a function call there, which costs more than it gains; the compilers'
+  // own builtin is one instruction. Oclgrind's interpreter does not know it, and others may not.
+  quirks.builtin_prefetch = p.device_class == DeviceClass::cpu && (is_intel_cpu(p) || is_pocl(p));
   // Intel's CPU runtime 2026.2 starts a worker thread less than there are cores: the thread that
   // waits is to be the last. In clFinish and in blocking copies it isn't once the queue has been
   // flushed, as recording an event does, and a core idles until the end. Reproduction: on two

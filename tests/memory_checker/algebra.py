@@ -19,6 +19,7 @@ def products():
         torch.addmm(b[0].double(), a.double(), b.double()),
         torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
         torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
+        torch.randn(2100, 13).to("ocl").t() @ torch.randn(2100, 16).to("ocl"),
     ]
     keep.append(torch.ocl.pack_weights(nn.Linear(37, 35).to("ocl"))(x.detach()))
     # Quantised weights, float8.
