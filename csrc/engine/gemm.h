@@ -46,8 +46,8 @@ struct GemmDescription {
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 void gemm(const GemmDescription& description);
 
-/// Whether gemm() on a CPU reads the operands once and packs nothing large: few rows and columns over
-/// a long k (kernels/gemm/blocks.cl).
+/// Whether gemm() on a CPU reads the operands once and packs nothing large: few rows and columns
+/// over a long k (kernels/gemm/blocks.cl).
 bool gemm_takes_blocks(const GemmDescription& description);
 
 /// A matrix b that many products share, packed once: panels of adjacent columns, each a row of
