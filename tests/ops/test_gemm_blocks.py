@@ -19,9 +19,10 @@ SHAPES = [(13, 16, 2048), (64, 256, 2500), (17, 48, 4099), (200, 64, 2049), (130
 
 def operands(form, m, n, k, dtype, *batch):
     """Which of a and b have their rows side by side: TN as in a weight's gradient."""
-    a = t.make(*batch, m, k, dtype=dtype) if form[0] == "N" else t.make(*batch, k, m, dtype=dtype).mT
-    b = t.make(*batch, k, n, dtype=dtype) if form[1] == "N" else t.make(*batch, n, k, dtype=dtype).mT
-    return a, b
+    a = (m, k) if form[0] == "N" else (k, m)
+    b = (k, n) if form[1] == "N" else (n, k)
+    a, b = t.make(*batch, *a, dtype=dtype), t.make(*batch, *b, dtype=dtype)
+    return a if form[0] == "N" else a.mT, b if form[1] == "N" else b.mT
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
