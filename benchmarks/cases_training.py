@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.case import add
+from benchmarks.networks import parameter_shapes
 
 
 def mlp(sizes):
@@ -62,3 +63,42 @@ add(
     flops=flops(SMALL, 100),
     tolerance={"rtol": 1e-3, "atol": 1e-4},
 )
+
+
+def optimiser_step(optimiser_class, **options):
+    """A step over ResNet-50's parameters, whose gradients stay as they are."""
+
+    def make(device):
+        generator = torch.Generator().manual_seed(0)
+        parameters = []
+        for shape in parameter_shapes("ResNet-50"):
+            parameters.append(torch.randn(shape, generator=generator).to(device).requires_grad_())
+            parameters[-1].grad = torch.randn(shape, generator=generator).to(device)
+        optimiser = optimiser_class(parameters, lr=1e-6, **options)
+
+        def call():
+            optimiser.step()
+            return parameters[0].detach()
+
+        return call
+
+    return make
+
+
+def elements():
+    return sum(torch.Size(shape).numel() for shape in parameter_shapes("ResNet-50"))
+
+
+# Moved per element: the parameter, its gradient, what the optimiser keeps.
+for label, optimiser, options, moved in (
+    ("SGD with momentum", torch.optim.SGD, {"momentum": 0.9}, 20),
+    ("AdamW", torch.optim.AdamW, {}, 28),
+    ("AdamW fused", torch.optim.AdamW, {"fused": True}, 28),
+):
+    add(
+        f"{label}, ResNet-50's parameters",
+        "training",
+        optimiser_step(optimiser, **options),
+        bytes=moved * elements(),
+        tolerance={"rtol": 1e-3, "atol": 1e-4},
+    )

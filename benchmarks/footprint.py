@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from benchmarks import first_use
 from benchmarks.cases_networks import transformer
-from benchmarks.networks import LanguageModel, resnet18
+from benchmarks.networks import RESNETS, LanguageModel, parameter_shapes, resnet18
 
 PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- footprint -->\n", "<!-- end footprint -->\n"
@@ -137,31 +137,6 @@ def attention_extra(tokens, heads=8, width=64):
     torch.ocl.synchronize()
     kept = sum(t.nbytes for t in (out, *grads))
     return torch.ocl.max_memory_allocated() - before - kept
-
-
-#: name -> (blocks of each stage, whether they are bottlenecks)
-RESNETS = {"ResNet-18": ((2, 2, 2, 2), False), "ResNet-50": ((3, 4, 6, 3), True)}
-
-
-def parameter_shapes(name):
-    """Of the parameters of one of RESNETS (He et al., 2015): 62 and 161 of them."""
-    blocks, bottleneck = RESNETS[name]
-    shapes = [(64, 3, 7, 7), (64,), (64,)]
-    inputs = 64
-    for stage, count in enumerate(blocks):
-        width = 64 << stage
-        outputs = 4 * width if bottleneck else width
-        for block in range(count):
-            if bottleneck:
-                kernels = [(width, inputs, 1), (width, width, 3), (outputs, width, 1)]
-            else:
-                kernels = [(width, inputs, 3), (width, width, 3)]
-            if block == 0 and inputs != outputs:
-                kernels.append((outputs, inputs, 1))
-            for to, of, size in kernels:
-                shapes += [(to, of, size, size), (to,), (to,)]
-            inputs = outputs
-    return [*shapes, (1000, inputs), (1000,)]
 
 
 OPTIMISERS = {

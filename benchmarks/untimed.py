@@ -15,6 +15,18 @@ def root(name):
     return base if base.startswith("__") else base.rstrip("_")
 
 
+#: What upstream calls below the level that a Recorder sees: an op's name there, and the device's.
+BELOW = {
+    "convolution": {"convolution_overrideable"},
+    "convolution_backward": {"convolution_backward_overrideable"},
+    "copy": {"_copy_from"},
+    "_to_copy": {"_copy_from"},
+    "scaled_dot_product_attention": {"_fused_sdp_choice"},
+    "_scaled_dot_product_fused_attention_overrideable": {"_fused_sdp_choice"},
+    "zeros": {"zero"},
+}
+
+
 class Recorder(TorchDispatchMode):
     """Notes the ATen ops that are called inside, in backward passes too."""
 
@@ -23,7 +35,8 @@ class Recorder(TorchDispatchMode):
         self.seen = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.seen.add(root(func.name().removeprefix("aten::")))
+        name = root(func.name().removeprefix("aten::"))
+        self.seen |= {name} | BELOW.get(name, set())
         return func(*args, **(kwargs or {}))
 
 

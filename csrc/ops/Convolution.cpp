@@ -11,6 +11,8 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "engine/conv.h"
 #include "engine/conv_depthwise.h"
 #include "ops/DtypeChecks.h"
@@ -233,6 +235,18 @@ void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor&
   convolution_weight(ConvTensor(weight, axes), a, b, window);
 }
 
+/// What upstream leaves to its kernels for the CPU.
+void check_output_padding(int64_t axes, at::IntArrayRef stride, at::IntArrayRef dilation,
+                          at::IntArrayRef output_padding) {
+  for (size_t i = 0; i < static_cast<size_t>(axes); ++i) {
+    const int64_t most = std::max(element(stride, i), element(dilation, i));
+    TORCH_CHECK(element(output_padding, i) < most,
+                "output padding must be smaller than either stride or dilation, but got ",
+                element(output_padding, i), " in dimension ", i + 2, ", of stride ",
+                element(stride, i), " and dilation ", element(dilation, i));
+  }
+}
+
 }  // namespace
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -252,6 +266,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                                       output_padding, stride, dilation, groups))
           : at::DimVector(at::native::conv_output_size(input.sizes(), weight.sizes(), padding,
                                                        stride, dilation));
+  if (transposed) check_output_padding(weight.dim() - 2, stride, dilation, output_padding);
   const at::Tensor result =
       at::empty(sizes, input.options().memory_format(format_of(input, weight)));
   const ConvWindow window = window_of(weight, stride, padding, dilation, groups);

@@ -179,8 +179,8 @@ static inline void finish(Out total, global const char *c, global char *out, glo
 #pragma unroll
   for (uint j = 0; j < OUT_WIDTH; j++) {
     private T *value = (private T *)&total + j;
-    *value = MAD(alpha, *value, (T)(0));
-    if (p.flags & FLAG_ADDEND) *value = MAD(beta, ((private const T *)&addend)[j], *value);
+    *value = SCALE(alpha, *value, (T)(0));
+    if (p.flags & FLAG_ADDEND) *value = SCALE(beta, ((private const T *)&addend)[j], *value);
     *value = ACTIVATE(*value);
   }
   *(global Out *)((global T *)out + row * p.out_row + column) = total;

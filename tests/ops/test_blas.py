@@ -366,3 +366,19 @@ def test_many_batches():
     check(torch.bmm, a, b)
     check(torch.bmm, b.mT, a.mT)
     check(torch.mm, a.view(-1, 4), b[0])
+
+
+@pytest.mark.parametrize("n", [2, 64])
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+def test_infinite_complex_sums(n, dtype):
+    """No factor of 1 + 0i makes NaN of them: 0 times infinity."""
+    a, b = torch.ones(n, n, dtype=dtype), torch.full((n, n), 1 + 1j, dtype=dtype)
+    a[0, 0] = complex(torch.inf, 0)
+    here, there = a.to("ocl"), b.to("ocl")
+    infinite = complex(torch.inf, torch.inf)
+    assert torch.dot(here[0], there[0]).item() == torch.dot(a[0], b[0]).item() == infinite
+    assert torch.bmm(here[None], there[None])[0, 0, 0].item() == infinite
+    assert (here @ there)[0, 0].item() == (here @ there[0])[0].item() == infinite
+    summed = torch.addmm(here, here, there)
+    if n > 2:  # of tiny matrices CPU torch's own sums are NaN
+        assert_close(summed.cpu(), torch.addmm(a, a, b))

@@ -363,6 +363,24 @@ def test_vmap():
     same(each(*map(on_device, arguments)), each(*arguments), "batched")
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_output_padding_that_the_cpu_refuses(axes):
+    x, refused = sample(1, 2, *[3] * axes), 0
+    convolution = CALLS[axes, True]
+    for size, stride, dilation, extra in itertools.product((1, 2), (1, 3), (1, 2), (0, 1, 2)):
+        weight = sample(2, 2, *[size] * axes)
+        options = {"stride": stride, "dilation": dilation, "output_padding": extra}
+        try:
+            expected = convolution(x, weight, **options)
+        except RuntimeError:
+            refused += 1
+            with pytest.raises(RuntimeError, match="output padding must be smaller"):
+                convolution(x.to("ocl"), weight.to("ocl"), **options)
+            continue
+        same(convolution(x.to("ocl"), weight.to("ocl"), **options), expected, options)
+    assert refused > 0
+
+
 def test_errors():
     x, weight = sample(2, 4, 8, 8), sample(6, 4, 3, 3)
     check_error(functional.conv2d, x, sample(6, 3, 3, 3))

@@ -219,6 +219,23 @@ def test_narrow_copy_and_shuffles(device):
     check(device, lambda t: torch.stack(torch.meshgrid(t[0, 0], t[0, 1], indexing="ij")), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64], ids=str)
+def test_pixel_shuffles_keep_the_format(device, dtype):
+    x = sample(2, 18, 6, 9).to(dtype)
+    last = x.to(memory_format=torch.channels_last)
+    inputs = [x, last, x.transpose(2, 3), last[..., ::3], x[0], x[None], x[:0], x[..., :0]]
+    for tensor in inputs:
+        for function in (torch.pixel_shuffle, torch.pixel_unshuffle):
+            actual = function(tensor.to(device), 3)
+            # CPU torch's unshuffle of nothing has its input's shape.
+            assert actual.shape == function(tensor.to("meta"), 3).shape
+            if tensor.numel() == 0:
+                continue
+            expected = function(tensor, 3)
+            assert torch.equal(actual.cpu(), expected)
+            assert actual.stride() == expected.stride()
+
+
 @pytest.mark.parametrize("shape", [(2, 8, 3), (2, 8, 3, 5), (2, 8, 2, 3, 2), (0, 4, 3), (2, 0, 3)])
 def test_channel_shuffle_of_any_layout(shape):
     reverse = range(len(shape) - 1, -1, -1)
