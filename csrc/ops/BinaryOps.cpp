@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "engine/pointwise.h"
+#include "ops/DtypeChecks.h"
 #include "ops/ldexp.h"
 
 namespace ocl::native {
@@ -40,7 +41,11 @@ double in_single_range(double value) {
                                                              : value;
 }
 
+/// Whether self is scaled by powers of two instead of multiplied. Throws for bool exponents of
+/// floats, which CPU torch refuses.
 bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
+  check_supported("ldexp", other.scalar_type(),
+                  !self.is_floating_point() || other.scalar_type() != at::kBool);
   return at::isIntegralType(other.scalar_type(), /*includeBool=*/true) && !self.is_complex();
 }
 
