@@ -29,6 +29,7 @@ at::Tensor scale(const at::Tensor& self, const at::Tensor& other, const at::Tens
                   .add_const_input(self)
                   .add_const_input(other)
                   .check_all_same_dtype(false)
+                  .allow_cpu_scalars(true)
                   .declare_static_dtype(out.defined() ? out.scalar_type() : dtype)
                   .build();
   pointwise::run(iter, ldexp_op);
