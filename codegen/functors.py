@@ -38,5 +38,7 @@ def find_functors(directory: pathlib.Path = FUNCTOR_DIR) -> dict[str, Functor]:
             flags.append("special")
         if "op2" in prefixes[name]:
             flags.append("two_outputs")
+        if "cop" not in prefixes[name]:
+            flags.append("no_complex")
         found[name] = Functor(name, tuple(flags))
     return found

@@ -21,14 +21,16 @@ namespace ocl::native {
 
 namespace {
 
-const pointwise::Op gelu_erf_op{"gelu_erf", 0};
-const pointwise::Op gelu_tanh_op{"gelu_tanh", 0};
-const pointwise::Op gelu_erf_backward_op{"gelu_erf_backward", 0};
-const pointwise::Op gelu_tanh_backward_op{"gelu_tanh_backward", 0};
-const pointwise::Op log_sigmoid_op{"log_sigmoid", 0};
+constexpr uint32_t kOnlyFloating =
+    pointwise::flag::no_bool | pointwise::flag::no_integer | pointwise::flag::no_complex;
+const pointwise::Op gelu_erf_op{"gelu_erf", 0, kOnlyFloating};
+const pointwise::Op gelu_tanh_op{"gelu_tanh", 0, kOnlyFloating};
+const pointwise::Op gelu_erf_backward_op{"gelu_erf_backward", 0, kOnlyFloating};
+const pointwise::Op gelu_tanh_backward_op{"gelu_tanh_backward", 0, kOnlyFloating};
+const pointwise::Op log_sigmoid_op{"log_sigmoid", 0, kOnlyFloating};
 const pointwise::Op threshold_op{"threshold", 2,
                                  pointwise::flag::no_bool | pointwise::flag::no_complex};
-const pointwise::Op log_sigmoid_backward_op{"log_sigmoid_backward", 0};
+const pointwise::Op log_sigmoid_backward_op{"log_sigmoid_backward", 0, kOnlyFloating};
 
 const pointwise::Op rrelu_op{"rrelu", 0, pointwise::flag::two_outputs};
 

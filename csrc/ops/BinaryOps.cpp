@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "engine/pointwise.h"
+#include "ops/DtypeChecks.h"
 #include "ops/ldexp.h"
 
 namespace ocl::native {
@@ -28,6 +29,7 @@ at::Tensor scale(const at::Tensor& self, const at::Tensor& other, const at::Tens
                   .add_const_input(self)
                   .add_const_input(other)
                   .check_all_same_dtype(false)
+                  .allow_cpu_scalars(true)
                   .declare_static_dtype(out.defined() ? out.scalar_type() : dtype)
                   .build();
   pointwise::run(iter, ldexp_op);
@@ -40,7 +42,11 @@ double in_single_range(double value) {
                                                              : value;
 }
 
+/// Whether self is scaled by powers of two instead of multiplied. Throws for bool exponents of
+/// floats, which CPU torch refuses.
 bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
+  check_supported("ldexp", other.scalar_type(),
+                  !self.is_floating_point() || other.scalar_type() != at::kBool);
   return at::isIntegralType(other.scalar_type(), /*includeBool=*/true) && !self.is_complex();
 }
 

@@ -125,9 +125,9 @@ Tensor _cdist_forward(const Tensor& x1, const Tensor& x2, double p,
   if (p == 2 && (mode == 1 || (mode == 0 && (r1 > 25 || r2 > 25)))) {
     return at::_euclidean_dist(rows.a, rows.b).view(sizes);
   }
-  check_floating("cdist", x1);
   Tensor result = at::empty(sizes, x1.options());
   if (result.numel() == 0) return result;
+  check_floating("cdist", x1);
   DistanceKernel(forward_family, result, p, /*pairs=*/false)
       .run(r2, r1, rows.batch, {result, rows.a, rows.b}, {r1, r2, length});
   return result;
@@ -152,9 +152,9 @@ Tensor _pdist_forward(const Tensor& self, double p) {
   const int64_t rows = self.size(0), length = self.size(1);
   const int64_t pairs = rows <= 1 ? 0 : rows * (rows - 1) / 2;
   if (length == 0) return at::zeros({pairs}, self.options());
-  check_floating("pdist", self);
   Tensor result = at::empty({pairs}, self.options());
   if (pairs == 0) return result;
+  check_floating("pdist", self);
   DistanceKernel(forward_family, result, p, /*pairs=*/true)
       .run(rows, rows, 1, {result, self, self}, {rows, rows, length});
   return result;

@@ -104,13 +104,15 @@ void arange(at::TensorIterator& iter, const c10::Scalar& start, const c10::Scala
 
 at::Tensor& range_out(const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step,
                       at::Tensor& out) {
-  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+  const double first = start.to<double>(), last = end.to<double>();
+  const bool integral = c10::isIntegralType(out.scalar_type(), true);
+  // An integer keeps 0 of a step below 1, and would be divided by it.
+  const double by = integral ? static_cast<double>(step.to<int64_t>()) : step.to<double>();
   TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ",
               last);
   TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
               "upper bound and lower bound inconsistent with step sign");
-  const bool integral = c10::isIntegralType(out.scalar_type(), true);
   const double count =
       integral
           ? static_cast<double>((end.to<int64_t>() - start.to<int64_t>()) / step.to<int64_t>() + 1)

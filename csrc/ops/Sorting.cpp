@@ -78,13 +78,14 @@ void statistic_out(const char* name, Statistic statistic, const at::Tensor& self
       });
 }
 
-/// The statistic of all elements, in any shape.
+/// The statistic of all elements, in any shape. Of none it is there for bool too, as on the CPU.
 at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Tensor& self) {
   if (self.numel() == 0) {
     // NaN as whatever the dtype makes of it.
     return at::full({}, std::numeric_limits<float>::quiet_NaN(), at::device(at::kCPU))
         .to(self.options());
   }
+  check_supported(name, self.scalar_type(), self.scalar_type() != at::kBool);
   const at::Tensor flat = self.reshape(-1);
   at::Tensor values = at::empty({1}, self.options());
   at::Tensor indices = at::empty({1}, self.options().dtype(at::kLong));
@@ -171,12 +172,10 @@ std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self
 }
 
 at::Tensor median(const at::Tensor& self) {
-  check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
   return statistic_of_all("median", &sort::Rows::median, self);
 }
 
 at::Tensor nanmedian(const at::Tensor& self) {
-  check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
   return statistic_of_all("nanmedian", &sort::Rows::nanmedian, self);
 }
 

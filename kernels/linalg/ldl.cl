@@ -86,9 +86,10 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     WORK_GROUP_REDUCE(scratch, lane, GROUP, beside, LARGER);
     uint with = k;
     step = 1;
-    if (search && diagonal < ALPHA * column * (column / beside.size)) {
+    // Beside infinities these quotients may be NaN: then, as in LAPACK, the bounds aren't reached.
+    if (search && !(diagonal >= ALPHA * column * (column / beside.size))) {
       with = row;
-      if (SIZE1(DIAGONAL(AT(matrix, sa, row, row))) < ALPHA * beside.size) step = 2;
+      if (!(SIZE1(DIAGONAL(AT(matrix, sa, row, row))) >= ALPHA * beside.size)) step = 2;
     }
     if (nothing && failed == 0) failed = (int)k + 1;
     const uint from = k + step - 1;

@@ -140,8 +140,9 @@ def test_stubs(generated):
     stubs = generated.all_text("PointwiseStubs_*.cpp")
     assert stubs.count("REGISTER_PRIVATEUSE1_DISPATCH(add_stub,") == 1
     assert 'Op op_add("add");' in stubs
-    # special and two_outputs follow from the functor's file and macro
-    flags = " | ".join(f"ocl::pointwise::flag::{f}" for f in ("bits", "special", "two_outputs"))
+    # all but bits follow from the functor's file and macros
+    names = ("bits", "no_complex", "special", "two_outputs")
+    flags = " | ".join(f"ocl::pointwise::flag::{name}" for name in names)
     assert f'Op op_lgamma("lgamma", 1, {flags});' in stubs
     kernels = generated.text("KernelStubs.cpp")
     assert "clamp_scalar_stub_DECLARE_DISPATCH_type::FnPtr> clamp_scalar;" in kernels

@@ -86,3 +86,23 @@ def test_incomplete_gamma_functions_of_large_arguments(device):
             got = function(*torch.broadcast_tensors(a.to(device), far.to(device)))
             expected = function(*torch.broadcast_tensors(a, far))
             assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_ldexp_of_cpu_scalars(device):
+    x, two = torch.tensor([1.0, -3.0, INF]), torch.tensor(2)
+    on_device = x.to(device)
+    expected = torch.ldexp(x, two)
+    assert_close(torch.ldexp(on_device, two).cpu(), expected)
+    assert_close(torch.ldexp(on_device, two.double()).cpu(), expected)
+    assert_close(torch.ldexp(on_device, two, out=torch.empty_like(on_device)).cpu(), expected)
+    assert_close(on_device.clone().ldexp_(two).cpu(), expected)
+    exponents = torch.tensor([1, 0, -3])
+    got = torch.ldexp(torch.tensor(1.5), exponents.to(device))
+    assert_close(got.cpu(), torch.ldexp(torch.full((3,), 1.5), exponents))
+    for call in (
+        lambda: torch.ldexp(on_device, exponents),
+        lambda: torch.ldexp(x, exponents.to(device)),
+        lambda: torch.ldexp(on_device, two, out=torch.empty(3)),
+    ):
+        with pytest.raises(RuntimeError, match="same device"):
+            call()

@@ -55,3 +55,20 @@ def test_a_nan_beside_an_infinity_raises(shape):
         a[0, 1] = float("nan")
         with pytest.raises(torch.linalg.LinAlgError, match="failed to converge"):
             torch.linalg.svdvals(a)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("value", [INF, -INF])
+@pytest.mark.parametrize("n", [2, 3, 5, 40])
+def test_ldl(n, value, dtype):
+    """An infinity below the diagonal is a pivot with its row, as in LAPACK."""
+    a = torch.randn(n, n, generator=torch.Generator().manual_seed(1)).to(dtype)
+    a = a + a.mT
+    for row, column in ((n - 1, 0), (0, 0), (n // 2, n // 2)):
+        x = a.clone()
+        x[row, column] = x[column, row] = value
+        factors, pivots, info = torch.linalg.ldl_factor_ex(x.to("ocl"))
+        expected, expected_pivots, expected_info = torch.linalg.ldl_factor_ex(x)
+        assert_close(pivots.cpu(), expected_pivots)
+        assert_close(info.cpu(), expected_info)
+        assert_close(factors.cpu(), expected, rtol=1e-3, atol=1e-3, equal_nan=True)

@@ -36,6 +36,12 @@ def test_range(device, dtype, args):
     check(device, lambda d: torch.range(*args, dtype=dtype, device=d))
 
 
+@pytest.mark.filterwarnings("ignore:torch.range")
+def test_range_of_integers_with_a_step_below_one(device):
+    with pytest.raises(RuntimeError, match="step must be nonzero"):
+        torch.range(0, 1, 0.1, dtype=torch.int32, device=device)
+
+
 @pytest.mark.parametrize("dtype", REAL + [torch.complex64, torch.complex128])
 @pytest.mark.parametrize("args", [(0, 10, 5), (-3, 7, 1), (2, 2, 4), (5, 1, 101), (0, 1, 0)])
 def test_linspace(device, dtype, args):

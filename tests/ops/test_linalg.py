@@ -365,6 +365,15 @@ def test_distances_of_order_0_keep_nan():
     assert_close(torch.pdist(on_device, p=0.0).cpu(), torch.pdist(x, p=0.0), equal_nan=True)
 
 
+def test_no_distances_of_any_dtype():
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.ones(5, 4, dtype=dtype, device="ocl")
+        assert torch.cdist(x[:0], x).shape == (0, 5) and torch.cdist(x, x[:0]).dtype == dtype
+        assert torch.pdist(x[:1]).shape == (0,)
+        with pytest.raises(NotImplementedError):
+            torch.cdist(x, x)
+
+
 def test_eigenvalues_of_expanded_and_of_infinite_matrices():
     matrix = torch.randn(4, 4)
     expanded = matrix.to("ocl").expand(3, 4, 4)

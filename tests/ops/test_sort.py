@@ -280,6 +280,8 @@ def test_median_of_nans():
         assert_same(function(x.to("ocl")), function(x))
         empty = torch.empty(0)  # of integers it is a NaN converted, which can be anything
         assert_same(function(empty.to("ocl")), function(empty))
+        none = torch.empty(2, 0, dtype=torch.bool)
+        assert_same(function(none.to("ocl")), function(none))
         for dtype in (torch.float32, torch.int32):
             empty = torch.empty(0, 3, dtype=dtype, device="ocl")
             assert function(empty, 1).values.shape == (0,)
