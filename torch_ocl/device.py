@@ -106,7 +106,12 @@ class device_of(device):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceProperties:
-    """What was probed on a device. Sizes are in bytes, sub-group size 0 means none."""
+    """What was probed on a device. Sizes are in bytes, sub-group size 0 means none.
+
+    `required_sub_group_sizes` are those that a kernel may ask for
+    (cl_intel_required_subgroup_size), `subgroup_matrix_size` is that of Intel's matrix
+    instructions (cl_intel_subgroup_matrix_multiply_accumulate).
+    """
 
     name: str
     vendor: str
@@ -124,6 +129,8 @@ class DeviceProperties:
     max_clock_mhz: int
     max_work_group_size: int
     max_sub_group_size: int
+    required_sub_group_sizes: tuple[int, ...]
+    subgroup_matrix_size: int
     host_unified_memory: bool
     has_fp64: bool
     has_fp16: bool

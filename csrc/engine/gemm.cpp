@@ -34,9 +34,14 @@ constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm
 
 constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
                                                 &gemm_packed, &gemm_direct};
-constexpr const GemmImplementation* kAll[] = {&gemm_small,       &gemm_skinny, &gemm_blocks,
-                                              &gemm_tensor_core, &gemm_tiled,  &gemm_packed,
-                                              &gemm_direct};
+// Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
+constexpr const GemmImplementation* kOnSubgroupGpu[] = {&gemm_skinny, &gemm_subgroup, &gemm_tiled,
+                                                        &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kOnMatrixGpu[] = {
+    &gemm_skinny, &gemm_subgroup_matrix, &gemm_subgroup, &gemm_tiled, &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kAll[] = {
+    &gemm_small,    &gemm_skinny, &gemm_blocks, &gemm_tensor_core, &gemm_subgroup_matrix,
+    &gemm_subgroup, &gemm_tiled,  &gemm_packed, &gemm_direct};
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -233,7 +238,11 @@ void run_first(const GemmPlan& plan) {
 
 std::span<const GemmImplementation* const> gemm_implementations(const Device& device) {
   if (device.is_cpu()) return kOnCpu;
-  return kOnGpu;
+  const DeviceProperties& p = device.properties();
+  // A CPU that plays a GPU may have such sub-groups, but it is to run what most GPUs do.
+  if (p.device_class != DeviceClass::gpu) return kOnGpu;
+  if (p.subgroup_matrix_size != 0) return kOnMatrixGpu;
+  return p.required_sub_group_sizes != 0 ? std::span(kOnSubgroupGpu) : std::span(kOnGpu);
 }
 
 bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
@@ -260,10 +269,9 @@ Workspace::Workspace(size_t bytes)
 Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
                     std::span<const Define> parameters) {
   constexpr size_t kMost = 20;
-  alignas(Define) std::array<unsigned char, kMost * sizeof(Define)> storage;
-  Define* const defines = reinterpret_cast<Define*>(storage.data());
+  std::array<Define, kMost> defines;
   size_t count = 0;
-  const auto add = [&](const Define& define) { new (&defines[count++]) Define(define); };
+  const auto add = [&](const Define& define) { defines[count++] = define; };
   add({"C", plan.compute_tag});
   add({"IN0", plan.a_tag});
   add({"IN1", plan.b_tag});
@@ -271,7 +279,7 @@ Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
   add({"ACTIVATION", plan.activation});
   TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
   for (const Define& define : parameters) add(define);
-  return family.get(plan.device, std::span<const Define>(defines, count));
+  return family.get(plan.device, std::span<const Define>(defines).first(count));
 }
 
 void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, const void* workspace,

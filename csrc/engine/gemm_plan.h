@@ -72,7 +72,7 @@ struct GemmImplementation {
 };
 
 extern const GemmImplementation gemm_small, gemm_blocks, gemm_packed, gemm_skinny, gemm_tensor_core,
-    gemm_tiled, gemm_direct;
+    gemm_subgroup_matrix, gemm_subgroup, gemm_tiled, gemm_direct;
 
 /// Whether gemm_packed makes panels of pairs of both operands (kernels/gemm/dot_bf16.clh, written
 /// for one tile).

@@ -89,17 +89,6 @@ const char* refuse_tiled(const GemmPlan& plan) {
              : nullptr;
 }
 
-/// Elements per load of an operand: up to 16 bytes, 4 elements at most.
-int load_width(const GemmPlan& plan, const char* data, size_t size, uint64_t lines,
-               uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride) {
-  if (plan.complex) return 1;
-  const int width = static_cast<int>(std::min<size_t>(4, 16 / size));
-  return takes_vectors(data, size, width, lines, line_stride, plan.problem.k, k_stride,
-                       batch_stride, true)
-             ? width
-             : 1;
-}
-
 /// Elements per store of the result, which then is what the kernel computes with.
 int store_width(const GemmPlan& plan) {
   const GemmProblem& p = plan.problem;
@@ -112,14 +101,6 @@ int store_width(const GemmPlan& plan) {
                      p.n % static_cast<uint32_t>(width) == 0 && wide(plan.out, p.out) &&
                      ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
   return takes ? width : 1;
-}
-
-/// Whether the elements of an operand's tile are less than 4 GiB apart.
-bool is_near(uint64_t lines, uint64_t line_stride, uint64_t depth, uint64_t k_stride,
-             size_t element) {
-  constexpr uint64_t kFar = uint64_t{1} << 31;
-  return line_stride < kFar && k_stride < kFar &&
-         (lines * line_stride + depth * k_stride) * element < 2 * kFar;
 }
 
 void run_tiled(const GemmPlan& source) {
@@ -138,25 +119,13 @@ void run_tiled(const GemmPlan& source) {
   const TiledShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   set_splits(p, choice.splits, s.tile.k);
 
-  const auto m = static_cast<uint64_t>(s.tile.m), n = static_cast<uint64_t>(s.tile.n),
-             k = static_cast<uint64_t>(s.tile.k);
-  const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
-                    is_near(n, p.b.column, k, p.b.row, plan.b_size);
   const Workspace sums(split_bytes(plan));
-  const std::array<Define, 13> defines{
-      {{"BM", s.tile.m},
-       {"BN", s.tile.n},
-       {"BK", s.tile.k},
-       {"TM", s.rows},
-       {"TN", s.columns},
-       {"RUN", s.run},
-       {"SLICES", s.slices},
-       {"OUT_WIDTH", store_width(plan)},
-       {"NEAR", near},
-       {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
-       {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
-       {"A_WIDTH", load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch)},
-       {"B_WIDTH", load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch)}}};
+  std::array<Define, kFetchDefines + 5> defines{{{"TM", s.rows},
+                                                 {"TN", s.columns},
+                                                 {"RUN", s.run},
+                                                 {"SLICES", s.slices},
+                                                 {"OUT_WIDTH", store_width(plan)}}};
+  set_fetch_defines(plan, s.tile, std::span(defines).last<kFetchDefines>());
   const size_t items = static_cast<size_t>(s.tile.items);
   launch_gemm(gemm_kernel(family, plan, defines), plan,
               NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());

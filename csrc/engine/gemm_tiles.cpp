@@ -40,6 +40,25 @@ void warn_of_forced_tile() {
        ": a product has no such tile, ignored there");
 }
 
+/// Elements per load of an operand: up to 16 bytes, 4 elements at most.
+int load_width(const GemmPlan& plan, const char* data, size_t size, uint64_t lines,
+               uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride) {
+  if (plan.complex) return 1;
+  const int width = static_cast<int>(std::min<size_t>(4, 16 / size));
+  return takes_vectors(data, size, width, lines, line_stride, plan.problem.k, k_stride,
+                       batch_stride, true)
+             ? width
+             : 1;
+}
+
+/// Whether the elements of an operand's tile are less than 4 GiB apart.
+bool is_near(uint64_t lines, uint64_t line_stride, uint64_t depth, uint64_t k_stride,
+             size_t element) {
+  constexpr uint64_t kFar = uint64_t{1} << 31;
+  return line_stride < kFar && k_stride < kFar &&
+         (lines * line_stride + depth * k_stride) * element < 2 * kFar;
+}
+
 }  // namespace
 
 double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
@@ -132,6 +151,26 @@ void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple) {
 size_t tile_groups(const GemmProblem& problem, const TileShape& shape) {
   return static_cast<size_t>(blocks(problem.m, shape.m) * blocks(problem.n, shape.n)) *
          problem.batch * problem.splits;
+}
+
+void set_fetch_defines(const GemmPlan& plan, const TileShape& tile,
+                       std::span<Define, kFetchDefines> defines) {
+  const GemmProblem& p = plan.problem;
+  const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
+             k = static_cast<uint64_t>(tile.k);
+  const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
+                    is_near(n, p.b.column, k, p.b.row, plan.b_size);
+  const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
+  const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
+  const std::array<Define, kFetchDefines> values{{{"BM", tile.m},
+                                                  {"BN", tile.n},
+                                                  {"BK", tile.k},
+                                                  {"NEAR", near},
+                                                  {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
+                                                  {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
+                                                  {"A_WIDTH", a_width},
+                                                  {"B_WIDTH", b_width}}};
+  std::copy(values.begin(), values.end(), defines.begin());
 }
 
 bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,

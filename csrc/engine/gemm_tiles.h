@@ -1,7 +1,7 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 //
 // Offers: TileShape, tile_cost(), choose_tile(), check_forced_tile(), vary_tile(), reads_by_k(),
-// takes_vectors().
+// takes_vectors(), set_fetch_defines().
 #pragma once
 
 #include <cstdint>
@@ -56,5 +56,10 @@ inline bool reads_by_k(uint64_t line_stride, uint64_t k_stride) { return k_strid
 bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
                    uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
                    bool whole_lines);
+
+/// What kernels/gemm/fetch.clh is compiled with for the plan's operands and that tile.
+inline constexpr size_t kFetchDefines = 8;
+void set_fetch_defines(const GemmPlan& plan, const TileShape& tile,
+                       std::span<Define, kFetchDefines> defines);
 
 }  // namespace ocl

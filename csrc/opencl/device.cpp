@@ -1,6 +1,7 @@
 #include "opencl/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -104,8 +105,18 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
                     has_feature(features, "__opencl_c_subgroups");
   if (p.has_subgroups) {
     p.max_sub_group_size = 1;
+    const bool required = has_word(extensions, "cl_intel_required_subgroup_size");
     for (const size_t size : numbers<size_t>(id, kSubGroupSizesIntel)) {
       p.max_sub_group_size = std::max(p.max_sub_group_size, static_cast<uint32_t>(size));
+      if (required && std::has_single_bit(size)) {
+        p.required_sub_group_sizes |= static_cast<uint32_t>(size);
+      }
+    }
+    // They take sub-groups of the least size there is, 8 or 16, and their operands' layout follows.
+    const uint32_t least = p.required_sub_group_sizes & -p.required_sub_group_sizes;
+    if (has_word(extensions, "cl_intel_subgroup_matrix_multiply_accumulate") &&
+        (least == 8 || least == 16)) {
+      p.subgroup_matrix_size = least;
     }
     if (p.max_sub_group_size == 1) p.max_sub_group_size = number<cl_uint>(id, kWarpSizeNv, 1);
     if (p.max_sub_group_size == 1)
@@ -170,6 +181,8 @@ std::vector<FeatureFlag> unwanted_features() {
 void mask_features(DeviceProperties& p) {
   static const std::vector<FeatureFlag> unwanted = unwanted_features();
   for (const FeatureFlag flag : unwanted) p.*flag = false;
+  if (!p.has_subgroups)
+    p.max_sub_group_size = p.required_sub_group_sizes = p.subgroup_matrix_size = 0;
 }
 
 uint64_t last_level_cache(const DeviceProperties& p) {

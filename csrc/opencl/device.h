@@ -36,6 +36,9 @@ struct DeviceProperties {
   uint32_t base_address_align = 128;
   uint32_t vector_width_float = 1, vector_width_double = 0, vector_width_half = 0;
   uint32_t max_sub_group_size = 0;  // 0: no subgroups
+  /// The sizes of sub-group that a kernel may ask for (cl_intel_required_subgroup_size), powers of
+  /// two, added up.
+  uint32_t required_sub_group_sizes = 0;
   bool host_unified_memory = false;
   bool has_fp64 = false;
   bool has_fp16 = false;
@@ -50,6 +53,9 @@ struct DeviceProperties {
   /// 32-bit values that a work-item can keep in registers; an estimate from the vendor's
   /// extensions, since OpenCL has no question for it.
   uint32_t registers_per_item = 128;
+  /// The sub-groups of Intel's matrix instructions (cl_intel_subgroup_matrix_multiply_accumulate);
+  /// 0: there are none.
+  uint32_t subgroup_matrix_size = 0;
   bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
   bool has_bf16_dot = false;       // x86's AVX512-BF16, and a driver that compiles assembly

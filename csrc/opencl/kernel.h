@@ -28,10 +28,11 @@ namespace ocl {
 /// for ever): it is compared by address on the warm path. No white space in it: drivers split
 /// options there.
 struct Define {
+  Define() = default;
   Define(const char* name, const char* text) : name(name), text(text) {}
   template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
   Define(const char* name, Integer value) : name(name), number(static_cast<int64_t>(value)) {}
-  const char* name;
+  const char* name = nullptr;
   const char* text = nullptr;
   int64_t number = 0;
 };

@@ -38,7 +38,7 @@ void correct_properties(DeviceProperties& p) {
   if (is_pocl(p)) {
     p.has_work_group_reduce = false;
     p.has_subgroups = false;
-    p.max_sub_group_size = 0;
+    p.max_sub_group_size = p.required_sub_group_sizes = p.subgroup_matrix_size = 0;
   }
   // Drivers that compile x86's assembly within OpenCL C, and run it: Intel's CPU runtime 2026.2
   // and PoCL 3.1 do. In PoCL 5.0 (Debian's build, in Ubuntu 24.04) LLVM 16 aborts the process over

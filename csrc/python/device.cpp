@@ -31,6 +31,15 @@ const char* class_name(DeviceClass device_class) {
   return "unknown";
 }
 
+/// The powers of two that a sum consists of.
+py::tuple sizes_of(uint32_t sum) {
+  py::list sizes;
+  for (uint32_t size = 1; size != 0; size <<= 1) {
+    if ((sum & size) != 0) sizes.append(size);
+  }
+  return py::tuple(sizes);
+}
+
 py::dict properties_dict(const DeviceProperties& p) {
   py::dict d;
   d["name"] = p.name;
@@ -49,6 +58,8 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["max_clock_mhz"] = p.max_clock_mhz;
   d["max_work_group_size"] = p.max_work_group_size;
   d["max_sub_group_size"] = p.max_sub_group_size;
+  d["required_sub_group_sizes"] = sizes_of(p.required_sub_group_sizes);
+  d["subgroup_matrix_size"] = p.subgroup_matrix_size;
   d["host_unified_memory"] = p.host_unified_memory;
   d["has_fp64"] = p.has_fp64;
   d["has_fp16"] = p.has_fp16;

@@ -5,13 +5,9 @@
 // and then into the other half of local memory: one barrier per tile. Where few tiles fill the
 // device, several work-items share the same sums: each takes its slice of the tile's k.
 //
-// Compile parameters besides gemm.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in
-// runs of RUN next to each other), SLICES (work-items that share sums), A_BY_K and B_BY_K (1:
-// neighbouring work-items read along k), A_WIDTH and B_WIDTH (elements per load along that
-// direction; above 1 they are contiguous, aligned, and, unless along k, a divisor of their number),
-// OUT_WIDTH (elements per store: above 1, out has the type computed with, and it, the addend and
-// the parts' sums are contiguous and aligned along rows), NEAR (1: a tile's elements are less than
-// 4 GiB apart).
+// Compile parameters besides fetch.clh's: TM x TN (sums per work-item, in runs of RUN next to each
+// other), SLICES (work-items that share sums), OUT_WIDTH (elements per store: above 1, out has the
+// type computed with, and it, the addend and the parts' sums are contiguous and aligned along rows).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
 
@@ -39,21 +35,6 @@
 #ifndef OUT_WIDTH
 #define OUT_WIDTH 1
 #endif
-#ifndef NEAR
-#define NEAR 0
-#endif
-#ifndef A_BY_K
-#define A_BY_K 1
-#endif
-#ifndef B_BY_K
-#define B_BY_K 0
-#endif
-#ifndef A_WIDTH
-#define A_WIDTH 1
-#endif
-#ifndef B_WIDTH
-#define B_WIDTH 1
-#endif
 
 #define LM (BM / TM)
 #define LN (BN / TN)
@@ -64,76 +45,18 @@
 #define A_LINE (BM + RUN)
 #define B_LINE (BN + RUN)
 #define STAGE (BK * (A_LINE + B_LINE))
+#include "gemm/fetch.clh"
 
 // A block of 4 x 8 work-items next to each other (half a wavefront, a warp, a sub-group) reads few
 // distinct runs of both operands.
 #define BLOCK_M (LM % 4 == 0 ? 4 : 1)
 #define BLOCK_N (LN % 8 == 0 ? 8 : LN)
 
-#define LOADS(size, width) (((size) * BK / (width) + ITEMS - 1) / ITEMS)
-#define A_LOADS LOADS(BM, A_WIDTH)
-#define B_LOADS LOADS(BN, B_WIDTH)
-// Along k, 8 elements of a row are read next to each other: whole sectors of the cache, and no bank
-// conflicts when they are stored.
-#define PIECES(width) ((BK < 8 ? BK : 8) / (width))
-
 // Rows of sums that go through local memory together.
 #define ROWS_FIT(rows) (TM % (rows) == 0 && SLICES * (rows) * LM * BN <= 2 * STAGE)
 #define ROWS (ROWS_FIT(16) ? 16 : ROWS_FIT(8) ? 8 : ROWS_FIT(4) ? 4 : ROWS_FIT(2) ? 2 : 1)
 
 typedef TYPEV(C, RUN) Run;
-#if NEAR
-typedef uint Distance;
-#else
-typedef ulong Distance;
-#endif
-
-/// Where load `e` of a work-item lies in a tile of `size` rows: (index along the rows, k).
-static inline uint2 place_of(uint e, const bool by_k, const uint size, const uint width) {
-  if (by_k) {
-    const uint pieces = PIECES(width);
-    const uint piece = e % pieces, rest = e / pieces;
-    return (uint2)(rest % size, (rest / size * pieces + piece) * width);
-  }
-  return (uint2)(e % (size / width) * width, e / (size / width));
-}
-
-// places_a and places_b: byte distances of a work-item's loads from the tile's first element. What
-// lies past the last row or column is replaced by other elements, whose sums are not stored.
-#define DEFINE_PLACES(name, tag, width, loads, size, by_k)                                      \
-  static inline void name(private Distance *at, ulong row_stride, ulong k_stride, uint first,   \
-                          uint count, uint item) {                                              \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                        \
-      const uint2 place = place_of(item + i * ITEMS, by_k, size, width);                        \
-      const uint row = min(place.x, count - (by_k ? 1 : width) - first);                        \
-      at[i] = (Distance)((row * row_stride + place.y * k_stride) * STORAGE_SIZE(tag));          \
-    }                                                                                           \
-  }
-
-// fetch_a and fetch_b: the tile that begins at `base`, `left` elements before the end of k, into
-// registers. What lies past the end of k is replaced by zeros, which only a `partial` tile asks
-// about.
-#define DEFINE_FETCH(name, tag, width, loads, size, by_k)                                        \
-  static inline void name(private RAW(tag, width) *raw, global const char *base,                 \
-                          private const Distance *at, uint item, uint left,                      \
-                          const bool partial) {                                                  \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                         \
-      const uint e = item + i * ITEMS;                                                           \
-      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                    \
-      const uint2 place = place_of(e, by_k, size, width);                                        \
-      if (!partial || place.y + (by_k ? width : 1) <= left) {                                    \
-        raw[i] = LOAD_RAW(tag, width, base + at[i], 0);                                          \
-      } else {                                                                                   \
-        raw[i] = (RAW(tag, width))(0);                                                           \
-        _Pragma("unroll") for (uint j = 0; by_k && j < width; j++) {                             \
-          if (place.y + j < left) {                                                              \
-            ((private RAW(tag, 1) *)(raw + i))[j] = LOAD_RAW(tag, 1, base + at[i], j);           \
-          }                                                                                      \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
-  }
-
 // keep_a and keep_b: from registers to local memory.
 #define DEFINE_KEEP(name, tag, width, loads, size, by_k, line)                              \
   static inline void name(private const RAW(tag, width) *raw, local T *tile, uint item,     \
@@ -154,10 +77,6 @@ static inline uint2 place_of(uint e, const bool by_k, const uint size, const uin
       }                                                                                     \
     }                                                                                       \
   }
-DEFINE_PLACES(places_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K)
-DEFINE_PLACES(places_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K)
-DEFINE_FETCH(fetch_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K)
-DEFINE_FETCH(fetch_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K)
 DEFINE_KEEP(keep_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_LINE)
 DEFINE_KEEP(keep_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_LINE)
 

@@ -141,6 +141,40 @@ def test_every_tile_of_tensor_cores(tile, without):
     assert (": tensor_core runs" if there else reason) in trace
 
 
+SUBGROUPS = [
+    ("subgroup", "float32", ""),
+    ("subgroup", "float32", "32x32x16"),
+    ("subgroup_matrix", "bfloat16", "32x32x32"),
+    ("subgroup_matrix", "float16", "32x32x16"),
+]
+MORE_SUBGROUPS = [
+    ("subgroup_matrix", "float16,bfloat16", ""),
+    ("subgroup", "float64,float16,bfloat16,int8,int16,int32,int64,uint8", ""),
+    ("subgroup", "float32,bfloat16", "64x128x16"),
+    ("subgroup", "float32,float64,int64", "64x64x16"),
+    ("subgroup_matrix", "float16,bfloat16", "128x128x32"),
+    ("subgroup_matrix", "float16,bfloat16", "64x64x32"),
+    ("subgroup_matrix", "float16,bfloat16", "128x64x32"),
+    ("subgroup_matrix", "float16,bfloat16", "64x32x32"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, dtypes, tile",
+    SUBGROUPS + [pytest.param(*more, marks=pytest.mark.slow) for more in MORE_SUBGROUPS],
+)
+def test_products_by_subgroups(name, dtypes, tile):
+    """Where a kernel can ask for their size; without matrix instructions by broadcasts."""
+    environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
+    there = {8, 16} & set(torch.ocl.get_device_properties(0).required_sub_group_sizes)
+    environment |= {"TORCH_OCL_VERBOSE": "dispatch"}
+    script = ONE_PRODUCT if not there else EVERY_LAYOUT if tile else EVERY_SHAPE
+    trace = run_script(script, dtypes, **environment)
+    assert (
+        f": {name} runs" if there else f": {name} refuses: the device has no sub-groups"
+    ) in trace
+
+
 @pytest.mark.parametrize("tile", ["3", "0x0x0", "64x64x-8", "64x64x8x2", "99999x1x1"])
 def test_a_tile_that_is_none_is_named(tile):
     """Once, whether or not the syntax is right: a warning for all the products of a process."""
