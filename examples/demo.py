@@ -49,6 +49,7 @@ EXAMPLES = {
     "characters": Example(characters),
 }
 FIRST_TOLERANCE = 1e-4
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "networks.md"
 
 
 def device_name(device: torch.device) -> str:
@@ -101,8 +102,31 @@ def report(device: Record, cpu: Record) -> None:
         print(f"  {name:{width}}  {ours:10.4f}  {theirs:10.4f}")
 
 
-def compare(name: str, device: torch.device, out: Path) -> list[str]:
-    """Runs one example on both; returns what is wrong."""
+def table_row(name: str, device: Record, cpu: Record, first: float) -> str:
+    """A line of the table in docs/networks.md."""
+    metrics = [f"{key} {device.metrics[key]:.4f} ({cpu.metrics[key]:.4f})" for key in cpu.metrics]
+    cells = [
+        name,
+        str(len(cpu.losses)),
+        f"{device.losses[-1]:.4f} ({cpu.losses[-1]:.4f})",
+        ", ".join(metrics),
+        f"{first:.1e}",
+        f"{1e3 * device.seconds_per_step:.1f} ({1e3 * cpu.seconds_per_step:.1f})",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def document(rows: list[str]) -> None:
+    head = ["example", "steps", "loss", "on the test set", "first steps' losses", "ms per step"]
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |", *rows]
+    begin, end = "<!-- examples -->\n", "<!-- end examples -->"
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, after = text.split(begin)[0], text.split(end)[1]
+    DOCUMENT.write_text(before + begin + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
+
+
+def compare(name: str, device: torch.device, out: Path) -> tuple[list[str], str]:
+    """Runs one example on both; returns what is wrong, and its line of the table."""
     example = EXAMPLES[name]
     module = example.module
     print(f"\n{name}: {(module.__doc__ or '').strip()}")
@@ -131,7 +155,7 @@ def compare(name: str, device: torch.device, out: Path) -> list[str]:
     for metric, value in example.least.items():
         if not ours.metrics[metric] >= value:
             problems.append(f"{name}: {metric} {ours.metrics[metric]:.4f} is below {value}")
-    return problems
+    return problems, table_row(name, ours, cpu, first)
 
 
 def main() -> int:
@@ -141,13 +165,18 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("build/demo"), help="folder of the plots (%(default)s)"
     )
+    parser.add_argument("--document", action="store_true", help=f"write {DOCUMENT.name}'s table")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
 
     print(f"device: {arguments.device}, {device_name(arguments.device)}")
-    problems = []
+    problems, rows = [], []
     for name in arguments.only or EXAMPLES:
-        problems += compare(name, arguments.device, arguments.out)
+        found, row = compare(name, arguments.device, arguments.out)
+        problems += found
+        rows.append(row)
+    if arguments.document:
+        document(rows)
     print()
     for problem in problems:
         print(f"FAILED {problem}")

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
-#include <string_view>
 
 #include "engine/conv_plan.h"
 #include "engine/conv_source.h"
 #include "engine/dtype.h"
 #include "engine/gemm.h"
+#include "opencl/environment.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
 
@@ -40,10 +39,7 @@ constexpr int64_t kItemsPerCore = 8;
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 bool is_wanted() {
-  static const bool wanted = [] {
-    const char* text = std::getenv("TORCH_OCL_WINOGRAD");
-    return text == nullptr || std::string_view(text) != "0";
-  }();
+  static const bool wanted = switched_on("TORCH_OCL_WINOGRAD", true);
   return wanted;
 }
 

@@ -18,7 +18,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   TORCH_CHECK(input.is_floating_point() || input.is_complex(),
               "result type Float can't be cast to the desired output type ", input.scalar_type());
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, flags)};
-  if (p == 0) return {input.clone(), at::ones_like(input, flags)};
+  // Strides as with any other p: a clone of a tensor with gaps would be contiguous.
+  if (p == 0) return {at::empty_like(input).copy_(input), at::ones_like(input, flags)};
   TORCH_CHECK(p > 0 && p < 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
   // What CPU torch's dropout raises, which draws numbers of the input's dtype.
   check_supported("bernoulli_scalar_", input.scalar_type(), !input.is_complex());

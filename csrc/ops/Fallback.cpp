@@ -3,10 +3,9 @@
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
-#include <cstdlib>
 #include <sstream>
-#include <string_view>
 
+#include "opencl/environment.h"
 #include "runtime/counters.h"
 
 namespace ocl {
@@ -15,8 +14,7 @@ namespace {
 
 bool fallback_allowed() {
   // Read on every use: a slow path, and a user may set it after the first error.
-  const char* value = std::getenv("TORCH_OCL_FALLBACK");
-  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+  return switched_on("TORCH_OCL_FALLBACK", false);
 }
 
 std::string dtypes_of(const torch::jit::Stack& stack, size_t count) {

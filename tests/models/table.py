@@ -35,6 +35,7 @@ def networks():
         yield name, test_vision.make(name), test_vision.images(size), test_vision.classify
     yield "U-Net", *test_vision.unet()
     yield "diffusion U-Net with attention", *test_vision.diffusion()
+    yield "character LSTM", *test_language.character_lstm()
     for name in test_language.NETWORKS:
         model, inputs = test_language.make(name), test_language.inputs_of(name)
         yield f"{name} (transformers)", model, inputs, test_language.call

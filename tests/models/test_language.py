@@ -168,10 +168,14 @@ def predict(model, text):
     return scores, functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
 
 
-def test_character_lstm():
+def character_lstm():
     torch.manual_seed(0)
     text = torch.randint(0, 30, (4, 21), generator=torch.Generator().manual_seed(1))
-    assert_same_network(CharacterLSTM(), text, predict)
+    return CharacterLSTM(), text, predict
+
+
+def test_character_lstm():
+    assert_same_network(*character_lstm())
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

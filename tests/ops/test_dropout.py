@@ -29,6 +29,12 @@ def test_native_dropout(device):
         y, mask = torch.native_dropout(x, p, train)
         torch.testing.assert_close(y.cpu(), x.cpu() * kept)
         assert (mask.cpu() == bool(kept)).all()
+    strides = [
+        torch.native_dropout(torch.randn(6, 8, device=d)[:, ::2].t(), p, True)[0].stride()
+        for d in ("cpu", device)
+        for p in (0.0, 0.5)
+    ]
+    assert len(set(strides)) == 1
     torch.manual_seed(3)
     a = torch.nn.functional.dropout(x).cpu()
     torch.manual_seed(3)
