@@ -1,57 +1,33 @@
-"""What a small op costs beside its kernel: python -m benchmarks.launch
+"""OpenCL kernels of the benchmarks' own, launched on an `ocl` device.
 
-Least times of many runs, on the OpenCL device and on CPU torch by turns. The memory of a result is
-the difference between empty tensors of ten elements and of none, which ask the allocator for
-nothing; taking it and giving it back are both in it.
-"""
+Offers: Kernel. Buffers are given as tensors, scalars as ctypes values."""
 
-import time
+import ctypes
 
 import torch
 
-CALLS = 1000
-ROUNDS = 300
+
+class Kernel:
+    """A kernel of `source`, built for one device with -D definitions."""
+
+    def __init__(self, source, name, device=0, **definitions):
+        from torch_ocl import _C
+
+        options = " ".join(f"-D{key}={value}" for key, value in definitions.items())
+        self._kernel = _C.SourceKernel(device, source, name, options)
+
+    def __call__(self, global_size, local_size, *arguments):
+        """Enqueues on the current stream; a tensor is two arguments, buffer and offset in bytes."""
+        raw = [a.data_ptr() if isinstance(a, torch.Tensor) else bytes(a) for a in arguments]
+        self._kernel.launch(global_size, local_size, *raw)
 
 
-def adds(device):
-    a, b = torch.ones(10, device=device), torch.ones(10, device=device)
-    return lambda: torch.add(a, b)
+def embedded_source(path):
+    """The text of a file of kernels/."""
+    from torch_ocl import _C
+
+    return _C.kernel_source(path)
 
 
-def empties(device, elements):
-    return lambda: torch.empty(elements, device=device)
-
-
-def microseconds(op, synchronize):
-    """The time of one of many calls, whose results are dropped at once."""
-    begin = time.perf_counter()
-    for _ in range(CALLS):
-        op()
-    synchronize()
-    return (time.perf_counter() - begin) / CALLS * 1e6
-
-
-def main():
-    sides = {"ocl": torch.ocl.synchronize, "cpu": lambda: None}
-    cases = {}
-    for device in sides:
-        cases["add of ten elements", device] = adds(device)
-        cases["empty tensor of ten elements", device] = empties(device, 10)
-        cases["empty tensor of none", device] = empties(device, 0)
-    least = dict.fromkeys(cases, float("inf"))
-    for _ in range(ROUNDS):
-        for case, op in cases.items():
-            least[case] = min(least[case], microseconds(op, sides[case[1]]))
-    print(f"{torch.ocl.get_device_name(0)}, microseconds")
-    print(f"{'':30}{'ocl':>8}{'CPU torch':>12}")
-    for name in dict.fromkeys(name for name, _ in cases):
-        print(f"{name:30}{least[name, 'ocl']:8.3f}{least[name, 'cpu']:12.3f}")
-    memory = [
-        least["empty tensor of ten elements", device] - least["empty tensor of none", device]
-        for device in sides
-    ]
-    print(f"{'memory taken and given back':30}{memory[0]:8.3f}{memory[1]:12.3f}")
-
-
-if __name__ == "__main__":
-    main()
+def uint(value):
+    return ctypes.c_uint32(value)
