@@ -64,10 +64,10 @@ def test_demo_fails_when_the_losses_disagree(monkeypatch, tmp_path: Path) -> Non
     monkeypatch.setitem(demo.EXAMPLES, "fake", demo.Example(Fake))
     monkeypatch.setattr(demo, "fallback_counts", lambda device: {})
     monkeypatch.setattr(demo, "device_name", str)
-    assert demo.compare("fake", torch.device("cpu"), tmp_path) == []
-    assert "disagree" in demo.compare("fake", torch.device("meta"), tmp_path)[0]
+    assert demo.compare("fake", torch.device("cpu"), tmp_path)[0] == []
+    assert "disagree" in demo.compare("fake", torch.device("meta"), tmp_path)[0][0]
     losses["meta"] = [1.0, float("nan")]
-    assert "disagree" in demo.compare("fake", torch.device("meta"), tmp_path)[0]
+    assert "disagree" in demo.compare("fake", torch.device("meta"), tmp_path)[0][0]
 
 
 def test_demo_fails_when_an_op_falls_back(monkeypatch, tmp_path: Path) -> None:
@@ -85,5 +85,6 @@ def test_demo_fails_when_an_op_falls_back(monkeypatch, tmp_path: Path) -> None:
     counts = iter(({"aten::add": 1}, {"aten::add": 1, "aten::mul": 2}))
     monkeypatch.setitem(demo.EXAMPLES, "fake", demo.Example(Fake))
     monkeypatch.setattr(demo, "fallback_counts", lambda device: next(counts))
-    problems = demo.compare("fake", torch.device("cpu"), tmp_path)
+    problems, row = demo.compare("fake", torch.device("cpu"), tmp_path)
+    assert row.startswith("| fake | 1 |")
     assert problems == ["fake: ran on the CPU instead: {'aten::mul': 2}"]
