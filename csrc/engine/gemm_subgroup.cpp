@@ -22,17 +22,6 @@ struct SubgroupShape {
   int rows, columns, size;
 };
 
-template <size_t count>
-struct SubgroupShapes {
-  std::array<SubgroupShape, count> shapes;
-  std::array<TileShape, count> tiles;
-};
-
-template <class... Shapes>
-constexpr SubgroupShapes<sizeof...(Shapes)> table(const Shapes&... shapes) {
-  return {{shapes...}, {shapes.tile...}};
-}
-
 constexpr SubgroupShape shape(int m, int n, int k, int rows, int columns, int size,
                               float efficiency) {
   return {{m, n, k, m / rows * (n / columns) * size, efficiency}, rows, columns, size};
@@ -43,26 +32,22 @@ constexpr SubgroupShape shape(int m, int n, int k, int rows, int columns, int si
 // smaller ones, half as many on the others. The efficiencies follow how often an operand is read
 // again; they are not measured.
 constexpr auto kMatrixShapes =
-    table(shape(128, 128, 32, 32, 32, 16, 1.00F), shape(64, 64, 32, 32, 32, 16, 0.80F),
-          shape(32, 32, 32, 16, 16, 16, 0.50F), shape(128, 64, 32, 32, 16, 8, 1.00F),
-          shape(64, 32, 32, 32, 16, 8, 0.80F), shape(32, 32, 16, 16, 16, 8, 0.50F));
+    shape_table(shape(128, 128, 32, 32, 32, 16, 1.00F), shape(64, 64, 32, 32, 32, 16, 0.80F),
+                shape(32, 32, 32, 16, 16, 16, 0.50F), shape(128, 64, 32, 32, 16, 8, 1.00F),
+                shape(64, 32, 32, 32, 16, 8, 0.80F), shape(32, 32, 16, 16, 16, 8, 0.50F));
 constexpr auto kShapes4 =
-    table(shape(64, 128, 16, 16, 32, 8, 1.00F), shape(64, 64, 16, 16, 32, 8, 0.95F),
-          shape(32, 32, 16, 8, 16, 8, 0.70F), shape(64, 64, 16, 16, 32, 16, 0.90F),
-          shape(32, 32, 16, 8, 16, 16, 0.65F));
+    shape_table(shape(64, 128, 16, 16, 32, 8, 1.00F), shape(64, 64, 16, 16, 32, 8, 0.95F),
+                shape(32, 32, 16, 8, 16, 8, 0.70F), shape(64, 64, 16, 16, 32, 16, 0.90F),
+                shape(32, 32, 16, 8, 16, 16, 0.65F));
 constexpr auto kShapes8 =
-    table(shape(64, 64, 16, 16, 16, 8, 1.00F), shape(32, 32, 16, 8, 16, 8, 0.70F),
-          shape(32, 32, 16, 8, 16, 16, 0.65F));
+    shape_table(shape(64, 64, 16, 16, 16, 8, 1.00F), shape(32, 32, 16, 8, 16, 8, 0.70F),
+                shape(32, 32, 16, 8, 16, 16, 0.65F));
 
-struct Candidates {
-  std::span<const SubgroupShape> shapes;
-  std::span<const TileShape> tiles;
-};
+using Candidates = TileCandidates<SubgroupShape>;
 
 Candidates candidates_of(const GemmPlan& plan, bool matrix) {
-  const auto all = [](const auto& t) { return Candidates{t.shapes, t.tiles}; };
-  if (matrix) return all(kMatrixShapes);
-  return plan.compute_size == 8 ? all(kShapes8) : all(kShapes4);
+  if (matrix) return Candidates(kMatrixShapes);
+  return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
 }
 
 /// A bit for each shape that the device has the sub-groups and the memory for.

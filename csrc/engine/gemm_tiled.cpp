@@ -22,17 +22,6 @@ struct TiledShape {
   int rows, columns, run, slices;
 };
 
-template <size_t count>
-struct TiledShapes {
-  std::array<TiledShape, count> shapes;
-  std::array<TileShape, count> tiles;
-};
-
-template <class... Shapes>
-constexpr TiledShapes<sizeof...(Shapes)> table(const Shapes&... shapes) {
-  return {{shapes...}, {shapes.tile...}};
-}
-
 constexpr TiledShape shape(int m, int n, int k, int rows, int columns, int run, float efficiency,
                            int slices = 1) {
   return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
@@ -40,28 +29,26 @@ constexpr TiledShape shape(int m, int n, int k, int rows, int columns, int run, 
 
 // Efficiencies as measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1) and float64.
 constexpr auto kShapes4 =
-    table(shape(256, 128, 8, 16, 8, 4, 1.24F), shape(128, 128, 8, 16, 8, 4, 1.20F),
-          shape(64, 128, 8, 16, 8, 4, 1.20F), shape(64, 128, 16, 8, 8, 4, 1.18F, 2),
-          shape(64, 64, 32, 8, 8, 4, 1.03F, 4), shape(64, 64, 16, 8, 4, 4, 1.03F),
-          shape(32, 64, 32, 4, 8, 4, 0.83F, 4), shape(128, 16, 16, 8, 4, 4, 0.64F),
-          shape(32, 32, 32, 4, 4, 4, 0.73F), shape(32, 32, 8, 4, 4, 4, 0.60F));
-constexpr auto kShapes8 = table(shape(64, 128, 8, 8, 8, 2, 1.00F), shape(64, 64, 8, 8, 8, 2, 0.96F),
-                                shape(64, 64, 8, 8, 4, 2, 0.86F), shape(64, 64, 8, 4, 4, 2, 0.72F),
-                                shape(32, 32, 8, 4, 4, 2, 0.60F));
+    shape_table(shape(256, 128, 8, 16, 8, 4, 1.24F), shape(128, 128, 8, 16, 8, 4, 1.20F),
+                shape(64, 128, 8, 16, 8, 4, 1.20F), shape(64, 128, 16, 8, 8, 4, 1.18F, 2),
+                shape(64, 64, 32, 8, 8, 4, 1.03F, 4), shape(64, 64, 16, 8, 4, 4, 1.03F),
+                shape(32, 64, 32, 4, 8, 4, 0.83F, 4), shape(128, 16, 16, 8, 4, 4, 0.64F),
+                shape(32, 32, 32, 4, 4, 4, 0.73F), shape(32, 32, 8, 4, 4, 4, 0.60F));
+constexpr auto kShapes8 =
+    shape_table(shape(64, 128, 8, 8, 8, 2, 1.00F), shape(64, 64, 8, 8, 8, 2, 0.96F),
+                shape(64, 64, 8, 8, 4, 2, 0.86F), shape(64, 64, 8, 4, 4, 2, 0.72F),
+                shape(32, 32, 8, 4, 4, 2, 0.60F));
 constexpr auto kShapesComplex8 =
-    table(shape(64, 64, 8, 4, 4, 1, 1.00F), shape(32, 32, 8, 4, 2, 1, 0.70F));
+    shape_table(shape(64, 64, 8, 4, 4, 1, 1.00F), shape(32, 32, 8, 4, 2, 1, 0.70F));
 constexpr auto kShapesComplex16 =
-    table(shape(32, 32, 8, 4, 2, 1, 1.00F), shape(16, 16, 8, 2, 2, 1, 0.60F));
+    shape_table(shape(32, 32, 8, 4, 2, 1, 1.00F), shape(16, 16, 8, 2, 2, 1, 0.60F));
 
-struct Candidates {
-  std::span<const TiledShape> shapes;
-  std::span<const TileShape> tiles;
-};
+using Candidates = TileCandidates<TiledShape>;
 
 Candidates candidates_of(const GemmPlan& plan) {
-  const auto all = [](const auto& t) { return Candidates{t.shapes, t.tiles}; };
-  if (plan.complex) return plan.compute_size == 8 ? all(kShapesComplex8) : all(kShapesComplex16);
-  return plan.compute_size == 8 ? all(kShapes8) : all(kShapes4);
+  if (plan.complex)
+    return plan.compute_size == 8 ? Candidates(kShapesComplex8) : Candidates(kShapesComplex16);
+  return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
 }
 
 /// A bit for each shape that the device has the memory for.

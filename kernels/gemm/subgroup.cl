@@ -209,32 +209,16 @@ __attribute__((intel_reqd_sub_group_size(SIZE))) void gemm_subgroup(OPERANDS) {
 #pragma unroll
   for (uint i = 0; i < FM * FN; i++) sum[i] = (Sums)(0);
 
-  RAW(IN0, A_WIDTH) raw_a[A_LOADS];
-  RAW(IN1, B_WIDTH) raw_b[B_LOADS];
-  Distance at_a[A_LOADS], at_b[B_LOADS];
-  places_a(at_a, p.a_row, p.a_column, row0, p.m, item);
-  places_b(at_b, p.b_column, p.b_row, column0, p.n, item);
-  a += (row0 * p.a_row + start * p.a_column) * STORAGE_SIZE(IN0);
-  b += (column0 * p.b_column + start * p.b_row) * STORAGE_SIZE(IN1);
-  uint now = 0, left = end - start;  // of k
+  RAW_TILES(row0, column0, start, end, item);
+  uint now = 0;
   if (left > 0) {
-    fetch_a(raw_a, a, at_a, item, left, true);
-    fetch_b(raw_b, b, at_b, item, left, true);
+    FETCH_TILES(item, true);
     keep_a(raw_a, tiles, item);
     keep_b(raw_b, tiles + BM * A_LINE, item);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   while (left > 0) {
-    left = left > BK ? left - BK : 0;
-    a += BK * p.a_column * STORAGE_SIZE(IN0);
-    b += BK * p.b_row * STORAGE_SIZE(IN1);
-    if (left >= BK) {
-      fetch_a(raw_a, a, at_a, item, left, false);
-      fetch_b(raw_b, b, at_b, item, left, false);
-    } else if (left > 0) {
-      fetch_a(raw_a, a, at_a, item, left, true);
-      fetch_b(raw_b, b, at_b, item, left, true);
-    }
+    FETCH_NEXT_TILES(item);
     local const Kept *x = tiles + now * STAGE + place_m * WM * A_LINE;
     local const Kept *y = tiles + now * STAGE + BM * A_LINE + B_AT_PLACE(place_n * WN, 0);
     // Not unrolled: a piece is some hundreds of instructions.
