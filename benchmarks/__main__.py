@@ -19,9 +19,9 @@ from benchmarks import (  # noqa: F401 - register cases
     measure,
     report,
 )
-from benchmarks.case import CASES
+from benchmarks.case import CASES, COPY
 from benchmarks.naive import naive_cases
-from benchmarks.peaks import measure_bandwidth, measure_peaks
+from benchmarks.peaks import measure_peaks, moving
 from benchmarks.untimed import by_family, record
 from benchmarks.worker import Worker
 
@@ -87,15 +87,14 @@ def main(arguments=None):
     worker = Worker("cuda") if chosen.against == "cuda" else None
     for case in (case for case in CASES if wanted(chosen, case)):
         seen |= record(case.make("ocl"))
+        by_memory = not chosen.quick and run.peaks.may_be_bound_by_memory(case)
+        moves = [moving(case.bytes, *m) for m in (case.moves, COPY)] if by_memory else []
         try:
-            result = measure.run(case, worker or chosen.against, **limits)
+            result = measure.run(case, worker or chosen.against, moves=moves, **limits)
         except RuntimeError as error:  # a case that one side can't run must not cost the others
             run.failed.append((case, str(error).split("\n")[0]))
             print(f"{case.name:44s} failed: {run.failed[-1][1]}", flush=True)
             continue
-        if case.bytes and not chosen.quick:
-            # A virtual machine's memory may be half as fast a minute later.
-            result.bandwidth = max(measure_bandwidth(probe_mib))
         run.results.append((case, result))
         print(report.row(run, case, result), flush=True)
     if run.results:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 CASES = []
+#: Parts of its bytes that a case reads and writes: a copy's, and where next to nothing is written.
+COPY, READ = (1, 1), (1, 0)
 
 
 @dataclass
@@ -11,8 +13,9 @@ class Case:
     """One measurement.
 
     make(device) prepares the inputs there (the same on every device) and returns the call to time.
-    bytes and flops are what the call must move and compute at least, for the roofline; `repeats` is
-    how many ops of interest one call holds (times are per op). exact() gives the expected result
+    bytes and flops are what the call must move and compute at least, for the roofline; `moves` says
+    how many parts of the bytes are read and how many written; `repeats` is how many ops of interest
+    one call holds (times are per op). exact() gives the expected result
     where CPU torch's own, in the case's dtype, is poor.
     """
 
@@ -22,6 +25,7 @@ class Case:
     dtype: str = "float32"
     bytes: float = 0
     flops: float = 0
+    moves: tuple[int, int] = COPY
     repeats: int = 1
     random: bool = False
     target: float = 1.0

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional
 
-from benchmarks.case import add
+from benchmarks.case import READ, add
 
 MIB = 2**20
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}  # long sums in another order
@@ -157,12 +157,17 @@ for label, function, inputs in (
         "pointwise",
         out_of(function, inputs),
         bytes=4 * 16 * MIB * (inputs + 1),
+        moves=(inputs, 1),
     )
 pointwise("gelu 16M", functional.gelu, [N16M], 8 * 16 * MIB)
 pointwise("add row 4096x4096", torch.add, [(4096, 4096), (4096,)], 8 * 4096**2)
 pointwise("add column 4096x4096", torch.add, [(4096, 4096), (4096, 1)], 8 * 4096**2)
-pointwise("add float16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.float16)
-pointwise("add bfloat16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.bfloat16)
+pointwise(
+    "add float16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.float16, moves=(2, 1)
+)
+pointwise(
+    "add bfloat16 16M", torch.add, [N16M, N16M], 6 * 16 * MIB, dtype=torch.bfloat16, moves=(2, 1)
+)
 
 
 def make_mixed(device):
@@ -184,7 +189,7 @@ def make_where(device):
 
 add("add float32 and int64", "pointwise", make_mixed, bytes=8 * 4 * MIB)
 add("add int64 8M", "pointwise", make_int64, dtype="int64", bytes=24 * 8 * MIB)
-add("where 16M", "pointwise", make_where, bytes=13 * 16 * MIB)
+add("where 16M", "pointwise", make_where, bytes=13 * 16 * MIB, moves=(2, 1))
 
 
 def unary(name, family, call, shape, moved, **properties):
@@ -198,15 +203,47 @@ def unary(name, family, call, shape, moved, **properties):
 SQUARE = (4096, 4096)
 ROWS = (4096, 1024)
 unary("transposed copy 4096x4096", "copy", lambda x: x.t().contiguous(), SQUARE, 8 * 4096**2)
-unary("cast to float16 16M", "copy", lambda x: x.half(), N16M, 6 * 16 * MIB)
-unary("cast to float64 4M", "copy", lambda x: x.double(), (4 * MIB,), 12 * 4 * MIB)
+unary("cast to float16 16M", "copy", lambda x: x.half(), N16M, 6 * 16 * MIB, moves=(2, 1))
+unary("cast to float64 4M", "copy", lambda x: x.double(), (4 * MIB,), 12 * 4 * MIB, moves=(1, 2))
 unary("clone 16M", "copy", torch.clone, N16M, 8 * 16 * MIB)
-unary("fill 16M", "copy", lambda x: x.fill_(1.5), N16M, 4 * 16 * MIB)
-unary("sum 16M", "reduce", torch.sum, N16M, 4 * 16 * MIB, tolerance={"rtol": 1e-3, "atol": 2.0})
-unary("sum dim 0 4096x4096", "reduce", lambda x: x.sum(0), SQUARE, 4 * 4096**2, tolerance=LOOSE)
-unary("sum dim 1 4096x4096", "reduce", lambda x: x.sum(1), SQUARE, 4 * 4096**2, tolerance=LOOSE)
-unary("argmax 16M", "reduce", torch.argmax, N16M, 4 * 16 * MIB)
-unary("var dim 1 4096x4096", "reduce", lambda x: x.var(1), SQUARE, 4 * 4096**2, tolerance=LOOSE)
+unary("fill 16M", "copy", lambda x: x.fill_(1.5), N16M, 4 * 16 * MIB, moves=(0, 1))
+unary(
+    "sum 16M",
+    "reduce",
+    torch.sum,
+    N16M,
+    4 * 16 * MIB,
+    moves=READ,
+    tolerance={"rtol": 1e-3, "atol": 2.0},
+)
+unary(
+    "sum dim 0 4096x4096",
+    "reduce",
+    lambda x: x.sum(0),
+    SQUARE,
+    4 * 4096**2,
+    moves=READ,
+    tolerance=LOOSE,
+)
+unary(
+    "sum dim 1 4096x4096",
+    "reduce",
+    lambda x: x.sum(1),
+    SQUARE,
+    4 * 4096**2,
+    moves=READ,
+    tolerance=LOOSE,
+)
+unary("argmax 16M", "reduce", torch.argmax, N16M, 4 * 16 * MIB, moves=READ)
+unary(
+    "var dim 1 4096x4096",
+    "reduce",
+    lambda x: x.var(1),
+    SQUARE,
+    4 * 4096**2,
+    moves=READ,
+    tolerance=LOOSE,
+)
 unary("softmax 4096x1024", "rows", lambda x: x.softmax(1), ROWS, 8 * 4 * MIB)
 unary("log_softmax 4096x1024", "rows", lambda x: x.log_softmax(1), ROWS, 8 * 4 * MIB)
 
@@ -225,12 +262,14 @@ add(
     "rows",
     with_backward(lambda x: x.softmax(1), ROWS),
     bytes=20 * 4 * MIB,
+    moves=(3, 2),
 )
 add(
     "log_softmax forward and backward",
     "rows",
     with_backward(lambda x: x.log_softmax(1), ROWS),
     bytes=20 * 4 * MIB,
+    moves=(3, 2),
     tolerance=LOOSE,
 )
 
@@ -267,6 +306,7 @@ for dtype in (torch.float32, torch.bfloat16):
                 normalization(*what),
                 dtype=str(dtype)[6:],
                 bytes=moved * size * 4 * MIB,
+                moves=(moved - 1, 1),
                 # Mean and deviation are saved in bfloat16, for sums of 4096 terms.
                 tolerance=LOOSE if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.6},
                 # CPU torch sums the parameters' gradients in bfloat16, and is off by 20.
@@ -339,7 +379,9 @@ unary("unique 1000000", "sort", lambda x: (x * 1000).long().unique(), (10**6,), 
 unary(
     "dropout 16M", "random", lambda x: functional.dropout(x, 0.5), N16M, 9 * 16 * MIB, random=True
 )
-unary("uniform_ 16M", "random", lambda x: x.uniform_(), N16M, 4 * 16 * MIB, random=True)
+unary(
+    "uniform_ 16M", "random", lambda x: x.uniform_(), N16M, 4 * 16 * MIB, moves=(0, 1), random=True
+)
 
 
 def make_many(op, shape, count=1000):

@@ -41,7 +41,10 @@ class Result:
     bytes: float
     flops: float
     error: str = ""
-    bandwidth: float | None = None  # of the memory, measured right after
+    #: Seconds of kernels that only move as many bytes, in turn with both sides: as many read and as
+    #: many written as the case does, and a copy.
+    moving: float | None = None
+    copying: float | None = None
 
     @property
     def ratio(self):
@@ -117,10 +120,12 @@ class Side:
         return calls, spent
 
 
-def compare(case, ocl, other, seconds=SECONDS, least_calls=LEAST_CALLS):
-    """Measures two sides of a case, the first one on `ocl`."""
+def compare(case, ocl, other, moves=(), seconds=SECONDS, least_calls=LEAST_CALLS):
+    """Measures two sides of a case, the first one on `ocl`. `moves`: calls on `ocl` that take turns
+    with them, since a virtual machine's memory may be half as fast a second later: to move the
+    case's bytes and to copy as many, and how often they would have to (see peaks.moving())."""
     error = check(case, ocl.result(), other.result())
-    sides = (ocl, other)
+    sides = [ocl, other, *(Side(call, "ocl") for call, _ in moves)]
     for side in sides:
         side.warm_up()
     gc.collect()
@@ -131,8 +136,10 @@ def compare(case, ocl, other, seconds=SECONDS, least_calls=LEAST_CALLS):
         calls += min(n for n, _ in done)
         spent += sum(s for _, s in done)
     gc.enable()
-    timings = [Timing(s.best.wall / case.repeats, s.best.process / case.repeats) for s in sides]
-    return Result(case.name, case.family, case.dtype, *timings, case.bytes, case.flops, error)
+    timings = [Timing(s.best.wall / case.repeats, s.best.process / case.repeats) for s in sides[:2]]
+    moved = [s.best.wall * times for s, (_, times) in zip(sides[2:], moves, strict=True)]
+    what = case.name, case.family, case.dtype
+    return Result(*what, *timings, case.bytes, case.flops, error, *moved)
 
 
 def run(case, other="cpu", **limits):

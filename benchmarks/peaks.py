@@ -1,12 +1,15 @@
 """What a device can do at most, measured: bytes and floating point operations per second.
 
-Offers: Peaks, measure_peaks(), measure_bandwidth(). The kernels are kernels/probe/*.cl."""
+Offers: Peaks, measure_peaks(), measure_bandwidth(), moving(), mover(). The kernels are
+kernels/probe/*.cl."""
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
+from benchmarks.case import COPY, READ
 from benchmarks.launch import Kernel, embedded_source, uint
 
 MIB = 2**20
@@ -14,6 +17,7 @@ REPEATS = 10
 ENOUGH = 5e-3  # seconds of a launch that its overhead does not matter in
 MOST_STEPS = 10**6
 CHAINS = 12  # of kernels/probe/fma.cl
+AT_ONCE = 4  # vectors that are read in a step where nothing is written
 #: dtype -> the OpenCL C type and its size in bytes.
 REALS = {"float32": ("float", 4), "float64": ("double", 8), "float16": ("half", 2)}
 
@@ -37,16 +41,21 @@ class Peaks:
             return self.flops.get(dtype)
         return max(known, default=None)
 
-    def roofline(self, case, seconds, bandwidth=None):
+    def roofline(self, case, seconds, moving=None):
         """The share of the roofline that `seconds` for the case reach: its least time by memory or
         by arithmetic, whichever is longer, over the measured time. None if the case says neither.
-        Above 1 the data were in caches, or it computed in what has no peak here. `bandwidth`: the
-        memory's at that time, where it varies."""
-        least = case.bytes / (bandwidth or self.bandwidth)
-        peak = self.flops_of(case.dtype)
-        if case.flops and peak:
-            least = max(least, case.flops / peak)
+        Above 1 the data were in caches, or it computed in what has no peak here. `moving`: seconds
+        that a kernel which only moves the case's bytes took beside it."""
+        least = max(moving or case.bytes / self.bandwidth, self.arithmetic(case))
         return least / seconds if least else None
+
+    def arithmetic(self, case):
+        """Seconds that the case's arithmetic takes at least, 0 where nothing is known of it."""
+        return case.flops / (self.flops_of(case.dtype) or float("inf"))
+
+    def may_be_bound_by_memory(self, case):
+        """Whether moving the case's bytes is a part of its time that matters."""
+        return 2 * case.bytes / self.bandwidth > self.arithmetic(case)
 
     def or_more(self, other):
         """The larger of two measurements' figures: less was only a disturbance."""
@@ -79,19 +88,49 @@ def launch_sizes():
     return properties.max_compute_units * 8 * 256, 256, 4
 
 
-def measure_bandwidth(mib=256):
-    """Bytes per second that device 0 copies (read and written) and reads, of `mib` MiB."""
+def mover(read, written, out=None):
+    """A call that reads the tensors `read` of device 0, four at most, and writes `written`, two at
+    most, and does nothing else; and how many bytes it leaves out of all. The tensors' sizes are
+    about multiples of the least one's. Where nothing is written, `out` has place for a vector per
+    work-item."""
     items, local, width = launch_sizes()
-    count = max(1, mib * MIB // (4 * width * items))
-    size = items * count * width  # floats
-    source = embedded_source("probe/bandwidth.cl")
-    given, taken = (torch.zeros(size, device="ocl") for _ in range(2))
+    vector = 4 * width
+    least = min(t.nbytes for t in [*read, *written])
+    items = min(items, -(-least // (vector * local)) * local)
+    parts = [[round(t.nbytes / least) for t in ts] for ts in (read, written)]
+    if not written:
+        parts[0] = [n * AT_ONCE for n in parts[0]]
+        least //= AT_ONCE
+    count = max(1, least // (vector * items))
+    tensors, definitions = [], {"T": f"float{width}"}
+    for name, most, ts, ns in zip("RW", (4, 2), (read, written), parts, strict=True):
+        definitions |= {f"{name}{i}": ns[i] if i < len(ns) else 0 for i in range(most)}
+        unused = out if out is not None and name == "W" else (*read, *written)[0]
+        tensors += [*ts, *[unused] * (most - len(ts))]
+    kernel = Kernel(embedded_source("probe/bandwidth.cl"), "probe_move", **definitions)
+    moved = vector * items * count * sum(map(sum, parts))
+    call = partial(kernel, [items], [local], *tensors, uint(count))
+    return call, sum(t.nbytes for t in [*read, *written]) - moved
 
-    def seconds(name):
-        kernel = Kernel(source, name, T=f"float{width}")
-        return least_seconds(lambda: kernel([items], [local], given, taken, uint(count)))
 
-    return 8 * size / seconds("probe_copy"), 4 * size / seconds("probe_read")
+def moving(bytes_, reads, writes, mib=512):
+    """A call that moves `mib` MiB of device 0, more than caches hold, `reads` arrays in and
+    `writes` arrays out, and how often it would have to be called to move `bytes_`."""
+    items, local, width = launch_sizes()
+    step = width * items * AT_ONCE
+    size = max(1, mib * MIB // (4 * step * (reads + writes))) * step  # floats of an array
+    # Not zeros: some processors write those faster.
+    arrays = [torch.rand(size, device="ocl") for _ in range(max(2, reads + writes))]
+    call, left = mover(arrays[:reads], arrays[reads : reads + writes], arrays[-1])
+    assert not left
+    return call, bytes_ / (4 * size * (reads + writes))
+
+
+def measure_bandwidth(mib=256):
+    """Bytes per second that device 0 copies, read and written together, and reads, of 2 * `mib`
+    MiB."""
+    calls = (moving(1, *moves, 2 * mib) for moves in (COPY, READ))
+    return tuple(1 / (times * least_seconds(call)) for call, times in calls)
 
 
 def measure_peaks(mib=256):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import torch
 
 LABELS = {"cpu": "CPU torch", "cuda": "CUDA torch"}
-COLUMNS = ("case", "ocl", "other", "ratio", "CPU time", "GFLOP/s", "GB/s", "roofline")
-ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>8s} {:>9s} {:>9s} {:>9s}  {}"
+COLUMNS = ("case", "ocl", "other", "ratio", "CPU time", "GFLOP/s", "GB/s", "of copy", "roofline")
+ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>8s} {:>9s} {:>9s} {:>9s} {:>9s}  {}"
 
 
 @dataclass
@@ -41,10 +41,10 @@ def time_text(seconds):
 
 
 def cells(run, case, result):
-    """Name, times, ratios of wall and CPU time, and ocl's GFLOP/s, GB/s and share of the roofline
-    where the case says what it computes and moves."""
+    """Name, times, ratios of wall and CPU time, and ocl's GFLOP/s, GB/s and shares of a copy's
+    bandwidth and of the roofline, where the case says what it computes and moves."""
     wall = result.ocl.wall
-    share = run.peaks.roofline(case, wall * case.repeats, result.bandwidth) if run.peaks else None
+    share = run.peaks.roofline(case, wall * case.repeats, result.moving) if run.peaks else None
     return [
         case.name,
         time_text(wall),
@@ -53,6 +53,7 @@ def cells(run, case, result):
         f"{result.process_ratio:.2f}" if result.other.process else "",
         f"{result.flops / wall / 1e9:.0f}" if result.flops else "",
         f"{result.bytes / wall / 1e9:.1f}" if result.bytes else "",
+        f"{result.copying / (wall * case.repeats):.0%}" if result.copying else "",
         f"{share:.0%}" if share else "",
     ]
 
@@ -83,10 +84,10 @@ def untimed_text(untimed):
     return lines + [f"- {family}: {', '.join(ops)}" for family, ops in families.items()]
 
 
-def slug(run):
+def slug_of(other=""):
     """Names a device, its driver's platform and what it was compared with, for file and section."""
     properties = torch.ocl.get_device_properties(0)
-    words = f"{properties.platform_name} {properties.name} {run.other}".lower()
+    words = f"{properties.platform_name} {properties.name} {other}".lower()
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
@@ -163,11 +164,16 @@ def plot(run, path):
 def document(run, path):
     """Writes the run's section of the Markdown file, in place of the one that stands between this
     device's markers, else at the end; the plot goes beside the file."""
-    name = slug(run)
+    name = slug_of(run.other)
     image = path.with_name(f"{path.stem}-{name}.png")
     plot(run, image)
-    begin, end = f"<!-- benchmarks: {name} -->\n", "<!-- end benchmarks -->\n"
-    new = begin + section(run, image.name) + end
+    write_section(path, f"benchmarks: {name}", section(run, image.name).splitlines())
+
+
+def write_section(path, name, lines):
+    """Puts lines between the markers of that name in a Markdown file, at its end if it has none."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end {name.split(':')[0]} -->\n"
+    new = begin + "\n".join(lines) + "\n" + end
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if pattern.search(text):

@@ -57,7 +57,7 @@ struct Access {
 
 /// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
 /// line first. What the operands don't fit into at once, a next op won't find there anyway. Not for
-/// what is updated in place, whose lines are there, nor for fills, which gain nothing.
+/// what is updated in place, whose lines are there.
 /// `moved`: bytes read and written. A little more than the cache holds is better left to it.
 bool should_stream(const Device& device, const Operands& operands, uint64_t moved) {
   if (moved <= 2 * device.properties().last_level_cache) return false;
@@ -66,7 +66,7 @@ bool should_stream(const Device& device, const Operands& operands, uint64_t move
       if (operands.data[i] == operands.data[k]) return false;
     }
   }
-  return operands.count > operands.outputs;
+  return true;
 }
 
 /// A CPU wants registers full of the widest dtype. A GPU moves 16 bytes per work-item at most,

@@ -97,7 +97,10 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
 #else
 #define RESULT(load) SCALED(load(IN, x, i), load)
 #endif
-    FOR_VECTORS(i, args.length) STOREV_TO(IN, y, i, RESULT(LOADV_OF));
+    FOR_VECTORS(i, args.length) {
+      PREFETCH_NEXT(x, i, args.length);
+      STOREV_TO(IN, y, i, RESULT(LOADV_OF));
+    }
     FOR_TAIL(i, args.length) STORE_TO(IN, y, i, RESULT(LOAD_OF));
 #else
     const uint channel = row % args.groups * args.runs;

@@ -102,7 +102,11 @@ static inline void row_gradients(global const char* grad, global const char* x,
   if (DX) {                                                                               \
     store(IN, out, i, (WEIGHTED(g, load, i) - row.constant_ - normal * row.slope) * row.rstd); \
   }
-  FOR_VECTORS(v, length) { STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v) }
+  FOR_VECTORS(v, length) {
+    PREFETCH_NEXT(grad, v, length);
+    PREFETCH_NEXT(x, v, length);
+    STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v)
+  }
   FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
 }
 

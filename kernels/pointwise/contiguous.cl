@@ -1,5 +1,6 @@
 // Pointwise over operands that all lie in memory in the order of iteration: WIDTH elements per
 // work-item, the last ones one at a time. Global size: ceil(n / WIDTH) or more.
+#include "include/prefetch.clh"
 #include "pointwise/operands.clh"
 
 typedef struct {
@@ -8,7 +9,17 @@ typedef struct {
 } ContiguousLayout;
 
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
-#define LOAD_VECTOR(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
+// What a long operand needs a page later, where a vector is a whole cache line: arithmetic and memory don't
+// wait for each other then.
+#ifdef STREAMING_STORES
+#define PREFETCH_LINE(name, tag) \
+  if (WIDTH * STORAGE_SIZE(tag) == 64) PREFETCH_PAGE_AHEAD(tag, WIDTH, name, i);
+#else
+#define PREFETCH_LINE(name, tag)
+#endif
+#define LOAD_VECTOR(k, name, tag) \
+  PREFETCH_LINE(name, tag)        \
+  const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
 

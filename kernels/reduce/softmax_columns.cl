@@ -32,7 +32,7 @@ kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char
   for (uint begin = 0; begin < args.length; begin += BLOCK) {
     VECTOR block = (VECTOR)(0);
     for (uint i = begin; i < min(begin + BLOCK, args.length); i++) {
-      const VECTOR e = exp(LOADV_OF(IN, in + i * in_next, 0) - largest);
+      const VECTOR e = EXPV(LOADV_OF(IN, in + i * in_next, 0) - largest);
 #if STASH && !LOG
       STOREV_FROM(OUT, ACC, WIDTH, out + i * out_next, 0, e);
 #endif
@@ -51,7 +51,7 @@ kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char
 #elif STASH
     const VECTOR result = LOADV_OF(OUT, out + i * out_next, 0) * scale;
 #else
-    const VECTOR result = exp(LOADV_OF(IN, in + i * in_next, 0) - largest) * scale;
+    const VECTOR result = EXPV(LOADV_OF(IN, in + i * in_next, 0) - largest) * scale;
 #endif
     STOREV_FROM(OUT, ACC, WIDTH, out + i * out_next, 0, result);
   }

@@ -6,6 +6,7 @@
 #define SCRATCH 0
 #endif
 #include "include/item_by_item.clh"
+#include "include/prefetch.clh"
 #include "reduce/softmax.clh"
 
 // This work-item's vectors, BLOCK by BLOCK, and its elements past the last vector.
@@ -39,6 +40,27 @@
 #define KEEPS 0
 #endif
 
+// The largest of this work-item's vectors. One maximum would wait for each comparison.
+static inline VECTOR largest_of(global const char* in, uint item, uint vectors) {
+  VECTOR m0 = (VECTOR)(LOWEST(ACC)), m1 = m0, m2 = m0, m3 = m0;
+  uint v = item;
+  for (; v + 3 * GROUP < vectors; v += 4 * GROUP) {
+    const VECTOR x0 = LOADV_OF(IN, in, v), x1 = LOADV_OF(IN, in, v + GROUP);
+    const VECTOR x2 = LOADV_OF(IN, in, v + 2 * GROUP), x3 = LOADV_OF(IN, in, v + 3 * GROUP);
+    m0 = LARGER(x0, m0);
+    m1 = LARGER(x1, m1);
+    m2 = LARGER(x2, m2);
+    m3 = LARGER(x3, m3);
+  }
+  for (; v < vectors; v += GROUP) {
+    const VECTOR x = LOADV_OF(IN, in, v);
+    m0 = LARGER(x, m0);
+  }
+  m0 = LARGER(m1, m0);
+  m2 = LARGER(m3, m2);
+  return LARGER(m2, m0);
+}
+
 kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* out_base,
                                       const SoftmaxArgs args) {
   DECLARE_SHARED;
@@ -49,18 +71,14 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
   const uint group = get_global_id(0) / GROUP;
   const uint vectors = args.length / WIDTH;
   const uint end_row = min((group + 1) * args.outer_per_item, args.outer);
+  const ulong row_bytes = (ulong)args.length * STORAGE_SIZE(IN);
   for (uint row = group * args.outer_per_item; row < end_row; row++) {
     global const char* in = in_base + args.offset[0] + (ulong)row * args.length * STORAGE_SIZE(IN);
     global char* out = out_base + args.offset[1] + (ulong)row * args.length * STORAGE_SIZE(OUT);
 
     SCALAR largest = LOWEST(ACC);
     if (vectors > 0) {
-      VECTOR m = (VECTOR)(LOWEST(ACC));
-      for (uint v = item; v < vectors; v += GROUP) {
-        const VECTOR x = LOADV_OF(IN, in, v);
-        m = LARGER(x, m);
-      }
-      largest = max_lanes(m);
+      largest = max_lanes(largest_of(in, item, vectors));
     }
     FOR_TAIL(i) {
       const SCALAR x = LOAD_OF(IN, in, i);
@@ -74,7 +92,8 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
       FOR_BLOCKS(begin) {
         VECTOR block = (VECTOR)(0);
         FOR_VECTORS(v, begin) {
-          const VECTOR e = exp(LOADV_OF(IN, in, v) - largest);
+          PREFETCH(in + row_bytes + v * WIDTH * STORAGE_SIZE(IN));
+          const VECTOR e = EXPV(LOADV_OF(IN, in, v) - largest);
 #if KEEPS
           KEEPV(v, e);
 #endif
@@ -85,7 +104,7 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
       sum = sum_lanes(total);
     }
     FOR_TAIL(i) {
-      const SCALAR e = exp(LOAD_OF(IN, in, i) - largest);
+      const SCALAR e = EXP(LOAD_OF(IN, in, i) - largest);
 #if KEEPS
       KEEP(i, e);
 #endif
@@ -95,23 +114,23 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
 
 #if LOG
     const SCALAR log_sum = log(sum);
-#define RESULT(load) (((load) - largest) - log_sum)
+#define RESULT(exponential, load) (((load) - largest) - log_sum)
 #else
     const SCALAR scale = 1 / sum;
-#define RESULT(load) (exp((load) - largest) * scale)
+#define RESULT(exponential, load) (exponential((load) - largest) * scale)
 #endif
     for (uint v = item; v < vectors; v += GROUP) {
 #if KEEPS
       STOREV_FROM(OUT, ACC, WIDTH, out, v, KEPTV(v) * scale);
 #else
-      STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(LOADV_OF(IN, in, v)));
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(EXPV, LOADV_OF(IN, in, v)));
 #endif
     }
     FOR_TAIL(i) {
 #if KEEPS
       STORE_FROM(OUT, ACC, out, i, KEPT(i) * scale);
 #else
-      STORE_FROM(OUT, ACC, out, i, RESULT(LOAD_OF(IN, in, i)));
+      STORE_FROM(OUT, ACC, out, i, RESULT(EXP, LOAD_OF(IN, in, i)));
 #endif
     }
   }

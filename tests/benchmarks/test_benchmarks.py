@@ -5,11 +5,11 @@ import re
 import pytest
 import torch
 
-from benchmarks import measure, naive, report, untimed
+from benchmarks import bandwidth, measure, naive, report, untimed
 from benchmarks.__main__ import main
 from benchmarks.case import CASES, Case
 from benchmarks.launch import Kernel
-from benchmarks.peaks import Peaks, measure_peaks
+from benchmarks.peaks import Peaks, measure_peaks, mover
 from benchmarks.worker import Worker
 
 QUICK = {"seconds": 0.0, "least_calls": 1}
@@ -64,6 +64,31 @@ def test_roofline():
     assert share("float16", flops=100.0) == 0.5  # in float, which is faster here
     assert share("float64", flops=100.0) is None  # no peak is known
     assert share() is None
+    assert peaks.roofline(Case("", "", make_sum, bytes=20.0), 2.0, moving=1.5) == 0.75
+    assert peaks.may_be_bound_by_memory(Case("", "", make_sum, bytes=20.0, flops=100.0))
+    assert not peaks.may_be_bound_by_memory(Case("", "", make_sum, bytes=20.0, flops=300.0))
+
+
+def test_mover():
+    """It reads and writes all of the tensors, and says what it leaves out."""
+    a, b, c, out = (torch.full((2**18,), i + 1.0, device="ocl") for i in range(4))
+    wide = torch.empty(2**19, device="ocl")
+    call, left = mover([a, b, c], [out])
+    call()
+    assert left == 0
+    assert torch.equal(out.cpu(), torch.full((2**18,), 6.0))
+    call, left = mover([a], [wide])
+    call()
+    assert left == 0
+    assert torch.equal(wide.cpu(), torch.ones(2**19))
+
+
+def test_bandwidth(monkeypatch, capsys):
+    monkeypatch.setattr(bandwidth, "ROUNDS", 1)
+    monkeypatch.setattr(bandwidth, "CALLS", 1)
+    for make in bandwidth.OPS.values():
+        bytes_, *seconds = bandwidth.measure(make, 2**18)
+        assert bytes_ > 0 and all(0 < s < 60 for s in seconds)
 
 
 def test_naive_kernels(monkeypatch):

@@ -211,6 +211,26 @@ def test_positions_in_long_rows(dtype):
     check(torch.argmin, -constant)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64], ids=str
+)
+def test_positions_block_by_block(dtype):
+    """Every block has a new extreme value; equal ones lie in several blocks; NaN in a later one."""
+    rising = torch.arange(70001).to(dtype)
+    levels = torch.arange(70001).div(20000, rounding_mode="floor").to(dtype)
+    rows = [rising, rising.flip(0), levels, levels.flip(0), torch.zeros(70001, dtype=dtype)]
+    if dtype.is_floating_point:
+        rows.append(rising.clone())
+        rows[-1][[33333, 50000]] = float("nan")
+        rows.append(torch.full((70001,), -float("inf"), dtype=dtype))
+    for row in rows:
+        for name in ("argmax", "argmin"):
+            check(getattr(torch, name), row)
+            check(getattr(torch, name), row[3:])
+    check(call("argmax", dim=1), torch.stack(rows))
+    check(call("min", dim=1), torch.stack(rows))
+
+
 def test_logsumexp():
     for label, x in layouts(torch.randn(4, 5, 6)):
         for dim in (0, 1, -1, (0, 2)):

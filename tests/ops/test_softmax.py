@@ -86,6 +86,18 @@ def test_special_values(op):
         assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_exponentials_down_to_nothing(dim):
+    """Shares of every size that a float has, each to a few ulps; smaller ones may be 0."""
+    x = torch.linspace(0, -110, 4001).expand(3, -1).contiguous()
+    x = x if dim == 1 else x.t().contiguous()
+    expected = torch.softmax(x.double(), dim)
+    actual = torch.softmax(x.to("ocl"), dim).cpu().double()
+    normal = expected > 2 * torch.finfo(torch.float32).tiny
+    assert ((actual - expected)[normal] / expected[normal]).abs().max() < 4 * 2**-23
+    assert (actual[~normal] <= 3 * torch.finfo(torch.float32).tiny).all()
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_empty_and_scalar(op):
     for x in (
