@@ -4,6 +4,7 @@
 
 #include "engine/norm.h"
 #include "engine/norm_launch.h"
+#include "engine/row_share.h"
 #include "runtime/allocator.h"
 
 namespace ocl {
@@ -16,8 +17,9 @@ constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that 
 // Partial sums grow by so many rows at most, which bounds their rounding error.
 constexpr int64_t kMostRowsPerItem = 1024;
 
-constexpr int64_t kMostKept = 4;  // vectors of a row in a work-item's registers
-// Of kernels/norm/rows_backward_kept.cl.
+// Of kernels/norm/rows_backward_kept.cl: elements of a row in a work-item's registers, and its
+// groups.
+constexpr int64_t kMostKept = 16;
 constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
 constexpr int64_t kKeptSharesPerUnit = 8;  // as measured on an NVIDIA H200
 
@@ -80,8 +82,9 @@ struct Problem {
   /// where they can keep all; else 0.
   int64_t kept(const RowShape& shape, int64_t items) const {
     const int64_t each = (shape.length / width + items - 1) / items;
-    return device.is_cpu() || shape.grouped || each > kMostKept || shape.length % width != 0 ? 0
-                                                                                             : each;
+    return device.is_cpu() || shape.grouped || each * width > kMostKept || shape.length % width != 0
+               ? 0
+               : each;
   }
 
   /// Chooses lanes and group for kernels/norm/rows_backward_kept.cl, and returns the vectors that a
@@ -159,7 +162,13 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   NormLaunch launch(problem.device, problem.arguments);
   launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
   const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
-  const int64_t kept = problem.kept(shape, problem.group);
+  int64_t kept = 0;
+  if (!problem.device.is_cpu() && !shape.grouped) {
+    problem.width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
+    const RowShare share = share_row(shape.length, problem.width, x.element_size());
+    kept = share.kept;
+    problem.group = std::max<uint32_t>(share.items, kLeastSharers);
+  }
   Kernel& kernel =
       rows_family.get(problem.device, {{"IN", problem.in_tag},
                                        {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},

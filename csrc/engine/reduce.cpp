@@ -26,6 +26,7 @@ constexpr uint32_t kMostColumnVectors = 64;
 // Fewer elements than that are not worth a work-item of their own.
 constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
 constexpr size_t kGpuLocal = 128;
+constexpr int64_t kGpuKeptOfMoments = 32;  // WIDTH * MOST_KEPT of kernels/reduce/moments.clh
 // Of an output with that many partial states a GPU's work-group takes them, not one work-item.
 constexpr uint32_t kGpuManySplits = 32;
 constexpr size_t kGpuFinishGroup = 64;
@@ -89,9 +90,12 @@ void set_scalar(Kernel& kernel, cl_uint index, const Operands& operands, double 
 
 /// Work-items that share a row on a GPU: neighbours should read neighbouring elements, several
 /// vectors each. Where there are rows enough to keep it busy, smaller groups have less to combine.
-size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous) {
+/// `kept`: elements that each can keep between two passes, 0 if one pass is enough.
+size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous,
+                 int64_t kept) {
   const bool many_rows = outputs >= int64_t{device.properties().compute_units} * 32;
   if (elements >= 1024 && !many_rows) return 256;
+  if (kept > 0 && elements > 64 * kept) return elements > 128 * kept ? 256 : 128;
   if (elements >= 256) return 64;
   return contiguous && elements >= 32 ? 32 : 1;
 }
@@ -255,7 +259,8 @@ void Launcher::launch_rows() {
   const int64_t elements = geometry_.reduced_elements();
   const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
   const bool cpu = device_.is_cpu();
-  const size_t group = cpu ? 1 : gpu_group(device_, elements, arguments_.outputs, contiguous);
+  const int64_t kept = op_.form == Form::moments && contiguous ? kGpuKeptOfMoments : 0;
+  const size_t group = cpu ? 1 : gpu_group(device_, elements, arguments_.outputs, contiguous, kept);
   // A group of 256 has little of 4096 elements each, but without enough chunks the device idles.
   const bool long_rows = group == 256 && elements / kGpuLongRowChunk >=
                                              int64_t{device_.properties().compute_units} * 8;

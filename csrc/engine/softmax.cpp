@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "engine/dtype.h"
+#include "engine/row_share.h"
 #include "opencl/kernel.h"
 #include "runtime/stream.h"
 
@@ -18,7 +19,6 @@ using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
 constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
-constexpr int64_t kGpuVectorsPerItem = 4;
 constexpr size_t kGpuLocal = 128;
 
 const KernelFamily rows{"reduce/softmax_rows.cl", "softmax_rows"};
@@ -68,6 +68,7 @@ struct Plan {
   }
 
   struct RowForm {
+    int64_t kept = 0;        // vectors of a row in a GPU's work-item's registers
     bool aligned = false;    // vectors are moved in one piece
     bool streaming = false;  // and stored past the caches, which can't hold the results anyway
     int scratch = 0;         // elements of a row in local memory
@@ -77,13 +78,14 @@ struct Plan {
   /// those that are read again must not.
   RowForm row_form(bool forward) const {
     const bool aligned = aligned_rows();
-    if (!device.is_cpu()) return {aligned, false, 0};
+    if (!device.is_cpu())
+      return {share_row(arguments.length, width, element_size[0]).kept, aligned, false, 0};
     const auto most = static_cast<uint32_t>(kScratchBytes / c10::elementSize(acc_dtype));
     const bool keeps = forward && !log;
     const int scratch = keeps && arguments.length <= most ? static_cast<int>(most) : 0;
     const bool streaming = aligned && !(keeps && stash && scratch == 0) &&
                            moved_bytes() >= device.properties().last_level_cache;
-    return {streaming, streaming, scratch};
+    return {0, streaming, streaming, scratch};
   }
 
   void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range,
@@ -98,6 +100,7 @@ struct Plan {
                             {"WIDTH", lanes},
                             {"GROUP", group},
                             {"SCRATCH", form.scratch},
+                            {"KEPT", form.kept},
                             {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
                             {form.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
     cl_uint index = 0;
@@ -107,16 +110,9 @@ struct Plan {
     kernel.enqueue(queue, range.of_work(4 * elements));  // an exponential each
   }
 
-  /// Work-items that share a row: a few vectors each, for rounds of a larger group cost more.
-  size_t gpu_group() const {
-    if (arguments.length < 32) return 1;
-    const int64_t items = arguments.length / (width * kGpuVectorsPerItem);
-    return std::clamp<size_t>(std::bit_floor(static_cast<size_t>(items)), 32, 256);
-  }
-
   void launch_rows(const KernelFamily& family, bool forward) {
     const bool cpu = device.is_cpu();
-    const size_t group = cpu ? 1 : gpu_group();
+    const size_t group = cpu ? 1 : share_row(arguments.length, width, element_size[0]).items;
     arguments.outer_per_item =
         cpu ? static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / arguments.length)) : 1;
     const size_t groups =
@@ -162,7 +158,9 @@ Plan make_plan(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& o
   plan.out = tag(out.scalar_type());
   plan.acc = tag(acc);
   plan.acc_dtype = acc;
-  plan.width = static_cast<int>((device.is_cpu() ? 64 : 16) / c10::elementSize(acc));
+  plan.width = static_cast<int>(device.is_cpu() ? 64 / c10::elementSize(acc)
+                                : inner == 1    ? gpu_row_width(length, in.element_size())
+                                                : 16 / c10::elementSize(acc));
   plan.log = log;
   // A CPU reads its exponentials back from its cache; a GPU computes them again sooner.
   plan.stash = device.is_cpu() && out.scalar_type() == acc;

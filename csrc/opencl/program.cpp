@@ -45,6 +45,7 @@ std::string common_options(const Device& device) {
   define(p.has_fp16, "OCL_HAS_FP16");
   define(p.has_int64_atomics, "OCL_HAS_INT64_ATOMICS");
   define(p.has_subgroups, "OCL_HAS_SUBGROUPS");
+  define(p.has_tensor_cores, "OCL_HAS_PTX_80");
   define(p.has_work_group_reduce, "OCL_HAS_WORK_GROUP_REDUCE");
   define(p.has_system_svm, "OCL_HAS_SYSTEM_SVM");
   define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");

@@ -13,9 +13,6 @@
 #endif
 
 #if KEPT
-#define FOR_KEPT(j) \
-  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) if (item + j * GROUP < vectors)
-
 // A whole row, read once. Weight and bias are on their way while the row is summed.
 static inline void kept_row(global const char* x, global char* y, global const char* weight,
                             global const char* bias, uint length, uint item, SCALAR eps,

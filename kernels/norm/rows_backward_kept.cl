@@ -15,16 +15,9 @@
 #ifndef KEPT
 #define KEPT 1
 #endif
-// group_sums() adds up a square of work-items: a group is 8 x 8 or 16 x 16.
-#define SIDE (GROUP >= 256 ? 16 : 8)
 #define SCRATCH (2 * GROUP + 2 * SIDE)
 
-#define FOR_KEPT(j) \
-  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) if (item + j * GROUP < vectors)
-
-// Replaces a and b by their sums over the group, in two steps instead of a tree's many. No barrier comes
-// before the first store: whoever stores has passed the second barrier of the call before, and the
-// readers of `shared` have too.
+// Replaces a and b by their sums over the group, as group_sum() does.
 static inline void group_sums(SCALAR* a, SCALAR* b, uint item, local SCALAR* shared) {
   local SCALAR* totals = shared + 2 * GROUP;
   shared[item] = *a;
@@ -33,7 +26,7 @@ static inline void group_sums(SCALAR* a, SCALAR* b, uint item, local SCALAR* sha
   if (item < 2 * SIDE) {
     local const SCALAR* column = shared + item / SIDE * GROUP + item % SIDE;
     SCALAR sum = 0;
-    _Pragma("unroll") for (uint i = 0; i < SIDE; i++) sum += column[i * SIDE];
+    _Pragma("unroll") for (uint i = 0; i < GROUP; i += SIDE) sum += column[i];
     totals[item] = sum;
   }
   barrier(CLK_LOCAL_MEM_FENCE);

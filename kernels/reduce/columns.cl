@@ -10,7 +10,11 @@
 #if VECTORS > 1
 #define ROWS_AT_ONCE 8
 #elif FORM != FORM_ARG
+#ifdef OCL_DEVICE_GPU
+#define ROWS_AT_ONCE 8
+#else
 #define ROWS_AT_ONCE 4
+#endif
 #else
 #define ROWS_AT_ONCE 1
 #endif

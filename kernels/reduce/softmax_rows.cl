@@ -2,8 +2,14 @@
 //
 // SCRATCH: a work-item's row has at most that many elements, and its exponentials are kept in local memory
 // between two passes; 0: see STASH.
+//
+// KEPT: vectors of a row that each work-item of a group keeps in registers, where that is all of the row; 0:
+// rows are read again.
 #ifndef SCRATCH
 #define SCRATCH 0
+#endif
+#ifndef KEPT
+#define KEPT 0
 #endif
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
@@ -61,6 +67,35 @@ static inline VECTOR largest_of(global const char* in, uint item, uint vectors) 
   return LARGER(m2, m0);
 }
 
+#if KEPT
+// A whole row, read once.
+static inline void kept_softmax(global const char* in, global char* out, uint vectors, uint item,
+                                local SCALAR* shared) {
+  VECTOR row[KEPT];
+  FOR_KEPT(j) row[j] = LOADV_OF(IN, in, item + j * GROUP);
+  VECTOR m = (VECTOR)(LOWEST(ACC));
+  FOR_KEPT(j) m = LARGER(row[j], m);
+  const SCALAR largest = group_max(max_lanes(m), item, shared);
+  VECTOR total = (VECTOR)(0);
+  FOR_KEPT(j) {
+    row[j] -= largest;
+    const VECTOR e = exp(row[j]);
+#if !LOG
+    row[j] = e;
+#endif
+    total += e;
+  }
+  const SCALAR sum = group_sum(sum_lanes(total), item, shared);
+#if LOG
+  const SCALAR log_sum = log(sum);
+  FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, row[j] - log_sum);
+#else
+  const SCALAR scale = 1 / sum;
+  FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, row[j] * scale);
+#endif
+}
+#endif
+
 kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* out_base,
                                       const SoftmaxArgs args) {
   DECLARE_SHARED;
@@ -76,6 +111,9 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
     global const char* in = in_base + args.offset[0] + (ulong)row * args.length * STORAGE_SIZE(IN);
     global char* out = out_base + args.offset[1] + (ulong)row * args.length * STORAGE_SIZE(OUT);
 
+#if KEPT
+    kept_softmax(in, out, vectors, item, SHARED);
+#else
     SCALAR largest = LOWEST(ACC);
     if (vectors > 0) {
       largest = max_lanes(largest_of(in, item, vectors));
@@ -133,6 +171,7 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
       STORE_FROM(OUT, ACC, out, i, RESULT(EXP, LOAD_OF(IN, in, i)));
 #endif
     }
+#endif
   }
 }
 
@@ -159,6 +198,16 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
 #define GRAD_INPUT(grad, result) (((grad) - sum) * (result))
 #endif
     SCALAR sum = 0;
+#if KEPT
+    VECTOR g[KEPT], y[KEPT], total = (VECTOR)(0);
+    FOR_KEPT(j) {
+      g[j] = LOADV_OF(GRAD, grad, item + j * GROUP);
+      y[j] = LOADV_OF(IN, result, item + j * GROUP);
+    }
+    FOR_KEPT(j) total += TERM(g[j], y[j]);
+    sum = group_sum(sum_lanes(total), item, SHARED);
+    FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(g[j], y[j]));
+#else
     if (vectors > 0) {
       VECTOR total = (VECTOR)(0);
       FOR_BLOCKS(begin) {
@@ -178,5 +227,6 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
     FOR_TAIL(i) {
       STORE_FROM(OUT, ACC, out, i, GRAD_INPUT(LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i)));
     }
+#endif
   }
 }

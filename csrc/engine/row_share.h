@@ -1,0 +1,45 @@
+// How the work-items of a GPU share a contiguous row that is passed over several times.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace ocl {
+
+// As measured on an NVIDIA H200: with more in registers, too few work-items find place for the
+// memory's latency to be hidden.
+constexpr int64_t kMostKeptBytes = 64;
+constexpr int64_t kLeastSharers = 32, kMostSharers = 256;
+constexpr int64_t kVectorsPerSharer = 4;  // of a row that can't be kept
+
+struct RowShare {
+  uint32_t items = 1;
+  int64_t kept = 0;  // vectors that each of them keeps of a row; 0: the row is read again
+};
+
+/// The fewest work-items that keep all of a row of `length` elements between them, in vectors of
+/// `width`: the fewer they are, the less they wait for each other. Where none can, some vectors for
+/// each; a short row is left to one. `element_size`: in memory, in bytes.
+inline RowShare share_row(int64_t length, int64_t width, size_t element_size) {
+  if (length < kLeastSharers) return {};
+  const int64_t most = kMostKeptBytes / (width * static_cast<int64_t>(element_size));
+  for (int64_t items = kLeastSharers; length % width == 0 && items <= kMostSharers; items *= 2) {
+    const int64_t kept = (length / width + items - 1) / items;
+    if (kept <= most) return {static_cast<uint32_t>(items), kept};
+  }
+  const auto items = static_cast<uint64_t>(length / (width * kVectorsPerSharer));
+  const auto rounded = static_cast<int64_t>(std::bit_floor(items));
+  return {static_cast<uint32_t>(std::clamp(rounded, kLeastSharers, kMostSharers)), 0};
+}
+
+/// Elements of a vector of a row: 16 bytes, or fewer, down to four, if they are no part of its
+/// length.
+inline int64_t gpu_row_width(int64_t length, size_t element_size) {
+  auto width = static_cast<int64_t>(16 / element_size);
+  while (width > 4 && length % width != 0) width /= 2;
+  return width;
+}
+
+}  // namespace ocl
