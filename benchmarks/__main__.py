@@ -81,6 +81,8 @@ def main(arguments=None):
     run = report.Run(chosen.against, measure_peaks(probe_mib))
     print("peaks:", run.peaks.describe())
 
+    if chosen.quick:
+        print("--quick: a cold call or two of each case, whose times say nothing")
     print(report.ROW.format(*report.header(run), ""))
     seen = set()
     # CUDA torch gets a process of its own, for its backward passes.

@@ -1,7 +1,7 @@
 """How much of the memory's bandwidth memory-bound operations reach, on tensors that no cache holds:
 beside a kernel that only moves the same tensors, and beside a copy.
 
-    python -m benchmarks.bandwidth [--op softmax] [--document]
+    python -m benchmarks.bandwidth [--op softmax | --document]
 
 All three take turns, for the bandwidth of a virtual machine's memory changes within seconds, and
 with the place of the tensors: the kernel that only moves gets the operation's own.
@@ -176,11 +176,15 @@ def measure(make, elements):
     return bytes_, *seconds
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--op", default="", help="only operations whose name contains this")
     parser.add_argument("--document", action="store_true", help="write this device's section")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if not any(options.op in name for name in OPS):
+        parser.error(f"no operation's name contains {options.op!r}")
+    if options.document and options.op:
+        parser.error("--document writes a whole section: leave out --op")
     properties = torch.ocl.get_device_properties(0)
     elements = (16 if properties.type == "cpu" else 64) * 2**20
     head = ["operation", "time", "GB/s", "of moving the same", "of copying"]

@@ -60,7 +60,7 @@ struct Access {
 /// what is updated in place, whose lines are there.
 /// `moved`: bytes read and written. A little more than the cache holds is better left to it.
 bool should_stream(const Device& device, const Operands& operands, uint64_t moved) {
-  if (moved <= 2 * device.properties().last_level_cache) return false;
+  if (moved < 2 * device.properties().last_level_cache) return false;
   for (int i = operands.outputs; i < operands.count; ++i) {
     for (int k = 0; k < operands.outputs; ++k) {
       if (operands.data[i] == operands.data[k]) return false;

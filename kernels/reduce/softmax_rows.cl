@@ -27,8 +27,8 @@
 #define KEEPS 1
 #define KEEPV(v, e) STORE_SCRATCH(e, v, scratch)
 #define KEEP(i, e) (scratch[i] = (e))
-#define KEPTV(v) LOAD_SCRATCH(v, scratch)
-#define KEPT(i) scratch[i]
+#define KEPT_VECTOR(v) LOAD_SCRATCH(v, scratch)
+#define KEPT_ELEMENT(i) scratch[i]
 #if WIDTH > 1
 #define STORE_SCRATCH PASTE2(vstore, WIDTH)
 #define LOAD_SCRATCH PASTE2(vload, WIDTH)
@@ -40,8 +40,8 @@
 #define KEEPS 1
 #define KEEPV(v, e) STOREV_FROM(OUT, ACC, WIDTH, out, v, e)
 #define KEEP(i, e) STORE_FROM(OUT, ACC, out, i, e)
-#define KEPTV(v) LOADV_OF(OUT, out, v)
-#define KEPT(i) LOAD_OF(OUT, out, i)
+#define KEPT_VECTOR(v) LOADV_OF(OUT, out, v)
+#define KEPT_ELEMENT(i) LOAD_OF(OUT, out, i)
 #else
 #define KEEPS 0
 #endif
@@ -159,14 +159,14 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
 #endif
     for (uint v = item; v < vectors; v += GROUP) {
 #if KEEPS
-      STOREV_FROM(OUT, ACC, WIDTH, out, v, KEPTV(v) * scale);
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, KEPT_VECTOR(v) * scale);
 #else
       STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(EXPV, LOADV_OF(IN, in, v)));
 #endif
     }
     FOR_TAIL(i) {
 #if KEEPS
-      STORE_FROM(OUT, ACC, out, i, KEPT(i) * scale);
+      STORE_FROM(OUT, ACC, out, i, KEPT_ELEMENT(i) * scale);
 #else
       STORE_FROM(OUT, ACC, out, i, RESULT(EXP, LOAD_OF(IN, in, i)));
 #endif

@@ -83,7 +83,13 @@ def test_mover():
     assert torch.equal(wide.cpu(), torch.ones(2**19))
 
 
-def test_bandwidth(monkeypatch, capsys):
+def test_bandwidth_refuses(capsys):
+    for arguments in (["--op", "no such"], ["--op", "softmax", "--document"]):
+        with pytest.raises(SystemExit):
+            bandwidth.main(arguments)
+
+
+def test_bandwidth(monkeypatch):
     monkeypatch.setattr(bandwidth, "ROUNDS", 1)
     monkeypatch.setattr(bandwidth, "CALLS", 1)
     for make in bandwidth.OPS.values():

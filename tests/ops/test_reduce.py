@@ -231,6 +231,19 @@ def test_positions_block_by_block(dtype):
     check(call("min", dim=1), torch.stack(rows))
 
 
+@pytest.mark.parametrize("length", [40, 64, 1000, 5000])
+def test_the_value_is_that_of_the_position(length):
+    """Both zeros are equal, and the first wins."""
+    for first in (0.0, -0.0):
+        x = torch.full((3, length), -first)
+        x[:, 0] = first
+        x[1, 1:] = first
+        for name in ("max", "min"):
+            values, positions = (t.cpu() for t in call(name, dim=1)(x.to("ocl")))
+            assert torch.equal(positions, torch.zeros(3, dtype=torch.int64))
+            assert torch.equal(values.signbit(), x[:, 0].signbit())
+
+
 def test_logsumexp():
     for label, x in layouts(torch.randn(4, 5, 6)):
         for dim in (0, 1, -1, (0, 2)):

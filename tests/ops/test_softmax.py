@@ -86,6 +86,19 @@ def test_special_values(op):
         assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
 
 
+# What a NaN carries besides may not make a number of it: memory filled with ones is such a NaN.
+PAYLOADS = [0x7FC00001, 0x7F800001, 0x7FC000FF, 0x7FFFFFFF, -1, -0x400000]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("bits", PAYLOADS)
+def test_any_nan(op, bits):
+    x = torch.randn(5, 40)
+    x.view(torch.int32)[2, 7] = bits
+    for dim in (0, 1):
+        assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_exponentials_down_to_nothing(dim):
     """Shares of every size that a float has, each to a few ulps; smaller ones may be 0."""

@@ -72,6 +72,36 @@ def test_bounds_keep_the_sign_of_zero(function, dtype):
     assert torch.equal(got.signbit() | got.isnan(), expected.signbit() | expected.isnan())
 
 
+@pytest.mark.parametrize("function", [torch.tanh, F.gelu, torch.exp, torch.sigmoid])
+def test_any_nan(function):
+    """Whatever a NaN carries besides."""
+    x = torch.randn(64)
+    x.view(torch.int32)[3:9] = torch.tensor(
+        [0x7FC00001, 0x7F800001, 0x7FC000FF, 0x7FFFFFFF, -1, -0x400000], dtype=torch.int32
+    )
+    assert_close(function(x.to("ocl")).cpu(), function(x), equal_nan=True)
+    a, b = x.clone().requires_grad_(), x.to("ocl").requires_grad_()
+    function(a).sum().backward()
+    function(b).sum().backward()
+    assert_close(b.grad.cpu(), a.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_tanh_and_gelu_over_their_range(dtype):
+    """Tails, both zeros and denormals included."""
+    x = torch.cat([torch.linspace(-15, 15, 30001), torch.logspace(-44, 1, 3000), torch.zeros(1)])
+    x = torch.cat([x, -x]).to(dtype)
+    expected = torch.tanh(x.double()).to(dtype)
+    got = torch.tanh(x.to("ocl")).cpu()
+    assert_close(got, expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
+    assert torch.equal(got.signbit(), expected.signbit())
+    # CPU torch's has no digits left in the lower tail.
+    expected = F.gelu(x.double()).to(dtype)
+    got = F.gelu(x.to("ocl")).cpu()
+    rtol = {torch.float32: 4e-6}.get(dtype, 2 * torch.finfo(dtype).eps)
+    assert_close(got, expected, rtol=rtol, atol=2e-7)
+
+
 def test_erfcx_of_large_negative_doubles():
     x = -torch.logspace(0, 300, 3000, dtype=torch.float64)
     assert_close(torch.special.erfcx(x.to("ocl")).cpu(), torch.special.erfcx(x))
