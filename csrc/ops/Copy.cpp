@@ -185,6 +185,9 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
       self.is_neg() == src.is_neg()) {
     return self;
   }
+  if (src.is_complex() && !self.is_complex() && self.scalar_type() != at::kBool) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+  }
   // Tangents of constants are zeros without memory.
   if (src._is_zerotensor()) return self.zero_();
   const at::Tensor destination = raw(self);

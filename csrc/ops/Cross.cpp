@@ -27,6 +27,8 @@ struct CrossLayout {
 
 void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
   check_supported("cross", result.scalar_type(), result.scalar_type() != at::kBool);
+  check_same_dtype(a, result.scalar_type());
+  check_same_dtype(b, result.scalar_type());
   if (result.numel() == 0) return;
   const at::Tensor out = result.select(dim, 0), x = a.select(dim, 0), y = b.select(dim, 0);
   const RowMajor layout = row_major(out.sizes(), {out, x, y});

@@ -13,6 +13,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "ops/DtypeChecks.h"
 #include "ops/_cdist_backward.h"
 #include "ops/_cdist_forward.h"
 #include "ops/_pdist_backward.h"
@@ -34,10 +35,10 @@ int norm_of(double p) {
   return std::isinf(p) ? 3 : 4;
 }
 
-void check_floating(const char* name, const Tensor& tensor) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, '"', name,
-      "\" not implemented for '", c10::toString(tensor.scalar_type()), "'");
+/// float or double.
+void check_real(const char* name, const Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  check_supported(name, dtype, dtype == at::kFloat || dtype == at::kDouble);
 }
 
 struct DistanceKernel {
@@ -127,7 +128,8 @@ Tensor _cdist_forward(const Tensor& x1, const Tensor& x2, double p,
   }
   Tensor result = at::empty(sizes, x1.options());
   if (result.numel() == 0) return result;
-  check_floating("cdist", x1);
+  check_real("cdist", x1);
+  check_same_dtype(x2, x1.scalar_type());
   DistanceKernel(forward_family, result, p, /*pairs=*/false)
       .run(r2, r1, rows.batch, {result, rows.a, rows.b}, {r1, r2, length});
   return result;
@@ -138,7 +140,7 @@ Tensor _cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, d
   const Rows rows(x1, x2);
   const int64_t r1 = x1.size(-2), r2 = x2.size(-2), length = x1.size(-1);
   if (rows.a.numel() == 0 || r2 == 0) return at::zeros_like(x1);
-  check_floating("cdist_backward", x1);
+  check_real("cdist_backward", x1);
   // Broadcast batches are summed by autograd.
   Tensor result = at::empty(rows.sizes(r1, length), x1.options());
   DistanceKernel(backward_family, result, p, /*pairs=*/false)
@@ -154,7 +156,7 @@ Tensor _pdist_forward(const Tensor& self, double p) {
   if (length == 0) return at::zeros({pairs}, self.options());
   Tensor result = at::empty({pairs}, self.options());
   if (pairs == 0) return result;
-  check_floating("pdist", self);
+  check_real("pdist", self);
   DistanceKernel(forward_family, result, p, /*pairs=*/true)
       .run(rows, rows, 1, {result, self, self}, {rows, rows, length});
   return result;
@@ -165,7 +167,7 @@ Tensor _pdist_backward(const Tensor& grad, const Tensor& self, double p, const T
   TORCH_CHECK(pdist.is_contiguous(), "_pdist_backward requires pdist to be contiguous");
   const int64_t rows = self.size(0), length = self.size(1);
   if (grad.numel() == 0 || self.numel() == 0) return at::zeros_like(self);
-  check_floating("pdist_backward", self);
+  check_real("pdist_backward", self);
   Tensor result = at::empty(self.sizes(), self.options());
   DistanceKernel(backward_family, result, p, /*pairs=*/true)
       .run(length, rows, 1, {result, grad.contiguous(), self, self, pdist}, {rows, rows, length});

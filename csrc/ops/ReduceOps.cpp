@@ -199,15 +199,19 @@ TORCH_IMPL_FUNC(argmin_out)(const at::Tensor& self, std::optional<int64_t> dim, 
 
 TORCH_IMPL_FUNC(max_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
-  at::assert_no_internal_overlap(values);
-  at::assert_no_internal_overlap(indices);
+  for (const at::Tensor& written : {values, indices}) {
+    at::assert_no_internal_overlap(written);
+    at::assert_no_overlap(written, self);
+  }
   reduce::run(max_dim_op, self, mask_of(dim, self), keepdim, values, indices);
 }
 
 TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
-  at::assert_no_internal_overlap(values);
-  at::assert_no_internal_overlap(indices);
+  for (const at::Tensor& written : {values, indices}) {
+    at::assert_no_internal_overlap(written);
+    at::assert_no_overlap(written, self);
+  }
   reduce::run(min_dim_op, self, mask_of(dim, self), keepdim, values, indices);
 }
 

@@ -149,6 +149,7 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
 void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,
                                        const at::Tensor& source, c10::string_view reduce,
                                        bool include_self, const at::Tensor& out) {
+  TORCH_WARN_ONCE("index_reduce() is in beta and the API may change at any time.");
   const bool mean = reduce == "mean";
   // CPU torch reduces slices, but neither numbers nor a forgotten start, of these dtypes.
   const bool sliced = self.dim() > 1 && include_self;

@@ -181,6 +181,8 @@ at::Tensor nanmedian(const at::Tensor& self) {
 
 std::tuple<at::Tensor&, at::Tensor&> mode_values(const at::Tensor& self, int64_t dim, bool keepdim,
                                                  at::Tensor& values, at::Tensor& indices) {
+  at::assert_no_overlap(values, self);
+  at::assert_no_overlap(indices, self);
   statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices);
   return {values, indices};
 }

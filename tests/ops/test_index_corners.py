@@ -1,5 +1,8 @@
 """What indexing and combining through indices do at the ends of their input's range."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -142,3 +145,25 @@ def test_no_index_fits_a_dimension_without_elements():
             ),
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("torch.ones(3, device=d).index_reduce(0, i, torch.ones(1, device=d), 'prod')", "beta"),
+        ("torch.ones(3, dtype=torch.complex64, device=d).to(torch.float64)", "imaginary part"),
+    ],
+)
+def test_warnings(call, text):
+    """Each once in a process."""
+    script = f"""
+import torch, warnings
+for d in ("cpu", "ocl"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        i = torch.tensor([0], device=d)
+        {call}
+        {call}
+    assert [{text!r} in str(w.message) for w in caught] == [True], (d, [str(w) for w in caught])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

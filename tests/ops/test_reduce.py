@@ -1,5 +1,6 @@
 """Reductions against CPU torch: dtypes, dimensions, layouts, empty and special inputs, errors."""
 
+import functools
 import warnings
 
 import pytest
@@ -20,6 +21,7 @@ from tests.ops.reductions import (
     make,
     tolerance,
 )
+from tests.refusals import raise_the_same
 
 DIMS = [None, 0, 1, -1, (0, 2), (1,), (-1, 0), (0, 1, 2), ()]
 
@@ -242,6 +244,16 @@ def test_the_value_is_that_of_the_position(length):
             values, positions = (t.cpu() for t in call(name, dim=1)(x.to("ocl")))
             assert torch.equal(positions, torch.zeros(3, dtype=torch.int64))
             assert torch.equal(values.signbit(), x[:, 0].signbit())
+
+
+def alias(name, device):
+    x = torch.ones(4, 4, device=device)
+    out = (x[0], torch.empty(0, dtype=torch.int64, device=device))
+    return getattr(torch, name)(x, 0, out=out)
+
+
+def test_results_over_the_input():
+    raise_the_same([functools.partial(alias, name) for name in ("max", "min", "mode")])
 
 
 def test_logsumexp():

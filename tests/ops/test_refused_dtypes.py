@@ -139,3 +139,21 @@ def test_refused_by_others(call, dtype):
     for device in ("cpu", "ocl"):
         with pytest.raises(NotImplementedError, match="not implemented for"):
             call(torch.ones(3, dtype=dtype, device=device))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: torch.linalg.cross(x, y),
+        lambda x, y: torch.linalg.cross(y, x),
+        lambda x, y: torch.cdist(x, y),
+        lambda x, y: torch.cdist(y, x),
+        lambda x, y: torch.cdist(x, y, p=1.0),
+    ],
+)
+def test_refused_mixtures(call):
+    """A kernel would read the second operand as something else, past its end."""
+    for device in ("cpu", "ocl"):
+        x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device).double()
+        with pytest.raises(RuntimeError, match="expected scalar type .* but found"):
+            call(x, y)
