@@ -207,43 +207,14 @@ unary("cast to float16 16M", "copy", lambda x: x.half(), N16M, 6 * 16 * MIB, mov
 unary("cast to float64 4M", "copy", lambda x: x.double(), (4 * MIB,), 12 * 4 * MIB, moves=(1, 2))
 unary("clone 16M", "copy", torch.clone, N16M, 8 * 16 * MIB)
 unary("fill 16M", "copy", lambda x: x.fill_(1.5), N16M, 4 * 16 * MIB, moves=(0, 1))
-unary(
-    "sum 16M",
-    "reduce",
-    torch.sum,
-    N16M,
-    4 * 16 * MIB,
-    moves=READ,
-    tolerance={"rtol": 1e-3, "atol": 2.0},
-)
-unary(
-    "sum dim 0 4096x4096",
-    "reduce",
-    lambda x: x.sum(0),
-    SQUARE,
-    4 * 4096**2,
-    moves=READ,
-    tolerance=LOOSE,
-)
-unary(
-    "sum dim 1 4096x4096",
-    "reduce",
-    lambda x: x.sum(1),
-    SQUARE,
-    4 * 4096**2,
-    moves=READ,
-    tolerance=LOOSE,
-)
-unary("argmax 16M", "reduce", torch.argmax, N16M, 4 * 16 * MIB, moves=READ)
-unary(
-    "var dim 1 4096x4096",
-    "reduce",
-    lambda x: x.var(1),
-    SQUARE,
-    4 * 4096**2,
-    moves=READ,
-    tolerance=LOOSE,
-)
+for name, call, shape, tolerance in (
+    ("sum 16M", torch.sum, N16M, {"rtol": 1e-3, "atol": 2.0}),
+    ("sum dim 0 4096x4096", lambda x: x.sum(0), SQUARE, LOOSE),
+    ("sum dim 1 4096x4096", lambda x: x.sum(1), SQUARE, LOOSE),
+    ("argmax 16M", torch.argmax, N16M, {}),
+    ("var dim 1 4096x4096", lambda x: x.var(1), SQUARE, LOOSE),
+):
+    unary(name, "reduce", call, shape, 4 * math.prod(shape), moves=READ, tolerance=tolerance)
 unary("softmax 4096x1024", "rows", lambda x: x.softmax(1), ROWS, 8 * 4 * MIB)
 unary("log_softmax 4096x1024", "rows", lambda x: x.log_softmax(1), ROWS, 8 * 4 * MIB)
 

@@ -89,6 +89,15 @@ void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> 
   }
 }
 
+void find_extreme(const Op& op, const at::Tensor& self, int64_t dim, bool keepdim,
+                  const at::Tensor& values, const at::Tensor& indices) {
+  for (const at::Tensor& written : {values, indices}) {
+    at::assert_no_internal_overlap(written);
+    at::assert_no_overlap(written, self);
+  }
+  reduce::run(op, self, mask_of(dim, self), keepdim, values, indices);
+}
+
 }  // namespace
 
 TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArrayRef dim,
@@ -199,20 +208,12 @@ TORCH_IMPL_FUNC(argmin_out)(const at::Tensor& self, std::optional<int64_t> dim, 
 
 TORCH_IMPL_FUNC(max_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
-  for (const at::Tensor& written : {values, indices}) {
-    at::assert_no_internal_overlap(written);
-    at::assert_no_overlap(written, self);
-  }
-  reduce::run(max_dim_op, self, mask_of(dim, self), keepdim, values, indices);
+  find_extreme(max_dim_op, self, dim, keepdim, values, indices);
 }
 
 TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                              const at::Tensor& values, const at::Tensor& indices) {
-  for (const at::Tensor& written : {values, indices}) {
-    at::assert_no_internal_overlap(written);
-    at::assert_no_overlap(written, self);
-  }
-  reduce::run(min_dim_op, self, mask_of(dim, self), keepdim, values, indices);
+  find_extreme(min_dim_op, self, dim, keepdim, values, indices);
 }
 
 TORCH_IMPL_FUNC(aminmax_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
