@@ -24,6 +24,7 @@ constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
 constexpr int64_t kKeptSharesPerUnit = 8;  // as measured on an NVIDIA H200
 
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
+const KernelFamily kept_family{"norm/rows_kept.cl", "norm_rows_kept"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
 const KernelFamily kept_backward_family{"norm/rows_backward_kept.cl", "norm_rows_backward_kept"};
 const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
@@ -155,34 +156,43 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
                const at::Tensor& rstd) {
   if (shape.rows == 0) return;
   Problem problem(x, rstd, shape);
+  int64_t kept = 0;
   if (problem.device.is_cpu()) {
     problem.arguments.rows_per_item =
         static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
+  } else if (!shape.grouped) {
+    problem.width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
+    // Half types: half the bytes of a row in each work-item, and of layer norm, which meets at
+    // twice as many barriers, two rows.
+    const bool half = x.element_size() == 2;
+    RowShare share = share_row(shape.length, problem.width, x.element_size(), half ? 2 : 1);
+    if (half && share.kept == 0) {
+      share = share_row(shape.length, problem.width, x.element_size());
+    } else if (half && mean.defined()) {
+      problem.arguments.rows_per_item = 2;
+    }
+    kept = share.kept;
+    problem.group = std::max<uint32_t>(share.items, kLeastSharers);
   }
   NormLaunch launch(problem.device, problem.arguments);
   launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
   const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
-  int64_t kept = 0;
-  if (!problem.device.is_cpu() && !shape.grouped) {
-    problem.width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
-    const RowShare share = share_row(shape.length, problem.width, x.element_size());
-    kept = share.kept;
-    problem.group = std::max<uint32_t>(share.items, kLeastSharers);
-  }
   Kernel& kernel =
-      rows_family.get(problem.device, {{"IN", problem.in_tag},
-                                       {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
-                                       {"STAT", problem.stat_tag},
-                                       {"ACC", problem.acc_tag},
-                                       {"WEIGHT", weight.defined()},
-                                       {"BIAS", bias.defined()},
-                                       {"RMS", !mean.defined()},
-                                       {"RUNS", shape.grouped},
-                                       {"KEPT", kept},
-                                       {"WIDTH", problem.width},
-                                       {"GROUP", problem.group},
-                                       access[0],
-                                       access[1]});
+      (kept > 0 ? kept_family : rows_family)
+          .get(problem.device, {{"IN", problem.in_tag},
+                                {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
+                                {"STAT", problem.stat_tag},
+                                {"ACC", problem.acc_tag},
+                                {"WEIGHT", weight.defined()},
+                                {"BIAS", bias.defined()},
+                                {"RMS", !mean.defined()},
+                                {"RUNS", shape.grouped},
+                                {"KEPT", kept},
+                                {"ROWS", kept > 0 ? int64_t{problem.arguments.rows_per_item} : 1},
+                                {"WIDTH", problem.width},
+                                {"GROUP", problem.group},
+                                access[0],
+                                access[1]});
   launch.enqueue(problem.queue, kernel, problem.range(), {scalar_argument(problem.acc, eps)});
 }
 

@@ -25,11 +25,16 @@ constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
 constexpr uint32_t kMostColumnVectors = 64;
 // Fewer elements than that are not worth a work-item of their own.
 constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
+// Work-items of a GPU's compute unit: as many as are on their way at once, as measured on an NVIDIA
+// H200.
+constexpr int64_t kGpuItemsPerUnit = 1024, kGpuColumnItemsPerUnit = 768;
 constexpr size_t kGpuLocal = 128;
-constexpr int64_t kGpuKeptOfMoments = 32;  // WIDTH * MOST_KEPT of kernels/reduce/moments.clh
-// Of an output with that many partial states a GPU's work-group takes them, not one work-item.
+// Elements of a row in the registers of a work-item, for moments.
+constexpr int64_t kGpuKeptOfMoments = 32;
+// Of outputs with that many partial states a GPU's work-group takes them, not one work-item for
+// each: for a single output, or for that many side by side, whose states share cache lines.
 constexpr uint32_t kGpuManySplits = 32;
-constexpr size_t kGpuFinishGroup = 64;
+constexpr size_t kGpuFinishGroup = 64, kGpuFinishOutputs = 16, kGpuFinishGroupOfEach = 16;
 constexpr int kMaxDims = 20;
 
 const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};
@@ -64,12 +69,13 @@ class DefineList {
                  Define{"MEAN", operands.has_second},
                  Define{"", 0},
                  Define{"", 0},
+                 Define{"", 0},
                  Define{"", 0}} {}
   void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
   std::span<const Define> view() const { return {defines_.data(), count_}; }
 
  private:
-  std::array<Define, 14> defines_;
+  std::array<Define, 15> defines_;
   size_t count_ = 11;
 };
 
@@ -119,6 +125,8 @@ class Launcher {
   void choose_chunks(uint32_t chunk);
   /// Splits each output's chunks so that there are about as many parts as the device can use.
   void choose_splits(int64_t parts_per_split, int64_t elements_per_split);
+  void even_out_chunks(uint64_t most, uint64_t unit);
+  int64_t kept_vectors(int64_t most, int64_t group) const;
   void allocate_partials();
   void launch_rows();
   void launch_columns(int width, uint32_t most_vectors);
@@ -129,7 +137,7 @@ class Launcher {
   void enqueue(Kernel& kernel, const NDRange& range, bool with_input);
   /// Work-items that keep the device busy.
   int64_t wanted_items() const {
-    return int64_t{device_.properties().compute_units} * (device_.is_cpu() ? 8 : 1024);
+    return int64_t{device_.properties().compute_units} * (device_.is_cpu() ? 8 : gpu_items_);
   }
 
   const Op& op_;
@@ -139,6 +147,7 @@ class Launcher {
   Geometry& geometry_;
   const Scalars scalars_;
   Arguments arguments_{};
+  int64_t gpu_items_ = kGpuItemsPerUnit;
   c10::DataPtr partials_;
   Location partial_{};
 };
@@ -255,6 +264,26 @@ bool Launcher::aligned_columns(int width) const {
          aligned_input(width, &geometry_.kept[0]);
 }
 
+/// Vectors that each of `group` work-items keeps of a row, if that is all of it: `most` elements at
+/// most.
+int64_t Launcher::kept_vectors(int64_t most, int64_t group) const {
+  const int64_t elements = geometry_.reduced_elements(), step = operands_.max_width * group;
+  const bool fits = geometry_.reduced_count == 1 && arguments_.splits == 1 &&
+                    elements % operands_.max_width == 0 && elements <= most * group;
+  return fits ? (elements + step - 1) / step : 0;
+}
+
+/// Makes the chunks of a single row as many for each split: `most` or fewer, each a multiple of
+/// `unit` elements.
+void Launcher::even_out_chunks(uint64_t most, uint64_t unit) {
+  if (arguments_.splits == 1 || arguments_.chunks != arguments_.chunks_per_row) return;
+  const uint64_t of_each = (arguments_.chunks + arguments_.splits - 1) / arguments_.splits;
+  const uint64_t chunks = std::min(of_each, most) * arguments_.splits;
+  const uint64_t length = (arguments_.length + chunks - 1) / chunks;
+  choose_chunks(static_cast<uint32_t>((length + unit - 1) / unit * unit));
+  arguments_.splits = std::min(arguments_.splits, arguments_.chunks);
+}
+
 void Launcher::launch_rows() {
   const int64_t elements = geometry_.reduced_elements();
   const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
@@ -266,6 +295,12 @@ void Launcher::launch_rows() {
                                              int64_t{device_.properties().compute_units} * 8;
   choose_chunks(long_rows ? kGpuLongRowChunk : kRowChunk);
   choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group), elements);
+  const int64_t vectors = group > 1 ? kept_vectors(kept, static_cast<int64_t>(group)) : 0;
+  if (op_.form == Form::arg && !cpu) {
+    // Nothing is added up, so that no chunk is too long; and where one ends the lanes' places are
+    // compared, which costs as much as many of its elements.
+    even_out_chunks(1, group * static_cast<size_t>(operands_.max_width));
+  }
   if (cpu && arguments_.splits == 1) {
     const int64_t worthwhile = kElementsPerItem / std::max<int64_t>(1, elements);
     const int64_t wanted = arguments_.outputs / (wanted_items() * 4);
@@ -277,6 +312,7 @@ void Launcher::launch_rows() {
   DefineList defines(op_, operands_, operands_.max_width);
   defines.add("CONTIGUOUS", contiguous);
   defines.add("GROUP", static_cast<int64_t>(group));
+  if (vectors > 0) defines.add("KEPT", vectors);
   if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
     defines.add("ALIGNED_VECTORS", 1);
   const uint32_t per_item = arguments_.outputs_per_item;
@@ -287,6 +323,7 @@ void Launcher::launch_rows() {
 }
 
 void Launcher::launch_columns(int width, uint32_t most_vectors) {
+  gpu_items_ = kGpuColumnItemsPerUnit;
   const uint32_t columns = arguments_.size[arguments_.reduced_dims];
   const auto lanes = static_cast<uint32_t>(width);
   const uint32_t vectors = std::min(most_vectors, columns / lanes);
@@ -297,6 +334,7 @@ void Launcher::launch_columns(int width, uint32_t most_vectors) {
   const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
   choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
   choose_splits(items, geometry_.reduced_elements() * tile);
+  if (!device_.is_cpu()) even_out_chunks(arguments_.chunks, 1);
   const bool partial = arguments_.splits > 1;
   if (partial) allocate_partials();
 
@@ -311,12 +349,19 @@ void Launcher::launch_columns(int width, uint32_t most_vectors) {
 }
 
 void Launcher::launch_finish() {
-  const bool shared = !device_.is_cpu() && arguments_.splits >= kGpuManySplits;
-  const size_t group = shared ? kGpuFinishGroup : 1;
   DefineList defines(op_, operands_, 1);
+  size_t group = 1, side_by_side = 1, local = device_.is_cpu() ? 16 : 64;
+  if (!device_.is_cpu() && arguments_.splits >= kGpuManySplits) {
+    const bool several = arguments_.outputs >= kGpuFinishOutputs;
+    side_by_side = several ? kGpuFinishOutputs : 1;
+    group = several ? kGpuFinishGroupOfEach : kGpuFinishGroup;
+    local = group * side_by_side;
+    defines.add("OUTPUTS", static_cast<int64_t>(side_by_side));
+  }
   defines.add("GROUP", static_cast<int64_t>(group));
+  const size_t groups = (arguments_.outputs + side_by_side - 1) / side_by_side;
   enqueue(finish_family.get(device_, defines.view()),
-          NDRange::linear(arguments_.outputs * group, device_.is_cpu() ? 16 : 64), false);
+          NDRange::linear(groups * side_by_side * group, local), false);
 }
 
 void Launcher::run() {

@@ -21,10 +21,11 @@ struct RowShare {
 
 /// The fewest work-items that keep all of a row of `length` elements between them, in vectors of
 /// `width`: the fewer they are, the less they wait for each other. Where none can, some vectors for
-/// each; a short row is left to one. `element_size`: in memory, in bytes.
-inline RowShare share_row(int64_t length, int64_t width, size_t element_size) {
+/// each; a short row is left to one. `element_size`: in memory, in bytes. `rows`: that are kept at
+/// once.
+inline RowShare share_row(int64_t length, int64_t width, size_t element_size, int64_t rows = 1) {
   if (length < kLeastSharers) return {};
-  const int64_t most = kMostKeptBytes / (width * static_cast<int64_t>(element_size));
+  const int64_t most = kMostKeptBytes / (width * static_cast<int64_t>(element_size) * rows);
   for (int64_t items = kLeastSharers; length % width == 0 && items <= kMostSharers; items *= 2) {
     const int64_t kept = (length / width + items - 1) / items;
     if (kept <= most) return {static_cast<uint32_t>(items), kept};

@@ -17,28 +17,6 @@
 #endif
 #define SCRATCH (2 * GROUP + 2 * SIDE)
 
-// Replaces a and b by their sums over the group, as group_sum() does.
-static inline void group_sums(SCALAR* a, SCALAR* b, uint item, local SCALAR* shared) {
-  local SCALAR* totals = shared + 2 * GROUP;
-  shared[item] = *a;
-  shared[GROUP + item] = *b;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (item < 2 * SIDE) {
-    local const SCALAR* column = shared + item / SIDE * GROUP + item % SIDE;
-    SCALAR sum = 0;
-    _Pragma("unroll") for (uint i = 0; i < GROUP; i += SIDE) sum += column[i];
-    totals[item] = sum;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  SCALAR first = 0, second = 0;
-  _Pragma("unroll") for (uint i = 0; i < SIDE; i++) {
-    first += totals[i];
-    second += totals[SIDE + i];
-  }
-  *a = first;
-  *b = second;
-}
-
 kernel void norm_rows_backward_kept(global const char* grad_base, global const char* x_base,
                                     global const char* mean_base, global const char* rstd_base,
                                     global const char* weight_base, global char* out_base,

@@ -1,19 +1,21 @@
-// The second stage of a reduction: a work-item, or a work-group of GROUP, combines the partial states of
-// an output.
+// The second stage of a reduction: a work-item, or GROUP of them, combine the partial states of an output.
+// Partial states of adjacent outputs are adjacent, so a work-group takes OUTPUTS side by side.
 #include "reduce/defaults.clh"
 
 #define SPLIT(i) load_partial(partial, PARTIAL_OFFSETS(args), (ulong)(i) * args.outputs + output)
 
 kernel void reduce_finish(global char* out0_base, global char* out1_base, global char* partial,
                           const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
-  const uint output = get_global_id(0) / GROUP;
-  if (output >= args.outputs) return;
 #if GROUP > 1
-  local State shared[GROUP];
-  const uint item = get_local_id(0);
+  local State shared[GROUP * OUTPUTS];
+  const uint item = get_local_id(0) / OUTPUTS, lane = get_local_id(0) % OUTPUTS;
+  const uint own = get_group_id(0) * OUTPUTS + lane;
+  const uint output = min(own, args.outputs - 1);  // all meet at the barriers
   const uint begin = args.splits * item / GROUP, end = args.splits * (item + 1) / GROUP;
 #else
-  const uint item = 0, begin = 0, end = args.splits;
+  const uint output = get_global_id(0);
+  if (output >= args.outputs) return;
+  const uint begin = 0, end = args.splits;
 #endif
   // Four chains hide the memory's latency. Each takes a stretch of its own: states are combined in
   // the order of their rows, so that the first of equal values wins.
@@ -30,9 +32,9 @@ kernel void reduce_finish(global char* out0_base, global char* out1_base, global
   }
   state = combine(combine(state, second), combine(third, fourth));
 #if GROUP > 1
-  state = combine_group(state, item, shared);
+  state = combine_group(state, item, shared + lane);
+  if (item > 0 || own != output) return;
 #endif
-  if (item > 0) return;
   ulong in = 0;
   global char* out0 = out0_base + args.out_offset[0];
   global char* out1 = out1_base + args.out_offset[1];

@@ -7,7 +7,7 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
                                      global char* out1_base, global char* partial,
                                      const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
 #if GROUP > 1
-  local State shared[GROUP];
+  local ROW_SCRATCH shared[ROW_SCRATCH_SIZE];
   const uint item = get_local_id(0);
 #else
   const uint item = 0;
@@ -25,7 +25,14 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
     global char* out1 = out1_base + args.out_offset[1];
     DECODE_OUTPUT(args, 0, output, in, out0, out1);
 
+#if GROUP > 1
+    const RowOrigin origin = ROW_ORIGIN(in);
+#endif
+#if KEPT
+    const State state = kept_row(in, args.length, origin, item, shared);
+#else
     State state = identity();
+    ulong n = 0;
     for (uint c = first_chunk; c < end_chunk; c++) {
       global const char* row = in;
       ulong first = 0;
@@ -35,11 +42,12 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
         DECODE_ROW(args, index, row);
       }
       const uint count = min((ulong)args.chunk, args.length - first);
+      n += count;
       state = combine(state, reduce_row(row + (long)first * args.step, args.step, count, first, item, s0));
     }
-
 #if GROUP > 1
-    state = combine_group(state, item, shared);
+    state = combine_row(state, n, origin, item, shared);
+#endif
 #endif
     if (item == 0) {
       if (args.splits > 1) {

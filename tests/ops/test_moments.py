@@ -1,5 +1,7 @@
 """Variances, standard deviations and vector norms against CPU torch."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional
@@ -130,6 +132,17 @@ def test_variance_of_squares_that_overflow():
         for each, dim in ((x, 1), (x.t().contiguous().repeat(1, 30), 0)):
             expected = torch.var_mean(each, dim)
             assert_close([t.cpu() for t in torch.var_mean(each.to("ocl"), dim)], list(expected))
+
+
+@pytest.mark.parametrize("length", [300, 4096, 9000])
+def test_variance_of_rows_whose_sums_overflow(length):
+    """Of equal elements it is 0, of far ones infinite, whatever the elements' sum."""
+    x = torch.full((4, length), 3e38)
+    x[1] = -1e38
+    x[2] = 1e38
+    x[2, ::2] = -1e38
+    x[3] = 1 / 3
+    assert torch.var(x.to("ocl"), 1).tolist() == torch.var(x, 1).tolist() == [0, 0, math.inf, 0]
 
 
 @pytest.mark.parametrize("scale", [3e18, 1e19])

@@ -1,0 +1,88 @@
+// Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in registers.
+//
+// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many bytes under way as one
+// of floats, and meet at the same barriers.
+#ifndef GROUP
+#define GROUP 64
+#endif
+#include "norm/rows.clh"
+#ifndef KEPT
+#define KEPT 1
+#endif
+#ifndef ROWS
+#define ROWS 1
+#endif
+#define SCRATCH (ROWS * (GROUP + SIDE))
+
+// Replaces each of `sums`, one per row, by its sum over the group.
+static inline void sum_rows(SCALAR* sums, uint item, local SCALAR* shared) {
+#if ROWS == 2
+  group_sums(&sums[0], &sums[1], item, shared);
+#else
+  sums[0] = group_sum(sums[0], item, shared);
+#endif
+}
+
+#define FOR_ROWS(t) _Pragma("unroll") for (uint t = 0; t < ROWS; t++)
+
+kernel void norm_rows_kept(global const char* x_base, global char* y_base, global char* mean_base,
+                           global char* rstd_base, global const char* weight_base,
+                           global const char* bias_base, const SCALAR eps, const RowArgs args) {
+  local SCALAR shared[SCRATCH];
+  const uint item = get_local_id(0), vectors = args.length / WIDTH;
+  global const char* weight = weight_base + args.offset[4];
+  global const char* bias = bias_base + args.offset[5];
+  // Past the last row that one is normalized again.
+  uint row[ROWS];
+  FOR_ROWS(t) row[t] = min((uint)get_group_id(0) * ROWS + t, args.rows - 1);
+
+  // Weight and bias are on their way while the rows are summed.
+  VECTOR rows[ROWS][KEPT], scale[KEPT], shift[KEPT];
+  FOR_ROWS(t) FOR_KEPT(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
+#if WEIGHT
+  FOR_KEPT(j) scale[j] = LOADV_OF(PARAM, weight, item + j * GROUP);
+#endif
+#if BIAS
+  FOR_KEPT(j) shift[j] = LOADV_OF(PARAM, bias, item + j * GROUP);
+#endif
+  SCALAR mean[ROWS], rstd[ROWS];
+#if RMS
+  FOR_ROWS(t) mean[t] = 0;
+#else
+  FOR_ROWS(t) {
+    VECTOR sum = ZERO;
+    FOR_KEPT(j) sum += rows[t][j];
+    mean[t] = sum_lanes(sum);
+  }
+  sum_rows(mean, item, shared);
+  FOR_ROWS(t) mean[t] /= args.length;
+#endif
+  FOR_ROWS(t) {
+    VECTOR squares = ZERO;
+    FOR_KEPT(j) {
+      rows[t][j] -= mean[t];
+      squares += rows[t][j] * rows[t][j];
+    }
+    rstd[t] = sum_lanes(squares);
+  }
+  sum_rows(rstd, item, shared);
+  FOR_ROWS(t) {
+    rstd[t] = 1 / sqrt(rstd[t] / args.length + eps);
+    FOR_KEPT(j) {
+      VECTOR result = rows[t][j] * rstd[t];
+#if WEIGHT
+      result *= scale[j];
+#endif
+#if BIAS
+      result += shift[j];
+#endif
+      STOREV_TO(IN, ROW_START(y_base, 1, IN, row[t]), item + j * GROUP, result);
+    }
+    if (item == 0) {
+#if !RMS
+      STORE_TO(STAT, mean_base + args.offset[2], row[t], mean[t]);
+#endif
+      STORE_TO(STAT, rstd_base + args.offset[3], row[t], rstd[t]);
+    }
+  }
+}
