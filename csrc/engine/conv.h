@@ -1,8 +1,8 @@
 // The convolution engine: any number of groups, strides, dilations and paddings in up to three
 // dimensions, any strides of the tensors.
 //
-// Offers: ConvWindow, ConvTensor, kFewColumns, convolution(), convolution_input(), covers_all(),
-// convolution_weight().
+// Offers: ConvWindow, ConvTensor, kFewColumns, kNarrowColumns, convolution(), convolution_input(),
+// covers_all(), convolution_weight().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,6 +32,8 @@ struct ConvTensor {
 /// The most output channels that GPUs have a kernel of their own for, which reads neighbouring
 /// positions side by side (kernels/conv/few_columns.cl).
 inline constexpr int64_t kFewColumns = 16;
+/// The most that CPUs have kernels for (kernels/conv/narrow.cl).
+inline constexpr int64_t kNarrowColumns = 4;
 
 /// out = the convolution of `in` with `weight`, plus `bias` (a contiguous vector; may be null).
 ///

@@ -12,6 +12,7 @@ namespace ocl {
 namespace {
 
 constexpr int kPlaneLines = 4, kDotRows = 9, kLaneRows = 8;
+constexpr int64_t kSumVectors = 24;        // of 64 bytes, in 32 registers of that size
 constexpr int64_t kSumsPerItem = 1 << 15;  // fewer are not worth a work-item
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
@@ -23,13 +24,25 @@ int width_of(const ConvPlan& plan, int64_t length) {
   return width;
 }
 
-/// Whether vectors may run along that dimension.
-bool runs(const AffineIndex::Dimension& d) {
-  return (d.first == 1 || d.first == 2) && d.second == 1 && d.size >= 4;
+/// Whether vectors may run along that dimension, of what is read, and of both tensors.
+bool reads_runs(const AffineIndex::Dimension& d) {
+  return (d.first == 1 || d.first == 2) && d.size >= 4;
+}
+bool runs(const AffineIndex::Dimension& d) { return reads_runs(d) && d.second == 1; }
+
+/// Lines that a work-item of conv_planes has: sums of all columns stay in registers, and there are
+/// enough of them to hide the latency of an addition.
+int64_t plane_lines(const ConvPlan& plan) {
+  constexpr int64_t kMostLines = 8;
+  if (plan.columns == 1) return kPlaneLines;
+  const int64_t vectors =
+      plan.device.properties().vector_width_float >= 16 ? kSumVectors : kSumVectors / 4;
+  return std::min(kMostLines, vectors / plan.columns);
 }
 
 void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, int width,
-             int64_t step, int rows, const NDRange& range, bool by_group = false) {
+             int64_t step, int64_t rows, const NDRange& range, int64_t columns = 1,
+             bool by_group = false) {
   const ConvPlan::Buffers buffers = plan.locate(c);
   launch(family.get(plan.device, {{"C", plan.compute_tag()},
                                   {"IN", tag(plan.b_dtype)},
@@ -37,6 +50,7 @@ void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, i
                                   {"WIDTH", width},
                                   {"STEP", step},
                                   {"MR", rows},
+                                  {"COLUMNS", columns},
                                   {"BY_GROUP", by_group}}),
          plan.queue, range, buffers.a, buffers.b, buffers.bias, buffers.out, c);
 }
@@ -104,7 +118,7 @@ bool run_conv_direct(const ConvPlan& plan) {
   const auto channels = static_cast<size_t>(together);
   const NDRange range =
       by_group ? NDRange::grid(channels, c.m, kLocal, 1) : NDRange::grid(c.m, channels, kLocal, 1);
-  enqueue(plan, family, c, 1, 1, 1, range, by_group);
+  enqueue(plan, family, c, 1, 1, 1, range, 1, by_group);
   return true;
 }
 
@@ -133,10 +147,12 @@ bool run_conv_narrow(const ConvPlan& plan) {
                           1, 1));
     return true;
   }
-  if (const auto line = rows.innermost(); runs(line)) {
-    const int64_t lines = c.m / line.size;
-    enqueue(plan, planes, c, width_of(plan, line.size), line.first, kPlaneLines,
-            NDRange::grid(static_cast<size_t>(blocks(lines, kPlaneLines)), together, 1, 1));
+  if (const auto line = rows.innermost(); runs(line) || (plan.columns > 1 && reads_runs(line))) {
+    const int64_t lines = c.m / line.size, tile = plane_lines(plan);
+    enqueue(plan, planes, c, width_of(plan, line.size), line.first, tile,
+            NDRange::grid(static_cast<size_t>(blocks(lines, tile)),
+                          static_cast<size_t>(plan.groups), 1, 1),
+            plan.columns);
     return true;
   }
   // Sums of windows have a bias, and are short.

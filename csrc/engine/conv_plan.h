@@ -134,8 +134,6 @@ bool run_conv_weight_product(const ConvTensor& weight, const ConvTensor& in, con
 /// (kernels/conv/winograd.cl). As run_conv_product().
 bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
                        const void* bias, const ConvWindow& window, bool transposed);
-/// The most columns of a group that run_conv_narrow() takes.
-inline constexpr int64_t kNarrowColumns = 4;
 
 /// A contiguous copy of five dimensions, outermost first, with zeros around the source's elements.
 struct PaddedCopy {

@@ -19,9 +19,13 @@ using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
 constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
+// Rows of a CPU's work-item: enough that most of them are worked off beside the next and the one
+// before, and work-items enough for each core.
+constexpr int64_t kMostRowsPerItem = 32, kLeastRowsAhead = 4, kItemsPerUnit = 16;
 constexpr size_t kGpuLocal = 128;
 
 const KernelFamily rows{"reduce/softmax_rows.cl", "softmax_rows"};
+const KernelFamily rows_ahead{"reduce/softmax_rows_ahead.cl", "softmax_rows_ahead"};
 const KernelFamily rows_backward{"reduce/softmax_rows.cl", "softmax_rows_backward"};
 const KernelFamily columns{"reduce/softmax_columns.cl", "softmax_columns"};
 const KernelFamily columns_backward{"reduce/softmax_columns.cl", "softmax_columns_backward"};
@@ -81,9 +85,8 @@ struct Plan {
     if (!device.is_cpu())
       return {share_row(arguments.length, width, element_size[0]).kept, aligned, false, 0};
     const auto most = static_cast<uint32_t>(kScratchBytes / c10::elementSize(acc_dtype));
-    const bool keeps = forward && !log;
-    const int scratch = keeps && arguments.length <= most ? static_cast<int>(most) : 0;
-    const bool streaming = aligned && !(keeps && stash && scratch == 0) &&
+    const int scratch = forward && arguments.length <= most ? static_cast<int>(most) : 0;
+    const bool streaming = aligned && !(forward && !log && stash && scratch == 0) &&
                            moved_bytes() >= device.properties().last_level_cache;
     return {0, streaming, streaming, scratch};
   }
@@ -113,12 +116,20 @@ struct Plan {
   void launch_rows(const KernelFamily& family, bool forward) {
     const bool cpu = device.is_cpu();
     const size_t group = cpu ? 1 : share_row(arguments.length, width, element_size[0]).items;
-    arguments.outer_per_item =
-        cpu ? static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / arguments.length)) : 1;
+    const RowForm form = row_form(forward);
+    int64_t rows_per_item = cpu ? std::max<int64_t>(1, kElementsPerItem / arguments.length) : 1;
+    if (form.scratch > 0) {
+      const int64_t items = int64_t{device.properties().compute_units} * kItemsPerUnit;
+      rows_per_item = std::clamp<int64_t>(arguments.outer / items, rows_per_item,
+                                          std::max<int64_t>(rows_per_item, kMostRowsPerItem));
+    }
+    const bool ahead = form.scratch > 0 && rows_per_item >= kLeastRowsAhead && !getenv("NOAHEAD");
+    arguments.outer_per_item = static_cast<uint32_t>(rows_per_item);
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
     const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
-    enqueue(family, width, group, NDRange::linear(groups * group, local), row_form(forward));
+    enqueue(ahead ? rows_ahead : family, width, group, NDRange::linear(groups * group, local),
+            form);
   }
 
   /// Whole vectors of columns, then the columns left over one by one: tiles must not overlap, for

@@ -60,11 +60,16 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
 }
 
 /// `tensor`, which a convolution with `columns` output channels reads: contiguous if that is what
-/// the kernel for few of them on GPUs wants, whose work-items read positions side by side.
+/// the kernels for few of them want, whose work-items or lanes have positions side by side.
 at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const ConvWindow& window) {
   const bool channels_last = tensor.size(1) > 1 && tensor.stride(1) == 1;
-  if (!channels_last || columns > kFewColumns || window.groups != 1) return tensor;
-  return current_queue(current_device()).device().is_cpu() ? tensor : tensor.contiguous();
+  if (!channels_last || window.groups != 1) return tensor;
+  if (!current_queue(current_device()).device().is_cpu()) {
+    return columns > kFewColumns ? tensor : tensor.contiguous();
+  }
+  const bool single = std::all_of(window.kernel.begin(), window.kernel.end(),
+                                  [](int64_t size) { return size == 1; });
+  return columns > kNarrowColumns || single ? tensor : tensor.contiguous();
 }
 
 void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,

@@ -5,7 +5,7 @@
 //
 // Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the last
 // vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of a), MR (rows
-// of a tile).
+// of a tile), COLUMNS (of a tile of conv_planes).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
@@ -17,6 +17,9 @@
 #endif
 #ifndef MR
 #define MR 4
+#endif
+#ifndef COLUMNS
+#define COLUMNS 1
 #endif
 #ifndef BY_GROUP
 #define BY_GROUP 0
@@ -46,22 +49,25 @@ typedef union {
        LOADV(C, WIDTH, (global const char *)((p) + WIDTH - 1), 0).odd))
 #endif
 
-/// Lines are rows but the innermost dimension. Global size: lines / MR, columns * groups.
+/// Lines are rows but the innermost dimension, which may lie apart in out; a work-item has all of a group's columns
+/// if COLUMNS is more than 1. Global size: lines / MR, columns / COLUMNS * groups.
 kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const char *b,
                                      global const char *bias, global char *out,
                                      const Contraction p) {
-  const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
+  const uint together = p.n / COLUMNS;
+  const uint z = get_global_id(1) / together, column = get_global_id(1) % together * COLUMNS;
   const uint4 line_size = (uint4)(1, p.row_size[0], p.row_size[1], p.row_size[2]);
   const long4 line_a = (long4)(0, p.row_a[0], p.row_a[1], p.row_a[2]);
   const long4 line_out = (long4)(0, p.row_out[0], p.row_out[1], p.row_out[2]);
   const uint length = p.row_size[3], lines = p.m / length;
-  const uint4 k_size = SIZES(p.k_size);
-  const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
+  // Lines of k, too: within one, places are steps away.
+  const uint4 taps_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
+  const long4 taps_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
+  const long4 taps_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
+  const uint line_of_taps = p.k_size[3];
   global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
   b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   out += p.out_offset + (z * p.out_group + column * p.column_out) * STORAGE_SIZE(OUT);
-  const T addend =
-      p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column) : (T)(0);
   // Work-items past the last full tile begin earlier: what is computed twice is the same.
   const uint first = min((uint)get_global_id(0) * MR, lines > MR ? lines - MR : 0);
   long at[MR], out_at[MR];
@@ -72,20 +78,46 @@ kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const cha
   }
   for (uint x = 0; x < length; x += WIDTH) {
     const uint start = min(x, length - WIDTH);
-    V sum[MR];
-    _Pragma("unroll") for (uint i = 0; i < MR; i++) sum[i] = (V)(0);
+    V sum[COLUMNS][MR];
+    _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) sum[c][i] = (V)(0);
+    }
     global const T *from = a + (long)start * STEP;
     uint4 d = (uint4)(0);
-    for (uint k = 0; k < p.k; k++) {
-      const V weight = (V)(LOAD_AS(C, IN, b, place_of(d, k_b)));
-      global const T *tap = from + place_of(d, k_a);
-      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-        sum[i] = MAD(LOAD_LANES(tap + at[i]), weight, sum[i]);
+    for (uint k = 0; k < p.k; k += line_of_taps) {
+      global const T *tap = from + place_of(d, taps_a);
+      global const char *factor = b + place_of(d, taps_b) * STORAGE_SIZE(IN);
+      for (uint j = 0; j < line_of_taps; j++) {
+        V weight[COLUMNS];
+        _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+          weight[c] = (V)(LOAD_AS(C, IN, factor, c * p.column_b));
+        }
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          const V value = LOAD_LANES(tap + at[i]);
+          _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+            sum[c][i] = MAD(value, weight[c], sum[c][i]);
+          }
+        }
+        tap += p.k_a[3];
+        factor += p.k_b[3] * STORAGE_SIZE(IN);
       }
-      NEXT_DIGITS(d, k_size);
+      NEXT_DIGITS(d, taps_size);
     }
-    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-      STOREV_FROM(OUT, C, WIDTH, out + (out_at[i] + start) * STORAGE_SIZE(OUT), 0, sum[i] + (V)(addend));
+    _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+      const T addend = p.flags & FLAG_BIAS
+                           ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column + c)
+                           : (T)(0);
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        const long to = out_at[i] + c * p.column_out + start * p.row_out[3];
+        const Lanes result = {sum[c][i] + (V)(addend)};
+        if (p.row_out[3] == 1) {
+          STOREV_FROM(OUT, C, WIDTH, out + to * STORAGE_SIZE(OUT), 0, result.vector);
+        } else {
+          for (uint e = 0; e < WIDTH; e++) {
+            STORE_FROM(OUT, C, out, to + e * p.row_out[3], result.element[e]);
+          }
+        }
+      }
     }
   }
 }

@@ -467,6 +467,24 @@ def test_few_channels_of_large_images(channels, kernel, stride, last):
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("channels,length", [(3, 38), (2, 9), (4, 33)])
+def test_few_channels_dtypes(channels, length, last, dtype):
+    """Their gradients lie apart in images with a stride."""
+    x = sample(2, channels, 14, length, dtype=dtype) / 8
+    weight = sample(10, channels, 5, 5, dtype=dtype, seed=1) / 8
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    check_all(
+        lambda u, v, b: functional.conv2d(u, v, b, stride=2, padding=2),
+        x,
+        weight,
+        sample(10, dtype=dtype, seed=2) / 8,
+        wider=torch.float32 if dtype == torch.float16 else None,
+    )
+
+
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

@@ -1,0 +1,116 @@
+// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the largest element
+// of the next one is looked for and the results of the one before are stored, so that memory is read and written
+// all the time.
+//
+// SCRATCH: elements of a row at most.
+#ifndef SCRATCH
+#define SCRATCH 4096
+#endif
+#include "include/item_by_item.clh"
+#include "include/prefetch.clh"
+#include "reduce/softmax.clh"
+
+#if WIDTH > 1
+#define STORE_SCRATCH PASTE2(vstore, WIDTH)
+#define LOAD_SCRATCH PASTE2(vload, WIDTH)
+#else
+#define STORE_SCRATCH(e, v, scratch) (scratch[v] = (e))
+#define LOAD_SCRATCH(v, scratch) scratch[v]
+#endif
+
+/// A row whose exponentials are there: what makes results of them, or for log_softmax of the elements.
+typedef struct {
+  global const char* in;
+  global char* out;
+  local const SCALAR* exponentials;
+  SCALAR largest, scale;  // LOG: the logarithm of the sum, else one by the sum
+} Row;
+
+static inline void store_vector(Row row, uint v) {
+#if LOG
+  const VECTOR result = (LOADV_OF(IN, row.in, v) - row.largest) - row.scale;
+#else
+  const VECTOR result = LOAD_SCRATCH(v, row.exponentials) * row.scale;
+#endif
+  STOREV_FROM(OUT, ACC, WIDTH, row.out, v, result);
+}
+
+static inline void store_element(Row row, uint i) {
+#if LOG
+  const SCALAR result = (LOAD_OF(IN, row.in, i) - row.largest) - row.scale;
+#else
+  const SCALAR result = row.exponentials[i] * row.scale;
+#endif
+  STORE_FROM(OUT, ACC, row.out, i, result);
+}
+
+kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
+                                            const SoftmaxArgs args) {
+#if LOG
+#define SCRATCH_OF(row) 0
+#else
+  local SCALAR scratch[2 * SCRATCH];
+#define SCRATCH_OF(row) (scratch + (row) % 2 * SCRATCH)
+#endif
+  const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
+  const uint first_row = get_global_id(0) * args.outer_per_item;
+  const uint end_row = min(first_row + args.outer_per_item, args.outer);
+  if (first_row >= end_row) return;
+  const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN), out_bytes = (ulong)length * STORAGE_SIZE(OUT);
+  global const char* in = in_base + args.offset[0] + first_row * in_bytes;
+  global char* out = out_base + args.offset[1] + first_row * out_bytes;
+
+  VECTOR most = (VECTOR)(LOWEST(ACC));
+  SCALAR largest = LOWEST(ACC);
+  for (uint v = 0; v < vectors; v++) most = LARGER(LOADV_OF(IN, in, v), most);
+  for (uint i = tail; i < length; i++) largest = LARGER(LOAD_OF(IN, in, i), largest);
+  Row before = {in, out, SCRATCH_OF(1), 0, 0};
+  for (uint row = first_row; row < end_row; row++) {
+    if (vectors > 0) {
+      const SCALAR of_vectors = max_lanes(most);
+      largest = LARGER(of_vectors, largest);
+    }
+    const bool stores = row > first_row;
+    global const char* next = row + 1 < end_row ? in + in_bytes : in;
+    local SCALAR* exponentials = SCRATCH_OF(row);
+    VECTOR total = (VECTOR)(0);
+    most = (VECTOR)(LOWEST(ACC));
+    for (uint begin = 0; begin < vectors; begin += BLOCK) {
+      VECTOR block = (VECTOR)(0);
+      const uint end = min(begin + BLOCK, vectors);
+      for (uint v = begin; v < end; v++) {
+        PREFETCH_PAGE_AHEAD(IN, WIDTH, next, v);
+        const VECTOR e = EXPV(LOADV_OF(IN, in, v) - largest);
+#if !LOG
+        STORE_SCRATCH(e, v, exponentials);
+#endif
+        block += e;
+        const VECTOR x = LOADV_OF(IN, next, v);
+        most = LARGER(x, most);
+        if (stores) store_vector(before, v);
+      }
+      total += block;
+    }
+    SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
+    for (uint i = tail; i < length; i++) {
+      const SCALAR e = EXP(LOAD_OF(IN, in, i) - largest);
+#if !LOG
+      exponentials[i] = e;
+#endif
+      sum += e;
+      const SCALAR x = LOAD_OF(IN, next, i);
+      largest_of_next = LARGER(x, largest_of_next);
+      if (stores) store_element(before, i);
+    }
+    before.in = in;
+    before.out = out;
+    before.exponentials = exponentials;
+    before.largest = largest;
+    before.scale = LOG ? log(sum) : 1 / sum;
+    largest = largest_of_next;
+    in = next;
+    out += out_bytes;
+  }
+  for (uint v = 0; v < vectors; v++) store_vector(before, v);
+  for (uint i = tail; i < length; i++) store_element(before, i);
+}
