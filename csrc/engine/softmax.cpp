@@ -19,8 +19,8 @@ using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
 constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
-// Rows of a CPU's work-item: enough that most of them are worked off beside the next and the one
-// before, and work-items enough for each core.
+// Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
+// and work-items enough for each core.
 constexpr int64_t kMostRowsPerItem = 32, kLeastRowsAhead = 4, kItemsPerUnit = 16;
 constexpr size_t kGpuLocal = 128;
 
@@ -117,14 +117,13 @@ struct Plan {
     const bool cpu = device.is_cpu();
     const size_t group = cpu ? 1 : share_row(arguments.length, width, element_size[0]).items;
     const RowForm form = row_form(forward);
-    int64_t rows_per_item = cpu ? std::max<int64_t>(1, kElementsPerItem / arguments.length) : 1;
+    int64_t each = cpu ? std::max<int64_t>(1, kElementsPerItem / arguments.length) : 1;
     if (form.scratch > 0) {
       const int64_t items = int64_t{device.properties().compute_units} * kItemsPerUnit;
-      rows_per_item = std::clamp<int64_t>(arguments.outer / items, rows_per_item,
-                                          std::max<int64_t>(rows_per_item, kMostRowsPerItem));
+      each = std::max(each, std::min(arguments.outer / items, kMostRowsPerItem));
     }
-    const bool ahead = form.scratch > 0 && rows_per_item >= kLeastRowsAhead && !getenv("NOAHEAD");
-    arguments.outer_per_item = static_cast<uint32_t>(rows_per_item);
+    const bool ahead = form.scratch > 0 && each >= kLeastRowsAhead;
+    arguments.outer_per_item = static_cast<uint32_t>(each);
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
     const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
