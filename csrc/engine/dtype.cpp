@@ -40,6 +40,8 @@ const char* storage_tag(ScalarType dtype) {
   }
 }
 
+int e4m3_above() { return c10::Float8_e4m3fn(1e30f).x; }
+
 const char* bits_tag(size_t element_size) {
   switch (element_size) {
     case 1:

@@ -1,7 +1,5 @@
 #include "engine/pointwise_launch.h"
 
-#include <c10/util/Float8_e4m3fn.h>
-
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -126,8 +124,7 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
   if (operands.has_float8) {
     defines.add({"NEED_FLOAT8", 1});
-    // Torch versions differ: the largest value, or NaN.
-    defines.add({"E4M3_ABOVE", c10::Float8_e4m3fn(1e30f).x});
+    defines.add({"E4M3_ABOVE", e4m3_above()});
   }
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});

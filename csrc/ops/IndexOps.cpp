@@ -107,10 +107,14 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
 
 // ---- Writes ----
 
+/// As on the CPU.
+bool sums_float8(c10::ScalarType dtype) { return dtype != c10::ScalarType::Float8_e8m0fnu; }
+
 void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                bool accumulate) {
-  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
   if (accumulate) {
+    indexing.float8 = sums_float8(iter.dtype(0));
     index::reduce(iter, indexing, Reduction::add);
   } else {
     index::scatter(iter, indexing);
@@ -188,7 +192,8 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
     config.add_owned_const_input(indices[before + k].reshape(index_sizes));
   }
   auto iter = config.build();
-  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  indexing.float8 = sums_float8(self.scalar_type());
   index::reduce(iter, indexing, accumulate ? Reduction::add : Reduction::assign);
 }
 
