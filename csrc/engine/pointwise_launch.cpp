@@ -41,7 +41,7 @@ class DefineList {
   struct alignas(Define) Slot {
     unsigned char bytes[sizeof(Define)];
   };
-  std::array<Slot, 30> storage_;
+  std::array<Slot, 32> storage_;
   size_t count_ = 0;
 };
 
@@ -122,6 +122,9 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   }
   if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+  if (operands.dtype == c10::ScalarType::Half || operands.dtype == c10::ScalarType::BFloat16) {
+    defines.add({"HALF", tag(operands.dtype)});
+  }
   if (operands.has_float8) {
     defines.add({"NEED_FLOAT8", 1});
     defines.add({"E4M3_ABOVE", e4m3_above()});
