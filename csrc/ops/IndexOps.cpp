@@ -73,6 +73,8 @@ at::Tensor& select_slices(const at::Tensor& self_, int64_t dim, const at::Tensor
               " value(s)");
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
+  TORCH_CHECK(&site == &embedding_site || self.dim() == 1 || self.size(dim) > 0,
+              "index_select(): self indexing axis dim should be positive");
   check_not_empty(&site == &embedding_site ? "embedding" : "index_select", self, dim);
   const AlongDimension along(self, dim, site);
   auto iter =

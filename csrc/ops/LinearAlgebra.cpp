@@ -117,6 +117,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     const_cast<Tensor&>(out).zero_();
     return;
   }
+  Tensor expanded = addend ? c.expand(out.sizes()) : Tensor();
   check_dtype(name, out);
   const Tensor left = readable(a, out), right = readable(b, out);
   GemmDescription description;
@@ -130,9 +131,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.out.data = out.mutable_data_ptr();
   description.alpha = alpha;
   description.activation = activation;
-  Tensor expanded;
   if (addend) {
-    expanded = c.expand(out.sizes());
     if (!same_elements(expanded, out)) expanded = readable(expanded, out);
     description.beta = beta;
     description.c = gemm_operand(expanded);

@@ -107,14 +107,14 @@ void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> 
 
 void find_extreme(const Op& op, const at::Tensor& self, int64_t dim, bool keepdim,
                   const at::Tensor& values, const at::Tensor& indices) {
-  for (const at::Tensor& written : {values, indices}) {
-    at::assert_no_internal_overlap(written);
-    at::assert_no_overlap(written, self);
-  }
   if (self.dim() == 0) {  // of any dtype
     values.copy_(self);
     indices.zero_();
     return;
+  }
+  for (const at::Tensor& written : {values, indices}) {
+    at::assert_no_internal_overlap(written);
+    at::assert_no_overlap(written, self);
   }
   reduce::run(op, self, mask_of(dim, self), keepdim, values, indices);
 }
@@ -254,7 +254,12 @@ TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
 
 TORCH_IMPL_FUNC(aminmax_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
                              const at::Tensor& min, const at::Tensor& max) {
-  if (dim && self.dim() == 0) {  // of any dtype
+  at::assert_no_internal_overlap(min);
+  at::assert_no_internal_overlap(max);
+  const bool number = dim && self.dim() == 0;
+  TORCH_CHECK(!number || !self.is_complex(), "aminmax not implemented for ", self.scalar_type());
+  check_supported("aminmax", self.scalar_type(), !self.is_complex());
+  if (number) {
     min.copy_(self);
     max.copy_(self);
     return;

@@ -48,6 +48,8 @@ void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, 
               indices.scalar_type());
   TORCH_CHECK(values.device() == self.device() && indices.device() == self.device(), name,
               "(): expected values and indices on ", self.device());
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
   at::assert_no_overlap(values, indices);
   const c10::DimVector kept = reduced_shape(self, dim);
   c10::DimVector shape = kept;
@@ -82,6 +84,12 @@ void statistic_out(const char* name, Statistic statistic, const at::Tensor& self
         rows.sort();
         (rows.*statistic)(values, indices);
       });
+}
+
+/// Also where there is nothing to compare.
+void check_ordered(const char* name, const at::Tensor& self) {
+  const at::ScalarType dtype = self.scalar_type();
+  check_supported(name, dtype, dtype != at::kBool && !self.is_complex());
 }
 
 /// The statistic of all elements, in any shape. Of none it is there for bool too, as on the CPU.
@@ -161,7 +169,7 @@ std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, i
                                                        bool keepdim, at::Tensor& values,
                                                        at::Tensor& indices) {
   at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "median()");
-  check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
+  check_ordered("median", self);
   statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
   return {values, indices};
 }
@@ -170,7 +178,7 @@ std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self
                                                           bool keepdim, at::Tensor& values,
                                                           at::Tensor& indices) {
   at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "nanmedian()");
-  check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
+  check_ordered("nanmedian", self);
   statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
   return {values, indices};
 }

@@ -125,3 +125,80 @@ def test_masks(dtype):
     compare(lambda d: numbers(d).masked_select(mask(d)))
     compare(lambda d: torch.where(mask(d), numbers(d), numbers(d)))
     compare(lambda d: numbers(d)[mask(d)] if dtype != torch.int64 else numbers(d)[mask(d)[:, 0]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("out", [*DTYPES, torch.bfloat16], ids=str)
+def test_rounding_is_of_the_operands_dtype(dtype, out):
+    """Where an op is about the dtype's precision, that of out= is nothing to it."""
+    x = torch.linspace(-9, 9, 301).to(dtype)
+    y = torch.linspace(0.3, -0.4, 301).to(dtype)
+
+    def trunc(x, y, out):
+        return torch.div(x, y, rounding_mode="trunc", out=out)
+
+    for function in (torch.nextafter, trunc):
+        compare(
+            lambda d, function=function: function(
+                x.to(d), y.to(d), out=torch.zeros(301, dtype=out, device=d)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.complex64, torch.bool, torch.float32, torch.uint8], ids=str
+)
+def test_numbers_without_dimensions(dtype):
+    """What has nothing to compare takes dtypes without an order."""
+
+    def number(device):
+        return torch.tensor(3, device=device).to(dtype)
+
+    for call in (
+        lambda x: x.mode(),
+        lambda x: x.mode(-1, True),
+        lambda x: x.mode(1),
+        lambda x: x.topk(1),
+        lambda x: x.topk(2),
+        lambda x: x.kthvalue(1),
+        lambda x: x.kthvalue(2),
+        lambda x: x.sort(),
+        lambda x: x.max(0),
+        lambda x: x.min(0, keepdim=True),
+        lambda x: torch.aminmax(x, dim=0),
+        lambda x: torch.aminmax(x),
+        lambda x: x.median(),
+        lambda x: x.median(0),
+        lambda x: x.cummax(0),
+        lambda x: x.argmax(),
+        lambda x: x.trace(),
+    ):
+        expected, _ = outcome(lambda d, call=call: call(number(d)), "cpu")
+        actual, _ = outcome(lambda d, call=call: call(number(d)), "ocl")
+        if isinstance(expected, type):
+            assert actual is expected
+            continue
+        both = [[one] if isinstance(one, torch.Tensor) else list(one) for one in (actual, expected)]
+        for one, other in zip(*both, strict=True):
+            assert torch.equal(one.cpu(), other) and one.dtype == other.dtype
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: complex_numbers(d)[:0].view(0, 3).median(1),
+        lambda d: complex_numbers(d)[:, :0].median(0),
+        lambda d: complex_numbers(d)[:, :0].nanmedian(0),
+        lambda d: torch.aminmax(complex_numbers(d)[:0], dim=1),
+        lambda d: numbers(d)[:0].index_select(0, torch.zeros(1, dtype=torch.long, device=d)),
+        lambda d: torch.addmm(numbers(d)[:0].bool(), *torch.ones(2, 2, 2, device=d).bool()),
+        lambda d: torch.tensor(True, device=d).trace(),
+        lambda d: numbers(d).nansum(out=torch.zeros((), dtype=torch.int64, device=d)),
+        lambda d: torch.quantile(numbers(d).half(), torch.tensor([0.5], device=d).half()),
+        lambda d: torch.quantile(numbers(d), torch.tensor([1], device=d)),
+    ],
+)
+def test_which_refusal(call):
+    expected, _ = outcome(call, "cpu")
+    actual, _ = outcome(call, "ocl")
+    assert isinstance(expected, type) and actual is expected
