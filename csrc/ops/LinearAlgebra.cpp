@@ -5,6 +5,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include "ops/DtypeChecks.h"
@@ -118,6 +119,10 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     return;
   }
   Tensor expanded = addend ? c.expand(out.sizes()) : Tensor();
+  if (a.numel() == 0 && !gemm_takes(out.scalar_type()) && out.scalar_type() != at::kBool) {
+    at::mul_out(const_cast<Tensor&>(out), expanded, at::scalar_tensor(beta, out.scalar_type()));
+    return;
+  }
   check_dtype(name, out);
   const Tensor left = readable(a, out), right = readable(b, out);
   GemmDescription description;
