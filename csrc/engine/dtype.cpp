@@ -6,6 +6,7 @@
 #include <c10/util/Float8_e4m3fnuz.h>
 #include <c10/util/Float8_e5m2.h>
 #include <c10/util/Float8_e5m2fnuz.h>
+#include <c10/util/Float8_e8m0fnu.h>
 #include <c10/util/Half.h>
 #include <c10/util/complex.h>
 
@@ -15,24 +16,31 @@ namespace ocl {
 
 using c10::ScalarType;
 
+// The 8-bit floating types: c10's type, which is also the dtype's name, and the kernels' tag.
+#define OCL_FOR_FLOAT8(_)        \
+  _(Float8_e4m3fn, "f8e4m3")     \
+  _(Float8_e5m2, "f8e5m2")       \
+  _(Float8_e4m3fnuz, "f8e4m3uz") \
+  _(Float8_e5m2fnuz, "f8e5m2uz") \
+  _(Float8_e8m0fnu, "f8e8m0")
+
 const char* detail::refuse_tag(ScalarType dtype) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", dtype);
 }
 
 const char* storage_tag(ScalarType dtype) {
   switch (dtype) {
-    case ScalarType::Float8_e4m3fn:
-      return "f8e4m3";
-    case ScalarType::Float8_e5m2:
-      return "f8e5m2";
-    case ScalarType::Float8_e4m3fnuz:
-      return "f8e4m3uz";
-    case ScalarType::Float8_e5m2fnuz:
-      return "f8e5m2uz";
+#define OCL_CASE(type, tag) \
+  case ScalarType::type:    \
+    return tag;
+    OCL_FOR_FLOAT8(OCL_CASE)
+#undef OCL_CASE
     default:
       return tag(dtype);
   }
 }
+
+int e4m3_above() { return c10::Float8_e4m3fn(1e30f).x; }
 
 const char* bits_tag(size_t element_size) {
   switch (element_size) {
@@ -55,10 +63,9 @@ ScalarType compute_dtype(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:
     case ScalarType::BFloat16:
-    case ScalarType::Float8_e4m3fn:
-    case ScalarType::Float8_e5m2:
-    case ScalarType::Float8_e4m3fnuz:
-    case ScalarType::Float8_e5m2fnuz:
+#define OCL_CASE(type, tag) case ScalarType::type:
+      OCL_FOR_FLOAT8(OCL_CASE)
+#undef OCL_CASE
       return ScalarType::Float;
     case ScalarType::ComplexHalf:
       return ScalarType::ComplexFloat;
@@ -160,18 +167,12 @@ void check_scalar(ScalarType dtype, const c10::Scalar& value) {
     case ScalarType::BFloat16:
       (void)value.to<c10::BFloat16>();
       break;
-    case ScalarType::Float8_e4m3fn:
-      (void)value.to<c10::Float8_e4m3fn>();
-      break;
-    case ScalarType::Float8_e5m2:
-      (void)value.to<c10::Float8_e5m2>();
-      break;
-    case ScalarType::Float8_e4m3fnuz:
-      (void)value.to<c10::Float8_e4m3fnuz>();
-      break;
-    case ScalarType::Float8_e5m2fnuz:
-      (void)value.to<c10::Float8_e5m2fnuz>();
-      break;
+#define OCL_CASE(type, tag)      \
+  case ScalarType::type:         \
+    (void)value.to<c10::type>(); \
+    break;
+      OCL_FOR_FLOAT8(OCL_CASE)
+#undef OCL_CASE
     case ScalarType::Float:
       (void)value.to<float>();
       break;
@@ -205,14 +206,11 @@ ScalarArgument scalar_argument(ScalarType dtype, ScalarType data_dtype, const vo
     OCL_CASE(c10::complex<float>, ComplexFloat)
     OCL_CASE(c10::complex<double>, ComplexDouble)
 #undef OCL_CASE
-    case ScalarType::Float8_e4m3fn:
-      return convert_from_float8<c10::Float8_e4m3fn>(dtype, data);
-    case ScalarType::Float8_e5m2:
-      return convert_from_float8<c10::Float8_e5m2>(dtype, data);
-    case ScalarType::Float8_e4m3fnuz:
-      return convert_from_float8<c10::Float8_e4m3fnuz>(dtype, data);
-    case ScalarType::Float8_e5m2fnuz:
-      return convert_from_float8<c10::Float8_e5m2fnuz>(dtype, data);
+#define OCL_CASE(type, tag) \
+  case ScalarType::type:    \
+    return convert_from_float8<c10::type>(dtype, data);
+    OCL_FOR_FLOAT8(OCL_CASE)
+#undef OCL_CASE
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "ocl: no kernel takes dtype ", data_dtype);
   }
@@ -224,14 +222,11 @@ void round_argument(ScalarType narrow, ScalarArgument& argument) {
       return round_to<c10::Half>(argument);
     case ScalarType::BFloat16:
       return round_to<c10::BFloat16>(argument);
-    case ScalarType::Float8_e4m3fn:
-      return round_to<c10::Float8_e4m3fn>(argument);
-    case ScalarType::Float8_e5m2:
-      return round_to<c10::Float8_e5m2>(argument);
-    case ScalarType::Float8_e4m3fnuz:
-      return round_to<c10::Float8_e4m3fnuz>(argument);
-    case ScalarType::Float8_e5m2fnuz:
-      return round_to<c10::Float8_e5m2fnuz>(argument);
+#define OCL_CASE(type, tag) \
+  case ScalarType::type:    \
+    return round_to<c10::type>(argument);
+      OCL_FOR_FLOAT8(OCL_CASE)
+#undef OCL_CASE
     default:
       TORCH_INTERNAL_ASSERT(false, "no narrow floating type: ", narrow);
   }

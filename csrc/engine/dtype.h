@@ -1,6 +1,6 @@
 // dtypes as the kernels name them, and scalars as the kernels take them.
 //
-// Offers: tag(), storage_tag(), compute_dtype(), narrows_to_half(), check_dtype(),
+// Offers: tag(), storage_tag(), e4m3_above(), compute_dtype(), narrows_to_half(), check_dtype(),
 // ScalarArgument.
 #pragma once
 
@@ -50,9 +50,11 @@ inline const char* tag(c10::ScalarType dtype) {
   return __builtin_expect(name != nullptr, 1) ? name : detail::refuse_tag(dtype);
 }
 
-/// The same with the float8 types, which only pointwise kernels know, and those only with
-/// -DNEED_FLOAT8.
+/// The same with the float8 types, which kernels know only with -DNEED_FLOAT8.
 const char* storage_tag(c10::ScalarType dtype);
+
+/// -DE4M3_ABOVE of kernels that store float8_e4m3fn: past the largest value torch versions differ.
+int e4m3_above();
 
 /// The unsigned tag of elements of that many bytes (1, 2, 4, 8; 16 gives "c128"), for kernels that
 /// only move bits.

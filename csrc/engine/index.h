@@ -25,6 +25,8 @@ struct Indexing {
   /// Where the indexed operand starts if it is no operand of the iterator; all its strides are 0
   /// then.
   void* base = nullptr;
+  /// Whether reduce() takes the float8 types, each of whose sums is rounded.
+  bool float8 = false;
 };
 
 /// out = in[indices]. Operands: out, in (unless indexing.base), then the index tensors (int32 or

@@ -82,14 +82,18 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   for (int i = 0; i < steps.count; ++i) step_count *= problem.size[steps.of[i]];
   const size_t parts = std::clamp<size_t>(work_items(device) / column_count, 1, step_count);
 
-  Kernel& kernel = reduce_family.get(queue.device(), {{"NIDX", problem.indices},
-                                                      {"INDEX", tag(problem.index_dtype)},
-                                                      {"WRAP", job.indexing.wrap},
-                                                      {"E", tag(problem.dtype)},
-                                                      {"C", tag(compute)},
-                                                      {"REDUCE", name_of(job.reduction)},
-                                                      {"FILL", job.value != nullptr},
-                                                      {"WIDTH", width}});
+  const Define defines[] = {{"NIDX", problem.indices},
+                            {"INDEX", tag(problem.index_dtype)},
+                            {"WRAP", job.indexing.wrap},
+                            {"E", storage_tag(problem.dtype)},
+                            {"C", tag(compute)},
+                            {"REDUCE", name_of(job.reduction)},
+                            {"FILL", job.value != nullptr},
+                            {"WIDTH", width},
+                            {"NEED_FLOAT8", 1},
+                            {"E4M3_ABOVE", e4m3_above()}};
+  const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
+  Kernel& kernel = reduce_family.get(queue.device(), {defines, std::size(defines) - of_float8});
   ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, job.indexing);
@@ -143,8 +147,17 @@ void run(at::TensorIteratorBase& iter, const Job& job) {
   Problem problem(iter, job.indexing, job.value ? Problem::no_other : Problem::indexed_first);
   Dimensions columns, steps;
   for (int d = 0; d < problem.dims; ++d) (problem.stride[0][d] != 0 ? columns : steps).add(d);
+  const bool float8 = c10::isFloat8Type(problem.dtype);
+  if (float8 && job.reduction == Reduction::assign) {
+    problem.dtype = c10::ScalarType::Byte;
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(!float8 || job.indexing.float8,
+                                "ocl: nothing combines through indices in dtype ", problem.dtype);
+  }
   Queue& queue = current_queue(iter.device(0).index());
-  if (!queue.device().is_cpu() && reduce_sorted(queue, problem, job, columns, steps)) return;
+  // Sorted, a place's sum would be rounded at its end alone.
+  if (!queue.device().is_cpu() && !float8 && reduce_sorted(queue, problem, job, columns, steps))
+    return;
   for_slices(queue, problem, job, columns, steps);
 }
 

@@ -55,11 +55,20 @@ bool rounds_result(const at::TensorIteratorBase& iter, const Op& op, c10::Scalar
          dtype == at::kComplexDouble;
 }
 
+/// Whether the op has no meaning for a dtype that is one of the float8 types.
+bool refuses_float8(const at::TensorIteratorBase& iter, const Op& op, c10::ScalarType dtype) {
+  if (!c10::isFloat8Type(dtype) || op.flags & flag::bits) return false;
+  if (!(op.flags & flag::float8)) return true;
+  if (op.flags & flag::no_e8m0 && dtype == c10::ScalarType::Float8_e8m0fnu) return true;
+  // Upstream's kernels with such a scalar are for half and bfloat16 alone.
+  return op.flags & flag::opmath_scalar && iter.is_scalar(iter.ntensors() - 1);
+}
+
 void gather_operands(at::TensorIteratorBase& iter, const Op& op,
                      std::span<const c10::Scalar> scalars, Operands& operands,
                      std::array<int, kMaxOperands>& iterator_index) {
   const c10::ScalarType dtype = choose_compute_dtype(iter, op);
-  if (__builtin_expect(c10::isFloat8Type(dtype) && !(op.flags & (flag::bits | flag::float8)), 0)) {
+  if (__builtin_expect(refuses_float8(iter, op, dtype), 0)) {
     op.raise_refusal(dtype, device(iter.device(0).index()));
   }
   c10::ScalarType compute = compute_dtype(dtype);
@@ -180,9 +189,11 @@ void convert_repeated(const at::TensorIteratorBase& iter, const Device& device,
 
 void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar> scalars) {
   const int64_t n = iter.numel();
-  if (op.flags & flag::any_refusal) {
+  if (op.flags & flag::any_refusal || n == 0) {
     const c10::ScalarType dtype = choose_compute_dtype(iter, op);
-    if (op.refuses(dtype)) op.raise_refusal(dtype, device(iter.device(0).index()));
+    if (op.refuses(dtype) || refuses_float8(iter, op, dtype)) {
+      op.raise_refusal(dtype, device(iter.device(0).index()));
+    }
   }
   check_scalars(iter, op, scalars);
   if (n == 0) return;

@@ -1,7 +1,5 @@
 #include "engine/pointwise_launch.h"
 
-#include <c10/util/Float8_e4m3fn.h>
-
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -43,7 +41,7 @@ class DefineList {
   struct alignas(Define) Slot {
     unsigned char bytes[sizeof(Define)];
   };
-  std::array<Slot, 30> storage_;
+  std::array<Slot, 32> storage_;
   size_t count_ = 0;
 };
 
@@ -124,10 +122,12 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   }
   if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
+  if (operands.dtype == c10::ScalarType::Half || operands.dtype == c10::ScalarType::BFloat16) {
+    defines.add({"HALF", tag(operands.dtype)});
+  }
   if (operands.has_float8) {
     defines.add({"NEED_FLOAT8", 1});
-    // Torch versions differ: the largest value, or NaN.
-    defines.add({"E4M3_ABOVE", c10::Float8_e4m3fn(1e30f).x});
+    defines.add({"E4M3_ABOVE", e4m3_above()});
   }
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});

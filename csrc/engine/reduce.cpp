@@ -70,12 +70,15 @@ class DefineList {
                  Define{"", 0},
                  Define{"", 0},
                  Define{"", 0},
-                 Define{"", 0}} {}
+                 Define{"", 0},
+                 Define{"", 0}} {
+    if (operands.in_float8) add("NEED_FLOAT8", 1);
+  }
   void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
   std::span<const Define> view() const { return {defines_.data(), count_}; }
 
  private:
-  std::array<Define, 15> defines_;
+  std::array<Define, 16> defines_;
   size_t count_ = 11;
 };
 

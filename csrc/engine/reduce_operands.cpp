@@ -45,7 +45,8 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   const ScalarType acc = acc_dtype(op, device, in, out);
   TORCH_CHECK_NOT_IMPLEMENTED(op.types != Types::input || !c10::isComplexType(in), '"', op.functor,
                               "\" not implemented for '", in, "'");
-  operands.in_tag = tag(in);
+  operands.in_tag = op.types == Types::boolean ? storage_tag(in) : tag(in);
+  operands.in_float8 = c10::isFloat8Type(in);
   operands.out_tag = tag(out);
   operands.load_tag = tag(load);
   operands.acc_tag = tag(acc);

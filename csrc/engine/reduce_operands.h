@@ -19,6 +19,7 @@ struct Operands {
   int64_t in_size, out_size, load_size, acc_size;
   int max_width;
   bool has_second;
+  bool in_float8;
 };
 
 /// All but the addresses and `has_second`, for an input and an output of these dtypes. Throws

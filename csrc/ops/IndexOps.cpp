@@ -73,6 +73,8 @@ at::Tensor& select_slices(const at::Tensor& self_, int64_t dim, const at::Tensor
               " value(s)");
   at::native::resize_output(out, self_.dim() == 0 ? self_.sizes() : c10::IntArrayRef(sizes));
   if (out.numel() == 0) return out;
+  TORCH_CHECK(&site == &embedding_site || self.dim() == 1 || self.size(dim) > 0,
+              "index_select(): self indexing axis dim should be positive");
   check_not_empty(&site == &embedding_site ? "embedding" : "index_select", self, dim);
   const AlongDimension along(self, dim, site);
   auto iter =
@@ -107,10 +109,14 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
 
 // ---- Writes ----
 
+/// As on the CPU.
+bool sums_float8(c10::ScalarType dtype) { return dtype != c10::ScalarType::Float8_e8m0fnu; }
+
 void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                bool accumulate) {
-  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
   if (accumulate) {
+    indexing.float8 = sums_float8(iter.dtype(0));
     index::reduce(iter, indexing, Reduction::add);
   } else {
     index::scatter(iter, indexing);
@@ -188,7 +194,8 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
     config.add_owned_const_input(indices[before + k].reshape(index_sizes));
   }
   auto iter = config.build();
-  const Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  indexing.float8 = sums_float8(self.scalar_type());
   index::reduce(iter, indexing, accumulate ? Reduction::add : Reduction::assign);
 }
 

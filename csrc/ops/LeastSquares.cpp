@@ -165,6 +165,21 @@ void give(Tensor& out, const Tensor& result) {
   if (result.defined()) out.copy_(result);
 }
 
+/// A solution of no elements yet gets LAPACK's strides, as on the CPU: columns `longest` apart, as
+/// long as the longer of the solution's and the right side's.
+void give_solution(Tensor& out, const Tensor& x, bool vector, int64_t longest) {
+  const Tensor result = vector ? x.squeeze(-1) : x;
+  if (out.numel() != 0 || out.scalar_type() != x.scalar_type()) return give(out, result);
+  c10::DimVector shape(x.sizes().begin(), x.sizes().end() - 2);
+  shape.push_back(x.size(-1));
+  shape.push_back(longest);
+  out.resize_(shape);
+  const Tensor columns = out.mT().narrow(-2, 0, x.size(-2));
+  const Tensor wanted = vector ? columns.squeeze(-1) : columns;
+  out.as_strided_(wanted.sizes(), wanted.strides());
+  out.copy_(result);
+}
+
 }  // namespace
 
 std::tuple<Tensor&, Tensor&, Tensor&, Tensor&> linalg_lstsq_out(
@@ -185,7 +200,7 @@ std::tuple<Tensor&, Tensor&, Tensor&, Tensor&> linalg_lstsq_out(
   const Solution result = by == Driver::gels    ? by_gels(self, right, with_residuals)
                           : by == Driver::gelsy ? by_gelsy(self, right, least)
                                                 : by_svd(self, right, least, with_residuals);
-  give(solution, vector ? result.x.squeeze(-1) : result.x);
+  give_solution(solution, result.x, vector, std::max(rows, columns));
   give(residuals, result.residuals);
   give(rank, result.rank);
   give(singular_values, result.singular_values);

@@ -5,7 +5,10 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 
+#include "ops/DtypeChecks.h"
 #include "ops/_addmm_activation.h"
 #include "ops/_int_mm.h"
 #include "ops/addmm.h"
@@ -115,6 +118,11 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     const_cast<Tensor&>(out).zero_();
     return;
   }
+  Tensor expanded = addend ? c.expand(out.sizes()) : Tensor();
+  if (a.numel() == 0 && !gemm_takes(out.scalar_type()) && out.scalar_type() != at::kBool) {
+    at::mul_out(const_cast<Tensor&>(out), expanded, at::scalar_tensor(beta, out.scalar_type()));
+    return;
+  }
   check_dtype(name, out);
   const Tensor left = readable(a, out), right = readable(b, out);
   GemmDescription description;
@@ -128,9 +136,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.out.data = out.mutable_data_ptr();
   description.alpha = alpha;
   description.activation = activation;
-  Tensor expanded;
   if (addend) {
-    expanded = c.expand(out.sizes());
     if (!same_elements(expanded, out)) expanded = readable(expanded, out);
     description.beta = beta;
     description.c = gemm_operand(expanded);
@@ -138,16 +144,39 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   gemm(description);
 }
 
+namespace {
+
+/// run_gemm() for two matrices, also of the float8 types: their products are summed in float and
+/// rounded once, as on the CPU.
+void multiply(const char* name, const Tensor& a, const Tensor& b, const Tensor& c,
+              const Tensor& out, const Scalar& alpha, const Scalar& beta) {
+  const c10::ScalarType dtype = out.scalar_type();
+  const bool addend = c.defined() && !beta.equal(0);
+  if (!c10::isFloat8Type(dtype) || (a.numel() == 0 && !addend)) {
+    return run_gemm(name, a, b, c, out, alpha, beta);
+  }
+  at::assert_no_internal_overlap(out);
+  check_supported(name, dtype, a.numel() == 0 || dtype != at::kFloat8_e8m0fnu);
+  const Tensor wide = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+  // Without products the CPU scales the addend in its own dtype.
+  const Scalar factor = a.numel() == 0 ? at::scalar_tensor(beta, dtype).item() : beta;
+  run_gemm(name, a.to(at::kFloat), b.to(at::kFloat), addend ? c.to(at::kFloat) : Tensor(), wide,
+           alpha, factor);
+  out.copy_(wide);
+}
+
+}  // namespace
+
 TORCH_IMPL_FUNC(mm_out)(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   check_factors(self, mat2);
-  run_gemm("mm", self, mat2, Tensor(), out, 1, 0);
+  multiply("mm", self, mat2, Tensor(), out, 1, 0);
 }
 
 TORCH_IMPL_FUNC(addmm_out)(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                            const Scalar& beta, const Scalar& alpha, const Tensor& out) {
   check_factors(mat1, mat2);
   check_addend(self, mat2);
-  run_gemm("addmm", mat1, mat2, self, out, alpha, beta);
+  multiply("addmm", mat1, mat2, self, out, alpha, beta);
 }
 
 TORCH_IMPL_FUNC(_addmm_activation_out)(const Tensor& self, const Tensor& mat1, const Tensor& mat2,

@@ -13,6 +13,7 @@
 #include "engine/dtype.h"
 #include "engine/index_nonzero.h"
 #include "engine/pointwise.h"
+#include "ops/DtypeChecks.h"
 #include "ops/masked_scatter.h"
 #include "ops/masked_select.h"
 #include "ops/nonzero.h"
@@ -27,6 +28,7 @@ const pointwise::Op where_op{"where", 0, pointwise::flag::bits};
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
 void check_nonzero_out(const at::Tensor& self, const at::Tensor& out) {
+  check_supported("nonzero", self.scalar_type(), !c10::isFloat8Type(self.scalar_type()));
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
               out.scalar_type());
@@ -83,6 +85,11 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),
               "masked_scatter: expected self and source to have same dtypes but got",
               self.scalar_type(), " and ", source.scalar_type());
+  if (mask.scalar_type() == at::kByte) {
+    TORCH_WARN(
+        "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now "
+        "deprecated,please use a mask with dtype torch.bool instead.");
+  }
   TORCH_CHECK(mask.scalar_type() == at::kBool,
               "masked_scatter_ only supports boolean masks, "
               "but got mask with dtype ",

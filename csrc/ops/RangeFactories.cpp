@@ -152,6 +152,10 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
     const at::Tensor exponents = at::linspace(start, end, steps, out.options());
     return out.copy_(at::pow(c10::Scalar(c10::complex<double>(base)), exponents));
   }
+  if (c10::isFloat8Type(out.scalar_type()) && steps == 1) {
+    out.fill_(std::pow(base, start.to<double>()));
+    return out;
+  }
   // One step stands at the start.
   const auto [first, last] = steps == 1 ? std::pair{start.to<double>(), start.to<double>()}
                                         : bounds(out.scalar_type(), start, end);

@@ -48,8 +48,8 @@ void check(const at::Tensor& self) {
 
 void compute(const Request& r, const at::Tensor& self, at::Tensor& out, at::Tensor mean) {
   const auto mask = at::native::make_dim_mask(r.dims, self.dim());
-  check_can_cast(self, out);
   at::native::resize_reduction_result(out, self, mask, r.keepdim, out.scalar_type());
+  check_can_cast(self, out);
   const int64_t count = out.numel() == 0 ? 0 : self.numel() / out.numel();
   if (static_cast<double>(count) - r.correction <= 0) {
     TORCH_WARN(r.name, "(): degrees of freedom is <= 0. Correction should be strictly less than ",
@@ -63,6 +63,8 @@ void compute(const Request& r, const at::Tensor& self, at::Tensor& out, at::Tens
     }
     return;
   }
+  TORCH_CHECK(out.numel() != 1 || mean.defined() || !c10::isFloat8Type(out.scalar_type()), r.name,
+              ": Unsupported dtype ", out.scalar_type());
   reduce::run(r.root ? deviation : variance, self, mask, r.keepdim, out, mean, {r.correction});
 }
 
@@ -90,11 +92,16 @@ void compute_complex(const Request& r, const at::Tensor& self, at::Tensor& out, 
 at::Tensor& spread_out(const Request& r, const at::Tensor& self, at::Tensor& out) {
   check(self);
   if (self.is_complex()) {
+    const at::ScalarType real = c10::toRealValueType(self.scalar_type());
+    TORCH_CHECK(at::canCast(real, out.scalar_type()), "result type ", real,
+                " can't be cast to the desired output type ", out.scalar_type());
     compute_complex(r, self, out, {});
   } else if (out.is_complex()) {
     at::Tensor real = empty_result(r, self, self.scalar_type());
-    compute(r, self, real, {});
     at::native::resize_output(out, real.sizes());
+    compute(r, self, real, {});
+    // CPU torch has a single number of that dtype, and NaNs.
+    check_supported(r.name, out.scalar_type(), out.numel() == 1 || self.numel() == 0);
     out.copy_(real);
   } else {
     compute(r, self, out, {});

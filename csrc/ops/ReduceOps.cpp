@@ -1,13 +1,14 @@
 // Reductions that fold values or find positions: sum, prod, norms, any, max, argmax, ...
 //
 // Upstream's implementations cast the input to the result's dtype first; these read it as it is,
-// but where the cast is to a half type, which loses something. mean() sums in float there as well.
+// but where the cast shows. mean() sums halves in float.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorMeta.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 
 #include <cmath>
@@ -71,8 +72,23 @@ std::bitset<64> mask_of(int64_t dim, const at::Tensor& self) {
 
 std::bitset<64> all_dims() { return std::bitset<64>().set(); }
 
+/// A half type loses something, and so does a real one of complex numbers, with a warning. The
+/// kernels know float8 types only where all that matters is whether an element is zero.
 at::Tensor cast_where_it_shows(const at::Tensor& self, const at::Tensor& out) {
-  return narrows_to_half(self.scalar_type(), out.scalar_type()) ? self.to(out.scalar_type()) : self;
+  const bool shows = narrows_to_half(self.scalar_type(), out.scalar_type()) ||
+                     (self.is_complex() && !out.is_complex()) ||
+                     c10::isFloat8Type(self.scalar_type());
+  return shows ? self.to(out.scalar_type()) : self;
+}
+
+/// Of no elements there is a result in every dtype.
+void fold(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
+          const at::Tensor& out, int64_t of_nothing) {
+  if (self.numel() == 0) {
+    out.fill_(of_nothing);
+  } else {
+    reduce::run(op, cast_where_it_shows(self, out), reduced, keepdim, out);
+  }
 }
 
 /// Elements that each output stands for.
@@ -91,6 +107,11 @@ void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> 
 
 void find_extreme(const Op& op, const at::Tensor& self, int64_t dim, bool keepdim,
                   const at::Tensor& values, const at::Tensor& indices) {
+  if (self.dim() == 0) {  // of any dtype
+    values.copy_(self);
+    indices.zero_();
+    return;
+  }
   for (const at::Tensor& written : {values, indices}) {
     at::assert_no_internal_overlap(written);
     at::assert_no_overlap(written, self);
@@ -98,21 +119,28 @@ void find_extreme(const Op& op, const at::Tensor& self, int64_t dim, bool keepdi
   reduce::run(op, self, mask_of(dim, self), keepdim, values, indices);
 }
 
+void find_extreme_of_all(const Op& op, const at::Tensor& self, const at::Tensor& out) {
+  if (!out.is_complex()) return reduce::run(op, self, all_dims(), false, out);
+  const at::Tensor real = at::empty({}, self.options());
+  reduce::run(op, self, all_dims(), false, real);
+  out.copy_(real);
+}
+
 }  // namespace
 
 TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                      bool keepdim, std::optional<at::ScalarType>,
                                      const at::Tensor& out) {
-  reduce::run(sum_op, cast_where_it_shows(self, out), mask_of(dim, self), keepdim, out);
+  fold(sum_op, self, mask_of(dim, self), keepdim, out, 0);
 }
 
 TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                               std::optional<at::ScalarType>, const at::Tensor& out) {
   // Imaginary parts are dropped, with upstream's warning, where the result has none.
-  const at::Tensor input = self.is_complex() && at::isFloatingType(out.scalar_type())
-                               ? self.to(out.scalar_type())
-                               : self;
-  check_can_cast(input, out);
+  const bool drops = self.is_complex() && !out.is_complex();
+  const at::Tensor input =
+      drops || c10::isFloat8Type(self.scalar_type()) ? self.to(out.scalar_type()) : self;
+  if (!drops || !at::isFloatingType(out.scalar_type())) check_can_cast(self, out);
   at::assert_no_internal_overlap(out);
   reduce::run(mean_op, input, mask_of(dim, input), keepdim, out, {}, {reduced_count(input, out)});
 }
@@ -120,7 +148,8 @@ TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef di
 at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                        std::optional<at::ScalarType> dtype, at::Tensor& out) {
   TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
-  if (c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
+  if (c10::isIntegralType(dtype.value_or(self.scalar_type()), /*includeBool=*/true) ||
+      c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
     return at::sum_out(out, self, dim, keepdim, dtype);
   }
   const at::ScalarType result = dtype.value_or(out.scalar_type());
@@ -129,7 +158,8 @@ at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool
               result, ".");
   const auto mask = mask_of(dim, self);
   at::native::resize_reduction_result(out, self, mask, keepdim, result);
-  reduce::run(nansum_op, cast_where_it_shows(self, out), mask, keepdim, out);
+  check_supported("nansum", result, self.numel() == 0 || at::isFloatingType(result));
+  fold(nansum_op, self, mask, keepdim, out, 0);
   return out;
 }
 
@@ -142,19 +172,25 @@ at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keep
 
 TORCH_IMPL_FUNC(prod_dim_int_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                                   std::optional<at::ScalarType>, const at::Tensor& out) {
-  reduce::run(prod_op, cast_where_it_shows(self, out), mask_of(dim, self), keepdim, out);
+  fold(prod_op, self, mask_of(dim, self), keepdim, out, 1);
 }
 
 at::Tensor prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
   at::Tensor out =
       at::empty({}, self.options().dtype(at::native::get_dtype_from_self(self, dtype, true)));
-  reduce::run(prod_op, cast_where_it_shows(self, out), all_dims(), false, out);
+  fold(prod_op, self, all_dims(), false, out, 1);
   return out;
 }
 
 at::Tensor count_nonzero_dim_intlist(const at::Tensor& self, at::IntArrayRef dim) {
   at::Tensor out = at::native::create_reduction_result(self, dim, false, at::kLong);
-  reduce::run(count_nonzero_op, self, mask_of(dim, self), false, out);
+  if (c10::isFloat8Type(self.scalar_type())) {
+    check_supported("count_nonzero", self.scalar_type(), !dim.empty());
+    // To be compared, the number becomes float8: float8_e8m0fnu's smallest value stands for 0.
+    reduce::run(count_nonzero_op, at::ne(self, 0), mask_of(dim, self), false, out);
+  } else {
+    reduce::run(count_nonzero_op, self, mask_of(dim, self), false, out);
+  }
   return out;
 }
 
@@ -218,6 +254,16 @@ TORCH_IMPL_FUNC(min_dim_out)(const at::Tensor& self, int64_t dim, bool keepdim,
 
 TORCH_IMPL_FUNC(aminmax_out)(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
                              const at::Tensor& min, const at::Tensor& max) {
+  at::assert_no_internal_overlap(min);
+  at::assert_no_internal_overlap(max);
+  const bool number = dim && self.dim() == 0;
+  TORCH_CHECK(!number || !self.is_complex(), "aminmax not implemented for ", self.scalar_type());
+  check_supported("aminmax", self.scalar_type(), !self.is_complex());
+  if (number) {
+    min.copy_(self);
+    max.copy_(self);
+    return;
+  }
   const auto mask = dim ? mask_of(*dim, self) : all_dims();
   reduce::run(amin_op, self, mask, keepdim, min);
   reduce::run(amax_op, self, mask, keepdim, max);
@@ -226,15 +272,19 @@ TORCH_IMPL_FUNC(aminmax_out)(const at::Tensor& self, std::optional<int64_t> dim,
 // Behind max_all_stub and its like: upstream's functions check, we compute.
 
 void max_all_kernel(at::Tensor& result, const at::Tensor& self) {
-  reduce::run(amax_op, self, all_dims(), false, result);
+  find_extreme_of_all(amax_op, self, result);
 }
 
 void min_all_kernel(at::Tensor& result, const at::Tensor& self) {
-  reduce::run(amin_op, self, all_dims(), false, result);
+  find_extreme_of_all(amin_op, self, result);
 }
 
 void norm_kernel(at::TensorIterator& iter, const c10::Scalar& order) {
   const double p = order.toDouble();
+  if (iter.numel() == 0) {
+    iter.tensor(0).fill_(p < 0 ? INFINITY : 0);
+    return;
+  }
   const Op& op = p == 0           ? norm_0_op
                  : p == 1         ? norm_1_op
                  : p == 2         ? norm_2_op

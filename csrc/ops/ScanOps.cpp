@@ -38,10 +38,11 @@ void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t di
   if (self.numel() == 0) return;
   TORCH_CHECK_NOT_IMPLEMENTED(out.scalar_type() != at::kBool, '"', name,
                               "\" not implemented for 'Bool'");
-  // The cast warns about the imaginary part it drops.
-  const bool narrows = (self.is_complex() && !out.is_complex()) ||
-                       narrows_to_half(self.scalar_type(), out.scalar_type());
-  scan::run(op, narrows ? self.to(out.scalar_type()) : self, dim, out);
+  // The cast warns about the imaginary part it drops; kernels don't know float8.
+  const bool casts = (self.is_complex() && !out.is_complex()) ||
+                     narrows_to_half(self.scalar_type(), out.scalar_type()) ||
+                     c10::isFloat8Type(self.scalar_type());
+  scan::run(op, casts ? self.to(out.scalar_type()) : self, dim, out);
 }
 
 void check_ordered(const char* name, const at::Tensor& self) {
@@ -74,7 +75,9 @@ void _cummin_helper(const at::Tensor& self, at::Tensor& values, at::Tensor& indi
 // Behind logcumsumexp_stub.
 void logcumsumexp(at::Tensor& result, const at::Tensor& self, int64_t dim) {
   (void)at::maybe_wrap_dim(dim, self.dim());  // raises what the dtype would hide
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
+  const bool floating =
+      c10::isFloatingType(self.scalar_type()) && !c10::isFloat8Type(self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(floating || self.is_complex(),
                               "\"logcumsumexp_out_ocl\" not implemented for '", self.scalar_type(),
                               "'");
   if (!result.sizes().equals(self.sizes())) at::native::resize_output(result, self.sizes());

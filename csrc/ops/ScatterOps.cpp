@@ -51,7 +51,10 @@ void check_order(Reduction reduction, c10::ScalarType dtype) {
 void scatter_along(const at::Tensor& self_, int64_t dim, const at::Tensor& index_,
                    const at::Tensor& src_, const AssertSite& site,
                    std::optional<Reduction> reduction) {
-  if (reduction) check_order(*reduction, self_.scalar_type());
+  if (reduction) {
+    check_order(*reduction, self_.scalar_type());
+    check_supported("scatter", self_.scalar_type(), !c10::isFloat8Type(self_.scalar_type()));
+  }
   if (index_.numel() == 0) return;
   if ((reduction == Reduction::add || reduction == Reduction::mul) &&
       c10::isReducedFloatingType(self_.scalar_type())) {
@@ -117,7 +120,8 @@ namespace {
 void reduce_along(const at::Tensor& out_, int64_t dim, const at::Tensor& index,
                   const at::Tensor& source_, const AssertSite& site, Reduction reduction) {
   const at::Tensor out = at_least_1d(out_), source = at_least_1d(source_);
-  const AlongDimension along(out, dim, site);
+  AlongDimension along(out, dim, site);
+  along.indexing.float8 = reduction == Reduction::mul;
   auto iter = iterator(stand_still(out, source.sizes(), dim),
                        {source, move_along(index, source.sizes(), dim)});
   index::reduce(iter, along.indexing, reduction);
@@ -154,9 +158,10 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
   // CPU torch reduces slices, but neither numbers nor a forgotten start, of these dtypes.
   const bool sliced = self.dim() > 1 && include_self;
   check_supported("index_reduce", self.scalar_type(),
-                  self.scalar_type() == at::kBool ? sliced && !mean
-                  : self.is_complex()             ? sliced && (mean || reduce == "prod")
-                                                  : true);
+                  self.scalar_type() == at::kBool         ? sliced && !mean
+                  : self.is_complex()                     ? sliced && (mean || reduce == "prod")
+                  : c10::isFloat8Type(self.scalar_type()) ? sliced && reduce == "prod"
+                                                          : true);
   if (!out.is_same(self)) out.copy_(self);
   if (index.numel() == 0 || source.numel() == 0) return;
   check_not_empty("index_reduce", at_least_1d(out), dim);

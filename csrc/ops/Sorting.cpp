@@ -48,6 +48,8 @@ void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, 
               indices.scalar_type());
   TORCH_CHECK(values.device() == self.device() && indices.device() == self.device(), name,
               "(): expected values and indices on ", self.device());
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
   at::assert_no_overlap(values, indices);
   const c10::DimVector kept = reduced_shape(self, dim);
   c10::DimVector shape = kept;
@@ -63,6 +65,12 @@ void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, 
   }
 }
 
+/// What ops along a dimension make of a tensor without one.
+void give_number(const at::Tensor& self, const at::Tensor& values, const at::Tensor& indices) {
+  values.copy_(self);
+  indices.zero_();
+}
+
 using Statistic = void (sort::Rows::*)(const at::Tensor&, const at::Tensor&) const;
 
 void statistic_out(const char* name, Statistic statistic, const at::Tensor& self, int64_t dim_,
@@ -76,6 +84,12 @@ void statistic_out(const char* name, Statistic statistic, const at::Tensor& self
         rows.sort();
         (rows.*statistic)(values, indices);
       });
+}
+
+/// Also where there is nothing to compare.
+void check_ordered(const char* name, const at::Tensor& self) {
+  const at::ScalarType dtype = self.scalar_type();
+  check_supported(name, dtype, dtype != at::kBool && !self.is_complex());
 }
 
 /// The statistic of all elements, in any shape. Of none it is there for bool too, as on the CPU.
@@ -108,6 +122,7 @@ TORCH_IMPL_FUNC(sort_stable_out)(const at::Tensor& self, std::optional<bool>, in
                                  const at::Tensor& indices) {
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   check_writable(self, values, indices);
+  if (self.dim() == 0) return give_number(self, values, indices);  // of any dtype
   const at::Tensor input = apart_from(apart_from(self, values), indices);
   sort::Rows rows("sort", input, wrapped, descending);
   rows.sort();
@@ -120,10 +135,11 @@ TORCH_IMPL_FUNC(topk_out)(const at::Tensor& self, int64_t k, int64_t dim, bool l
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (values.numel() == 0) return;
   check_writable(self, values, indices);
+  // The result for a number of any dtype is that number, even with k = 0.
+  if (self.dim() == 0) return give_number(self, values, indices);
   const at::Tensor input = apart_from(apart_from(self, values), indices);
   sort::Rows rows("topk", input, wrapped, largest);
-  // The result for a number is that number, even with k = 0.
-  rows.sort_first(self.dim() == 0 ? 1 : k);
+  rows.sort_first(k);
   rows.take(values, indices);
 }
 
@@ -141,11 +157,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
   reduce_with_indices(
       "kthvalue", self, dim, keepdim, values, indices,
       [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
-        if (input.dim() == 0) {  // of any dtype
-          values.copy_(input);
-          indices.zero_();
-          return;
-        }
+        if (input.dim() == 0) return give_number(input, values, indices);  // of any dtype
         sort::Rows rows("kthvalue", input, dim);
         rows.sort_first(k);
         rows.pick(k - 1, values, indices);
@@ -157,7 +169,7 @@ std::tuple<at::Tensor&, at::Tensor&> median_dim_values(const at::Tensor& self, i
                                                        bool keepdim, at::Tensor& values,
                                                        at::Tensor& indices) {
   at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "median()");
-  check_supported("median", self.scalar_type(), self.scalar_type() != at::kBool);
+  check_ordered("median", self);
   statistic_out("median", &sort::Rows::median, self, dim, keepdim, values, indices);
   return {values, indices};
 }
@@ -166,7 +178,7 @@ std::tuple<at::Tensor&, at::Tensor&> nanmedian_dim_values(const at::Tensor& self
                                                           bool keepdim, at::Tensor& values,
                                                           at::Tensor& indices) {
   at::native::zero_numel_check_dims(self, at::maybe_wrap_dim(dim, self.dim()), "nanmedian()");
-  check_supported("nanmedian", self.scalar_type(), self.scalar_type() != at::kBool);
+  check_ordered("nanmedian", self);
   statistic_out("nanmedian", &sort::Rows::nanmedian, self, dim, keepdim, values, indices);
   return {values, indices};
 }
@@ -183,7 +195,12 @@ std::tuple<at::Tensor&, at::Tensor&> mode_values(const at::Tensor& self, int64_t
                                                  at::Tensor& values, at::Tensor& indices) {
   at::assert_no_overlap(values, self);
   at::assert_no_overlap(indices, self);
-  statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices);
+  if (self.dim() == 0) {  // of any dtype
+    (void)at::maybe_wrap_dim(dim, int64_t{0});
+    reduce_with_indices("mode", self, 0, keepdim, values, indices, give_number);
+  } else {
+    statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices);
+  }
   return {values, indices};
 }
 

@@ -199,8 +199,8 @@ at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int
 }
 
 at::Tensor trace(const at::Tensor& self) {
-  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
   check_supported("trace", self.scalar_type(), self.scalar_type() != at::kBool);
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
   return self.diagonal().sum();
 }
 

@@ -80,7 +80,8 @@ Results unique_along(const char* name, const at::Tensor& self, int64_t dim_, boo
   TORCH_CHECK(empty_dims == 0,
               "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
               "applied");
-  const at::Tensor items = self.movedim(dim, 0).reshape({self.size(dim), -1});
+  const at::Tensor moved = self.movedim(dim, 0);
+  const at::Tensor items = moved.reshape({self.size(dim), -1});
   Duplicates result;
   if (items.size(1) == 1) {
     result = duplicates(name, items.view(-1), sorted, wanted);
@@ -91,7 +92,11 @@ Results unique_along(const char* name, const at::Tensor& self, int64_t dim_, boo
                           self.options());
     result = read_runs(runs, items.size(0), wanted, self.options());
   }
-  return {self.index_select(dim, result.firsts), result.inverse, result.counts};
+  // One after the other in memory, as on the CPU.
+  c10::DimVector shape(moved.sizes().begin(), moved.sizes().end());
+  shape[0] = result.firsts.numel();
+  const at::Tensor unique = items.index_select(0, result.firsts).view(shape).movedim(0, dim);
+  return {unique, result.inverse, result.counts};
 }
 
 }  // namespace

@@ -87,52 +87,28 @@ static inline RowState row_state(global const char* grad, global const char* x,
 #endif
 #define KEEP(p, i, v) STORE(ACC, p, i, v)
 
-// Rows of a CPU's work-item that are finished together: the partial sums are loaded and stored once for both, and
-// the first cache still holds what the rows' states were computed from.
-#if GROUP > 1
-#define ROWS 1
-#else
-#define ROWS 2
-#endif
-
-// Of `rows` rows that lie side by side, 1 or ROWS of them.
-#define FINISH(T, rows, load, store, keep, i)                                                          \
-  T sum_ = (T)(0), products_ = sum_;                                                                    \
-  _Pragma("unroll") for (uint t = 0; t < (rows); t++) {                                                 \
-    const T g = load(IN, grad + t * row_bytes, i);                                                      \
-    const T normal = (load(IN, x + t * row_bytes, i) - row[t].mean) * row[t].rstd;                      \
-    sum_ += g;                                                                                          \
-    products_ += g * normal;                                                                            \
-    if (DX) {                                                                                           \
-      store(IN, out + t * row_bytes, i,                                                                 \
-            (WEIGHTED(g, load, i) - row[t].constant_ - normal * row[t].slope) * row[t].rstd);           \
-    }                                                                                                   \
-  }                                                                                                     \
-  if (DPARAM) {                                                                                         \
-    if (!RMS) keep(dbias, i, first ? sum_ : load(ACC, dbias, i) + sum_);                                \
-    keep(dweight, i, first ? products_ : load(ACC, dweight, i) + products_);                            \
+static inline void row_gradients(global const char* grad, global const char* x,
+                                 global const char* weight, global char* out, global char* partial,
+                                 RowState row, uint length, uint item, bool first) {
+  global char* dbias = partial;
+  global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
+#define STEP(T, load, store, keep, i)                                                      \
+  const T g = load(IN, grad, i);                                                          \
+  const T normal = (load(IN, x, i) - row.mean) * row.rstd;                                \
+  if (DPARAM) {                                                                           \
+    if (!RMS) keep(dbias, i, first ? g : load(ACC, dbias, i) + g);                        \
+    keep(dweight, i, first ? g * normal : load(ACC, dweight, i) + g * normal);            \
+  }                                                                                       \
+  if (DX) {                                                                               \
+    store(IN, out, i, (WEIGHTED(g, load, i) - row.constant_ - normal * row.slope) * row.rstd); \
   }
-
-#define DEFINE_FINISH_ROWS(name, rows)                                                                  \
-  static inline void name(global const char* grad, global const char* x, global const char* weight,    \
-                          global char* out, global char* partial, const RowState* row, uint length,     \
-                          uint item, bool first) {                                                      \
-    global char* dbias = partial;                                                                       \
-    global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);                                 \
-    const ulong row_bytes = (ulong)length * STORAGE_SIZE(IN);                                           \
-    FOR_VECTORS(v, length) {                                                                            \
-      _Pragma("unroll") for (uint t = 0; t < (rows); t++) {                                             \
-        PREFETCH_NEXT(grad + t * row_bytes, v, (rows) * length);                                        \
-        PREFETCH_NEXT(x + t * row_bytes, v, (rows) * length);                                           \
-      }                                                                                                 \
-      FINISH(VECTOR, rows, LOADV_OF, STOREV_TO, KEEPV, v)                                               \
-    }                                                                                                   \
-    FOR_TAIL(i, length) { FINISH(SCALAR, rows, LOAD_OF, STORE_TO, KEEP, i) }                            \
+  FOR_VECTORS(v, length) {
+    PREFETCH_NEXT(grad, v, length);
+    PREFETCH_NEXT(x, v, length);
+    STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v)
   }
-DEFINE_FINISH_ROWS(finish_row, 1)
-#if ROWS > 1
-DEFINE_FINISH_ROWS(finish_rows, ROWS)
-#endif
+  FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
+}
 
 kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global const char* x_base,
                                             global const char* mean_base,
@@ -147,23 +123,13 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
       partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
   const uint first_row = group * args.rows_per_item;
   const uint end_row = min(first_row + args.rows_per_item, args.rows);
-  for (uint row = first_row; row < end_row; row += ROWS) {
+  for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
     global const char* x = ROW_START(x_base, 1, IN, row);
-    global char* out = ROW_START(out_base, 5, IN, row);
-    const uint rows = min((uint)ROWS, end_row - row);
-    RowState states[ROWS];
-    for (uint t = 0; t < rows; t++) {
-      const ulong start = (ulong)t * args.length * STORAGE_SIZE(IN);
-      states[t] = row_state(grad + start, x + start, weight, MEAN_OF(row + t),
-                            LOAD_OF(STAT, rstd_base + args.offset[3], row + t), args.length, item, SHARED);
-    }
-#if ROWS > 1
-    if (rows == ROWS) {
-      finish_rows(grad, x, weight, out, partial, states, args.length, item, row == first_row);
-      continue;
-    }
-#endif
-    finish_row(grad, x, weight, out, partial, states, args.length, item, row == first_row);
+    const RowState state =
+        row_state(grad, x, weight, MEAN_OF(row), LOAD_OF(STAT, rstd_base + args.offset[3], row),
+                  args.length, item, SHARED);
+    row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, state, args.length,
+                  item, row == first_row);
   }
 }

@@ -8,6 +8,7 @@ FLOAT8 = [
     torch.float8_e5m2,
     torch.float8_e4m3fnuz,
     torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
 ]
 WIDER = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 OTHERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
@@ -128,7 +129,9 @@ def test_storage(float8):
     index = torch.tensor([1, 7])
     same_bits(device.index_select(0, index.to("ocl")), host.index_select(0, index))
     put = device.clone().index_put_((index.to("ocl"),), device[100:102])
-    same_bits(put, host.clone().index_put_((index,), host[100:102]))
+    expected = host.clone().view(torch.uint8)  # CPU torch puts no float8_e8m0fnu
+    expected[index] = host[100:102].view(torch.uint8)
+    same_bits(put, expected.view(float8))
     rows = torch.nn.functional.embedding(index.to("ocl"), device.view(16, 16))
     same_bits(rows, torch.nn.functional.embedding(index, host.view(16, 16)))
     assert torch.equal(device.view(torch.uint8).cpu(), host.view(torch.uint8))
@@ -137,17 +140,18 @@ def test_storage(float8):
 
 
 def test_fills(float8):
+    small = 0.3 if float8 is torch.float8_e8m0fnu else -0.3
     for make in (
         lambda d: torch.zeros(5, dtype=float8, device=d),
         lambda d: torch.ones(5, dtype=float8, device=d),
         lambda d: torch.full((5,), 2.7, dtype=float8, device=d),
-        lambda d: torch.zeros(5, dtype=float8, device=d).fill_(-0.3),
+        lambda d: torch.zeros(5, dtype=float8, device=d).fill_(small),
         lambda d: torch.ones(5, dtype=float8, device=d).zero_(),
         lambda d: torch.ones(5, device=d).to(float8)[2:].fill_(3),
     ):
         same_bits(make("ocl"), make("cpu"))
     with pytest.raises(RuntimeError, match="overflow"):
-        torch.zeros(2, dtype=float8, device="ocl").fill_(1e20)
+        torch.zeros(2, dtype=float8, device="ocl").fill_(1e40)
 
 
 def test_equality(float8):
@@ -164,7 +168,8 @@ def test_equality(float8):
 def test_arithmetic_of_the_cpu(float8):
     host = every(float8)
     device = host.to("ocl")
-    same_values(device.abs(), host.abs())
+    if float8 is not torch.float8_e8m0fnu:
+        same_values(device.abs(), host.abs())
     same_values(device * device.flip(0), host * turned(float8))
 
 

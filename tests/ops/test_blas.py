@@ -382,3 +382,21 @@ def test_infinite_complex_sums(n, dtype):
     summed = torch.addmm(here, here, there)
     if n > 2:  # of tiny matrices CPU torch's own sums are NaN
         assert_close(summed.cpu(), torch.addmm(a, a, b))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint16, torch.uint32, torch.uint64, torch.complex32, torch.int64], ids=str
+)
+def test_addends_of_no_products(dtype):
+    """Of every dtype that can be scaled, also of those without a product."""
+    c = torch.arange(4).view(2, 2).to(dtype)
+    a, b = torch.zeros(2, 0).to(dtype), torch.zeros(0, 2).to(dtype)
+    for options in ({}, {"beta": 2}, {"beta": 0}):
+        for call in (
+            lambda c, a, b, o=options: torch.addmm(c, a, b, **o),
+            lambda c, a, b, o=options: torch.addmm(c[0], a, b, **o),
+            lambda c, a, b, o=options: torch.baddbmm(c[None], a[None], b[None], **o),
+            lambda c, a, b, o=options: torch.addmv(c[:, 0], a, b[:, 0], **o),
+        ):
+            actual = call(c.to(DEVICE), a.to(DEVICE), b.to(DEVICE))
+            assert actual.dtype == dtype and actual.tolist() == call(c, a, b).tolist()

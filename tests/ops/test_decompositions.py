@@ -3,6 +3,8 @@
 Values are compared; of vectors, which aren't unique, what they must satisfy.
 """
 
+import warnings
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -309,7 +311,7 @@ def check_lstsq(a, b, scale=100, **options):
     expected = torch.linalg.lstsq(a, b, **options)
     actual = torch.linalg.lstsq(on_device(a), on_device(b), **options)
     for x, y in zip(actual, expected, strict=True):
-        assert x.dtype == y.dtype and x.shape == y.shape
+        assert x.dtype == y.dtype and x.shape == y.shape and x.stride() == y.stride()
     close(actual.solution, expected.solution, scale)
     close(actual.residuals, expected.residuals, scale)
     close(actual.singular_values, expected.singular_values)
@@ -345,6 +347,26 @@ def test_lstsq_of_deficient_rank(driver):
     # What is less than a part of the largest counts as nothing.
     graded = torch.diag(torch.tensor([1.0, 1e-1, 1e-3], dtype=torch.float64))
     check(graded, torch.ones(3, 1, dtype=torch.float64), rcond=1e-2)
+
+
+@pytest.mark.parametrize("m, n", [(5, 3), (3, 5)])
+@pytest.mark.parametrize("start", [(0,), (7,), None])
+def test_strides_of_lstsq_into_out(m, n, start):
+    """A tensor that has memory keeps its strides, or is resized to contiguous ones."""
+    a, b = general(m, n, dtype=torch.float64), general(m, 2, dtype=torch.float64)
+    for dtype in (torch.float64, torch.complex128):
+        strides = []
+        for device in ("cpu", DEVICE):
+            shape = (n, 2) if start is None else start
+            solution = torch.empty(shape, dtype=dtype, device=device)
+            others = [
+                torch.empty(0, dtype=t, device=device) for t in (a.dtype, torch.int64, a.dtype)
+            ]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.linalg.lstsq(a.to(device), b.to(device), out=(solution, *others))
+            strides.append((solution.shape, solution.stride()))
+        assert strides[0] == strides[1]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,5 +1,7 @@
 """unique in its forms, and isin, against CPU torch."""
 
+import math
+
 import pytest
 import torch
 
@@ -99,6 +101,25 @@ def test_large():
     check(torch.unique_consecutive, x // 100000, return_counts=True)
     check(torch.unique, x.view(-1, 2) % 300, dim=0, return_counts=True, return_inverse=True)
     check(torch.unique, torch.ones(100000))
+
+
+@pytest.mark.parametrize(
+    "shape", [(4, 3), (4, 1), (3, 4, 5), (2, 3, 2, 2), (0, 3), (2, 0, 3)], ids=str
+)
+def test_strides_along_a_dimension(shape):
+    x = torch.arange(math.prod(shape)).view(shape) % 3
+    for layout in (x, x.transpose(0, -1), x.transpose(0, -1).contiguous().transpose(0, -1)):
+        for dim in range(x.dim()):
+            if layout.numel() == 0 and layout.shape[dim] != 0:
+                continue
+            for function in (torch.unique, torch.unique_consecutive):
+                options = {"dim": dim, "return_inverse": True, "return_counts": True}
+                actual, expected = (
+                    function(layout.to("ocl"), **options),
+                    function(layout, **options),
+                )
+                assert_same(actual, expected)
+                assert [x.stride() for x in actual] == [x.stride() for x in expected]
 
 
 @pytest.mark.parametrize("dtype", [d for d in ALL if d != torch.bool], ids=str)

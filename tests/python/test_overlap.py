@@ -30,6 +30,18 @@ REFUSED = {
     "addbmm_": lambda d: one_place(d, 3, 3).addbmm_(*torch.ones(2, 2, 3, 3, device=d)),
     "addmm_": lambda d: one_place(d, 3, 3).addmm_(*torch.ones(2, 3, 3, device=d)),
     "mm": lambda d: torch.mm(*torch.ones(2, 2, 2, device=d), out=one_place(d, 2, 2)),
+    "addmm, addend": lambda d: torch.addmm(
+        numbers(d)[:4].view(2, 2), *torch.ones(2, 2, 2, device=d), out=one_place(d, 2, 2)
+    ),
+    "aminmax": lambda d: torch.aminmax(
+        numbers(d).view(2, 5), dim=0, out=(one_place(d, 5), numbers(d)[:5])
+    ),
+    "kthvalue": lambda d: torch.kthvalue(
+        numbers(d).view(2, 5), 1, 0, out=(one_place(d, 5), positions(d, 5))
+    ),
+    "mode": lambda d: torch.mode(
+        numbers(d).view(2, 5), 0, out=(numbers(d)[:5], one_place(d, 5, dtype=torch.long))
+    ),
     "cumsum": lambda d: torch.cumsum(numbers(d), 0, out=one_place(d, 10)),
     "logcumsumexp": lambda d: torch.logcumsumexp(numbers(d), 0, out=one_place(d, 10)),
     "sort": lambda d: torch.sort(numbers(d), out=(one_place(d, 10), positions(d, 10))),
