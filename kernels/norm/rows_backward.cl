@@ -26,15 +26,18 @@ typedef struct {
   SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
 } RowState;
 
-// Adds the weighted gradients and their products with the deviations from `mean`, of `count` elements.
+// Adds the weighted gradients and their products with the deviations from `mean`, of `count` elements of a row of
+// `length`. Asks for the next row's gradients, and row_gradients() for its x, so that memory is read all the time.
 static inline void weighted_products(global const char* grad, global const char* x,
                                      global const char* weight, uint count, uint item, SCALAR mean,
-                                     SCALAR* sum, SCALAR* product) {
+                                     SCALAR* sum, SCALAR* product, uint length) {
   const uint vectors = count / WIDTH;
   if (vectors > 0) {
     VECTOR s0 = ZERO, s1 = ZERO, p0 = ZERO, p1 = ZERO;
     uint v = item;
     for (; v + GROUP < vectors; v += 2 * GROUP) {
+      PREFETCH_NEXT(grad, v, length);
+      PREFETCH_NEXT(grad, v + GROUP, length);
       const VECTOR g0 = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
       const VECTOR g1 = WEIGHTED(LOADV_OF(IN, grad, v + GROUP), LOADV_OF, v + GROUP);
       s0 += g0;
@@ -67,7 +70,7 @@ static inline RowState row_state(global const char* grad, global const char* x,
     const ulong start = (ulong)begin * STORAGE_SIZE(IN);
     SCALAR block_sum = 0, block_product = 0;
     weighted_products(grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM),
-                      min((uint)BLOCK, length - begin), item, mean, &block_sum, &block_product);
+                      min((uint)BLOCK, length - begin), item, mean, &block_sum, &block_product, length);
     sum += block_sum;
     product += block_product;
   }
@@ -103,7 +106,6 @@ static inline void row_gradients(global const char* grad, global const char* x,
     store(IN, out, i, (WEIGHTED(g, load, i) - row.constant_ - normal * row.slope) * row.rstd); \
   }
   FOR_VECTORS(v, length) {
-    PREFETCH_NEXT(grad, v, length);
     PREFETCH_NEXT(x, v, length);
     STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v)
   }
