@@ -66,11 +66,9 @@ void AttentionPlan::launch(Kernel& kernel, const NDRange& range,
   const ScalarArgument factor = scalar(problem.scale * M_LOG2E);
   kernel.set_bytes(index++, factor.bytes, factor.size);
   for (const ScalarArgument& value : scalars) kernel.set_bytes(index++, value.bytes, value.size);
-  const double keep = 1 - problem.dropout;
-  const ScalarArgument threshold = scalar(std::nearbyint(keep * 0x1p24));
-  const ScalarArgument kept = scalar(keep > 0 ? 1 / keep : 0.0);
-  kernel.set_bytes(index++, threshold.bytes, threshold.size);
-  kernel.set_bytes(index++, kept.bytes, kept.size);
+  const Keep keep(problem.dropout, compute_type);
+  kernel.set_bytes(index++, keep.threshold.bytes, keep.threshold.size);
+  kernel.set_bytes(index++, keep.scale.bytes, keep.scale.size);
   if (local > 0) kernel.set_local(index, local);
   kernel.enqueue(queue, range);
 }

@@ -1,6 +1,7 @@
 // The attention engine: softmax(scale * query key^T + mask) value without the matrix of scores.
 //
-// Offers: AttentionProblem, attention_refuses(), attention(), attention_backward().
+// Offers: AttentionProblem, attention_refuses(), attention(), attention_backward(),
+// attention_dropout().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,5 +36,9 @@ void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
                         const at::Tensor& out, const at::Tensor& logsumexp,
                         const at::Tensor& grad_query, const at::Tensor& grad_key,
                         const at::Tensor& grad_value);
+
+/// What those two multiply each weight by: `factors`, contiguous [batch, heads, queries, keys] of
+/// the dtype computed in.
+void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors);
 
 }  // namespace ocl

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -47,6 +48,15 @@ struct AttentionPlan {
   /// those kept, then `local` bytes if any.
   void launch(Kernel& kernel, const NDRange& range, std::span<const at::Tensor> operands,
               std::initializer_list<ScalarArgument> scalars, size_t local);
+};
+
+/// Dropout as kernels take it: the probability to keep a weight, in units of 2^-24, and the factor
+/// of those kept.
+struct Keep {
+  Keep(double dropout, c10::ScalarType compute)
+      : threshold(scalar_argument(compute, std::nearbyint((1 - dropout) * 0x1p24))),
+        scale(scalar_argument(compute, dropout < 1 ? 1 / (1 - dropout) : 0.0)) {}
+  ScalarArgument threshold, scale;
 };
 
 AttentionArguments::Strides attention_strides(const at::Tensor& tensor);

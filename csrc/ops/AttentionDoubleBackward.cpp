@@ -14,6 +14,7 @@
 #include <optional>
 #include <tuple>
 
+#include "engine/attention.h"
 #include "engine/dtype.h"
 
 namespace ocl::native {
@@ -34,9 +35,10 @@ struct Arguments {
   std::optional<double> scale;
 };
 
-/// The attention composed, in the dtype that the kernels compute in.
+/// The attention composed, in the dtype that the kernels compute in. `factors`: of the weights, the
+/// dropout; undefined without.
 Tensor composed(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                bool causal, std::optional<double> scale) {
+                const Tensor& factors, bool causal, std::optional<double> scale) {
   const at::ScalarType wide = compute_dtype(query.scalar_type());
   const int64_t heads = query.size(-3), key_heads = key.size(-3);
   const auto repeated = [&](const Tensor& tensor) {
@@ -55,7 +57,9 @@ Tensor composed(const Tensor& query, const Tensor& key, const Tensor& value, con
     const Tensor later = at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool));
     scores = scores.masked_fill(later.triu(1), kNever);
   }
-  return at::matmul(at::_safe_softmax(scores, -1), repeated(value)).to(query.scalar_type());
+  Tensor weights = at::_safe_softmax(scores, -1);
+  if (factors.defined()) weights = weights * factors.view(weights.sizes());
+  return at::matmul(weights, repeated(value)).to(query.scalar_type());
 }
 
 /// As autograd's `grad` takes inputs: something that requires a gradient. A view, since a tensor
@@ -73,6 +77,10 @@ struct AttentionBackward : torch::autograd::Function<AttentionBackward> {
     ctx->saved_data["causal"] = a.causal;
     ctx->saved_data["scale"] = a.scale;
     ctx->saved_data["dropout"] = a.dropout;
+    if (a.dropout > 0) {
+      ctx->saved_data["seed"] = a.seed.item().toLong();
+      ctx->saved_data["offset"] = a.offset.item().toLong();
+    }
     at::AutoDispatchBelowADInplaceOrView below;
     auto [q, k, v, mask] = at::_scaled_dot_product_fused_attention_overrideable_backward_symint(
         grad_out, query, key, value, a.mask, a.wanted, a.out, a.logsumexp, a.starts_q, a.starts_k,
@@ -80,19 +88,29 @@ struct AttentionBackward : torch::autograd::Function<AttentionBackward> {
     return {q, k, v};
   }
 
+  static Tensor dropout_factors(AutogradContext& ctx) {
+    const double dropout = ctx.saved_data["dropout"].toDouble();
+    if (dropout == 0) return {};
+    const variable_list saved = ctx.get_saved_variables();
+    const Tensor &query = saved[1], &key = saved[2];
+    const bool batched = query.dim() == 4;
+    Tensor factors =
+        at::empty({batched ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)},
+                  query.options().dtype(compute_dtype(query.scalar_type())));
+    attention_dropout(dropout, static_cast<uint64_t>(ctx.saved_data["seed"].toInt()),
+                      static_cast<uint64_t>(ctx.saved_data["offset"].toInt()), factors);
+    return factors;
+  }
+
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    TORCH_CHECK_NOT_IMPLEMENTED(ctx->saved_data["dropout"].toDouble() == 0,
-                                "scaled_dot_product_attention with dropout has no second "
-                                "derivatives; torch.nn.attention.sdpa_kernel(SDPBackend.MATH) "
-                                "composes it of ops that have them");
     const variable_list saved = ctx->get_saved_variables();
     const bool create_graph = at::GradMode::is_enabled();
     const at::AutoGradMode enabled(true);
     variable_list inputs;  // grad_out, query, key, value
     for (size_t i = 0; i < 4; ++i) inputs.push_back(differentiable(saved[i]));
     const Tensor out =
-        composed(inputs[1], inputs[2], inputs[3], saved[4], ctx->saved_data["causal"].toBool(),
-                 ctx->saved_data["scale"].toOptional<double>());
+        composed(inputs[1], inputs[2], inputs[3], saved[4], dropout_factors(*ctx),
+                 ctx->saved_data["causal"].toBool(), ctx->saved_data["scale"].toOptional<double>());
     const variable_list first =
         torch::autograd::grad({out}, {inputs[1], inputs[2], inputs[3]}, {inputs[0]},
                               /*retain_graph=*/true, /*create_graph=*/true);

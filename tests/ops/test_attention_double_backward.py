@@ -78,9 +78,32 @@ def test_of_some_inputs():
     assert_close(results[1], results[0])
 
 
-def test_dropout_has_none():
-    q, k, v = (t.to("ocl").requires_grad_() for t in made(*[(1, 2, 5, 8)] * 3))
-    out = attend(q, k, v, dropout_p=0.5)
-    (first,) = torch.autograd.grad(out.sum(), q, create_graph=True)
-    with pytest.raises(NotImplementedError, match="dropout has no second derivatives"):
-        first.sum().backward()
+@pytest.mark.parametrize("dropout", [0.3, 1.0])
+@pytest.mark.parametrize("heads", [2, 4])
+def test_dropout(dropout, heads):
+    """The weights that were dropped stay dropped: a one for each key as its value shows which."""
+    shapes = (3, 4, 5, 8), (3, heads, 7, 8), (3, heads, 7, 8)
+    query, key, value = (t.to("ocl") for t in made(*shapes, dtype=torch.float64))
+
+    def fused(q, k, v):
+        torch.manual_seed(5)
+        return attend(q, k, v, dropout_p=dropout, enable_gqa=heads < 4)
+
+    ones = torch.eye(7, dtype=torch.float64, device="ocl").expand(3, heads, 7, 7)
+    kept = fused(query, key, ones)
+    whole = attend(query, key, ones, enable_gqa=heads < 4)
+    factors = kept / whole
+
+    def composed(q, k, v):
+        k, v = (t.repeat_interleave(4 // heads, 1) for t in (k, v))
+        return ((q @ k.mT / 8**0.5).softmax(-1) * factors) @ v
+
+    results = []
+    for function in (fused, composed):
+        inputs = [t.clone().requires_grad_() for t in (query, key, value)]
+        out = function(*inputs)
+        first = torch.autograd.grad(out.square().sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(t.square().sum() for t in first), inputs)
+        results.append([out, *first, *second])
+    for got, expected in zip(*results, strict=True):
+        assert_close(got.cpu(), expected.cpu())
