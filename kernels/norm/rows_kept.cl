@@ -1,7 +1,7 @@
 // Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in registers.
 //
-// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many bytes under way as one
-// of floats, and meet at the same barriers.
+// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many bytes under way
+// as one of floats, and meet at the same barriers.
 #ifndef GROUP
 #define GROUP 64
 #endif
