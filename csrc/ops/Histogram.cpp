@@ -1,9 +1,12 @@
-// Behind the stubs of histc, histogram and histogramdd; argument checks and edges are upstream's.
+// Behind the stubs of histogram and histogramdd, and histc; argument checks and edges are
+// upstream's.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/histc_native.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -12,6 +15,7 @@
 #include "engine/count.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "ops/histc.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -102,6 +106,32 @@ void histogram_outer_edges(const at::Tensor& self, const int64_t dims, std::vect
   const double* data = extremes.const_data_ptr<double>();
   std::copy(data, data + dims, left.begin());
   std::copy(data + dims, data + 2 * dims, right.begin());
+}
+
+// Counts of integers, as CUDA torch has them; CPU torch refuses. Their bins are those of the same
+// numbers as doubles, or floats where there are none.
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min,
+                 const at::Scalar& max) {
+  if (!at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) {
+    return at::native::histogram_histc(self, bins, min, max);
+  }
+  const bool doubles = ocl::device(self.device().index()).properties().has_fp64;
+  const at::Tensor numbers = self.to(doubles ? at::kDouble : at::kFloat);
+  return at::native::histogram_histc(numbers, bins, min, max).to(self.scalar_type());
+}
+
+at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min,
+                      const at::Scalar& max, at::Tensor& result) {
+  if (!at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) {
+    return at::native::histogram_histc_out(self, bins, min, max, result);
+  }
+  TORCH_CHECK(result.scalar_type() == self.scalar_type(),
+              "torch.histogram: input tensor and hist tensor ",
+              "should have the same dtype, but got input ", self.scalar_type(), " and hist ",
+              result.scalar_type());
+  const at::Tensor counts = histc(self, bins, min, max);
+  at::native::resize_output(result, counts.sizes());
+  return result.copy_(counts);
 }
 
 }  // namespace ocl::native

@@ -30,6 +30,12 @@ const AssertSite embedding_site{"embedding"}, index_site{"index"}, take_site{"ta
 // What CPU torch raises for this is no IndexError.
 const AssertSite gather_site{"gather", Raises::runtime_error};
 
+/// `any`: of the dimensions are indexed. None are where all indices are masks without dimensions,
+/// which count as no tensor at all; x[mask] adds a dimension and does not come here.
+void check_indexed(bool any, const char* op) {
+  TORCH_CHECK(any, op, ": expected an index tensor of one dimension or more, or of integers");
+}
+
 }  // namespace
 
 // ---- Reads ----
@@ -43,6 +49,7 @@ void gather(const at::Tensor& result, const at::Tensor& self_, int64_t dim,
 }
 
 void index(at::TensorIteratorBase& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  check_indexed(!sizes.empty(), "index");
   index::gather(iter, {sizes, strides, /*wrap=*/true, index_site});
 }
 
@@ -114,6 +121,7 @@ bool sums_float8(c10::ScalarType dtype) { return dtype != c10::ScalarType::Float
 
 void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                bool accumulate) {
+  check_indexed(!sizes.empty(), "index_put_");
   Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
   if (accumulate) {
     indexing.float8 = sums_float8(iter.dtype(0));
@@ -159,6 +167,7 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
   }
   const auto first = std::find_if(indices.begin(), indices.end(),
                                   [](const at::Tensor& index) { return index.defined(); });
+  check_indexed(first != indices.end(), "index_put_");
   const int64_t before = first - indices.begin();
   int64_t indexed = 0;
   c10::DimVector sizes, strides;  // of the indexed dimensions

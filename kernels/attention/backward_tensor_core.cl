@@ -30,7 +30,7 @@
 
 #if MASKED
 #define ADD_MASK(score, q, k) \
-  score += LOAD_AS(C, MASK, head_mask, (q) * p.mask.row + (k) * p.mask.column) * LOG2_E
+  score += score_of_mask(LOAD_AS(C, MASK, head_mask, (q) * p.mask.row + (k) * p.mask.column))
 #else
 #define ADD_MASK(score, q, k)
 #endif

@@ -166,8 +166,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #if MASKED
       global const char *const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
       for (uint k = 0; k < count; k++) {
-        score[k] += LOAD_AS(C, MASK, from,
-                            query_of[r] * p.mask.row + (k0 + k) * p.mask.column) * LOG2_E;
+        score[k] += score_of_mask(LOAD_AS(C, MASK, from,
+                                          query_of[r] * p.mask.row + (k0 + k) * p.mask.column));
       }
 #endif
       if (p.causal) {

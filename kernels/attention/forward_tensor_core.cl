@@ -102,7 +102,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
           s[i] = -INFINITY;
         } else {
 #if MASKED
-          s[i] += LOAD_AS(C, MASK, head_mask, q_ * p.mask.row + k_ * p.mask.column) * LOG2_E;
+          s[i] += score_of_mask(LOAD_AS(C, MASK, head_mask, q_ * p.mask.row + k_ * p.mask.column));
 #endif
         }
       }

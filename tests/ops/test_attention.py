@@ -65,6 +65,26 @@ def test_masks(shape, dtype):
         compare(*single, mask)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("lengths", [(9, 9), (1, 9), (70, 130), (1, 300)], ids=str)
+def test_masks_of_the_lowest_number(lengths, dtype):
+    """A row of nothing else takes the mean of the values, of minus infinity it is 0."""
+    queries, keys = lengths
+    inputs = made((1, 2, queries, 16), (1, 2, keys, 16), (1, 2, keys, 16), dtype=dtype)
+    for number in (torch.finfo(dtype).min, torch.finfo(dtype).max):
+        mask = torch.full(lengths, number, dtype=dtype)
+        here = [on_device(t).requires_grad_() for t in inputs]
+        out = attend(*here, mask.to("ocl"))
+        assert_close(
+            out.cpu(), inputs[2].mean(2, keepdim=True).expand(out.shape), **TOLERANCE[dtype]
+        )
+        out.sum().backward()
+        assert all(t.grad.isfinite().all() for t in here)
+    mask = torch.zeros(lengths, dtype=dtype)
+    mask[:, 4:] = torch.finfo(dtype).min
+    compare(*inputs, mask)
+
+
 def test_mask_beside_causal():
     inputs = made((2, 3, 70, 16), (2, 3, 90, 16), (2, 3, 90, 16))
     (mask,) = made((70, 90), seed=3)

@@ -154,6 +154,19 @@ def test_histc(dtype):
     check_error(torch.histc, x, 4, 2, 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_histc_of_integers(dtype):
+    """The counts of the same numbers as floats; CPU torch has none."""
+    x = torch.randint(0, 120, (30, 70), dtype=dtype)
+    for bins, low, high in ((120, 0, 119), (8, 0, 119), (7, 3, 50), (5, 0, 0)):
+        counts = torch.histc(x.to("ocl"), bins, low, high)
+        assert counts.dtype == dtype
+        expected = torch.histc(x.double(), bins, low, high)
+        torch.testing.assert_close(counts.cpu(), expected.to(dtype))
+        out = torch.empty(bins, dtype=dtype, device="ocl")
+        torch.testing.assert_close(torch.histc(x.to("ocl"), bins, low, high, out=out), counts)
+
+
 @pytest.mark.parametrize("density", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_histogram(density, weighted):

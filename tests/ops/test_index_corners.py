@@ -167,3 +167,21 @@ for d in ("cpu", "ocl"):
     assert [{text!r} in str(w.message) for w in caught] == [True], (d, [str(w) for w in caught])
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_masks_without_dimensions_alone():
+    """What CPU torch refuses, where nothing is left to index with."""
+    x, one = torch.zeros(4, 3, device="ocl"), torch.ones((), device="ocl")
+    aten = torch.ops.aten
+    for value in (True, False):
+        mask = torch.tensor(value, device="ocl")
+        assert x[mask].shape == (int(value), 4, 3)
+        for call in (
+            lambda m=mask: aten.index(x, (m,)),
+            lambda m=mask: torch.index_put(x, (m,), one),
+            lambda m=mask: torch.index_put(x, (m,), one, accumulate=True),
+        ):
+            with pytest.raises(RuntimeError, match="expected an index tensor"):
+                call()
+    with pytest.raises(RuntimeError, match="expected an index tensor"):
+        x.index_put_((), one)
