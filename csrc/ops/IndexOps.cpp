@@ -7,12 +7,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_index_put_impl_native.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "engine/index.h"
+#include "ops/_index_put_impl.h"
 #include "ops/along_dimension.h"
 #include "ops/embedding.h"
 #include "ops/index_select.h"
@@ -206,6 +208,19 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
   Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
   indexing.float8 = sums_float8(self.scalar_type());
   index::reduce(iter, indexing, accumulate ? Reduction::add : Reduction::assign);
+}
+
+/// A mask without dimensions leaves upstream's indices empty; where it is alone and there is one
+/// value, CPU torch fills.
+at::Tensor& _index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
+                             const at::Tensor& values, bool accumulate, bool unsafe) {
+  if (indices.size() == 1 && values.numel() == 1 && !accumulate) {
+    const std::optional<at::Tensor> mask = indices.get(0);
+    if (mask && mask->defined() && mask->dim() == 0 && mask->scalar_type() == at::kBool) {
+      return self.masked_fill_(*mask, values.reshape({}));
+    }
+  }
+  return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe);
 }
 
 void index_fill(at::TensorIterator& iter, int64_t, int64_t self_dim_size, int64_t self_dim_stride,

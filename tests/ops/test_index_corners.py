@@ -170,7 +170,7 @@ for d in ("cpu", "ocl"):
 
 
 def test_masks_without_dimensions_alone():
-    """What CPU torch refuses, where nothing is left to index with."""
+    """Where nothing is left to index with, as on the CPU."""
     x, one = torch.zeros(4, 3, device="ocl"), torch.ones((), device="ocl")
     aten = torch.ops.aten
     for value in (True, False):
@@ -178,10 +178,12 @@ def test_masks_without_dimensions_alone():
         assert x[mask].shape == (int(value), 4, 3)
         for call in (
             lambda m=mask: aten.index(x, (m,)),
-            lambda m=mask: torch.index_put(x, (m,), one),
+            lambda m=mask: torch.index_put(x, (m,), torch.ones(3, device="ocl")),
             lambda m=mask: torch.index_put(x, (m,), one, accumulate=True),
         ):
             with pytest.raises(RuntimeError, match="expected an index tensor"):
                 call()
+        filled = torch.index_put(x, (mask,), one)
+        assert filled.tolist() == torch.index_put(x.cpu(), (mask.cpu(),), one.cpu()).tolist()
     with pytest.raises(RuntimeError, match="expected an index tensor"):
         x.index_put_((), one)
