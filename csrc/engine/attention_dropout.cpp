@@ -1,7 +1,5 @@
 // The dropout of attention's weights as a matrix (kernels/attention/dropout.cl).
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <cmath>
-
 #include "engine/attention.h"
 #include "engine/attention_plan.h"
 #include "engine/dtype.h"

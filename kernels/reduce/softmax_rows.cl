@@ -29,13 +29,6 @@
 #define KEEP(i, e) (scratch[i] = (e))
 #define KEPT_VECTOR(v) LOAD_SCRATCH(v, scratch)
 #define KEPT_ELEMENT(i) scratch[i]
-#if WIDTH > 1
-#define STORE_SCRATCH PASTE2(vstore, WIDTH)
-#define LOAD_SCRATCH PASTE2(vload, WIDTH)
-#else
-#define STORE_SCRATCH(e, v, scratch) (scratch[v] = (e))
-#define LOAD_SCRATCH(v, scratch) scratch[v]
-#endif
 #elif STASH
 #define KEEPS 1
 #define KEEPV(v, e) STOREV_FROM(OUT, ACC, WIDTH, out, v, e)

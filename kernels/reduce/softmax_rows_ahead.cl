@@ -10,14 +10,6 @@
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
 
-#if WIDTH > 1
-#define STORE_SCRATCH PASTE2(vstore, WIDTH)
-#define LOAD_SCRATCH PASTE2(vload, WIDTH)
-#else
-#define STORE_SCRATCH(e, v, scratch) (scratch[v] = (e))
-#define LOAD_SCRATCH(v, scratch) scratch[v]
-#endif
-
 /// A row whose exponentials are there: what makes results of them, or for log_softmax of the elements.
 typedef struct {
   global const char* in;
