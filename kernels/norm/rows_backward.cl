@@ -90,20 +90,22 @@ static inline RowState row_state(global const char* grad, global const char* x,
 #endif
 #define KEEP(p, i, v) STORE(ACC, p, i, v)
 
+// All loads come before the stores, which a compiler must take for stores to the same memory.
 static inline void row_gradients(global const char* grad, global const char* x,
                                  global const char* weight, global char* out, global char* partial,
-                                 RowState row, uint length, uint item, bool first) {
+                                 RowState row, uint length, uint item) {
   global char* dbias = partial;
   global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
-#define STEP(T, load, store, keep, i)                                                      \
-  const T g = load(IN, grad, i);                                                          \
-  const T normal = (load(IN, x, i) - row.mean) * row.rstd;                                \
-  if (DPARAM) {                                                                           \
-    if (!RMS) keep(dbias, i, first ? g : load(ACC, dbias, i) + g);                        \
-    keep(dweight, i, first ? g * normal : load(ACC, dweight, i) + g * normal);            \
-  }                                                                                       \
-  if (DX) {                                                                               \
-    store(IN, out, i, (WEIGHTED(g, load, i) - row.constant_ - normal * row.slope) * row.rstd); \
+#define STEP(T, load, store, keep, i)                                           \
+  const T g = load(IN, grad, i), weighted = WEIGHTED(g, load, i);               \
+  const T normal = (load(IN, x, i) - row.mean) * row.rstd;                      \
+  if (DPARAM) {                                                                 \
+    const T weight_sum = load(ACC, dweight, i) + g * normal;                    \
+    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + g);                          \
+    keep(dweight, i, weight_sum);                                               \
+  }                                                                             \
+  if (DX) {                                                                     \
+    store(IN, out, i, (weighted - row.constant_ - normal * row.slope) * row.rstd); \
   }
   FOR_VECTORS(v, length) {
     PREFETCH_NEXT(x, v, length);
@@ -125,6 +127,16 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
       partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
   const uint first_row = group * args.rows_per_item;
   const uint end_row = min(first_row + args.rows_per_item, args.rows);
+#if DPARAM
+  FOR_VECTORS(v, args.length) {
+    KEEPV(partial, v, ZERO);
+    KEEPV(partial + (ulong)args.length * STORAGE_SIZE(ACC), v, ZERO);
+  }
+  FOR_TAIL(i, args.length) {
+    KEEP(partial, i, 0);
+    KEEP(partial, args.length + i, 0);
+  }
+#endif
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
     global const char* x = ROW_START(x_base, 1, IN, row);
@@ -132,6 +144,6 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
         row_state(grad, x, weight, MEAN_OF(row), LOAD_OF(STAT, rstd_base + args.offset[3], row),
                   args.length, item, SHARED);
     row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, state, args.length,
-                  item, row == first_row);
+                  item);
   }
 }

@@ -9,11 +9,11 @@ typedef struct {
 } ContiguousLayout;
 
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
-// What a long operand needs a page later, where a vector is a whole cache line: arithmetic and memory don't
+// What a long operand needs a page later, where a vector is a cache line or half of one: arithmetic and memory don't
 // wait for each other then.
 #ifdef STREAMING_STORES
 #define PREFETCH_LINE(name, tag) \
-  if (WIDTH * STORAGE_SIZE(tag) == 64) PREFETCH_PAGE_AHEAD(tag, WIDTH, name, i);
+  if (WIDTH * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, WIDTH, name, i);
 #else
 #define PREFETCH_LINE(name, tag)
 #endif

@@ -135,7 +135,7 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
       sum = sum_lanes(total);
     }
     FOR_TAIL(i) {
-      const SCALAR e = EXP(LOAD_OF(IN, in, i) - largest);
+      const SCALAR e = EXP_ONE(LOAD_OF(IN, in, i) - largest);
 #if KEEPS
       KEEP(i, e);
 #endif

@@ -85,7 +85,7 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
     for (uint i = tail; i < length; i++) {
-      const SCALAR e = EXP(LOAD_OF(IN, in, i) - largest);
+      const SCALAR e = EXP_ONE(LOAD_OF(IN, in, i) - largest);
 #if !LOG
       exponentials[i] = e;
 #endif
