@@ -67,7 +67,7 @@ def generate(root: Path) -> str:
     for name, path in files.items():
         # An empty file still needs a text: an empty view means "no such file".
         text = path.read_text(encoding="utf-8") or "\n"
-        # With its length: a compiler that counts it in a constant expression reaches its limit of steps.
+        # With its length: counting it reaches the limit of steps of a constant expression.
         parts.append(f"// {name}\n{{{literal(text)},\n {len(text.encode())}}},\n")
     parts += ['{"", 0}};\n\n', "constexpr File kFiles[] = {\n"]
     parts += [f'    {{"{name}", kTexts[{i}]}},\n' for i, name in enumerate(files)]
