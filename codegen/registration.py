@@ -34,6 +34,11 @@ _RENAMES = (
     # Of structured kernels, whose outputs lie on `ocl` always.
     ("c10::OptionalDeviceGuard guard_;", "ocl::OptionalDeviceGuard guard_;"),
     ("wrapper_XPU", "wrapper_PrivateUse1"),
+    (
+        "resize_out(out, sizes, strides, options);",
+        f"{OURS}::warn_of_cast_output(*this, out, sizes);\n"
+        "        resize_out(out, sizes, strides, options);",
+    ),
 )
 _INCLUDES = """\
 #include <ATen/TensorIterator.h>
@@ -45,6 +50,7 @@ _INCLUDES = """\
 #include <torch/library.h>
 
 #include "ops/Factories.h"
+#include "ops/OutputWarnings.h"
 #include "runtime/device_guard.h"
 """
 

@@ -14,6 +14,9 @@
 
 namespace ocl::index {
 
+/// The index tensors that the kernels take.
+inline constexpr int kMaxIndices = 16;
+
 /// How index tensors move the indexed operand: element e of it is at the iterator's position plus
 /// the sum over k of (value of index tensor k at e) * strides[k]. The iterator's strides of the
 /// indexed operand are 0 in the dimensions that index tensors stand for.

@@ -14,6 +14,8 @@ namespace ocl::index {
 
 namespace {
 
+static_assert(NonzeroScan::kMaxDims == RowMajor::kMaxKernelDims);
+
 constexpr size_t kLocalSize = 16;
 constexpr int64_t kMinChunk = 64;
 // Chunks per compute unit: enough to balance the load, few enough for one work-item to add up.
@@ -44,10 +46,7 @@ NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
   if (!layout.fits) {
     self_ = self_.contiguous();
     layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        layout.dims <= RowMajor::kMaxKernelDims && layout.n < int64_t{1} << 31,
-        "nonzero is not supported for tensors with more than 16 dimensions "
-        "or INT_MAX elements");
+    TORCH_INTERNAL_ASSERT(layout.dims <= kMaxDims && layout.n < int64_t{1} << 31);
     layout.fits = true;  // a contiguous tensor is not decoded, its extent may be larger
   }
   Queue& queue = current_queue(self.device().index());

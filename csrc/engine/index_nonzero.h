@@ -10,7 +10,10 @@ namespace ocl::index {
 /// Counts the nonzero elements of a tensor on construction, without waiting.
 class NonzeroScan {
  public:
-  /// Throws NotImplementedError for more than 16 dimensions or 2^31 elements.
+  /// The kernels decode so many dimensions.
+  static constexpr int kMaxDims = 16;
+
+  /// At most kMaxDims dimensions and fewer than 2^31 elements.
   explicit NonzeroScan(const at::Tensor& self);
 
   /// How many there are: waits for the device.

@@ -16,7 +16,6 @@
 
 namespace ocl::index {
 
-inline constexpr int kMaxIndices = 16;
 /// With more the kernels' layouts have room for fewer dimensions.
 inline constexpr int kFewIndices = 6;
 inline constexpr int kMaxOperands = 2 + kMaxIndices;

@@ -15,8 +15,11 @@ const char* intern(const std::string& text) {
   return (new std::string(text))->c_str();
 }
 
-Check division_check(const char* functor) {
-  return {"fails_division", std::string("ZeroDivisionError: ") + functor + " of integers by 0"};
+Check division_check(const std::string& functor) {
+  const std::string name = functor == "div_floor"   ? "floor_divide"
+                           : functor == "div_trunc" ? "div(rounding_mode='trunc')"
+                                                    : functor;
+  return {"fails_division", "ZeroDivisionError: " + name + " of integers by 0"};
 }
 
 /// The flags that keep an op from the dtype.

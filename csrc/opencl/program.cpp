@@ -50,6 +50,7 @@ std::string common_options(const Device& device) {
   define(p.has_system_svm, "OCL_HAS_SYSTEM_SVM");
   define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");
   define(device.quirks().builtin_prefetch, "OCL_BUILTIN_PREFETCH");
+  define(device.quirks().wrong_vector_pow, "OCL_WRONG_VECTOR_POW");
   define(device.quirks().slow_int64_to_real, "OCL_SLOW_INT64_TO_REAL");
   return options;
 }

@@ -54,11 +54,15 @@ Tensor batched(const Tensor& tensor) {
   return tensor.reshape({batch, tensor.size(-2), tensor.size(-1)});
 }
 
-MatrixBatch matrices(const Tensor& tensor) {
-  const at::ScalarType dtype = tensor.scalar_type();
+void check_factored_dtype(at::ScalarType dtype) {
   check_supported("linalg", dtype,
                   dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
                       dtype == at::kComplexDouble);
+}
+
+MatrixBatch matrices(const Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  check_factored_dtype(dtype);
   return {static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())),
           dtype,
           tensor.device().index(),
@@ -81,6 +85,7 @@ void cholesky_factor(const Tensor& input, const Tensor& info, bool upper) {
 }
 
 Tensor& cholesky_inverse_from(Tensor& result, Tensor& infos, bool upper) {
+  check_factored_dtype(result.scalar_type());
   if (result.numel() == 0) return result;
   const Tensor factor = batched(result);
   // As LAPACK's trtri does: the number of the first zero on the diagonal.

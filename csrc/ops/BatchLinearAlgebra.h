@@ -17,6 +17,10 @@ at::Tensor batched(const at::Tensor& tensor);
 /// NotImplementedError for a dtype that LAPACK does not know.
 MatrixBatch matrices(const at::Tensor& tensor);
 
+/// Throws NotImplementedError for a dtype that matrices() doesn't take, also where there is nothing
+/// to compute.
+void check_factored_dtype(at::ScalarType dtype);
+
 /// A tensor of any batch dimensions that an algorithm works in: finish() brings a copy back.
 class InPlace {
  public:

@@ -50,6 +50,7 @@ Tensor batched_vectors(const Tensor& tau) { return batched(tau.unsqueeze(-1)).sq
 }  // namespace
 
 void householder_factor(const Tensor& input, const Tensor& tau) {
+  check_factored_dtype(input.scalar_type());
   if (input.numel() == 0) return;
   const InPlace work(input);
   const Tensor& a = work.tensor();
@@ -68,6 +69,7 @@ void householder_factor(const Tensor& input, const Tensor& tau) {
 }
 
 Tensor& householder_product(Tensor& result, const Tensor& tau) {
+  check_factored_dtype(result.scalar_type());
   if (result.numel() == 0) return result;
   const InPlace work(result);
   const Tensor& q = work.tensor();
@@ -81,6 +83,7 @@ Tensor& householder_product(Tensor& result, const Tensor& tau) {
 
 void householder_multiply(const Tensor& input, const Tensor& tau, const Tensor& other, bool left,
                           bool transpose) {
+  check_factored_dtype(other.scalar_type());
   const InPlace work(other);
   const Tensor reflectors = batched(input), taus = batched_vectors(tau);
   if (left) {

@@ -18,6 +18,7 @@ namespace ocl::native {
 namespace {
 
 const pointwise::Op pow_op{"pow_tensor_scalar", 1, pointwise::flag::scalars_fit};
+const pointwise::Op pow_root_op{"pow_tensor_root", 1, pointwise::flag::scalars_fit};
 const pointwise::Op ldexp_op{"ldexp", 0, pointwise::flag::compute_in_output};
 
 /// Scaling by a power of two that need not be representable itself; into `out` if that is defined.
@@ -52,15 +53,17 @@ bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
 
 }  // namespace
 
-// Behind pow_tensor_scalar_stub. Past complex64's range the exponent becomes infinite, as on the
-// CPU: other scalars there are errors.
+// Behind pow_tensor_scalar_stub. CPU torch takes square roots of all dtypes but half. Past
+// complex64's range the exponent becomes infinite, as on the CPU: other scalars there are errors.
 void pow_tensor_scalar(at::TensorIteratorBase& iter, const c10::Scalar& exponent) {
   c10::Scalar scalars[] = {exponent};
   if (iter.dtype(0) == at::kComplexFloat) {
     const auto value = exponent.to<c10::complex<double>>();
     scalars[0] = c10::complex<double>(in_single_range(value.real()), in_single_range(value.imag()));
   }
-  pointwise::run(iter, pow_op, scalars);
+  const bool half_root =
+      iter.common_dtype() == at::kHalf && (exponent.equal(0.5) || exponent.equal(-0.5));
+  pointwise::run(iter, half_root ? pow_root_op : pow_op, scalars);
 }
 
 at::Tensor ldexp_tensor(const at::Tensor& self, const at::Tensor& other) {

@@ -202,8 +202,10 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
 
 void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, int64_t samples,
                                   Generator generator) {
-  static const uint32_t bad_weight =
-      message_site("invalid multinomial distribution (probability entry < 0, infinity or NaN)");
+  static const uint32_t negative_weight =
+      message_site("invalid multinomial distribution (encountering probability entry < 0)");
+  static const uint32_t infinite_weight = message_site(
+      "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
   static const uint32_t no_weight =
       message_site("invalid multinomial distribution (sum of probabilities <= 0)");
   if (result.numel() == 0) return;
@@ -221,7 +223,7 @@ void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, in
   const cl_mem asserts = queue.device().asserts().mem();
   launch(multinomial_check_family.get(queue.device(), defines), queue,
          NDRange::linear(weights.numel(), 64), Pointer{weights.const_data_ptr()},
-         static_cast<uint64_t>(weights.numel()), asserts, bad_weight);
+         static_cast<uint64_t>(weights.numel()), asserts, negative_weight, infinite_weight);
   launch(multinomial_search_family.get(queue.device(), defines), queue,
          NDRange::linear(rows * samples, 64), Pointer{dense.data_ptr()},
          Pointer{cumulative.data_ptr()}, static_cast<uint64_t>(samples), rows,

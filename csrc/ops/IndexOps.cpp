@@ -7,8 +7,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/ops/_index_put_impl_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <vector>
@@ -38,6 +42,63 @@ void check_indexed(bool any, const char* op) {
   TORCH_CHECK(any, op, ": expected an index tensor of one dimension or more, or of integers");
 }
 
+/// Index tensors and the dimensions they stand for, no more than the kernels take: of more, the
+/// last ones become one, of byte offsets.
+struct Folded {
+  Folded(std::vector<at::Tensor> given, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+         const AssertSite& site)
+      : indices(std::move(given)), sizes(sizes), strides(strides) {
+    if (indices.size() <= index::kMaxIndices) return;
+    const size_t kept = index::kMaxIndices - 1;
+    at::Tensor offsets;
+    int64_t end = 1;
+    for (size_t k = kept; k < indices.size(); ++k) {
+      const at::Tensor moved = offset_of(indices[k], sizes[k], strides[k], site);
+      offsets = offsets.defined() ? offsets.add(moved) : moved;
+      end += (sizes[k] - 1) * strides[k];
+    }
+    for (at::Tensor& index : indices) index = index.to(at::kLong);
+    indices.resize(kept);
+    indices.push_back(offsets);
+    this->sizes.resize(kept);
+    this->sizes.push_back(end);
+    this->strides.resize(kept);
+    this->strides.push_back(1);
+  }
+
+  std::vector<at::Tensor> indices;
+  c10::DimVector sizes, strides;
+
+ private:
+  /// Looked up in a list, so that an index out of range is reported, and leads nowhere else.
+  static at::Tensor offset_of(const at::Tensor& index, int64_t size, int64_t stride,
+                              const AssertSite& site) {
+    const auto options = index.options().dtype(at::kLong);
+    const at::Tensor list = at::arange(size, options).mul_(stride);
+    const at::Tensor offset = at::zeros(index.sizes(), options);
+    const std::vector<int64_t> still(index.dim(), 0);
+    auto iter = iterator(offset, {list.as_strided(index.sizes(), still), index});
+    const int64_t step = list.itemsize();
+    index::gather(iter, {size, step, /*wrap=*/true, site});
+    return offset;
+  }
+};
+
+/// An iterator's index tensors, which follow `first` other operands.
+std::vector<at::Tensor> indices_of(const at::TensorIteratorBase& iter, int first) {
+  std::vector<at::Tensor> indices;
+  for (int k = first; k < iter.ntensors(); ++k) indices.push_back(iter.tensor(k));
+  return indices;
+}
+
+/// Of a result or what is written to, the other operand, the indices.
+at::TensorIterator iterator_of(const at::Tensor& out, const at::Tensor& input,
+                               const std::vector<at::Tensor>& indices) {
+  std::vector<at::Tensor> inputs{input};
+  inputs.insert(inputs.end(), indices.begin(), indices.end());
+  return iterator(out, inputs);
+}
+
 }  // namespace
 
 // ---- Reads ----
@@ -52,6 +113,12 @@ void gather(const at::Tensor& result, const at::Tensor& self_, int64_t dim,
 
 void index(at::TensorIteratorBase& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   check_indexed(!sizes.empty(), "index");
+  if (sizes.size() > index::kMaxIndices) {
+    const Folded folded(indices_of(iter, 2), sizes, strides, index_site);
+    auto fewer = iterator_of(iter.tensor(0), iter.tensor(1), folded.indices);
+    index::gather(fewer, {folded.sizes, folded.strides, /*wrap=*/true, index_site});
+    return;
+  }
   index::gather(iter, {sizes, strides, /*wrap=*/true, index_site});
 }
 
@@ -124,6 +191,12 @@ bool sums_float8(c10::ScalarType dtype) { return dtype != c10::ScalarType::Float
 void index_put(at::TensorIterator& iter, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                bool accumulate) {
   check_indexed(!sizes.empty(), "index_put_");
+  if (sizes.size() > index::kMaxIndices) {
+    const Folded folded(indices_of(iter, 2), sizes, strides, index_put_site);
+    auto fewer = iterator_of(iter.tensor(0), iter.tensor(1), folded.indices);
+    index_put(fewer, folded.sizes, folded.strides, accumulate);
+    return;
+  }
   Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
   if (accumulate) {
     indexing.float8 = sums_float8(iter.dtype(0));
@@ -148,14 +221,18 @@ std::vector<at::Tensor> broadcast(const std::vector<at::Tensor>& indices) {
   }
 }
 
+void check_number_of(const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& self) {
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(),
+                    "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    indices.size(), ")");
+}
+
 // Upstream takes this way for all devices but the CPU to accumulate, and for deterministic results.
 void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& given,
                         const at::Tensor& value, bool accumulate, bool) {
   TORCH_CHECK(value.device() == self.device(), "expected device ", self.device(),
               " but got device ", value.device(), " for value tensor");
-  TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(),
-                    "too many indices for tensor of dimension ", self.dim(), " (got ", given.size(),
-                    ")");
+  check_number_of(given, self);
   at::native::checkIndexTensorTypes(given, /*allow_int=*/true);
   std::vector<at::Tensor> indices =
       broadcast(at::native::expandTensors(self, given, /*ensure_same_device=*/true));
@@ -197,28 +274,31 @@ void index_put_in_order(at::Tensor& self, const c10::List<std::optional<at::Tens
               "Index put requires the source and destination dtypes match, got ",
               self.scalar_type(), " for the destination and ", value.scalar_type(),
               " for the source.");
-  at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
-  config.add_owned_output(target.as_strided(out_sizes, out_strides));
-  config.add_const_input(value);
+  std::vector<at::Tensor> aligned;
   for (int64_t k = 0; k < indexed; ++k) {
-    config.add_owned_const_input(indices[before + k].reshape(index_sizes));
+    aligned.push_back(indices[before + k].reshape(index_sizes));
   }
-  auto iter = config.build();
-  Indexing indexing{sizes, strides, /*wrap=*/true, index_put_site};
+  const Folded folded(std::move(aligned), sizes, strides, index_put_site);
+  auto iter = iterator_of(target.as_strided(out_sizes, out_strides), value, folded.indices);
+  Indexing indexing{folded.sizes, folded.strides, /*wrap=*/true, index_put_site};
   indexing.float8 = sums_float8(self.scalar_type());
   index::reduce(iter, indexing, accumulate ? Reduction::add : Reduction::assign);
 }
 
-/// A mask without dimensions leaves upstream's indices empty; where it is alone and there is one
-/// value, CPU torch fills.
+/// One value through one mask fills, as on the CPU, where that decides which dtypes are taken.
 at::Tensor& _index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
                              const at::Tensor& values, bool accumulate, bool unsafe) {
-  if (indices.size() == 1 && values.numel() == 1 && !accumulate) {
-    const std::optional<at::Tensor> mask = indices.get(0);
-    if (mask && mask->defined() && mask->dim() == 0 && mask->scalar_type() == at::kBool) {
-      return self.masked_fill_(*mask, values.reshape({}));
-    }
+  const bool masked = std::any_of(indices.begin(), indices.end(), [](const auto& element) {
+    const std::optional<at::Tensor> index = element;
+    return index && index->defined() &&
+           (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  });
+  if (masked && values.numel() == 1 && !accumulate) {
+    check_number_of(indices, self);
+    // Upstream's function asks for a value on the CPU, whose number it would read.
+    static const at::Tensor number = at::scalar_tensor(0, at::kCPU);
+    const auto [fills, mask] = at::native::canDispatchToMaskedFill(self, indices, number);
+    if (fills) return self.masked_fill_(mask, values.reshape({}));
   }
   return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe);
 }

@@ -174,6 +174,7 @@ TORCH_IMPL_FUNC(mm_out)(const Tensor& self, const Tensor& mat2, const Tensor& ou
 
 TORCH_IMPL_FUNC(addmm_out)(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                            const Scalar& beta, const Scalar& alpha, const Tensor& out) {
+  if (out.numel() == 0) (void)self.expand(out.sizes());  // throws where that can't be
   check_factors(mat1, mat2);
   check_addend(self, mat2);
   multiply("addmm", mat1, mat2, self, out, alpha, beta);

@@ -5,10 +5,17 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "engine/dtype.h"
 #include "engine/index_nonzero.h"
@@ -80,6 +87,35 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   return masked_select_out(self, mask, out);
 }
 
+namespace {
+
+/// The elements of `source`, which overlaps `self`, that arrive at `places`, in order: one that was
+/// written by then has got an earlier element's value, as on the CPU, which writes one after the
+/// other. `places` are ascending positions among self's elements.
+at::Tensor taken_in_order(const at::Tensor& self, const at::Tensor& source,
+                          const at::Tensor& places) {
+  const int64_t count = places.numel(), unwritten = count;
+  const auto last = [](const at::Tensor& tensor) {
+    int64_t at = tensor.storage_offset();
+    for (int64_t d = 0; d < tensor.dim(); ++d) at += (tensor.size(d) - 1) * tensor.stride(d);
+    return at;
+  };
+  // Which write comes to an element of the memory, and which has come before it is read.
+  const at::Tensor writes =
+      at::full({std::max(last(self), last(source)) + 1}, unwritten, places.options());
+  const at::Tensor order = at::full({self.numel()}, unwritten, places.options());
+  const at::Tensor numbers = at::arange(count, places.options());
+  order.index_copy_(0, places, numbers);
+  writes.as_strided(self.sizes(), self.strides(), self.storage_offset()).copy_(order.view_as(self));
+  const at::Tensor read = writes.narrow(0, source.storage_offset(), count);
+  at::Tensor origin = at::where(read.lt(numbers), read, numbers);
+  // Each step doubles how far back the values are followed.
+  for (int64_t reach = 1; reach < count; reach *= 2) origin = origin.index_select(0, origin);
+  return source.view(-1).index_select(0, origin);
+}
+
+}  // namespace
+
 at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
   at::assert_no_internal_overlap(self);
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),
@@ -96,29 +132,66 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
               mask.scalar_type());
   const auto expanded = at::expand_inplace(self, mask, "masked_scatter_");
   const at::Tensor flat_mask = expanded->contiguous().view(-1);
-  const index::NonzeroScan scan(flat_mask);
-  const int64_t count = scan.total();
+  const at::Tensor places = nonzero(flat_mask).view(-1);
+  const int64_t count = places.numel();
   TORCH_CHECK(count <= source.numel(), "masked_scatter: expected number of source elements (",
               source.numel(), ") to be at least the number of ones in the mask (", count, ")");
   if (count == 0) return self;
-  const at::Tensor places = at::empty({count, 1}, self.options().dtype(at::kLong));
-  scan.write(places);
+  const at::Tensor values = source.contiguous();
+  const at::Tensor taken = values.is_alias_of(self) ? taken_in_order(self, values, places)
+                                                    : values.view(-1).narrow(0, 0, count);
   const at::Tensor dense = self.contiguous();
-  dense.view(-1).index_copy_(0, places.view(-1), source.contiguous().view(-1).narrow(0, 0, count));
+  dense.view(-1).index_copy_(0, places, taken);
   if (!dense.is_same(self)) self.copy_(dense);
   return self;
 }
 
+namespace {
+
+/// What the kernels number.
+constexpr int64_t kMaxScanned = int64_t{1} << 30;
+
+bool is_scanned(const at::Tensor& self) {
+  return self.dim() <= index::NonzeroScan::kMaxDims && self.numel() <= kMaxScanned;
+}
+
+/// nonzero() of what the kernels don't take at once: the positions in the tensor laid out as a
+/// vector, piece by piece, and what they are as coordinates.
+at::Tensor nonzero_in_pieces(const at::Tensor& self) {
+  const at::Tensor flat = self.reshape(-1);
+  std::vector<at::Tensor> pieces;
+  for (int64_t start = 0; start < flat.numel(); start += kMaxScanned) {
+    const int64_t size = std::min(kMaxScanned, flat.numel() - start);
+    pieces.push_back(nonzero(flat.narrow(0, start, size)).view(-1).add_(start));
+  }
+  at::Tensor position = at::cat(pieces);
+  std::vector<at::Tensor> coordinates(self.dim());
+  for (int64_t d = self.dim() - 1; d >= 0; --d) {
+    coordinates[d] = position.remainder(self.size(d));
+    position = position.div(self.size(d), "floor");
+  }
+  return at::stack(coordinates).t();
+}
+
+}  // namespace
+
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   check_nonzero_out(self, out);
-  const index::NonzeroScan scan(self);
-  const int64_t total = scan.total();
-  if (at::native::resize_output(out, {total, self.dim()})) {
-    // As on the CPU: the coordinates along one dimension, which indexing takes apart, are
-    // contiguous.
-    out.as_strided_({total, self.dim()}, {1, total});
+  // As on the CPU: the coordinates along one dimension, which indexing takes apart, are contiguous.
+  const auto resize = [&](int64_t total) {
+    if (at::native::resize_output(out, {total, self.dim()})) {
+      out.as_strided_({total, self.dim()}, {1, total});
+    }
+  };
+  if (self.numel() == 0 || is_scanned(self)) {
+    const index::NonzeroScan scan(self);
+    resize(scan.total());
+    scan.write(out);
+  } else {
+    const at::Tensor found = nonzero_in_pieces(self);
+    resize(found.size(0));
+    out.copy_(found);
   }
-  scan.write(out);
   return out;
 }
 
@@ -134,7 +207,13 @@ at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fil
   at::native::resize_output(out, {size, self.dim()});
   if (out.numel() == 0) return out;
   out.fill_(fill_value);
-  index::NonzeroScan(self).write(out);
+  if (self.numel() == 0 || is_scanned(self)) {
+    index::NonzeroScan(self).write(out);
+  } else {
+    const at::Tensor found = nonzero_in_pieces(self);
+    const int64_t rows = std::min(size, found.size(0));
+    out.narrow(0, 0, rows).copy_(found.narrow(0, 0, rows));
+  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 
 #include <array>
 
+#include "ops/DtypeChecks.h"
 #include "ops/linalg_matrix_exp.h"
 
 namespace ocl::native {
@@ -48,6 +49,8 @@ Tensor taylor(const Tensor& a) {
 Tensor linalg_matrix_exp(const Tensor& self) {
   at::native::squareCheckInputs(self, "linalg.matrix_exp");
   at::native::checkFloatingOrComplex(self, "linalg.matrix_exp");
+  check_supported("linalg.matrix_exp", self.scalar_type(),
+                  self.numel() == 0 || !c10::isFloat8Type(self.scalar_type()));
   if (self.numel() == 0) return at::empty_like(self);
   if (self.size(-1) == 1) return self.exp();
   // The powers of a matrix leave the range of float16, and the digits of both half types, soon.

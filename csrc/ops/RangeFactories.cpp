@@ -84,6 +84,18 @@ std::pair<double, double> bounds(at::ScalarType dtype, const c10::Scalar& start,
   }
 }
 
+/// Infinite where the dtype doesn't hold the distance of the bounds, as on the CPU.
+double step_of(const at::Tensor& out, double first, double last, int64_t steps) {
+  const double distance = last - first;
+  const auto narrow = static_cast<float>(distance);
+  const at::ScalarType dtype = out.scalar_type();
+  const bool overflows = (dtype == at::kFloat && std::isinf(narrow)) ||
+                         (dtype == at::kHalf && std::isinf(float(c10::Half(narrow)))) ||
+                         (dtype == at::kBFloat16 && std::isinf(float(c10::BFloat16(narrow))));
+  return (overflows ? std::copysign(INFINITY, distance) : distance) /
+         static_cast<double>(steps - 1);
+}
+
 at::ScalarType compute_of(const at::Tensor& out) {
   if (out.is_complex()) return compute_dtype(out.scalar_type());
   return real_compute(out);
@@ -139,7 +151,7 @@ void linspace(at::TensorIterator& iter, const c10::Scalar& start, const c10::Sca
     return;
   }
   const auto [first, last] = bounds(out.scalar_type(), start, end);
-  const double step = (last - first) / static_cast<double>(steps - 1);
+  const double step = step_of(out, first, last, steps);
   fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
 }
 
@@ -159,7 +171,7 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
   // One step stands at the start.
   const auto [first, last] = steps == 1 ? std::pair{start.to<double>(), start.to<double>()}
                                         : bounds(out.scalar_type(), start, end);
-  const double step = steps == 1 ? 0 : (last - first) / static_cast<double>(steps - 1);
+  const double step = steps == 1 ? 0 : step_of(out, first, last, steps);
   fill_sequence(out, {first, last, step, /*symmetric=*/true, /*power=*/true, base},
                 compute_of(out));
   return out;

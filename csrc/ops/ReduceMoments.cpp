@@ -84,6 +84,8 @@ void compute_complex(const Request& r, const at::Tensor& self, at::Tensor& out, 
   }
   compute(parts, at::real(self), real, real_mean);
   compute(parts, at::imag(self), imag, imag_mean);
+  // The sum is of the result's dtype on the CPU, but for a complex one.
+  if (!out.is_complex()) at::native::resize_output(out, real.sizes());
   at::add_out(out, real, imag);
   if (r.root) at::sqrt_out(out, out);
   if (mean.defined()) at::complex_out(mean, real_mean, imag_mean);

@@ -157,8 +157,11 @@ void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, cons
   const bool mean = reduce == "mean";
   // CPU torch reduces slices, but neither numbers nor a forgotten start, of these dtypes.
   const bool sliced = self.dim() > 1 && include_self;
+  // Nor is a dtype looked at before there is a slice.
+  if (sliced && index.numel() > 0) check_not_empty("index_reduce", out, dim);
   check_supported("index_reduce", self.scalar_type(),
-                  self.scalar_type() == at::kBool         ? sliced && !mean
+                  sliced && index.numel() == 0            ? true
+                  : self.scalar_type() == at::kBool       ? sliced && !mean
                   : self.is_complex()                     ? sliced && (mean || reduce == "prod")
                   : c10::isFloat8Type(self.scalar_type()) ? sliced && reduce == "prod"
                                                           : true);

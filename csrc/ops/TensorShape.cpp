@@ -170,12 +170,23 @@ at::Tensor native_channel_shuffle(const at::Tensor& self, int64_t groups) {
 at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length,
                             at::Tensor& out) {
   TORCH_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
-  TORCH_CHECK(length >= 0, "narrow(): length must be non-negative.");
-  const at::Tensor part = self.narrow(dim, start, length);
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "Expected tensor to have dtype ",
               self.scalar_type(), " but got ", out.scalar_type());
-  at::native::resize_output(out, part.sizes());
+  TORCH_CHECK(dim < self.dim(), "narrow_copy(): dimension ", dim, " of ", self.dim());
+  // A start out of range counts before a length that is, an out= of another size is not warned of.
+  const int64_t size = self.size(dim);
+  TORCH_CHECK_INDEX(-size <= start && start <= size,
+                    "start out of range (expected to be in range of [", -size, ", ", size,
+                    "], but got ", start, ")");
+  TORCH_CHECK(length >= 0, "narrow(): length must be non-negative.");
+  const at::Tensor part = self.narrow(dim, start, length);
+  out.resize_(part.sizes());
   return out.copy_(part);
+}
+
+at::Tensor narrow_copy(const at::Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  at::Tensor out = at::empty({0}, self.options());
+  return narrow_copy_out(self, dim, start, length, out);
 }
 
 at::Tensor repeat_interleave_tensor(const at::Tensor& repeats, std::optional<int64_t> output_size) {

@@ -4,7 +4,6 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 
-#include <initializer_list>
 #include <vector>
 
 #include "engine/index.h"
@@ -30,8 +29,7 @@ inline at::Tensor move_along(const at::Tensor& vector, c10::IntArrayRef sizes, i
 }
 
 /// Operands of any dtype, not resized; which overlap is allowed has been checked before.
-inline at::TensorIterator iterator(const at::Tensor& out,
-                                   std::initializer_list<at::Tensor> inputs) {
+inline at::TensorIterator iterator(const at::Tensor& out, c10::ArrayRef<at::Tensor> inputs) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
   config.add_owned_output(out);

@@ -57,7 +57,9 @@ kernel void histogram_bins(global const char* points, ulong points_offset, long 
   const int bin = convert_int(ROUNDED(scaled / ROUNDED(right - left)));
 #endif
 #if SELECT == SELECT_NEARBY
-  int low = max(bin - 1, 0), high = min(bin + 2, edge_count);
+  // A quotient that overflowed says nothing of the bin.
+  const bool known = isfinite(scaled);
+  int low = known ? max(bin - 1, 0) : 0, high = known ? min(bin + 2, edge_count) : edge_count;
 #endif
 #if SELECT != SELECT_LINEAR
   while (low < high) {

@@ -15,11 +15,12 @@
 
 /// Weights, contiguous, must be finite and not negative. One work-item per weight.
 kernel void multinomial_check(global const char *weights, ulong weights_offset, ulong n,
-                              global int *asserts, uint site) {
+                              global int *asserts, uint negative_site, uint infinite_site) {
   const ulong i = get_global_id(0);
   if (i >= n) return;
   const TYPE(V) weight = LOAD_AS(V, IN, weights + weights_offset, i);
-  if (!(weight >= 0 && weight < INFINITY)) record_failure(0, 0, asserts, site);
+  if (weight < 0) record_failure(0, 0, asserts, negative_site);
+  if (!(weight < INFINITY)) record_failure(0, 0, asserts, infinite_site);
 }
 
 /// result: long[rows][samples], contiguous. Sample i takes component i % 4 of Philox subsequence i / 4. A row

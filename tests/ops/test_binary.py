@@ -106,3 +106,26 @@ def test_ldexp_of_cpu_scalars(device):
     ):
         with pytest.raises(RuntimeError, match="same device"):
             call()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
+)
+def test_powers_of_numbers_at_the_ends(dtype):
+    """CPU torch takes roots by sqrt, but for half: they differ for -infinity and -0."""
+    bases = [-float("inf"), -1.0, -0.0, 0.0, 2.0, float("inf"), float("nan")]
+    exponents = [0.5, -0.5, 0.25, 1.5, 2.0, 3.0, -1.0, -2.0, float("inf"), -float("inf")]
+    x = torch.tensor(bases * 5, dtype=dtype)
+    on_device = x.to("ocl")
+    for exponent in exponents:
+        for call in (
+            lambda x, e=exponent: x.pow(e),
+            lambda x, e=exponent: x.clone().pow_(e),
+            lambda x, e=exponent: x.pow(torch.tensor(e, dtype=dtype)),
+            lambda x, e=exponent: x.pow(torch.full_like(x, e)),
+            lambda x, e=exponent: torch._foreach_pow([x], e)[0],
+        ):
+            expected, got = call(x), call(on_device).cpu()
+            torch.testing.assert_close(got, expected, equal_nan=True)
+            known = ~expected.isnan()
+            assert torch.equal(got.signbit()[known], expected.signbit()[known]), exponent

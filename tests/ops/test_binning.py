@@ -258,3 +258,37 @@ def test_multinomial():
     assert_close(counts, (weights / weights.sum(1, keepdim=True)).cpu(), rtol=0, atol=0.02)
     torch.manual_seed(3)
     assert torch.equal(torch.multinomial(weights, 20000, replacement=True), samples)
+
+
+@pytest.mark.parametrize(
+    "dtype, end",
+    [
+        (torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38),
+        (torch.float64, 1.5e308), (torch.float16, 1e5), (torch.float32, 1e300),
+    ],
+)  # fmt: skip
+def test_ranges_that_overflow(dtype, end):
+    """The edges are no numbers then, as on the CPU, or the bounds are refused."""
+    x = torch.tensor([-2.0, 0.0, 1.0, 5e4]).to(dtype)
+
+    def same(call):
+        try:
+            expected = call("cpu")
+        except RuntimeError as error:
+            with pytest.raises(type(error)):
+                call("ocl")
+            return
+        for one, other in zip(call("ocl"), expected, strict=True):
+            assert_close(one.cpu(), other, equal_nan=True)
+
+    for bins in (1, 4, 7):
+        same(lambda d, n=bins: [torch.histc(x.to(d), n, -end, end)])
+        same(lambda d, n=bins: torch.histogram(x.to(d), n, range=(-end, end)))
+        same(lambda d, n=bins: [torch.linspace(-end, end, n + 1, dtype=dtype, device=d)])
+
+
+def test_points_whose_bin_overflows():
+    """What is multiplied by the number of bins on the way: CPU torch counts in the wrong bin."""
+    x = torch.tensor([0.0, 1.0, 2e38, 3e38], device="ocl")
+    counts, _ = torch.histogram(x, 4, range=(0.0, 3e38))
+    assert counts.tolist() == [2, 0, 1, 1]

@@ -17,6 +17,7 @@ from tests.ops.products import (
     make,
     on_device,
 )
+from tests.refusals import raise_the_same
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -400,3 +401,15 @@ def test_addends_of_no_products(dtype):
         ):
             actual = call(c.to(DEVICE), a.to(DEVICE), b.to(DEVICE))
             assert actual.dtype == dtype and actual.tolist() == call(c, a, b).tolist()
+
+
+def test_addends_of_nothing_fit_it():
+    raise_the_same(
+        [
+            lambda d: torch.addmm(
+                torch.ones(0, device=d), torch.ones(0, 2, device=d), torch.ones(2, 10, device=d)
+            )
+        ]
+    )
+    factors = [torch.ones(shape, device=DEVICE) for shape in ((0, 2), (2, 10))]
+    assert torch.addmm(torch.ones(10, device=DEVICE), *factors).shape == (0, 10)

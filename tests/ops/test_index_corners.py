@@ -187,3 +187,96 @@ def test_masks_without_dimensions_alone():
         assert filled.tolist() == torch.index_put(x.cpu(), (mask.cpu(),), one.cpu()).tolist()
     with pytest.raises(RuntimeError, match="expected an index tensor"):
         x.index_put_((), one)
+
+
+def test_masked_scatter_from_itself():
+    """CPU torch writes one element after the other, and reads what it wrote."""
+    generator = torch.Generator().manual_seed(5)
+    for n in (1, 6, 300):
+        mask = torch.rand(n, generator=generator) < 0.6
+        for to, source in (
+            (lambda x, n=n: x[:n], lambda x, n=n: x[:n]),
+            (lambda x, n=n: x[2 : n + 2], lambda x, n=n: x[:n]),
+            (lambda x, n=n: x[:n], lambda x, n=n: x[2 : n + 2]),
+            (lambda x, n=n: x[: 2 * n : 2], lambda x, n=n: x),
+            (lambda x, n=n: x[: 2 * n : 2], lambda x, n=n: x[: 2 * n : 2]),
+            (lambda x, n=n: x[2 * n], lambda x: x),
+        ):
+            expected, x = torch.arange(2.0 * n + 4), torch.arange(2.0 * n + 4, device="ocl")
+            for y, m in ((expected, mask), (x, mask.to("ocl"))):
+                to(y).masked_scatter_(m[0] if to(y).dim() == 0 else m, source(y))
+            assert_close(x.cpu(), expected, rtol=0, atol=0)
+    mask = torch.tensor([True, False, True])
+    expected = mask.clone().masked_scatter_(mask, torch.zeros(3, dtype=torch.bool))
+    x = mask.to("ocl")
+    assert_close(x.masked_scatter_(x, torch.zeros_like(x)).cpu(), expected)
+
+
+@pytest.mark.parametrize("dims", [16, 17, 33, 64])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+def test_more_indices_and_dimensions_than_kernels_take(dims, dtype):
+    cpu = torch.arange(24).view(*(1,) * (dims - 3), 2, 3, 4)
+    lists = [torch.tensor([0, -1, 0], dtype=dtype)] * (dims - 3) + [
+        torch.tensor(values, dtype=dtype) for values in ([0, 1, -1], [2, -3, 0], [3, 1, -4])
+    ]
+
+    def put(x, indices, accumulate):
+        return x.index_put(indices, torch.tensor([7, 8, 9], device=x.device), accumulate=accumulate)
+
+    for call in (
+        lambda x, i: x[i],
+        lambda x, i: x[(slice(None), *i[1:])],
+        lambda x, i: put(x, i, False),
+        lambda x, i: put(x, i, True),
+        lambda x, i: put(x.transpose(-1, -2), (*i[:-2], i[-1], i[-2]), True),
+        lambda x, i: x.nonzero(),
+        lambda x, i: x.transpose(0, -1).nonzero(),
+        lambda x, i: x[x > 20],
+        lambda x, i: torch.nonzero_static(x, size=30, fill_value=-7),
+        lambda x, i: torch.nonzero_static(x, size=3),
+        lambda x, i: x[..., :0].nonzero(),
+    ):
+        expected = call(cpu, tuple(lists))
+        got = call(cpu.to("ocl"), tuple(i.to("ocl") for i in lists))
+        assert_close(got.cpu(), expected)
+        assert got.stride() == expected.stride()
+    for place in (0, dims - 1):
+        wrong = [torch.tensor([0, 5 if k == place else 0]).to("ocl") for k in range(dims)]
+        with pytest.raises(IndexError, match="index 5 "):
+            cpu.to("ocl")[tuple(wrong)]
+            torch.ocl.synchronize()
+
+
+def test_nonzero_past_the_range_of_32_bits():
+    n = 2**31 + 10
+    x = torch.zeros(n, dtype=torch.bool, device="ocl")
+    places = torch.tensor([0, 2**30 - 1, 2**30, 2**31 - 1, 2**31, n - 1])
+    for place in places.tolist():
+        x[place] = True
+    assert_close(x.nonzero().cpu(), places.view(-1, 1))
+    rows = x.view(2, n // 2).nonzero().cpu()
+    assert_close(rows, torch.stack([places // (n // 2), places % (n // 2)]).t())
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (0, 3), (4, 0), (4,), (0,)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64, torch.float8_e4m3fn], ids=str)
+def test_index_reduce_of_nothing(dtype, shape):
+    for count in (0, 2):
+        if count and len(shape) == 1:
+            continue
+        for reduce in ("prod", "mean", "amax", "amin"):
+
+            def run(device, count=count, reduce=reduce):
+                x = torch.ones(shape, device=device).to(dtype)
+                source = torch.ones(count, *shape[1:], device=device).to(dtype)
+                return x.index_reduce(
+                    0, torch.zeros(count, dtype=torch.long, device=device), source, reduce
+                )
+
+            try:
+                expected = run("cpu")
+            except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+                with pytest.raises(type(error)):
+                    run("ocl")
+            else:
+                assert torch.equal(run("ocl").cpu().float(), expected.float())

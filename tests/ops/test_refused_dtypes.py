@@ -157,3 +157,29 @@ def test_refused_mixtures(call):
         x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device).double()
         with pytest.raises(RuntimeError, match="expected scalar type .* but found"):
             call(x, y)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.int32, torch.bool, torch.float8_e4m3fn, torch.complex64], ids=str
+)
+def test_matrices_without_elements(dtype):
+    def compared(call, *shape):
+        results = []
+        for device in ("cpu", "ocl"):
+            try:
+                found = call(torch.zeros(shape, dtype=dtype, device=device))
+                found = found if isinstance(found, tuple) else (found,)
+                results.append([(one.shape, one.stride(), one.dtype) for one in found])
+            except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+                results.append(type(error))
+        assert results[0] == results[1], (call, shape)
+
+    for shape in ((0, 0), (0, 3), (3, 0), (2, 0, 0), (0, 2, 2), (2, 3, 0), (0,)):
+        compared(lambda x: tuple(torch.geqrf(x)), *shape)
+        compared(torch.cholesky_inverse, *shape)
+        compared(lambda x: tuple(torch.linalg.qr(x)), *shape)
+        compared(lambda x: tuple(torch.linalg.qr(x, "complete")), *shape)
+    compared(lambda x: torch.linalg.householder_product(x, x[..., 0, :]), 3, 0)
+    compared(lambda x: torch.ormqr(x, x[..., 0, :], x), 3, 0)
+    if dtype == torch.float8_e4m3fn:
+        compared(torch.linalg.matrix_exp, 3, 3)
