@@ -187,22 +187,20 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
                                                  double dropout_p, bool is_causal, bool,
                                                  std::optional<double> scale) {
   AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
-  Tensor seed, offset;
   if (dropout_p > 0) {
     const PhiloxState state = reserve_philox(std::nullopt, query.device().index(),
                                              static_cast<uint64_t>(key.size(-2) + 3) / 4);
     problem.seed = state.seed;
     problem.offset = state.offset;
-    seed = philox_word(state.seed);
-    offset = philox_word(state.offset);
   }
   const Tensor &q = problem.query, &v = problem.value;
   Tensor out = empty_as_query(query, value.size(-1));
   Tensor logsumexp = at::empty({q.size(0), q.size(1), q.size(2)},
                                q.options().dtype(compute_dtype(q.scalar_type())));
   attention(problem, batched(out), logsumexp);
-  return {out,  logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
-          seed, offset,    Tensor()};
+  return {out, logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
+          // Without dropout, too: compiled graphs save them.
+          philox_word(problem.seed), philox_word(problem.offset), Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor>

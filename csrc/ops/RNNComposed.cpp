@@ -95,9 +95,10 @@ bool has_forward_gradient(const OptionalTensor& tensor) {
 bool has_forward_gradient(bool) { return false; }
 
 /// Keys that lead to upstream's autograd function, in whose place the functions below stand: other
-/// devices' key of autograd has it, too, and goes on to this device's kernel from there.
+/// devices' key of autograd has it, too, and goes on to this device's kernel from there. While
+/// torch.compile traces, keys that were served already are still in the set.
 c10::DispatchKeySet to_upstream(c10::DispatchKeySet keys) {
-  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
+  return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
 }
 
 /// The op, or what it is composed of where a forward gradient is at work.
