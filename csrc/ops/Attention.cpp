@@ -3,6 +3,7 @@
 #include "engine/attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +12,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -168,8 +168,11 @@ Tensor empty_as_query(const Tensor& query, int64_t columns) {
   return at::empty_strided({shape.data(), count}, {strides.data(), count}, query.options());
 }
 
+/// A number in CPU memory, made without the dispatcher: every call needs two.
 Tensor philox_word(uint64_t word) {
-  return at::scalar_tensor(static_cast<int64_t>(word), at::TensorOptions().dtype(at::kLong));
+  const Tensor tensor = at::detail::empty_cpu({}, at::kLong);
+  *tensor.mutable_data_ptr<int64_t>() = static_cast<int64_t>(word);
+  return tensor;
 }
 
 }  // namespace
