@@ -24,6 +24,11 @@ namespace ocl::native {
 
 namespace {
 
+/// Of three axes CPU torch's results, and those that compiled graphs expect, are contiguous.
+at::MemoryFormat format_like(const at::Tensor& self, int axes) {
+  return axes == 3 ? at::MemoryFormat::Contiguous : self.suggest_memory_format();
+}
+
 at::Tensor& adaptive_average(const char* name, const at::Tensor& self, at::IntArrayRef output_size,
                              at::Tensor& out, int axes) {
   TORCH_CHECK(output_size.size() == static_cast<size_t>(axes), name, ": output_size must be ",
@@ -43,7 +48,7 @@ at::Tensor& adaptive_average(const char* name, const at::Tensor& self, at::IntAr
   check_same_dtype(out, self.scalar_type());
   // Of no images CPU torch's two-dimensional one is there for every dtype.
   if (self.numel() != 0 || axes != 2) check_floating(name, self);
-  out.resize_(with_spatial_sizes(self, output_size), self.suggest_memory_format());
+  out.resize_(with_spatial_sizes(self, output_size), format_like(self, axes));
   average_pool(out, self, adaptive_window(axes));
   return out;
 }
@@ -63,7 +68,7 @@ at::Tensor& adaptive_average_backward(const char* name, const at::Tensor& grad_o
   check_same_dtype(grad_output, self.scalar_type());
   check_same_dtype(grad_input, self.scalar_type());
   check_floating(name, self);
-  grad_input.resize_(self.sizes(), self.suggest_memory_format());
+  grad_input.resize_(self.sizes(), format_like(self, axes));
   average_pool_backward(grad_input, grad_output, adaptive_window(axes));
   return grad_input;
 }

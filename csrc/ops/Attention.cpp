@@ -3,6 +3,7 @@
 #include "engine/attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +12,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -168,8 +168,11 @@ Tensor empty_as_query(const Tensor& query, int64_t columns) {
   return at::empty_strided({shape.data(), count}, {strides.data(), count}, query.options());
 }
 
+/// A number in CPU memory, made without the dispatcher: every call needs two.
 Tensor philox_word(uint64_t word) {
-  return at::scalar_tensor(static_cast<int64_t>(word), at::TensorOptions().dtype(at::kLong));
+  const Tensor tensor = at::detail::empty_cpu({}, at::kLong);
+  *tensor.mutable_data_ptr<int64_t>() = static_cast<int64_t>(word);
+  return tensor;
 }
 
 }  // namespace
@@ -187,22 +190,20 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
                                                  double dropout_p, bool is_causal, bool,
                                                  std::optional<double> scale) {
   AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
-  Tensor seed, offset;
   if (dropout_p > 0) {
     const PhiloxState state = reserve_philox(std::nullopt, query.device().index(),
                                              static_cast<uint64_t>(key.size(-2) + 3) / 4);
     problem.seed = state.seed;
     problem.offset = state.offset;
-    seed = philox_word(state.seed);
-    offset = philox_word(state.offset);
   }
   const Tensor &q = problem.query, &v = problem.value;
   Tensor out = empty_as_query(query, value.size(-1));
   Tensor logsumexp = at::empty({q.size(0), q.size(1), q.size(2)},
                                q.options().dtype(compute_dtype(q.scalar_type())));
   attention(problem, batched(out), logsumexp);
-  return {out,  logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
-          seed, offset,    Tensor()};
+  return {out, logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
+          // Without dropout, too: compiled graphs save them.
+          philox_word(problem.seed), philox_word(problem.offset), Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor>

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include "engine/norm.h"
 #include "ops/NormChecks.h"
@@ -21,6 +20,17 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+/// The format of an input, also of a batch of one whose stride doesn't tell, as that of an image
+/// with channels last after unsqueeze(0).
+at::MemoryFormat format_of(const at::Tensor& input) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  if (format != at::MemoryFormat::Contiguous || input.is_contiguous()) return format;
+  for (const auto last : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
+    if (input.is_contiguous(last)) return last;
+  }
+  return format;
+}
 
 /// The arguments of a forward pass, checked.
 struct Forward {
@@ -49,10 +59,14 @@ struct Forward {
         !train || input.numel() != 0,
         "input tensor must have at least one element, but got input_sizes = ", input.sizes());
     // Kernels take it contiguous or channels last; this is a copy for any other strides.
-    x = input.contiguous(input.suggest_memory_format());
+    x = input.contiguous(format_of(input));
   }
 
-  at::Tensor empty_output() const { return at::empty_like(x); }
+  /// As on the CPU contiguous where that's the same order as x's.
+  at::Tensor empty_output() const {
+    return at::empty(x.sizes(), x.options(),
+                     x.is_contiguous() ? at::MemoryFormat::Contiguous : format_of(x));
+  }
   at::Tensor empty_statistics() const {
     return at::empty({train ? input.size(1) : 0}, input.options().dtype(dtype));
   }
@@ -236,11 +250,11 @@ Results native_batch_norm_backward(const at::Tensor& grad, const at::Tensor& inp
   check_elements("weight", weight, channels);
   check_elements(train ? "save_mean" : "running_mean", mean, channels);
   check_elements(train ? "save_invstd" : "running_var", spread, channels);
-  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::MemoryFormat format = format_of(input);
   const at::Tensor x = input.contiguous(format);
   const at::Tensor g = grad.contiguous(format);
   const auto options = input.options().dtype(dtype);
-  const at::Tensor dx = mask[0] ? at::empty_like(x) : at::Tensor();
+  const at::Tensor dx = mask[0] ? at::empty(x.sizes(), x.options(), format) : at::Tensor();
   const at::Tensor dweight = mask[1] ? at::empty({channels}, options) : at::Tensor();
   const at::Tensor dbias = mask[2] ? at::empty({channels}, options) : at::Tensor();
   if (input.numel() == 0) {

@@ -120,8 +120,13 @@ std::pair<Tensor, Tensor> joined(const Tensor& self, const Tensor& other, const 
           at::cat({self._values(), alpha.equal(1) ? more : more.mul(alpha)}, 0)};
 }
 
+void check_summands(const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(other.is_sparse() || !self.is_sparse(),
+              "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");
+}
+
 Tensor& add_(Tensor& self, const Tensor& other, const Scalar& alpha) {
-  TORCH_CHECK(other.is_sparse(), "add: can't add a dense tensor to a sparse one in place");
+  check_summands(self, other);
   if (!self.is_sparse()) return add_to_dense(self, other, alpha);
   const auto [indices, values] = joined(self, other, alpha);
   at::sparse::get_sparse_impl(self)->set_indices_and_values_unsafe(indices,
@@ -130,11 +135,7 @@ Tensor& add_(Tensor& self, const Tensor& other, const Scalar& alpha) {
 }
 
 Tensor add(const Tensor& self, const Tensor& other, const Scalar& alpha) {
-  if (self.is_sparse() && !other.is_sparse()) {
-    // dense + sparse, whichever comes first.
-    Tensor sum = alpha.equal(1) ? other.clone() : other.mul(alpha);
-    return add_to_dense(sum, self, 1);
-  }
+  check_summands(self, other);
   if (!self.is_sparse()) {
     Tensor sum = self.clone();
     return add_to_dense(sum, other, alpha);

@@ -42,13 +42,17 @@ RowShape group_shape(const at::Tensor& input, const at::Tensor& weight, const at
           .groups = groups};
 }
 
-/// Calls compute(t) with a contiguous t; `out` is t, or gets its values in the format of `like`.
+/// A tensor in the format of `like`, by compute(t) with a contiguous t.
 template <class Compute>
 at::Tensor in_format_of(const at::Tensor& like, const Compute& compute) {
-  at::Tensor contiguous = at::empty(like.sizes(), like.options());
+  const at::Tensor out = at::empty(like.sizes(), like.options(), like.suggest_memory_format());
+  if (out.is_contiguous()) {
+    compute(out);
+    return out;
+  }
+  const at::Tensor contiguous = at::empty(like.sizes(), like.options());
   compute(contiguous);
-  const at::MemoryFormat format = like.suggest_memory_format();
-  return format == at::MemoryFormat::Contiguous ? contiguous : contiguous.contiguous(format);
+  return out.copy_(contiguous);
 }
 
 }  // namespace

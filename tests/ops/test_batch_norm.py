@@ -42,6 +42,31 @@ def test_running_statistics_with_strides():
     assert_close(both["ocl"], both["cpu"])
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "shape, strides",
+    [
+        ((2, 3, 1, 1), (3, 1, 3, 3)),  # contiguous, too
+        ((2, 1, 4, 4), (16, 1, 4, 1)),
+        ((1, 3, 4, 4), (3, 1, 12, 3)),  # an image with channels last, unsqueezed
+        ((1, 3, 2, 4, 4), (1, 1, 48, 12, 3)),
+    ],
+)
+def test_formats(shape, strides, training):
+    x, w = made(shape, torch.float32), made(shape[1], torch.float32, 1)
+
+    def run(device):
+        a = torch.empty_strided(shape, strides, device=device).copy_(x).requires_grad_()
+        p = w.to(device)
+        out = functional.batch_norm(a, p.clone(), p.exp(), p, p, training=training)
+        return [out, *torch.autograd.grad(out.square().sum(), a)]
+
+    (out, grad), (expected, expected_grad) = run("ocl"), run("cpu")
+    assert out.stride() == expected.stride()
+    assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-5)
+    assert_close(grad.cpu(), expected_grad, rtol=1e-4, atol=1e-5)
+
+
 def test_every_batch_norm_function():
     x, w = made((5, 3, 4), torch.float32), made(3, torch.float32, 1)
 

@@ -255,6 +255,8 @@ def test_layouts():
             a, e = function(view(x.to("ocl"))), function(view(x))
             assert a.stride() == e.stride()
             assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5)
+    pixel = made((2, 8, 1, 1), torch.float32).to(memory_format=torch.channels_last)
+    assert functional.group_norm(pixel.to("ocl"), 2).stride() == (8, 1, 8, 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

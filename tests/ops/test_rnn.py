@@ -1,10 +1,12 @@
 """Recurrent networks against CPU torch: modules, cells, packed sequences, forward and backward."""
 
 import copy
+import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.utils import rnn
 
 from tests.as_gpu import run_as_gpu
@@ -230,6 +232,75 @@ def test_vmap_and_functional_gradients(kind):
     expected = torch.func.grad(loss)(x, module)
     actual = torch.func.grad(loss)(x.to("ocl"), copy.deepcopy(module).to("ocl"))
     torch.testing.assert_close(actual.cpu(), expected)
+
+
+CELLS = {"LSTMCell": nn.LSTMCell, "GRUCell": nn.GRUCell}
+
+
+def of_one_tensor(kind):
+    """A function of an input, which gives the first output, by device; and the input."""
+    torch.manual_seed(0)
+    module = CELLS[kind](4, 6) if kind in CELLS else KINDS[kind](4, 6)
+    module = module.double()
+
+    def on(device):
+        copied = copy.deepcopy(module).to(device)
+        return lambda x: leaves_of(copied(x))[0]
+
+    return on, made((3, 4) if kind in CELLS else (5, 3, 4), 1)
+
+
+@pytest.mark.parametrize("kind", [*CELLS, "LSTM", "GRU"])
+def test_forward_derivatives(kind):
+    on, x = of_one_tensor(kind)
+    tangent = made(x.shape, 2)
+    # CPU torch has no forward derivative of an LSTM layer, but all have backward ones.
+    jacobian = torch.func.jacrev(on("cpu"))(x)
+    expected = (jacobian * tangent).sum(tuple(range(-x.dim(), 0)))
+    network, x, tangent = on("ocl"), x.to("ocl"), tangent.to("ocl")
+    output, actual = torch.func.jvp(network, (x,), (tangent,))
+    torch.testing.assert_close(actual.cpu(), expected)
+    torch.testing.assert_close(output, network(x).detach())
+    with forward_ad.dual_level():
+        dual = network(forward_ad.make_dual(x, tangent))
+        assert torch.equal(forward_ad.unpack_dual(dual).tangent, actual)
+    torch.testing.assert_close(torch.func.jacfwd(network)(x).cpu(), jacobian)
+
+
+@pytest.mark.parametrize("kind", [*CELLS, "GRU"])
+def test_forward_derivatives_of_gradients(kind):
+    on, x = of_one_tensor(kind)
+
+    def results(device):
+        network, leaf = on(device), x.to(device).requires_grad_()
+        hessian = torch.func.hessian(lambda x: network(x).square().sum())(leaf.detach())
+        output = network(leaf)
+        with forward_ad.dual_level():
+            cotangent = forward_ad.make_dual(output.detach(), output.detach().cos())
+            (gradient,) = torch.autograd.grad(output, leaf, cotangent)
+            return hessian.cpu(), forward_ad.unpack_dual(gradient).tangent.cpu()
+
+    for actual, expected in zip(results("ocl"), results("cpu"), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("kind", [*CELLS, "GRU"])
+def test_vmap_without_a_loop(kind):
+    on, x = of_one_tensor(kind)
+    expected = torch.func.jacrev(on("cpu"))(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(torch.func.jacrev(on("ocl"))(x.to("ocl")).cpu(), expected)
+
+
+@pytest.mark.parametrize("name, gates", [("lstm", 4), ("gru", 3)])
+def test_vmap_of_cells(name, gates):
+    cell = getattr(torch.ops.aten, f"_thnn_fused_{name}_cell")
+    shapes = [(2, 3, 4 * gates), (2, 3, 4 * gates), (2, 3, 4)]
+    operands = [made(shape, i).to("ocl") for i, shape in enumerate(shapes)]
+    actual = torch.func.vmap(cell)(*operands)
+    for i, results in enumerate(zip(*actual, strict=True)):
+        torch.testing.assert_close(results, cell(*(t[i] for t in operands)))
 
 
 def test_wrong_arguments_raise_what_the_cpu_raises():

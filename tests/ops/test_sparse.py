@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.refusals import raise_the_same
+
 
 def made(coalesced=False, dtype=torch.float32):
     """A sparse [4, 5, 3] tensor with two sparse dimensions and entries at one place."""
@@ -76,6 +78,29 @@ def test_sums_and_scaling():
     same(device.clone().zero_(), host.clone().zero_())
     with pytest.raises(RuntimeError, match="sizes"):
         on_device[:2].add_(device)
+    with pytest.raises(RuntimeError, match=r"add\(sparse, dense\)"):
+        device + on_device
+
+
+def test_sparse_and_dense_gradients_of_one_weight():
+    """Autograd adds them in the order that is supported."""
+    grads = []
+    for device in ("cpu", "ocl"):
+        weight = torch.ones(5, 3, device=device, requires_grad=True)
+        places = torch.tensor([1, 3, 1], device=device)
+        rows = nn.functional.embedding(places, weight, sparse=True)
+        (rows.sum() + weight.square().sum() + rows.square().sum()).backward()
+        grads.append(weight.grad.cpu())
+    assert_close(grads[1], grads[0])
+
+
+def test_decay_of_a_weight_with_sparse_gradients_is_refused():
+    def step(device):
+        module = nn.Embedding(5, 3, sparse=True, device=device)
+        module(torch.tensor([1, 2], device=device)).sum().backward()
+        torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.1).step()
+
+    raise_the_same([step])
 
 
 def embedding():

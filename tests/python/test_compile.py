@@ -1,7 +1,10 @@
 """torch.compile on the device: what works, and what says that it does not."""
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 
 
 def function(x):
@@ -18,6 +21,30 @@ def test_backends_without_a_code_generator(backend):
         result.sum().backward()
     torch.testing.assert_close(results[1].cpu(), results[0])
     torch.testing.assert_close(leaves[1].grad.cpu(), leaves[0].grad)
+
+
+MODULES = {
+    "GRUCell": (nn.GRUCell(4, 6), (3, 4)),
+    "LSTMCell": (nn.LSTMCell(4, 6), (3, 4)),
+    "attention": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), (3, 2, 8)),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_training_of_modules(name):
+    """Ops with functions of our own for autograd, and those that save more than their operands."""
+    module, shape = MODULES[name]
+    x = torch.randn(shape)
+
+    def train(device):
+        moved = copy.deepcopy(module).to(device)
+        run = torch.compile(moved, backend="aot_eager") if device == "ocl" else moved
+        out = run(x.to(device))
+        (out[0] if isinstance(out, tuple) else out).square().sum().backward()
+        return [p.grad.cpu() for p in moved.parameters()]
+
+    for actual, expected in zip(train("ocl"), train("cpu"), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_inductor_says_what_works():
