@@ -161,7 +161,7 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
 #if KEEPS
       STORE_FROM(OUT, ACC, out, i, KEPT_ELEMENT(i) * scale);
 #else
-      STORE_FROM(OUT, ACC, out, i, RESULT(EXP, LOAD_OF(IN, in, i)));
+      STORE_FROM(OUT, ACC, out, i, RESULT(EXP_ONE, LOAD_OF(IN, in, i)));
 #endif
     }
 #endif

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.layouts import layouts, on_device
 from tests.ops.reductions import COMPLEX, FLOATING, SHAPES, call, check, make, tolerance
 
@@ -187,3 +188,9 @@ def test_variances_of_nothing(shape, correction):
             assert_close([t.cpu() for t in got], list(expected), equal_nan=True)
         else:
             assert_close(got.cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.as_gpu
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    run_as_gpu(__file__)

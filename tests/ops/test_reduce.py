@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.layouts import layouts
 from tests.ops.reductions import (
     ALL,
@@ -183,6 +184,25 @@ def test_nan_and_infinity():
         for dim in (0, 1):
             check(call(name, dim=dim), x)
         check(call(name), x)
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("length", [33, 300, 5000])
+def test_extremes_of_what_has_no_sum(length, dtype):
+    """Neither infinities of both signs nor large numbers are NaNs, though their sum is one."""
+    nan, inf = float("nan"), float("inf")
+    x = torch.randn(6, length, dtype=dtype)
+    middle = length // 2
+    x[0, 3], x[0, middle] = inf, -inf
+    x[1, ::2], x[1, 1::2] = torch.finfo(dtype).max, torch.finfo(dtype).min
+    x[2, 3], x[2, middle], x[2, -1] = inf, nan, -inf
+    x[3] = nan
+    x[4] = -inf
+    x[5, middle] = nan
+    for name in ("amax", "amin", "max", "min", "argmax", "argmin"):
+        check(call(name, dim=1), x)
+        for row in x:
+            check(call(name), row)
 
 
 POSITIONS = [(n, d) for n in ("max", "min", "aminmax") for d in REAL]
@@ -420,3 +440,9 @@ def test_a_dtype_asked_for_is_cast_to_first(function, dtype):
         expected = function(x, 0, dtype=dtype)
         assert_close(function(x.to("ocl"), dtype=dtype).cpu(), expected, equal_nan=True)
         assert_close(function(x.to("ocl"), 0, dtype=dtype).cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.as_gpu
+def test_as_a_gpu():
+    """Extremes, sums and columns with the kernels that GPUs get."""
+    run_as_gpu(__file__, "-k", "positions or extremes or columns or folds")

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
+
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(7,), (3, 5), (4, 33, 70), (2, 3, 1000), (300, 2), (5, 16, 4, 17), (1, 1), (9, 100000)]
 OPS = [torch.softmax, torch.log_softmax]
@@ -168,3 +170,9 @@ def test_errors(op):
             op(torch.ones(2, 3, device=device), 2)
         with pytest.raises(NotImplementedError):
             op(torch.ones(2, 3, dtype=torch.int32, device=device), 1)
+
+
+@pytest.mark.as_gpu
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    run_as_gpu(__file__)

@@ -102,6 +102,19 @@ def test_tanh_and_gelu_over_their_range(dtype):
     assert_close(got, expected, rtol=rtol, atol=2e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_exponentials_over_their_range(dtype):
+    """Results that are denormal, nothing or infinite included."""
+    bounds = torch.tensor([88.72, 88.73, 89.0, 1e30, -87.33, -87.34, -103.9, -104.0, -104.1, -1e30])
+    x = torch.cat([torch.linspace(-110, 95, 50001), torch.randn(1000) * 1e-6, bounds]).to(dtype)
+    rtol = max(torch.finfo(dtype).eps, 3.6e-7)  # three ulps, as OpenCL allows
+    exact = torch.exp(x.double())
+    assert_close(torch.exp(x.to("ocl")).cpu(), exact.to(dtype), rtol=rtol, atol=1.5e-45)
+    for function in (torch.sigmoid, F.silu):
+        got = function(x.to("ocl")).cpu()
+        assert_close(got, function(x.double()).to(dtype), rtol=2 * rtol, atol=5e-37, equal_nan=True)
+
+
 def test_erfcx_of_large_negative_doubles():
     x = -torch.logspace(0, 300, 3000, dtype=torch.float64)
     assert_close(torch.special.erfcx(x.to("ocl")).cpu(), torch.special.erfcx(x))
