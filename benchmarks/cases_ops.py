@@ -150,6 +150,7 @@ for label, function, inputs in (
     ("add", torch.add, 2),
     ("mul", torch.mul, 2),
     ("exp", torch.exp, 1),
+    ("sigmoid", torch.sigmoid, 1),
     ("tanh", torch.tanh, 1),
 ):
     add(
@@ -211,6 +212,7 @@ for name, call, shape, tolerance in (
     ("sum 16M", torch.sum, N16M, {"rtol": 1e-3, "atol": 2.0}),
     ("sum dim 0 4096x4096", lambda x: x.sum(0), SQUARE, LOOSE),
     ("sum dim 1 4096x4096", lambda x: x.sum(1), SQUARE, LOOSE),
+    ("amax 16M", torch.amax, N16M, {}),
     ("argmax 16M", torch.argmax, N16M, {}),
     ("var dim 1 4096x4096", lambda x: x.var(1), SQUARE, LOOSE),
 ):
@@ -219,9 +221,9 @@ unary("softmax 4096x1024", "rows", lambda x: x.softmax(1), ROWS, 8 * 4 * MIB)
 unary("log_softmax 4096x1024", "rows", lambda x: x.log_softmax(1), ROWS, 8 * 4 * MIB)
 
 
-def with_backward(function, shape):
+def with_backward(function, shape, dtype=torch.float32):
     def make(device):
-        x, gradient = tensors(device, shape, shape)
+        x, gradient = tensors(device, shape, shape, dtype=dtype)
         x.requires_grad_()
         return lambda: torch.autograd.grad(function(x), x, gradient)
 
@@ -234,6 +236,14 @@ add(
     with_backward(lambda x: x.softmax(1), ROWS),
     bytes=20 * 4 * MIB,
     moves=(3, 2),
+)
+add(
+    "softmax forward and backward bfloat16",
+    "rows",
+    with_backward(lambda x: x.softmax(1), ROWS, torch.bfloat16),
+    bytes=10 * 4 * MIB,
+    moves=(3, 2),
+    tolerance={"rtol": 1e-2, "atol": 1e-2},
 )
 add(
     "log_softmax forward and backward",

@@ -60,6 +60,15 @@ def test_complex_powers_of_special_values(device, dtype):
         check(lambda x, number=number: number**x)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_logaddexp_of_special_values(device, dtype):
+    parts = [0.0, 1.0, -2.5, INF, -INF, NAN]
+    z = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
+    got = torch.logaddexp(z[:, None].to(device), z.to(device)).cpu()
+    expected = torch.logaddexp(z[:, None], z)
+    assert_close(torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True)
+
+
 @pytest.mark.parametrize("number", [1e39, -1e39, complex(1e39, 1), complex(0, 1e39)])
 def test_complex_powers_past_the_range_of_floats(device, number):
     z = torch.tensor([0.0, 2, 0.5, -3, 1 + 2j], dtype=torch.complex64)

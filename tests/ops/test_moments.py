@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from tests.as_gpu import run_as_gpu
+from tests.as_gpu import run_as_gpu, takes_gpu_kernels
 from tests.layouts import layouts, on_device
 from tests.ops.reductions import COMPLEX, FLOATING, SHAPES, call, check, make, tolerance
 
@@ -188,6 +188,23 @@ def test_variances_of_nothing(shape, correction):
             assert_close([t.cpu() for t in got], list(expected), equal_nan=True)
         else:
             assert_close(got.cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("length", [5, 33, 5000])
+def test_spread_past_the_squares_range(length):
+    """A deviation is a float though its square is none; equal elements have exactly none."""
+    x = torch.randn(6, length)
+    x[1, 3] = 1e30
+    x[2] *= 1e-25
+    x[3] = 3.3
+    x[4] = 1e4 + torch.arange(length) % 2 * 2**-10
+    x[5, ::2], x[5, 1::2] = 1e38, -1e38
+    if takes_gpu_kernels():  # they square floats as floats, as CUDA torch does
+        x = x[[0, 0, 0, 3]]
+    for name in ("std", "var"):
+        got = call(name, dim=1)(x.to("ocl")).cpu()
+        assert_close(got, call(name, dim=1)(x), rtol=1e-6, atol=0)
+        assert not call(name, dim=1)(x[3:4].to("ocl")).any()
 
 
 @pytest.mark.as_gpu

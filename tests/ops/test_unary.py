@@ -115,6 +115,17 @@ def test_exponentials_over_their_range(dtype):
         assert_close(got, function(x.double()).to(dtype), rtol=2 * rtol, atol=5e-37, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_gelu_of_large_numbers(dtype):
+    x = torch.logspace(1, 38, 100).to(dtype)
+    a, b = (torch.cat([x, -x]).to(device).requires_grad_() for device in ("cpu", "ocl"))
+    expected, got = F.gelu(a), F.gelu(b)
+    assert_close(got.cpu(), expected, rtol=1e-6, atol=1e-20)
+    expected.sum().backward()
+    got.sum().backward()
+    assert_close(b.grad.cpu(), a.grad, rtol=1e-6, atol=1e-20)
+
+
 def test_erfcx_of_large_negative_doubles():
     x = -torch.logspace(0, 300, 3000, dtype=torch.float64)
     assert_close(torch.special.erfcx(x.to("ocl")).cpu(), torch.special.erfcx(x))
