@@ -98,9 +98,12 @@ void histogramdd_linear(const at::Tensor& self, const std::optional<at::Tensor>&
 }
 
 // Smallest and largest coordinate per dimension of self (M, N), brought to the host in one copy.
+// Not of halves, as on the CPU: the distance of theirs may be none.
 void histogram_outer_edges(const at::Tensor& self, const int64_t dims, std::vector<double>& left,
                            std::vector<double>& right) {
-  check_floating(self.scalar_type());
+  const at::ScalarType dtype = self.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype == at::kFloat || dtype == at::kDouble,
+                              "\"histogramdd\" not implemented for '", dtype, "'");
   const at::Tensor extremes =
       at::stack({at::amin(self, {0}), at::amax(self, {0})}).to(at::kCPU).to(at::kDouble);
   const double* data = extremes.const_data_ptr<double>();

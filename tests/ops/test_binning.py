@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tests.refusals import raise_the_same
+
 ORDERED = [
     torch.float32,
     torch.float64,
@@ -181,6 +183,16 @@ def test_histogram(density, weighted):
     weight = {"weight": torch.rand(500)} if weighted else {}
     check(torch.histogramdd, points, [8, 4], density=density, **weight, **close)
     check(torch.histogramdd, points, [edges, edges[1:]], density=density, **weight, **close)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_histograms_of_halves_need_a_range(dtype):
+    x = torch.randn(50).to(dtype)
+    raise_the_same([lambda device: torch.histogram(x.to(device), 4)])
+    got = torch.histogram(x.to("ocl"), 4, range=(-1, 1))
+    expected = torch.histogram(x, 4, range=(-1, 1))
+    assert torch.equal(got.hist.cpu(), expected.hist)
+    assert torch.equal(got.bin_edges.cpu(), expected.bin_edges)
 
 
 def test_histogram_out():
