@@ -151,6 +151,7 @@ void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTe
   if (depthwise_input(in, out, given_weight, bias, w)) return;
   if (run_conv_product(in, out, given_weight, bias, w, true)) return;
   if (run_conv_winograd(in, out, given_weight, bias, w, true)) return;
+  if (run_conv_side_by_side(in, out, given_weight, bias, w)) return;
   // Per axis: the window's parts, and the coordinates of `out` they touch.
   std::array<std::vector<Phase>, kAxes> phases;
   Reach reach;

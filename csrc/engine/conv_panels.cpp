@@ -43,6 +43,11 @@ bool conv_panels_turn(const ConvPlan& plan) {
   return tile.vectors == 2 && 2 * tile.rows == tile.width;
 }
 
+int64_t conv_panel_columns(const ConvPlan& plan) {
+  const size_t element = c10::elementSize(plan.compute);
+  return tile_of(gemm_parameters(plan.device, element, false).packed, plan.columns).columns();
+}
+
 void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
   static const KernelFamily pack_family{"conv/panels.cl", "conv_pack"};
   static const KernelFamily family{"conv/panels.cl", "conv_panels"};
@@ -54,8 +59,9 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
   const int64_t tiles = blocks(c.m, tile.rows), panels = blocks(c.n, tile.columns());
   const int64_t cores = plan.device.properties().compute_units;
 
-  // As many tiles per work-item as leave every core enough of them.
-  const int64_t block = std::clamp<int64_t>(tiles * panels * plan.groups / (cores * 8), 1, 64);
+  // As many tiles per work-item as leave every core enough of them, and even shares.
+  const int64_t most = std::clamp<int64_t>(tiles * panels * plan.groups / (cores * 8), 1, 64);
+  const int64_t block = blocks(tiles, blocks(tiles, most));
   const int64_t items = blocks(tiles, block) * panels * plan.groups;
   int64_t splits = 1;
   if (accumulator != nullptr && !accumulator->first) {
@@ -79,13 +85,15 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator) {
       several ? padded_columns * static_cast<size_t>(tiles * tile.rows * splits) * element : 0);
 
   const AffineIndex::Dimension row = plan.rows.joined(AffineIndex::Join::both).innermost();
-  const std::array<Define, 7> defines{{{"C", plan.compute_tag()},
+  const AffineIndex::Dimension k = plan.k.joined(AffineIndex::Join::first).innermost();
+  const std::array<Define, 8> defines{{{"C", plan.compute_tag()},
                                        {"IN", tag(plan.b_dtype)},
                                        {"OUT", tag(plan.dtype)},
                                        {"WIDTH", tile.width},
                                        {"MR", tile.rows},
                                        {"NV", tile.vectors},
-                                       {"ADJACENT", row.first == 1 && row.size >= tile.rows}}};
+                                       {"ADJACENT", row.first == 1 && row.size >= tile.rows},
+                                       {"RUN_OF_K", k.first == 1 && k.size == c.k}}};
   if (c.k > 0) {
     Contraction pack = c;
     std::copy_n(c.k_size, 4, pack.row_size);

@@ -92,6 +92,7 @@ Contraction ConvPlan::contraction() const {
   c.column_b = column_b;
   c.column_out = column_out;
   c.flags = bias != nullptr ? conv_flag::bias : 0;
+  c.bias_channels = static_cast<uint32_t>(bias_channels != 0 ? bias_channels : groups * columns);
   c.splits = 1;
   c.split_k = c.k;
   return c;

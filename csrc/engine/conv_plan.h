@@ -25,7 +25,7 @@ struct Contraction {
   int64_t column_b, column_out;
   uint32_t row_size[4], k_size[4];
   uint32_t m, n, k, groups;
-  uint32_t flags, block, chunk, splits, split_k, unused;
+  uint32_t flags, block, chunk, splits, split_k, bias_channels;
 };
 static_assert(sizeof(Contraction) == 288);
 
@@ -65,6 +65,7 @@ struct ConvPlan {
   AffineIndex k{};     // strides in a and in b
   int64_t columns = 0, column_b = 0, column_out = 0;
   int64_t groups = 1, a_group = 0, b_group = 0, out_group = 0;
+  int64_t bias_channels = 0;  // if it repeats, which only run_conv_panels() takes; 0: it doesn't
   // Addresses of the first elements.
   const char *a = nullptr, *b = nullptr, *bias = nullptr;
   char* out = nullptr;
@@ -112,6 +113,8 @@ void run_conv_panels(const ConvPlan& plan, ConvAccumulator* accumulator);
 /// Whether its tiles of that plan are turned in registers where that is how the result lies, and
 /// not stored one element at a time.
 bool conv_panels_turn(const ConvPlan& plan);
+/// Its panels' columns.
+int64_t conv_panel_columns(const ConvPlan& plan);
 void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator);
 
 /// Where groups have few columns (kernels/conv/narrow.cl, few_columns.cl), on CPUs and on GPUs.
@@ -130,6 +133,11 @@ bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTen
 /// On CPUs, likewise the gradient of such a convolution's weight, where memory is to be read once.
 bool run_conv_weight_product(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
                              const ConvWindow& window);
+/// On CPUs, transposed convolutions whose windows lie side by side, with channels last: all
+/// elements of a window's line are columns of one sum. `in` = the result, as of
+/// convolution_input().
+bool run_conv_side_by_side(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
+                           const void* bias, const ConvWindow& window);
 /// For CPUs, windows of 3 x 3 with a stride of 1 by fewer products, Winograd's
 /// (kernels/conv/winograd.cl). As run_conv_product().
 bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,

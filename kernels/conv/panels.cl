@@ -3,10 +3,11 @@
 // element. So nothing like a matrix of windows is ever made.
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
-// registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a).
+// registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a), RUN_OF_K (1: so do
+// all elements of k).
 //
 // Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the elements of k
-// lie in a, for a window's runs are too short to step through digits. Totals, where k is summed in several parts, are
+// lie in a, for a window's runs are too short to step through digits (not with RUN_OF_K). Totals, where k is summed in several parts, are
 // [split][z][m / MR][n / NR][MR][NR].
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
@@ -22,6 +23,9 @@
 #endif
 #ifndef ADJACENT
 #define ADJACENT 0
+#endif
+#ifndef RUN_OF_K
+#define RUN_OF_K 0
 #endif
 #define NR (NV * WIDTH)
 // Whether a tile's vectors make up a square: its columns are then stored as vectors too.
@@ -52,7 +56,7 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   b += p.b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
   global T *panel =
       (global T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
-  if (jn == 0 && z == 0) {
+  if (!RUN_OF_K && jn == 0 && z == 0) {
     global long *table = (global long *)(workspace + table_offset(&p));
     const uint4 a_size = SIZES(p.row_size);
     uint4 at = digits_of(first, a_size);
@@ -109,10 +113,15 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   }
 }
 
+#if RUN_OF_K
+#define PLACE_OF(k) (k)
+#else
+#define PLACE_OF(k) table[k]
+#endif
 // sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
 #define SUM(ROW)                                                                      \
-  for (uint k = k0; k < k1; k++, y += NR) {                                           \
-    global const T *x = a + table[k];                                                 \
+  _Pragma("unroll 4") for (uint k = k0; k < k1; k++, y += NR) {                       \
+    global const T *x = a + PLACE_OF(k);                                              \
     V column[NV];                                                                     \
     _Pragma("unroll") for (uint v = 0; v < NV; v++) {                                 \
       column[v] = LOADV(C, WIDTH, (global const char *)y, v);                         \
@@ -170,7 +179,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
   global T *totals = (global T *)(sums + p.totals) +
                      (((ulong)split * p.groups + z) * tiles * panels + jn) * MR * NR;
   const uint column0 = jn * NR, columns = min((uint)NR, p.n - column0);
-  bias += p.bias_offset + ((ulong)z * p.n + column0) * STORAGE_SIZE(OUT);
+  bias += p.bias_offset + (z * p.n + column0) % p.bias_channels * STORAGE_SIZE(OUT);
   out += p.out_offset + (z * p.out_group + column0 * p.column_out) * STORAGE_SIZE(OUT);
 
   for (uint k0 = first; k0 < last; k0 += p.chunk) {
@@ -276,7 +285,9 @@ kernel void conv_finish(global const char *bias, global char *out, global const 
     const ulong tile = (((ulong)split * p.groups + z) * tiles + row / MR) * panels + column / NR;
     sum += totals[(tile * MR + row % MR) * NR + column % NR];
   }
-  if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, (ulong)z * p.n + column);
+  if (p.flags & FLAG_BIAS) {
+    sum += LOAD_AS(C, OUT, bias + p.bias_offset, (z * p.n + column) % p.bias_channels);
+  }
   const long at = z * p.out_group + place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
   STORE_FROM(OUT, C, out + p.out_offset, at, sum);

@@ -8,26 +8,30 @@ from tests.ops.spatial import sample
 from tests.ops.test_convolution import CALLS, check_all, weight_shape
 
 
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("last,channels", [(False, 9), (True, 9), (True, 64)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_products(last, dtype):
+def test_products(last, channels, dtype):
     """Windows of one element, and windows side by side."""
     tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {}
     for axes, size, transposed, kernel in (
         (2, (12, 13), False, 1),
         (2, (12, 13), True, 1),
         (2, (5, 6), True, 2),
+        (2, (16, 7), True, (1, 3)),
         (1, (140,), False, 1),
         (1, (11,), True, 3),
         (3, (3, 4, 5), True, (1, 2, 3)),
     ):
         kernels = (kernel,) * axes if isinstance(kernel, int) else kernel
         x = sample(3, 20, *size, dtype=dtype) / 8
-        weight = sample(*weight_shape(20, 9, 1, kernels, transposed), dtype=dtype, seed=1) / 8
-        if last and axes == 2:
-            x = x.contiguous(memory_format=torch.channels_last)
-            weight = weight.contiguous(memory_format=torch.channels_last)
-        for bias in (sample(9, dtype=dtype, seed=2), None):
+        weight = (
+            sample(*weight_shape(20, channels, 1, kernels, transposed), dtype=dtype, seed=1) / 8
+        )
+        # CPU torch's results of float64 volumes are contiguous.
+        if last and (axes == 2 or axes == 3 and dtype != torch.float64):
+            innermost = torch.channels_last if axes == 2 else torch.channels_last_3d
+            x, weight = (t.contiguous(memory_format=innermost) for t in (x, weight))
+        for bias in (sample(channels, dtype=dtype, seed=2), None):
             check_all(
                 lambda a, b, c, call=CALLS[axes, transposed], k=kernels: call(
                     a, b, c, stride=k if len(k) > 1 else k[0]
