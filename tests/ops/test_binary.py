@@ -123,10 +123,11 @@ def test_ldexp_of_integers(dtype, device):
     x = torch.tensor([0, 1, 3, 64]).to(dtype)
     for exponents in (torch.tensor([2**62, 130, -140, -151]), torch.tensor(-150), torch.tensor(7)):
         expected = torch.ldexp(x, exponents)
-        assert_close(torch.ldexp(x.to(device), exponents.to(device)).cpu(), expected, equal_nan=True)
-        out = torch.empty(4, dtype=torch.float64, device=device)
-        torch.ldexp(x.to(device), exponents.to(device), out=out)
-        assert_close(out.cpu(), torch.ldexp(x, exponents, out=torch.empty(4).double()), equal_nan=True)
+        arguments = (x.to(device), exponents.to(device))
+        assert_close(torch.ldexp(*arguments).cpu(), expected, equal_nan=True)
+        expected = torch.ldexp(x, exponents, out=torch.empty(4).double())
+        out = torch.ldexp(*arguments, out=torch.empty(4, dtype=torch.float64, device=device))
+        assert_close(out.cpu(), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize(
