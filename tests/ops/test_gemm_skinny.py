@@ -18,9 +18,7 @@ def test_tiles_and_their_remainders(few, dtype):
             a, b = t.make(3, few, k, dtype=dtype), t.make(3, k, n, dtype=dtype)
             t.check(torch.bmm, a, b)
             # A result's element that two work-items stored would get its addend twice.
-            t.check(
-                lambda a, b, c: c.clone().baddbmm_(a, b), a, b, t.make(3, few, n, dtype=dtype)
-            )
+            t.check(lambda a, b, c: c.clone().baddbmm_(a, b), a, b, t.make(3, few, n, dtype=dtype))
 
 
 @pytest.mark.parametrize("few, n, k", [(7, 129, 4096), (1, 300, 4096), (4, 20, 16384)])
