@@ -2,6 +2,7 @@
 // (kernels/gemm/skinny_*.cl).
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "engine/gemm_plan.h"
 #include "engine/gemm_tiles.h"
@@ -148,9 +149,16 @@ void run(const GemmPlan& source) {
     const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
     rows = std::max(1, std::min(wanted, 16 / columns));
   }
+  int width = parameters.width;
+  if (plan.device.is_cpu() && by_columns(plan)) {
+    // Runs are no longer than a column.
+    width = std::min(width, static_cast<int>(std::bit_floor(plan.problem.m)));
+    while (static_cast<uint32_t>(rows * width) > plan.problem.m) rows = (rows + 1) / 2;
+  }
   plan.parameters.skinny.rows = rows;
+  plan.parameters.skinny.width = width;
   const std::array<Define, 4> defines{
-      {{"WIDTH", parameters.width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
+      {{"WIDTH", width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
   if (by_columns(plan)) {
     plan.device.is_cpu() ? run_axpy(plan, defines) : run_group_axpy(plan, defines);
   } else if (plan.device.is_cpu()) {

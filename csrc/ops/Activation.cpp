@@ -64,6 +64,7 @@ void threshold(at::TensorIteratorBase& iter, const c10::Scalar& threshold,
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_output(const at::Tensor& self,
                                                                 at::Tensor& output,
                                                                 at::Tensor& buffer) {
+  if (!output.sizes().equals(self.sizes())) output.resize_as_(self);  // as on the CPU no warning
   auto iter = at::TensorIterator::unary_op(output, self);
   pointwise::run(iter, log_sigmoid_op);
   return {output, buffer};
@@ -71,7 +72,8 @@ std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_output(const at::Tensor
 
 std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& self) {
   at::Tensor output = at::empty_like(self);
-  at::Tensor buffer = at::empty({0}, self.options());
+  // vmap looks for its dimension in every result, but there is nothing to keep.
+  at::Tensor buffer = at::empty({}, self.options()).expand(self.sizes());
   log_sigmoid_forward_output(self, output, buffer);
   return {output, buffer};
 }

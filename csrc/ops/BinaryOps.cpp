@@ -4,7 +4,6 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/result_type.h>
-#include <c10/core/DefaultDtype.h>
 
 #include <cmath>
 #include <limits>
@@ -23,15 +22,13 @@ const pointwise::Op ldexp_op{"ldexp", 0, pointwise::flag::compute_in_output};
 
 /// Scaling by a power of two that need not be representable itself; into `out` if that is defined.
 at::Tensor scale(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
-  const c10::ScalarType dtype =
-      self.is_floating_point() ? self.scalar_type() : c10::get_default_dtype_as_scalartype();
   auto iter = at::TensorIteratorConfig()
                   .add_output(out)
                   .add_const_input(self)
                   .add_const_input(other)
                   .check_all_same_dtype(false)
                   .allow_cpu_scalars(true)
-                  .declare_static_dtype(out.defined() ? out.scalar_type() : dtype)
+                  .declare_static_dtype(out.defined() ? out.scalar_type() : self.scalar_type())
                   .build();
   pointwise::run(iter, ldexp_op);
   return iter.output(0);
@@ -43,12 +40,13 @@ double in_single_range(double value) {
                                                              : value;
 }
 
-/// Whether self is scaled by powers of two instead of multiplied. Throws for bool exponents of
-/// floats, which CPU torch refuses.
+/// Whether self is scaled by powers of two instead of multiplied: CPU torch multiplies integers, of
+/// which 0 times a power past the range is NaN. Throws for bool exponents of floats, which CPU
+/// torch refuses.
 bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
   check_supported("ldexp", other.scalar_type(),
                   !self.is_floating_point() || other.scalar_type() != at::kBool);
-  return at::isIntegralType(other.scalar_type(), /*includeBool=*/true) && !self.is_complex();
+  return at::isIntegralType(other.scalar_type(), /*includeBool=*/true) && self.is_floating_point();
 }
 
 }  // namespace

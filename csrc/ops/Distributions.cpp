@@ -186,7 +186,7 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
     TORCH_CHECK(dtype == at::kBool || bits >= 63 || n - 1 < int64_t{1} << bits,
                 "n is too large for result tensor type: '", out.toString(), "'");
   }
-  at::native::resize_output(out, {n});
+  out.resize_({n});  // without a warning, as on the CPU
   check_supported(
       "randperm", dtype,
       floating || (c10::isIntegralType(dtype, false) && !c10::isBarebonesUnsignedType(dtype)));

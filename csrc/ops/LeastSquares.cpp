@@ -123,11 +123,14 @@ Solution by_gelsy(const Tensor& a, const Tensor& b, double rcond) {
     if (surely_regular(factors.r, rcond)) {
       Solution result = by_qr(factors, b, /*residuals=*/false);
       const at::IntArrayRef batch(a.sizes().data(), a.dim() - 2);
-      result.rank = at::full(batch, factors.r.size(-1), a.options().dtype(at::kLong));
+      // Without a right side LAPACK's gelsy does not look at the matrix.
+      const int64_t rank = b.size(-1) == 0 ? 0 : factors.r.size(-1);
+      result.rank = at::full(batch, rank, a.options().dtype(at::kLong));
       return result;
     }
   }
   Solution result = by_svd(a, b, rcond, /*residuals=*/false);
+  if (b.size(-1) == 0) result.rank.zero_();
   result.singular_values.reset();
   return result;
 }

@@ -50,10 +50,10 @@ struct Problem {
         weight(weight_.defined() ? weight_.contiguous() : weight_) {
     TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte,
                 "expected target dtype to be Long or Byte, but got ", target.scalar_type());
-    TORCH_CHECK(!weight.defined() || weight.scalar_type() == dtype, "expected scalar type ", dtype,
-                " but found ", weight.scalar_type());
     TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(dtype), "\"nll_loss\" not implemented for '",
                                 dtype, "'");
+    TORCH_CHECK(!weight.defined() || weight.scalar_type() == dtype, "expected scalar type ", dtype,
+                " but found ", weight.scalar_type());
     const int64_t classes = self.dim() == 1 ? self.size(0) : self.size(1);
     arguments.classes = static_cast<uint32_t>(classes);
     arguments.samples = static_cast<uint64_t>(target.numel());

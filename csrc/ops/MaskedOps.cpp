@@ -34,8 +34,11 @@ const pointwise::Op where_op{"where", 0, pointwise::flag::bits};
 
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
-void check_nonzero_out(const at::Tensor& self, const at::Tensor& out) {
+void check_nonzero_in(const at::Tensor& self) {
   check_supported("nonzero", self.scalar_type(), !c10::isFloat8Type(self.scalar_type()));
+}
+
+void check_nonzero_out(const at::Tensor& self, const at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
               out.scalar_type());
@@ -176,6 +179,7 @@ at::Tensor nonzero_in_pieces(const at::Tensor& self) {
 }  // namespace
 
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
+  check_nonzero_in(self);
   check_nonzero_out(self, out);
   // As on the CPU: the coordinates along one dimension, which indexing takes apart, are contiguous.
   const auto resize = [&](int64_t total) {
@@ -205,7 +209,8 @@ at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fil
   TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
   check_nonzero_out(self, out);
   at::native::resize_output(out, {size, self.dim()});
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0) return out;  // of any dtype
+  check_nonzero_in(self);
   out.fill_(fill_value);
   if (self.numel() == 0 || is_scanned(self)) {
     index::NonzeroScan(self).write(out);

@@ -98,7 +98,9 @@ double reduced_count(const at::Tensor& self, const at::Tensor& out) {
 
 void find_position(const Op& op, const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
                    const at::Tensor& out) {
-  if (dim) {
+  if (dim && self.dim() > 0 && self.size(*dim) == 1) {  // of any dtype
+    out.zero_();
+  } else if (dim) {
     reduce::run(op, self, mask_of(*dim, self), keepdim, out);
   } else {
     reduce::run(op, self.contiguous(), all_dims(), keepdim, out);

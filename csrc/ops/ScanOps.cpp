@@ -29,8 +29,6 @@ constexpr Op min_op{"last_min", Form::arg};
 void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t dim,
               const at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, self);
   if (self.dim() == 0) {
     out.copy_(self);
     return;
@@ -38,11 +36,16 @@ void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t di
   if (self.numel() == 0) return;
   TORCH_CHECK_NOT_IMPLEMENTED(out.scalar_type() != at::kBool, '"', name,
                               "\" not implemented for 'Bool'");
-  // The cast warns about the imaginary part it drops; kernels don't know float8.
+  // The cast warns about the imaginary part it drops; kernels don't know float8. CPU torch casts
+  // whatever has another dtype, which may overlap with the result therefore.
   const bool casts = (self.is_complex() && !out.is_complex()) ||
                      narrows_to_half(self.scalar_type(), out.scalar_type()) ||
-                     c10::isFloat8Type(self.scalar_type());
-  scan::run(op, casts ? self.to(out.scalar_type()) : self, dim, out);
+                     c10::isFloat8Type(self.scalar_type()) ||
+                     (self.scalar_type() != out.scalar_type() && self.is_alias_of(out));
+  const at::Tensor source = casts ? self.to(out.scalar_type()) : self;
+  at::assert_no_internal_overlap(out);
+  at::assert_no_partial_overlap(out, source);
+  scan::run(op, source, dim, out);
 }
 
 void check_ordered(const char* name, const at::Tensor& self) {

@@ -37,11 +37,24 @@ c10::DimVector reduced_shape(const at::Tensor& self, int64_t dim) {
   return shape;
 }
 
+/// Whether a given result that is to lose dimension `dim` first gets it, so that it is resized,
+/// with a warning that says so, as CPU torch's kthvalue and mode do. Null: it is resized at once.
+using Unsqueezes = bool (*)(const at::Tensor& out, const at::Tensor& self, int64_t dim);
+
+bool lacks_one_dimension(const at::Tensor& out, const at::Tensor& self, int64_t) {
+  return out.dim() == self.dim() - 1;
+}
+
+bool reaches_dimension(const at::Tensor& out, const at::Tensor&, int64_t dim) {
+  return out.dim() >= dim;
+}
+
 /// Resizes values and indices to the shape of `self` reduced along `dim`, calls
 /// compute(values, indices) with views that keep the dimension, and checks what CPU torch checks.
 template <class Compute>
 void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, bool keepdim,
-                         at::Tensor& values, at::Tensor& indices, const Compute& compute) {
+                         at::Tensor& values, at::Tensor& indices, Unsqueezes unsqueezes,
+                         const Compute& compute) {
   TORCH_CHECK(values.scalar_type() == self.scalar_type(), name, "(): expected values of dtype ",
               self.scalar_type(), ", got ", values.scalar_type());
   TORCH_CHECK(indices.scalar_type() == at::kLong, name, "(): expected indices of dtype Long, got ",
@@ -51,17 +64,20 @@ void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, 
   at::assert_no_internal_overlap(values);
   at::assert_no_internal_overlap(indices);
   at::assert_no_overlap(values, indices);
-  const c10::DimVector kept = reduced_shape(self, dim);
-  c10::DimVector shape = kept;
-  if (!keepdim && !shape.empty()) shape.erase(shape.begin() + dim);
+  const bool drops = !keepdim && self.dim() > 0;
+  c10::DimVector shape = reduced_shape(self, dim);
+  if (drops && unsqueezes == nullptr) shape.erase(shape.begin() + dim);
   const at::Tensor input = apart_from(apart_from(self, values), indices);
-  at::native::resize_output(values, shape);
-  at::native::resize_output(indices, shape);
+  for (at::Tensor* out : {&values, &indices}) {
+    if (drops && unsqueezes != nullptr && unsqueezes(*out, self, dim)) out->unsqueeze_(dim);
+    at::native::resize_output(*out, shape);
+    if (drops && unsqueezes != nullptr) out->squeeze_(dim);
+  }
   if (values.numel() == 0) return;
-  if (keepdim || self.dim() == 0) {
-    compute(input, values, indices);
-  } else {
+  if (drops) {
     compute(input, values.unsqueeze(dim), indices.unsqueeze(dim));
+  } else {
+    compute(input, values, indices);
   }
 }
 
@@ -74,11 +90,12 @@ void give_number(const at::Tensor& self, const at::Tensor& values, const at::Ten
 using Statistic = void (sort::Rows::*)(const at::Tensor&, const at::Tensor&) const;
 
 void statistic_out(const char* name, Statistic statistic, const at::Tensor& self, int64_t dim_,
-                   bool keepdim, at::Tensor& values, at::Tensor& indices) {
+                   bool keepdim, at::Tensor& values, at::Tensor& indices,
+                   Unsqueezes unsqueezes = nullptr) {
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim());
   at::native::zero_numel_check_dims(self, dim, name);
   reduce_with_indices(
-      name, self, dim, keepdim, values, indices,
+      name, self, dim, keepdim, values, indices, unsqueezes,
       [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
         sort::Rows rows(name, input, dim);
         rows.sort();
@@ -155,7 +172,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_values(const at::Tensor& self, int
   check_supported("kthvalue", self.scalar_type(), ordered || self.dim() == 0);
   at::assert_no_overlap(self, values);
   reduce_with_indices(
-      "kthvalue", self, dim, keepdim, values, indices,
+      "kthvalue", self, dim, keepdim, values, indices, lacks_one_dimension,
       [&](const at::Tensor& input, const at::Tensor& values, const at::Tensor& indices) {
         if (input.dim() == 0) return give_number(input, values, indices);  // of any dtype
         sort::Rows rows("kthvalue", input, dim);
@@ -197,9 +214,12 @@ std::tuple<at::Tensor&, at::Tensor&> mode_values(const at::Tensor& self, int64_t
   at::assert_no_overlap(indices, self);
   if (self.dim() == 0) {  // of any dtype
     (void)at::maybe_wrap_dim(dim, int64_t{0});
-    reduce_with_indices("mode", self, 0, keepdim, values, indices, give_number);
+    values.resize_({});  // without a warning, as on the CPU
+    indices.resize_({});
+    reduce_with_indices("mode", self, 0, keepdim, values, indices, nullptr, give_number);
   } else {
-    statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices);
+    statistic_out("mode", &sort::Rows::mode, self, dim, keepdim, values, indices,
+                  self.numel() == 0 ? nullptr : reaches_dimension);
   }
   return {values, indices};
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "engine/sort_runs.h"
+#include "ops/DtypeChecks.h"
 #include "ops/_unique.h"
 #include "ops/_unique2.h"
 #include "ops/isin.h"
@@ -69,6 +70,9 @@ Results unique_flat(const char* name, const at::Tensor& self, bool sorted, Wante
 
 Results unique_along(const char* name, const at::Tensor& self, int64_t dim_, bool sorted,
                      Wanted wanted) {
+  // Also of a number and of nothing, and before the dimension is looked at, as on the CPU.
+  const at::ScalarType dtype = self.scalar_type();
+  check_supported(name, dtype, !self.is_complex() && !c10::isFloat8Type(dtype));
   const int64_t dim = at::maybe_wrap_dim(dim_, self.dim(), /*wrap_scalar=*/false);
   const auto empty_dims = std::count(self.sizes().begin(), self.sizes().end(), 0);
   if (self.size(dim) == 0) {

@@ -117,6 +117,19 @@ def test_ldexp_of_cpu_scalars(device):
             call()
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool], ids=str)
+def test_ldexp_of_integers(dtype, device):
+    """They are multiplied: 0 times a power past the range is NaN."""
+    x = torch.tensor([0, 1, 3, 64]).to(dtype)
+    for exponents in (torch.tensor([2**62, 130, -140, -151]), torch.tensor(-150), torch.tensor(7)):
+        expected = torch.ldexp(x, exponents)
+        arguments = (x.to(device), exponents.to(device))
+        assert_close(torch.ldexp(*arguments).cpu(), expected, equal_nan=True)
+        expected = torch.ldexp(x, exponents, out=torch.empty(4).double())
+        out = torch.ldexp(*arguments, out=torch.empty(4, dtype=torch.float64, device=device))
+        assert_close(out.cpu(), expected, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
 )

@@ -161,3 +161,12 @@ def test_errors():
             backward(torch.ones(2, 1, device=device), images, labels, None, 1, -100, one)
         with pytest.raises(RuntimeError, match="must have same dimension as target"):
             backward(torch.ones(2, 1, device=device), images, labels, None, 0, -100, one)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64], ids=str)
+def test_scores_that_are_not_floating(dtype):
+    for device in ("cpu", "ocl"):
+        target, weight = torch.zeros(2, dtype=torch.long, device=device), torch.ones(3)
+        for w in (None, weight.to(device)):
+            with pytest.raises(NotImplementedError):
+                F.nll_loss(torch.ones(2, 3, device=device).to(dtype), target, w)

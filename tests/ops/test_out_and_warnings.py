@@ -292,3 +292,31 @@ def test_narrow_copy(start, length, dim):
                 x(d), dim, start, length, out=torch.zeros(2, dtype=dtype, device=d)
             )
         )
+
+
+@pytest.mark.parametrize("name", ["kthvalue", "mode", "median", "nanmedian"])
+def test_statistics_into_out(name):
+    def call(device, rows, dim, keepdim, *shapes):
+        x = numbers(device) if rows is None else numbers(device)[0, 0].expand((2,) * rows)
+        out = tuple(
+            torch.zeros(shape, dtype=dtype, device=device)
+            for shape, dtype in zip(shapes, (torch.float32, torch.int64), strict=True)
+        )
+        arguments = (x, 1, dim) if name == "kthvalue" else (x, dim)
+        getattr(torch, name)(*arguments, keepdim=keepdim, out=out)
+        return torch.stack([out[0], out[1].float()])
+
+    for rows, dim in ((None, 0), (None, -1), (0, 0), (3, 1)):
+        for keepdim in (False, True):
+            for shapes in (((5,), (4,)), ((), (2, 1)), ((1, 2), (3,)), ((0,), (2, 2, 2, 1))):
+                compare(
+                    lambda d, r=rows, i=dim, k=keepdim, s=shapes: call(d, r, i, k, *s),
+                )
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (1, 1), (0,)], ids=str)
+def test_randperm_into_out(shape):
+    for n in (0, 1):
+        compare(
+            lambda d, n=n: torch.randperm(n, out=torch.zeros(shape, dtype=torch.int64, device=d))
+        )

@@ -183,3 +183,23 @@ def test_matrices_without_elements(dtype):
     compared(lambda x: torch.ormqr(x, x[..., 0, :], x), 3, 0)
     if dtype == torch.float8_e4m3fn:
         compared(torch.linalg.matrix_exp, 3, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_positions_that_need_no_kernel(dtype):
+    """Those in a dimension of one element and in results of none are there for every dtype."""
+    x = torch.tensor([[[1.0, 0.0, 2.0]], [[0.0, 1.0, 4.0]]]).to(dtype)
+    for call in (
+        lambda x: x.argmax(1),
+        lambda x: x.argmin(1, keepdim=True),
+        lambda x: x[0, 0, :1].argmax(-1),
+        lambda x: torch.nonzero_static(x, size=0),
+        lambda x: torch.nonzero_static(x[0, 0, 0], size=3),
+        lambda x: torch.nonzero_static(x[0, 0, 0], size=0),
+    ):
+        expected, actual = call(x), call(x.to("ocl"))
+        assert actual.shape == expected.shape and torch.equal(actual.cpu(), expected)
+    for call in (lambda x: x.argmax(2), lambda x: torch.nonzero_static(x, size=2)):
+        for device in ("cpu", "ocl"):
+            with pytest.raises(NotImplementedError):
+                call(x.to(device))

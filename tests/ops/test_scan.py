@@ -233,3 +233,23 @@ def test_a_dtype_asked_for_is_cast_to_first(dtype):
     for x in (torch.tensor([1e5, -1e5]), torch.tensor([100001, -100000])):
         actual = x.to("ocl").cumsum(0, dtype=dtype).cpu()
         assert_close(actual, x.cumsum(0, dtype=dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize(
+    ("dtype", "out_dtype"),
+    [(torch.bool, torch.uint8), (torch.bool, torch.bool), (torch.bool, torch.int64),
+     (torch.uint8, torch.uint8), (torch.int32, torch.float32)],
+    ids=str,
+)  # fmt: skip
+def test_overlapping_results(name, dtype, out_dtype):
+    """What has another dtype is cast first, and may overlap; bool is refused before overlaps."""
+    outcomes = []
+    for device in ("cpu", "ocl"):
+        memory = (torch.arange(64, dtype=torch.uint8, device=device) % 3 > 0).to(torch.uint8)
+        x, out = memory.view(dtype)[1:5], memory.view(out_dtype)[:4]
+        try:
+            outcomes.append(getattr(torch, name)(x, 0, out=out).tolist())
+        except (RuntimeError, NotImplementedError) as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]

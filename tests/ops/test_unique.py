@@ -161,3 +161,18 @@ def test_isin_shapes_and_dtypes():
     for device in ("cpu", "ocl"):
         with pytest.raises(RuntimeError, match="isin"):
             torch.isin(torch.ones(2, device=device).bool(), torch.ones(2, device=device).bool())
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn, torch.float32], ids=str)
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_numbers_have_no_dimension(function, dtype):
+    """A dtype that isn't ordered is refused first."""
+    for shape, dim in (((), 0), ((), 1), ((0,), 0), ((2, 0), 0)):
+        raised = []
+        for device in ("cpu", "ocl"):
+            try:
+                function(torch.ones(shape, device=device).to(dtype), dim=dim)
+                raised.append(None)
+            except Exception as error:  # noqa: BLE001 - whatever CPU torch raises is what is wanted
+                raised.append(type(error))
+        assert raised[0] is raised[1], (shape, dim)

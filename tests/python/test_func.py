@@ -1,5 +1,7 @@
 """torch.func on the device: batches, gradients and their combinations, as on the CPU."""
 
+import warnings
+
 import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
@@ -118,3 +120,20 @@ def test_tangents_of_constants():
     assert zeros[1].item() == 0
     assert torch.ones(3, device="ocl").copy_(zeros).tolist() == [0, 0, 0]
     assert torch.dot(zeros, torch.ones(3, device="ocl")).item() == 0
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3,), (3, 0)], ids=str)
+def test_logsigmoid(shape):
+    """What the kernel saves for the gradient has the dimension that vmap takes for its own."""
+    function = torch.nn.functional.logsigmoid
+    x, direction = random(*shape), random(*shape)
+    check(vmap(function), x)
+    check(vmap(vmap(function)), x.unsqueeze(1))
+    check(vmap(lambda x, t: jvp(function, (x,), (t,))), x, direction)
+    check(vmap(grad(lambda x: function(x).sum())), x)
+    out = torch.zeros(7, device="ocl")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.nn.functional.logsigmoid(x.to("ocl"))
+        torch._C._nn.log_sigmoid(x.to("ocl"), out=out)
+    assert out.shape == x.shape
