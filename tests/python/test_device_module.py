@@ -110,6 +110,21 @@ def test_counters_are_dicts():
     assert set(torch.ocl.program_stats()) == {"built", "loaded", "build_seconds", "load_seconds"}
 
 
+def test_launch_count():
+    """A kernel is counted whatever queue runs it, and a copy is none."""
+    large, small = torch.ones(1 << 20, device="ocl"), torch.ones(2, device="ocl")
+    torch.ocl.reset_launch_count()
+    assert torch.ocl.launch_count() == 0
+    for x in (large, small):
+        x.add(1)
+        x.cpu()
+    with torch.ocl.stream(torch.ocl.Stream()):
+        large.add(1)
+    assert torch.ocl.launch_count() == torch.ocl.launch_count("ocl:0") == 3
+    with pytest.raises(RuntimeError):
+        torch.ocl.launch_count(99)
+
+
 def test_the_profiler_runs():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         torch.ones(10, device="ocl").add(1).cpu()
