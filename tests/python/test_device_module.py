@@ -102,6 +102,21 @@ def test_amp():
         assert torch.is_autocast_enabled("ocl")
 
 
+def test_autocast_of_what_takes_no_half_types():
+    """It is computed in single precision, as on the CPU."""
+    functional = torch.nn.functional
+    for device in ("cpu", "ocl"):
+        x = torch.rand(2, 2, 4, 4, 4, device=device, dtype=torch.bfloat16, requires_grad=True)
+        scores = x.detach().view(4, 2, 32).log_softmax(-1)
+        targets = torch.tensor([[1, 2], [3, 4]], device=device)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            pooled = functional.avg_pool3d(x, 2)
+            loss = functional.ctc_loss(scores, targets, (4, 4), (2, 2))
+        assert pooled.dtype == loss.dtype == torch.float32
+        (grad,) = torch.autograd.grad(pooled.sum(), x)
+        assert grad.dtype == torch.bfloat16 and torch.all(grad == 0.125)
+
+
 def test_counters_are_dicts():
     assert isinstance(torch.ocl.fallback_counts(), dict)
     torch.ocl.reset_fallback_counts()
