@@ -141,6 +141,52 @@ def test_gradients_of_differences_and_products():
     assert_close(grads[1], grads[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_matrix_products(dtype):
+    """With entries at one place, and none; the sum's start counts only where beta isn't 0."""
+    sparse = torch.sparse_coo_tensor([[3, 0, 3, 1, 3], [2, 4, 2, 0, 1]], torch.arange(5.0), (4, 5))
+    sparse, dense = sparse.to(dtype), torch.randn(5, 3, dtype=dtype)
+    start = torch.full((4, 3), torch.nan, dtype=dtype)
+    results = []
+    for device in ("cpu", "ocl"):
+        s, d, nothing = sparse.to(device), dense.to(device), start.to(device)
+        ones = torch.ones_like(nothing)
+        d.requires_grad_()
+        product = torch.sparse.mm(s.detach().requires_grad_(), d)
+        (grad,) = torch.autograd.grad(product.square().sum(), d)
+        d = d.detach()
+        results.append(
+            [
+                product.detach(),
+                grad,
+                s @ d,
+                torch.mv(s, d[:, 0]),
+                torch.addmm(ones, s, d, beta=2, alpha=0.5),
+                torch.addmm(nothing, s, d, beta=0),
+                torch.addmm(ones[0], s * 0, d),
+                torch.addmm(ones, torch.zeros_like(s), d),
+                torch.mm(s, d, out=torch.empty_like(ones)),
+                ones.addmm_(s, d),
+            ]
+        )
+    for actual, expected in zip(results[1], results[0], strict=True):
+        assert actual.stride() == expected.stride()
+        assert_close(actual.cpu(), expected)
+
+
+def test_matrix_products_that_are_refused():
+    s, d = made(), torch.randn(5, 3)
+    matrix = torch.eye(5).to_sparse()
+    raise_the_same(
+        [
+            lambda device: torch.mm(s.to(device), d.to(device)),
+            lambda device: matrix.to(device) @ d[:4].to(device),
+            lambda device: matrix.to(device) @ d.double().to(device),
+            lambda device: torch.addmm(d[:2].to(device), matrix.to(device), d.to(device)),
+        ]
+    )
+
+
 def test_sums_and_products_that_are_refused():
     d, s = torch.randn(4, 5, 3), made()
 
