@@ -5,10 +5,7 @@ python -m benchmarks.footprint [--only memory|attention|launches|first] [--docum
 """
 
 import argparse
-import os
 import pathlib
-import subprocess
-import sys
 
 import torch
 from torch.autograd import DeviceType
@@ -140,43 +137,30 @@ def attention_extra(tokens, heads=8, width=64):
 
 
 OPTIMISERS = {
-    "SGD": "SGD(p, lr=1e-3",
-    "SGD, momentum": "SGD(p, lr=1e-3, momentum=0.9",
-    "Adam": "Adam(p, lr=1e-3",
-    "AdamW": "AdamW(p, lr=1e-3",
-    "Adagrad": "Adagrad(p, lr=1e-3",
+    "SGD": (torch.optim.SGD, {"lr": 1e-3}),
+    "SGD, momentum": (torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9}),
+    "Adam": (torch.optim.Adam, {"lr": 1e-3}),
+    "AdamW": (torch.optim.AdamW, {"lr": 1e-3}),
+    "Adagrad": (torch.optim.Adagrad, {"lr": 1e-3}),
 }
 FORMS = ("foreach", "fused")
-ONE_STEP = """
-p = [torch.zeros(shape, device="ocl", requires_grad=True) for shape in {shapes}]
-for t in p:
-    t.grad = torch.zeros_like(t)
-optimiser = torch.optim.{optimiser}, {form}=True)
-for step in range(3):
-    torch.ocl.synchronize()
-    print("=== step", file=sys.stderr, flush=True)
-    optimiser.step()
-torch.ocl.synchronize()
-print("=== done", file=sys.stderr, flush=True)
-"""
 
 
 def launches(shapes, optimisers=tuple(OPTIMISERS), forms=FORMS):
     """{(optimiser, form): kernels that a warm step over parameters of these shapes launches}."""
-    chosen = [(name, form) for name in optimisers for form in forms]
-    steps = [
-        ONE_STEP.format(shapes=shapes, optimiser=OPTIMISERS[name], form=form)
-        for name, form in chosen
-    ]
-    run = subprocess.run(
-        [sys.executable, "-c", "import sys\nimport torch\n" + "".join(steps)],
-        env={**os.environ, "TORCH_OCL_VERBOSE": "launch"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    parts = [part.rsplit("=== step", 1)[1] for part in run.stderr.split("=== done")[:-1]]
-    return {case: part.count("launch: ") for case, part in zip(chosen, parts, strict=True)}
+    parameters = [torch.zeros(shape, device="ocl", requires_grad=True) for shape in shapes]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    counts = {}
+    for name in optimisers:
+        for form in forms:
+            kind, arguments = OPTIMISERS[name]
+            optimiser = kind(parameters, **arguments, **{form: True})
+            for _ in range(3):
+                torch.ocl.reset_launch_count()
+                optimiser.step()
+                counts[name, form] = torch.ocl.launch_count()
+    return counts
 
 
 def memory_table():

@@ -37,3 +37,11 @@ def existing_device_index(device: DeviceLike) -> int:
     index = _get_device_index(device, optional=True)
     _C.check_device(index)
     return index
+
+
+def is_unused(device: DeviceLike) -> bool:
+    """Whether OpenCL isn't in use yet, so that there is nothing to tell. A device other than the
+    current one is looked for all the same: RuntimeError if there is none."""
+    if _get_device_index(device, optional=True) != _C.current_device():
+        existing_device_index(device)
+    return not _C.is_initialized()

@@ -1,6 +1,7 @@
 """What ran where, and what was compiled."""
 
 from torch_ocl import _C
+from torch_ocl._utils import DeviceLike, existing_device_index, is_unused
 
 
 def fallback_counts() -> dict[str, int]:
@@ -21,6 +22,18 @@ def host_staged_counts() -> dict[str, int]:
 def reset_host_staged_counts() -> None:
     """Forgets the counts of host_staged_counts()."""
     _C.reset_host_staged_counts()
+
+
+def launch_count(device: DeviceLike = None) -> int:
+    """How many kernels were launched on a device since the start or reset_launch_count(), by all
+    threads and on all streams. Copies and fills are no kernels."""
+    return 0 if is_unused(device) else _C.launch_count(existing_device_index(device))
+
+
+def reset_launch_count(device: DeviceLike = None) -> None:
+    """Sets the count of launch_count() to 0."""
+    if not is_unused(device):
+        _C.reset_launch_count(existing_device_index(device))
 
 
 def program_stats() -> dict[str, float]:

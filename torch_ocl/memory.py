@@ -3,21 +3,13 @@
 from typing import Any
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, _get_device_index, existing_device_index
-
-
-def _is_unused(device: DeviceLike) -> bool:
-    """Whether OpenCL isn't in use yet, so that there is nothing to tell. A device other than the
-    current one is looked for all the same: RuntimeError if there is none."""
-    if _get_device_index(device, optional=True) != _C.current_device():
-        existing_device_index(device)
-    return not _C.is_initialized()
+from torch_ocl._utils import DeviceLike, existing_device_index, is_unused
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     """Statistics of a device's allocator, under the keys of torch.cuda.memory_stats:
     "<metric>.{all,small_pool,large_pool}.{current,peak,allocated,freed}" and event counts."""
-    if _is_unused(device):
+    if is_unused(device):
         return {}
     return dict(sorted(_C.memory_stats(existing_device_index(device)).items()))
 
@@ -48,13 +40,13 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Sets the peaks to what is in use now."""
-    if not _is_unused(device):
+    if not is_unused(device):
         _C.reset_peak_memory_stats(existing_device_index(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Sets the totals of allocations and frees, and the event counts, to 0."""
-    if not _is_unused(device):
+    if not is_unused(device):
         _C.reset_accumulated_memory_stats(existing_device_index(device))
 
 

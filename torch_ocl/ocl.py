@@ -27,9 +27,11 @@ from torch_ocl.device import (  # noqa: F401
 from torch_ocl.diagnostics import (
     fallback_counts,
     host_staged_counts,
+    launch_count,
     program_stats,
     reset_fallback_counts,
     reset_host_staged_counts,
+    reset_launch_count,
 )
 from torch_ocl.memory import (
     empty_cache,
@@ -100,6 +102,7 @@ __all__ = [
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "launch_count",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -114,6 +117,7 @@ __all__ = [
     "reset_accumulated_memory_stats",
     "reset_fallback_counts",
     "reset_host_staged_counts",
+    "reset_launch_count",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

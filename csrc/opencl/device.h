@@ -103,6 +103,12 @@ class Device {
   /// "name (platform)", for messages.
   std::string description() const;
 
+  /// A kernel was enqueued on one of the device's queues.
+  void count_launch() { launches_.fetch_add(1, std::memory_order_relaxed); }
+  /// How many were since the start or reset_launches().
+  uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
+  void reset_launches() { launches_.store(0, std::memory_order_relaxed); }
+
  private:
   int index_;
   cl_platform_id platform_;
@@ -113,6 +119,8 @@ class Device {
   AddressSpace addresses_;
   std::unique_ptr<ProgramCache> programs_;
   std::unique_ptr<AssertBuffer> asserts_;
+  // Apart from what every launch reads: threads that launch at a time write it by turns.
+  alignas(64) std::atomic<uint64_t> launches_{0};
 };
 
 namespace detail {

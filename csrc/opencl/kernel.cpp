@@ -94,6 +94,7 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
   if (__builtin_expect(code != CL_SUCCESS, 0)) {
     throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
   }
+  device_.count_launch();
   if (event != nullptr) {
     queue.count(event, before);
   } else if (immediate == nullptr) {

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "opencl/device.h"
 #include "opencl/program.h"
 #include "python/bindings.h"
 #include "runtime/counters.h"
@@ -15,6 +16,8 @@ void bind_diagnostics(py::module_& module) {
   module.def("reset_fallback_counts", &reset_fallback_counts);
   module.def("host_staged_counts", &host_staged_counts);
   module.def("reset_host_staged_counts", &reset_host_staged_counts);
+  module.def("launch_count", [](int index) { return device(index).launches(); });
+  module.def("reset_launch_count", [](int index) { device(index).reset_launches(); });
   module.def("program_stats", [] {
     const ProgramStats& stats = program_stats();
     py::dict out;

@@ -25,6 +25,10 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(OCL_FP32_SET_OPT_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(OCL_PROMOTE)
+  // As on the CPU: their kernels take no half types there, and so not here.
+  OCL_FP32(avg_pool3d)
+  OCL_FP32(ctc_loss, IntList)
+  OCL_FP32(ctc_loss, Tensor)
 }
 
 }  // namespace

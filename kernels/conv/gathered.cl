@@ -30,6 +30,18 @@ static inline void places_of(uint first, uint m, uint4 size, long4 stride, long 
   }
 }
 
+/// Bit v: the places of vector v follow each other. That its last lies WIDTH - 1 past its first doesn't say so: the last
+/// row of all repeats, and another image may begin just so far away.
+static inline uint lines_of(const long *at) {
+  uint lines = 0;
+  for (uint v = 0; v < NV; v++) {
+    bool line = true;
+    for (uint e = 1; e < WIDTH; e++) line = line && at[v * WIDTH + e] - at[v * WIDTH] == e;
+    lines |= (uint)line << v;
+  }
+  return lines;
+}
+
 /// Packs `split_k` elements of k of one panel. Global size: parts of k, m / NR, groups.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gather(
     global const char *a_base, global char *workspace, const Contraction p) {
@@ -41,11 +53,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
   global T *to = (global T *)(workspace + p.work_offset) + (((ulong)z * panels + panel) * p.k + first) * NR;
   long at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_a), at);
+  const uint lines = lines_of(at);
   uint4 d = digits_of(first, size);
   for (uint k = first; k < last; k++, to += NR) {
     global const T *from = a + place_of(d, stride);
     for (uint v = 0; v < NV; v++) {
-      if (at[v * WIDTH + WIDTH - 1] - at[v * WIDTH] == WIDTH - 1) {
+      if (lines >> v & 1) {
         STOREV(C, WIDTH, (global char *)to, v, LOADV(C, WIDTH, (global const char *)(from + at[v * WIDTH]), 0));
       } else {
         _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) to[v * WIDTH + e] = from[at[v * WIDTH + e]];
@@ -68,6 +81,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
   const uint valid = min((uint)NR, p.m - panel * NR);
   long out_at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_out), out_at);
+  const uint lines = lines_of(out_at);
   for (uint tile = begin; tile < end; tile++) {
     const uint first = tile * MR, rows = min((uint)MR, p.n - first);
     global const char *b = b_base + p.b_offset + (z * p.b_group + first * p.column_b) * STORAGE_SIZE(IN);
@@ -94,10 +108,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
       d.s3 = size.s3 - 1;
       NEXT_DIGITS(d, size);
     }
-    bool in_lines = rows == MR && valid == NR;
-    for (uint v = 0; v < NV; v++) {
-      in_lines = in_lines && out_at[v * WIDTH + WIDTH - 1] - out_at[v * WIDTH] == WIDTH - 1;
-    }
+    const bool in_lines = rows == MR && valid == NR && lines == (1u << NV) - 1;
     global char *to = out_base + p.out_offset + (z * p.out_group + first * p.column_out) * STORAGE_SIZE(OUT);
     global const char *addends = bias + p.bias_offset + ((ulong)z * p.n + first) * STORAGE_SIZE(OUT);
     if (in_lines) {
@@ -121,7 +132,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
       for (uint v = 0; v < NV; v++) {
         const uint j = v * WIDTH;
         const V value = edge[i][v] + (V)(addend);
-        if (j + WIDTH <= valid && out_at[j + WIDTH - 1] - out_at[j] == WIDTH - 1) {
+        if (j + WIDTH <= valid && (lines >> v & 1)) {
           STOREV_FROM(OUT, C, WIDTH, to + out_at[j] * STORAGE_SIZE(OUT), 0, value);
         } else {
           union { V vector; T element[WIDTH]; } x;

@@ -44,23 +44,38 @@ def assert_close_in(dtype, model, inputs, call, tolerance, steps=3):
     _close("losses", got["losses"], want["losses"], 4 * tolerance)
 
 
-def distances(model, inputs, call):
-    """Relative differences from CPU torch, of all elements together: of single precision results,
-    training; of gradients, on either device, from double precision, with settled batch norms; of
-    losses over three steps in double precision; of float16 and of bfloat16 results."""
-    exact = _run(model, inputs, call, "cpu", torch.float64, 0, settled=True)
-    gradients = [
-        _distance(_run(model, inputs, call, device, torch.float32, 0, settled=True), exact)
-        for device in ("ocl", "cpu")
-    ]
-    want = _run(model, inputs, call, "cpu", torch.float64, 3)["losses"]
-    losses = _run(model, inputs, call, "ocl", torch.float64, 3)["losses"]
-    training = _run(model, inputs, call, "cpu", torch.float32, 0)
-    outputs = [
-        _distance(_run(model, inputs, call, "ocl", dtype, 0), training, "outputs")
-        for dtype in (torch.float32, torch.float16, torch.bfloat16)
-    ]
-    return [outputs[0], *gradients, float((losses - want).norm() / want.norm()), *outputs[1:]]
+def distances(model, inputs, call, steps=3):
+    """{(what, dtype): [the device's distance, CPU torch's own]} from CPU torch in double precision.
+
+    "outputs" are those in training, "gradients" those of batch norms on their running statistics,
+    "parameters" what some steps of SGD make of them, as do "losses" in double precision, where
+    batch norms train and nothing of CPU torch's own is left. Differences are relative, of all
+    elements together; "largest output" and "largest gradient" are absolute ones of an element.
+    """
+
+    def run(device, dtype, steps=0, settled=False):
+        return _run(model, inputs, call, device, dtype, steps, settled)
+
+    exact, settled = (run("cpu", torch.float64, steps, settled=s) for s in (False, True))
+    got = run("ocl", torch.float64, steps)
+    found = {
+        ("losses", torch.float64): [_relative(got["losses"], exact["losses"])],
+        ("parameters", torch.float64): [_of_parameters(got, exact)],
+    }
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for device in ("ocl", "cpu"):
+            training = run(device, dtype)
+            calm = run(device, dtype, steps if dtype == torch.float32 else 0, settled=True)
+            difference = training["outputs"] - exact["outputs"]
+            for what, distance in {
+                "outputs": _distance(training, exact, "outputs"),
+                "largest output": float(difference.abs().max()),
+                "gradients": _distance(calm, settled),
+                "largest gradient": _largest(calm["gradients"], settled["gradients"]),
+                "parameters": _of_parameters(calm, settled),
+            }.items():
+                found.setdefault((what, dtype), []).append(distance)
+    return found
 
 
 def _run(
@@ -96,6 +111,7 @@ def _run(
         loss = call(model, inputs)[1]
         loss.backward()
         losses.append(loss.item())
+    result["parameters"] = {n: p.detach().cpu().double() for n, p in model.named_parameters()}
     result["losses"] = torch.tensor(losses, dtype=torch.float64)
     return result
 
@@ -124,7 +140,28 @@ def _close(what, got, want, tolerance, least=0.0):
 def _distance(got, want, part="gradients"):
     """The relative error of all elements together."""
     if part == "outputs":
-        return float((got[part] - want[part]).norm() / want[part].norm())
+        return _relative(got[part], want[part])
     difference = sum(float((got[part][n] - g).square().sum()) for n, g in want[part].items())
     size = sum(float(g.square().sum()) for g in want[part].values())
     return (difference / size) ** 0.5
+
+
+def _relative(got, want):
+    return float((got - want).norm() / want.norm())
+
+
+def _largest(got, want):
+    """The largest difference of an element of tensors by name."""
+    return max(float((got[name] - t).abs().max()) for name, t in want.items())
+
+
+def _of_parameters(got, want):
+    """The largest difference beside its tensor's largest element; where that is nearly nothing, as
+    of biases that started as zeros and that a norm takes away again, a thousandth of the largest
+    of all tensors counts."""
+    got, want = got["parameters"], want["parameters"]
+    least = max(float(p.abs().max()) for p in want.values()) * 1e-3
+    return max(
+        float((got[name] - p).abs().max()) / max(float(p.abs().max()), least)
+        for name, p in want.items()
+    )

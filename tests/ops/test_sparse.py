@@ -82,6 +82,128 @@ def test_sums_and_scaling():
         device + on_device
 
 
+BINARY = {
+    "dense - sparse": lambda d, s, t: d - s,
+    "sub with alpha": lambda d, s, t: torch.sub(d, s, alpha=2),
+    "sub_": lambda d, s, t: d.sub_(s, alpha=3),
+    "sub_ of a turned tensor": lambda d, s, t: d.mT.contiguous().mT.sub_(s),
+    "sparse - sparse": lambda d, s, t: s - t,
+    "sparse sub_": lambda d, s, t: s.sub_(t),
+    "add into": lambda d, s, t: torch.add(d, s, out=torch.empty_like(d)),
+    "add into an empty one": lambda d, s, t: torch.add(d, s, out=d.new_empty(0)),
+    "add into another dtype": lambda d, s, t: torch.add(d, s, out=d.new_empty(4, 5, 3).double()),
+    "add into self": lambda d, s, t: torch.add(d, s, alpha=2, out=d),
+    "sub into": lambda d, s, t: torch.sub(d, s, out=torch.empty_like(d)),
+    "add sparse into": lambda d, s, t: torch.add(s, t, out=torch.empty_like(s)),
+    "dense + other dtype": lambda d, s, t: d + s.double(),
+    "integers + sparse": lambda d, s, t: d.long() + s,
+    "empty + sparse": lambda d, s, t: torch.zeros_like(s) + t,
+    "dense * sparse": lambda d, s, t: d * s,
+    "sparse * dense": lambda d, s, t: s * d,
+    "sparse * row": lambda d, s, t: s * d[:1],
+    "sparse * last dimension": lambda d, s, t: s * d[0, 0],
+    "more dimensions * sparse": lambda d, s, t: torch.stack([d, -d]) * s,
+    "number of dimension 0 * sparse": lambda d, s, t: d[0, 0, 0] * s,
+    "sparse * sparse": lambda d, s, t: s * t,
+    "sparse * nothing": lambda d, s, t: s * torch.zeros_like(s),
+    "sparse mul_": lambda d, s, t: s.mul_(d),
+    "dense mul_": lambda d, s, t: d.mul_(s),
+    "mul sparse into": lambda d, s, t: torch.mul(s, t, out=torch.empty_like(s)),
+    "div into": lambda d, s, t: torch.div(s, 2, out=torch.empty_like(s)),
+}
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+@pytest.mark.parametrize("name", BINARY)
+def test_sums_differences_and_products(name, coalesced):
+    s, d = made(coalesced), torch.randn(4, 5, 3)
+    t = torch.sparse_coo_tensor([[3, 0, 2], [2, 3, 1]], torch.ones(3, 3) * 2, (4, 5, 3))
+    t = t.coalesce() if coalesced else t
+    expected = BINARY[name](d.clone(), s.clone(), t)
+    actual = BINARY[name](d.to("ocl"), s.to("ocl"), t.to("ocl"))
+    assert actual.layout == expected.layout and actual.dtype == expected.dtype
+    if actual.is_sparse:
+        assert actual.is_coalesced() == expected.is_coalesced()
+        assert actual.sparse_dim() == expected.sparse_dim()
+        actual, expected = actual.to_dense(), expected.to_dense()
+    assert actual.stride() == expected.stride()
+    assert_close(actual.cpu(), expected)
+
+
+def test_gradients_of_differences_and_products():
+    grads = []
+    for device in ("cpu", "ocl"):
+        dense = torch.arange(60.0).view(4, 5, 3).to(device).requires_grad_()
+        sparse = made(True).to(device).requires_grad_()
+        loss = (dense - sparse).square().sum() + (dense * sparse).to_dense().square().sum()
+        loss.backward()
+        grads.append([t.grad.to_dense().cpu() for t in (dense, sparse)])
+    assert_close(grads[1], grads[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_matrix_products(dtype):
+    """With entries at one place, and none; the sum's start counts only where beta isn't 0."""
+    sparse = torch.sparse_coo_tensor([[3, 0, 3, 1, 3], [2, 4, 2, 0, 1]], torch.arange(5.0), (4, 5))
+    sparse, dense = sparse.to(dtype), torch.randn(5, 3, dtype=dtype)
+    start = torch.full((4, 3), torch.nan, dtype=dtype)
+    results = []
+    for device in ("cpu", "ocl"):
+        s, d, nothing = sparse.to(device), dense.to(device), start.to(device)
+        ones = torch.ones_like(nothing)
+        d.requires_grad_()
+        product = torch.sparse.mm(s.detach().requires_grad_(), d)
+        (grad,) = torch.autograd.grad(product.square().sum(), d)
+        d = d.detach()
+        results.append(
+            [
+                product.detach(),
+                grad,
+                s @ d,
+                torch.mv(s, d[:, 0]),
+                torch.addmm(ones, s, d, beta=2, alpha=0.5),
+                torch.addmm(nothing, s, d, beta=0),
+                torch.addmm(ones[0], s * 0, d),
+                torch.addmm(ones, torch.zeros_like(s), d),
+                torch.mm(s, d, out=torch.empty_like(ones)),
+                ones.addmm_(s, d),
+            ]
+        )
+    for actual, expected in zip(results[1], results[0], strict=True):
+        assert actual.stride() == expected.stride()
+        assert_close(actual.cpu(), expected)
+
+
+def test_matrix_products_that_are_refused():
+    s, d = made(), torch.randn(5, 3)
+    matrix = torch.eye(5).to_sparse()
+    raise_the_same(
+        [
+            lambda device: torch.mm(s.to(device), d.to(device)),
+            lambda device: matrix.to(device) @ d[:4].to(device),
+            lambda device: matrix.to(device) @ d.double().to(device),
+            lambda device: torch.addmm(d[:2].to(device), matrix.to(device), d.to(device)),
+        ]
+    )
+
+
+def test_sums_and_products_that_are_refused():
+    d, s = torch.randn(4, 5, 3), made()
+
+    def flat(t):
+        return t.reshape(20, 3)
+
+    raise_the_same(
+        [
+            lambda device: s.to(device) - d.to(device),
+            lambda device: flat(d).to(device) - s.to(device),
+            lambda device: torch.add(d.to(device), s.to(device), out=s.to(device).long()),
+            lambda device: d.long().to(device).add_(s.to(device)),
+            lambda device: s.to(device) / d.to(device),
+        ]
+    )
+
+
 def test_sparse_and_dense_gradients_of_one_weight():
     """Autograd adds them in the order that is supported."""
     grads = []
@@ -152,7 +274,5 @@ def test_steps(optimizer):
 
 def test_what_is_not_there_says_so():
     device = made().to("ocl")
-    with pytest.raises(NotImplementedError):
-        device * device
     with pytest.raises(NotImplementedError):
         device.sin()

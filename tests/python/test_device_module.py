@@ -102,12 +102,42 @@ def test_amp():
         assert torch.is_autocast_enabled("ocl")
 
 
+def test_autocast_of_what_takes_no_half_types():
+    """It is computed in single precision, as on the CPU."""
+    functional = torch.nn.functional
+    for device in ("cpu", "ocl"):
+        x = torch.rand(2, 2, 4, 4, 4, device=device, dtype=torch.bfloat16, requires_grad=True)
+        scores = x.detach().view(4, 2, 32).log_softmax(-1)
+        targets = torch.tensor([[1, 2], [3, 4]], device=device)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            pooled = functional.avg_pool3d(x, 2)
+            loss = functional.ctc_loss(scores, targets, (4, 4), (2, 2))
+        assert pooled.dtype == loss.dtype == torch.float32
+        (grad,) = torch.autograd.grad(pooled.sum(), x)
+        assert grad.dtype == torch.bfloat16 and torch.all(grad == 0.125)
+
+
 def test_counters_are_dicts():
     assert isinstance(torch.ocl.fallback_counts(), dict)
     torch.ocl.reset_fallback_counts()
     assert torch.ocl.fallback_counts() == {}
     assert isinstance(torch.ocl.host_staged_counts(), dict)
     assert set(torch.ocl.program_stats()) == {"built", "loaded", "build_seconds", "load_seconds"}
+
+
+def test_launch_count():
+    """A kernel is counted whatever queue runs it, and a copy is none."""
+    large, small = torch.ones(1 << 20, device="ocl"), torch.ones(2, device="ocl")
+    torch.ocl.reset_launch_count()
+    assert torch.ocl.launch_count() == 0
+    for x in (large, small):
+        x.add(1)
+        x.cpu()
+    with torch.ocl.stream(torch.ocl.Stream()):
+        large.add(1)
+    assert torch.ocl.launch_count() == torch.ocl.launch_count("ocl:0") == 3
+    with pytest.raises(RuntimeError):
+        torch.ocl.launch_count(99)
 
 
 def test_the_profiler_runs():

@@ -1,0 +1,41 @@
+// Sparse COO tensors as indices, values and places.
+//
+// Offers: with_entries(), places(), by_places().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+
+namespace ocl::native {
+
+/// `like` with other entries.
+inline at::Tensor with_entries(const at::Tensor& like, const at::Tensor& indices,
+                               const at::Tensor& values, bool coalesced) {
+  return at::_sparse_coo_tensor_with_dims_and_tensors(
+      like.sparse_dim(), like.dense_dim(), like.sizes(), indices, values,
+      like.options().dtype(values.scalar_type()), coalesced);
+}
+
+/// The number of each entry's place among those of the sparse dimensions, in row-major order.
+inline at::Tensor places(const at::Tensor& sparse) {
+  const at::Tensor indices = sparse._indices();
+  at::Tensor place = indices.select(0, 0);
+  for (int64_t d = 1; d < sparse.sparse_dim(); ++d) {
+    place = place.mul(sparse.size(d)).add_(indices.select(0, d));
+  }
+  return place;
+}
+
+/// A dense tensor with the sparse dimensions of `sparse` made one.
+inline at::Tensor by_places(const at::Tensor& dense, const at::Tensor& sparse) {
+  c10::DimVector sizes{-1};
+  int64_t elements = 1;
+  for (int64_t d = 0; d < sparse.dim(); ++d) {
+    if (d >= sparse.sparse_dim()) sizes.push_back(sparse.size(d));
+    if (d < sparse.sparse_dim()) elements *= sparse.size(d);
+  }
+  sizes[0] = elements;
+  return dense.view(sizes);
+}
+
+}  // namespace ocl::native
