@@ -52,7 +52,9 @@ static_assert(sizeof(Arguments) == 424, "must match kernels/sort/rows.clh");
 enum Which : uint32_t { kPosition, kMedian, kNanMedian };
 
 Kernel& get(const KernelFamily& family, Device& device, const KeyType& key) {
-  return family.get(device, {{"KEY", key.tag}, {"ORDER", static_cast<int>(key.kind)}});
+  return family.get(device, {{"KEY", key.tag},
+                             {"ORDER", static_cast<int>(key.kind)},
+                             {"WIDTH", device.is_cpu() ? key.vector() : 1}});
 }
 
 /// Fills in sizes and strides of the input and, if there are two more, of the outputs. False: there
@@ -228,8 +230,7 @@ void Rows::sort() {
 
 void Rows::sort_first(int64_t k) {
   if (self_.numel() == 0) return;
-  plan_.index = plan_.allocate_index();
-  if (!select_first(plan_, static_cast<uint32_t>(k))) sort_keys(plan_);
+  if (!select_first(plan_, static_cast<uint32_t>(k))) sort();
 }
 
 template <class Launch>

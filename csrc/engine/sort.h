@@ -23,7 +23,8 @@ class Rows {
 
   /// Sorts the rows.
   void sort();
-  /// Sorts only so far that the first k elements of each row, at least 1, are in place.
+  /// Sorts only so far that the first k elements of each row, at least 1, are in place; others may
+  /// be gone.
   void sort_first(int64_t k);
 
   // What follows needs sorted rows. `values` and `indices` have self's shape but their own size

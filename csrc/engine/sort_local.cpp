@@ -15,7 +15,6 @@ constexpr uint32_t kBitonicMaxSize = 4096;
 constexpr size_t kBitonicGroup = 128;
 
 const KernelFamily insertion_family{"sort/insertion.cl", "sort_insertion"};
-const KernelFamily select_family{"sort/select.cl", "sort_select"};
 const KernelFamily bitonic_family{"sort/bitonic.cl", "sort_bitonic"};
 
 const char* refuse_insertion(const SortPlan& plan) {
@@ -57,15 +56,6 @@ void run_bitonic(SortPlan& plan) {
 }
 
 }  // namespace
-
-bool select_first(SortPlan& plan, uint32_t k) {
-  if (!plan.device.is_cpu() || k > kInsertionSize || plan.n < 4 * k) return false;
-  const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
-  launch(select_family.get(plan.device, {{"KEY", plan.key.tag}, {"SIZE", kInsertionSize}}),
-         plan.queue, NDRange::linear((plan.rows + per_item - 1) / per_item, 1),
-         Pointer{plan.keys.get()}, Pointer{plan.index.get()}, plan.n, plan.rows, k, per_item);
-  return true;
-}
 
 constexpr SortImplementation sort_insertion{"insertion", refuse_insertion, run_insertion};
 constexpr SortImplementation sort_bitonic{"bitonic", refuse_bitonic, run_bitonic};

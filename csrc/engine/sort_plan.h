@@ -22,6 +22,8 @@ struct KeyType {
   uint32_t size;      // bytes of a key
   uint64_t infinity;  // bits of the dtype's +infinity, for reals
 
+  /// Keys that a CPU's vectors hold.
+  int vector() const { return size == 8 ? 8 : 16; }
   uint64_t mask() const { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
 };
 
@@ -51,7 +53,8 @@ extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_part
 /// Sorts by the first implementation that takes the plan; plan.keys and plan.index are allocated.
 void sort_keys(SortPlan& plan);
 
-/// Brings the first k of each row into place, unless that is no better than sorting: then false.
+/// Makes rows of the first k of each row, in order, unless that is no better than sorting: then
+/// false.
 bool select_first(SortPlan& plan, uint32_t k);
 
 /// `bytes` of the current device's memory; given back in the order of the current stream.

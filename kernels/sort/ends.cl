@@ -1,6 +1,7 @@
 // Where a sort begins and ends: elements become keys, sorted keys and positions become results.
 //
-// Compile parameters: KEY, ORDER (key.clh).
+// Compile parameters: KEY, ORDER (key.clh), WIDTH (keys of a CPU's vector; 1 elsewhere).
+#include "include/item_by_item.clh"
 #include "sort/key.clh"
 #include "sort/rows.clh"
 
@@ -12,7 +13,7 @@ static inline Key element_of(Key key, uint index, global const char* row, long a
 }
 
 /// keys[row * n + i] = key of element i of the row.
-kernel void sort_encode(global const char* in, global char* keys_base, ulong keys_offset,
+kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_base, ulong keys_offset,
                         const SortRows args) {
   const uint total = args.rows * args.n;
   const ulong begin = (ulong)get_global_id(0) * args.chunk;
@@ -29,8 +30,16 @@ kernel void sort_encode(global const char* in, global char* keys_base, ulong key
     ROW_OFFSETS(offset, IN, IN, row, args);
     global const char* p = in + offset[0] + (long)i * args.along[IN];
     if (args.along[IN] == STORAGE_SIZE(KEY)) {
-      for (uint j = 0; j < count; j++)
+      uint j = 0;
+#if WIDTH > 1
+      for (; j + WIDTH <= count; j += WIDTH) {
+        const KeyV bits = LOAD_KEYS((global const Key*)p + j);
+        STORE_KEYS(encode_keys(bits, infinity) ^ (KeyV)(flip), keys + at + j);
+      }
+#endif
+      for (; j < count; j++) {
         keys[at + j] = encode_key(((global const Key*)p)[j], infinity) ^ flip;
+      }
     } else {
       for (uint j = 0; j < count; j++, p += args.along[IN])
         keys[at + j] = encode_key(*(global const Key*)p, infinity) ^ flip;

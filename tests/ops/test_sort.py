@@ -227,6 +227,24 @@ def test_topk_of_sorted_rows():
             assert_same(actual.indices, expected.indices)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8])
+def test_topk_selects(dtype):
+    """Of rows that are cut into parts and of whole ones; of equal elements the first ones."""
+    for rows, n in ((1, 70001), (3, 20000), (40, 9000), (70, 300)):
+        x = (torch.randn(rows, n, generator=torch.Generator().manual_seed(n)) * 500).abs().to(dtype)
+        if dtype.is_floating_point:
+            x[:, 7::1001] = torch.nan
+            x[:, 5::801] = -torch.inf
+        for k in (1, 32, 33, 50, 512, 513):
+            if k > n:
+                continue
+            for largest in (True, False):
+                expected = torch.sort(x, dim=1, descending=largest, stable=True)
+                actual = torch.topk(on_device(x), k, 1, largest)
+                assert_same(actual.values, expected.values[:, :k])
+                assert_same(actual.indices, expected.indices[:, :k])
+
+
 def test_topk_small_and_out():
     for x, k in [(torch.tensor(2.0), 1), (torch.randn(3, 4), 0), (torch.empty(0, 4), 2)]:
         expected = torch.topk(x, k)
