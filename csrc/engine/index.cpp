@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/dtype.h"
 #include "engine/index_problem.h"
@@ -19,10 +20,15 @@ constexpr size_t kVectorsPerLookup = 32;
 constexpr int64_t kLookup = 4;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
+// Elements of the innermost dimension whose indices differ: fewer are no vector, and a work-item's.
+constexpr int64_t kMinLine = 16;
+constexpr size_t kLineSpan = 1024, kLinesPerGroup = 4;
 
 const KernelFamily elements_family{"index/gather.cl", "gather_elements"};
 const KernelFamily rows_family{"index/gather.cl", "gather_rows"};
 const KernelFamily scatter_family{"index/scatter.cl", "scatter_elements"};
+const KernelFamily scatter_rows_family{"index/scatter.cl", "scatter_rows"};
+const KernelFamily lines_family{"index/lines.cl", "index_lines"};
 
 /// The dimensions that one launch decodes, DIMS in the kernels; more are looped over on the host.
 int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 4 : 12; }
@@ -46,10 +52,11 @@ void put_dimensions(ArgumentStruct& arguments, const Problem& problem) {
   arguments.finish();
 }
 
-bool has_rows(const Problem& problem) {
+bool has_rows(const Problem& problem, bool fills) {
   const int64_t element = c10::elementSize(problem.dtype);
   if (problem.dims == 0 || problem.size[0] < kMinRow || element == 16) return false;
   for (int k = 0; k < problem.operands(); ++k) {
+    if (k == 1 && fills) continue;  // no operand
     if (problem.stride[k][0] != (k < 2 ? element : 0)) return false;
   }
   return true;
@@ -68,57 +75,120 @@ bool aligned_rows(Device& device, const Problem& problem, const Indexing& indexi
   return std::all_of(indexing.strides.begin(), indexing.strides.end(), multiple);
 }
 
-void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
-  const bool rows = has_rows(problem);
+struct RowForm {
+  size_t width, span;
+  bool aligned;
+};
+
+/// A CPU moves a piece of a row for each look-up; neighbours on a GPU share the row's cache lines.
+RowForm row_form(Device& device, const Problem& problem, const Indexing& indexing) {
   const size_t element = c10::elementSize(problem.dtype);
-  Device& device = queue.device();
   const bool cpu = device.is_cpu();
-  // A CPU copies a piece of a row for each look-up; neighbours on a GPU share the row's cache
-  // lines.
   const size_t vector_bytes = cpu ? 64 : aligned_rows(device, problem, indexing, 16) ? 16 : element;
-  const size_t width = rows ? std::clamp<size_t>(vector_bytes / element, 1, 16) : 1;
-  const size_t span = cpu ? width * kVectorsPerLookup : width;
-  Kernel& kernel = (rows ? rows_family : elements_family)
-                       .get(device, {{"NIDX", problem.indices},
-                                     {"INDEX", tag(problem.index_dtype)},
-                                     {"WRAP", indexing.wrap},
-                                     {"E", element_tag(problem.dtype)},
-                                     {"WIDTH", width},
-                                     {"SPAN", span},
-                                     {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}});
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, indexing);
-  put_dimensions(arguments, problem);
-  set_arguments(kernel, problem, indexing, mems, arguments);
-  const size_t n = problem.numel();
-  if (!rows) {
-    kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
-    return;
-  }
-  const size_t chunks = (problem.size[0] + span - 1) / span;
-  size_t local_x = 1;
-  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
-  kernel.enqueue(
-      queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x).of_work(n));
+  const size_t width = std::clamp<size_t>(vector_bytes / element, 1, 16);
+  return {width, cpu ? width * kVectorsPerLookup : width, !cpu};
 }
 
-void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
-                    const ScalarArgument* value) {
-  Kernel& kernel = scatter_family.get(queue.device(), {{"NIDX", problem.indices},
-                                                       {"INDEX", tag(problem.index_dtype)},
-                                                       {"WRAP", indexing.wrap},
-                                                       {"E", element_tag(problem.dtype)},
-                                                       {"FILL", value != nullptr}});
+/// Chunks of `span` elements of the innermost dimension by the others.
+NDRange row_range(const Problem& problem, size_t span, size_t local) {
+  const size_t n = problem.numel(), chunks = (problem.size[0] + span - 1) / span;
+  size_t local_x = 1;
+  while (local_x < chunks && local_x < local) local_x *= 2;
+  return NDRange::grid(chunks, n / problem.size[0], local_x, local / local_x).of_work(n);
+}
+
+/// Whether 32-bit offsets reach all of the indexed operand, and lines are long enough for vectors.
+bool has_lines(const Problem& problem, const Indexing& indexing) {
+  if (problem.dims == 0 || problem.size[0] < kMinLine) return false;
+  int64_t extent = (problem.size[0] - 1) * problem.stride[0][0];
+  for (size_t k = 0; k < indexing.sizes.size(); ++k) {
+    extent += indexing.sizes[k] * indexing.strides[k];
+  }
+  return extent <= std::numeric_limits<int32_t>::max();
+}
+
+enum class Move { read, write, fill };
+
+/// For CPUs: kernels/index/lines.cl.
+void launch_lines(Queue& queue, const Problem& problem, const Indexing& indexing, Move move,
+                  const ScalarArgument* value) {
+  const int64_t element = c10::elementSize(problem.dtype);
+  bool dense_index = true;
+  for (int k = 2; k < problem.operands(); ++k) {
+    dense_index &=
+        problem.stride[k][0] == static_cast<int64_t>(c10::elementSize(problem.index_dtype));
+  }
+  Kernel& kernel = lines_family.get(queue.device(), {{"NIDX", problem.indices},
+                                                     {"INDEX", tag(problem.index_dtype)},
+                                                     {"WRAP", indexing.wrap},
+                                                     {"E", element_tag(problem.dtype)},
+                                                     {"WRITE", static_cast<int>(move)},
+                                                     {"DENSE", problem.stride[1][0] == element},
+                                                     {"DENSE_INDEX", dense_index},
+                                                     {"SPAN", kLineSpan}});
   ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, indexing);
   put_dimensions(arguments, problem);
   const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
+  if (value) kernel.set_bytes(next, value->bytes, element);
+  kernel.enqueue(queue, row_range(problem, kLineSpan, kLinesPerGroup));
+}
+
+void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
+  const bool rows = has_rows(problem, /*fills=*/false);
+  Device& device = queue.device();
+  if (!rows && device.is_cpu() && has_lines(problem, indexing)) {
+    launch_lines(queue, problem, indexing, Move::read, nullptr);
+    return;
+  }
+  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
+  Kernel& kernel = (rows ? rows_family : elements_family)
+                       .get(device, {{"NIDX", problem.indices},
+                                     {"INDEX", tag(problem.index_dtype)},
+                                     {"WRAP", indexing.wrap},
+                                     {"E", element_tag(problem.dtype)},
+                                     {"WIDTH", form.width},
+                                     {"SPAN", form.span},
+                                     {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}});
+  ArgumentStruct arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, device, problem, indexing);
+  put_dimensions(arguments, problem);
+  set_arguments(kernel, problem, indexing, mems, arguments);
+  const size_t n = problem.numel();
+  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
+                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
+}
+
+void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
+                    const ScalarArgument* value) {
+  Device& device = queue.device();
+  // Neighbours on a GPU write what lies side by side anyway.
+  const bool rows = device.is_cpu() && has_rows(problem, value != nullptr);
+  if (!rows && device.is_cpu() && has_lines(problem, indexing)) {
+    launch_lines(queue, problem, indexing, value ? Move::fill : Move::write, value);
+    return;
+  }
+  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
+  Kernel& kernel = (rows ? scatter_rows_family : scatter_family)
+                       .get(device, {{"NIDX", problem.indices},
+                                     {"INDEX", tag(problem.index_dtype)},
+                                     {"WRAP", indexing.wrap},
+                                     {"E", element_tag(problem.dtype)},
+                                     {"FILL", value != nullptr},
+                                     {"WIDTH", form.width},
+                                     {"SPAN", form.span}});
+  ArgumentStruct arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, device, problem, indexing);
+  put_dimensions(arguments, problem);
+  const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
   static constexpr unsigned char kUnused[16] = {};
   kernel.set_bytes(next, value ? value->bytes : kUnused, c10::elementSize(problem.dtype));
   const size_t n = problem.numel();
-  kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
+  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
+                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
 }
 
 /// Launches the first max_dims() dimensions and loops over the rest: tensors whose index tensors
