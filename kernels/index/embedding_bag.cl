@@ -28,6 +28,7 @@
 #endif
 #include "include/assert.clh"
 #include "include/dtype.clh"
+#include "include/item_by_item.clh"
 
 // The layout is that of csrc/ops/EmbeddingBag.cpp.
 typedef struct {
@@ -43,7 +44,8 @@ typedef struct {
   uint columns;
   uint chunks;    // of WIDTH columns
   uint last_given;  // there is an offset past the last bag
-  uint site, offset_site, unused;
+  uint site, offset_site;
+  uint parts;     // of the rows, in bag_sums
 } BagArgs;
 
 #define OFFSET(b) LOAD_AS(i64, INDEX, bag_base + args.bag_offset, b)
@@ -177,6 +179,46 @@ kernel void bag_rows(global const char *weight_base, global const char *map_base
     SPREAD_GRADIENT(WIDTH)
   } else {
     for (; column < args.columns; column++) SPREAD_GRADIENT(1)
+  }
+}
+
+/// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through the indices make,
+/// for CPUs. A work-item takes `chunks` vectors of columns and the rows whose hash falls into its part. Global size:
+/// ceil(columns / (chunks * WIDTH)) by parts.
+kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const char *index_base,
+                                  global const char *map_base, global const char *size_base,
+                                  global const char *factor_base, global char *out_base, const BagArgs args,
+                                  global int *asserts) {
+  const uint first = get_global_id(0) * args.chunks * WIDTH;
+  if (first >= args.columns) return;
+  const uint count = min(args.columns - first, args.chunks * WIDTH);
+  for (ulong i = 0; i < args.indices; i++) {
+    const long row = INDEX_AT(i);
+    if (row == args.skipped && row >= 0) continue;
+    if (!check_index(row, args.rows, asserts, args.site)) continue;
+    if (mul_hi((uint)row * 0x9e3779b1u, args.parts) != get_global_id(1)) continue;
+    const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+    if (bag < 0 || bag >= (long)args.bags) continue;
+    TYPE(C) factor = FACTOR(i);
+#if MODE == 1
+    const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
+    factor /= (TYPE(C))max(size, 1l);
+#endif
+    global const char *from =
+        weight_base + args.weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
+    global char *to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(E);
+    uint c = 0;
+#if WIDTH > 1
+    for (; c + WIDTH <= count; c += WIDTH) {
+      const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, from, c / WIDTH);
+      const TYPEV(C, WIDTH) sum = LOADV_AS(C, E, WIDTH, to, c / WIDTH) + value * factor;
+      STOREV_FROM(E, C, WIDTH, to, c / WIDTH, sum);
+    }
+#endif
+    for (; c < count; c++) {
+      const TYPE(C) sum = LOAD_AS(C, E, to, c) + LOAD_AS(C, E, from, c) * factor;
+      STORE_FROM(E, C, to, c, sum);
+    }
   }
 }
 
