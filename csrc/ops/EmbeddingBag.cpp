@@ -71,7 +71,8 @@ struct Bags {
                                {"INDEX", tag(index_dtype)},
                                {"MODE", mode},
                                {"WEIGHTED", weighted},
-                               {"WIDTH", width}});
+                               {"WIDTH", width},
+                               {"VECTORS", vectors()}});
   }
   /// The operand's buffer, null if there is no memory; its offset goes to `offset`.
   cl_mem place(const at::Tensor& tensor, uint64_t& offset) const {
@@ -81,6 +82,8 @@ struct Bags {
     offset = location.offset;
     return location.mem;
   }
+  /// That a work-item of the forward pass takes: on a CPU those for which a look-up pays.
+  size_t vectors() const { return device.is_cpu() && mode != EmbeddingBagMode::MAX ? 8 : 1; }
   cl_mem asserts() const { return device.asserts().mem(); }
 
   Queue& queue;
@@ -194,10 +197,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
     factors = bags.place(*per_sample_weights, arguments.factor_offset);
     arguments.factor_step = per_sample_weights->stride(0);
   }
+  arguments.chunks =
+      static_cast<uint32_t>((arguments.chunks + bags.vectors() - 1) / bags.vectors());
   launch(bags.kernel(forward_family, weighted), bags.queue,
-         NDRange::linear(arguments.bags * arguments.chunks, kLocalSize), weights ? weights : out,
-         index ? index : out, offset, factors ? factors : out, out, position, arguments,
-         bags.asserts());
+         NDRange::linear(arguments.bags * arguments.chunks, bags.vectors() > 1 ? 4 : kLocalSize),
+         weights ? weights : out, index ? index : out, offset, factors ? factors : out, out,
+         position, arguments, bags.asserts());
   return {output, map, sizes, positions};
 }
 

@@ -67,6 +67,7 @@ using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 Results unique_flat(const char* name, const at::Tensor& self, bool sorted, Wanted wanted) {
   const at::Tensor flat = self.reshape(-1);
   if (!sorted && sort::takes_consecutive(flat)) {
+    (void)sort::key_type(name, flat.scalar_type());  // raises what there are no keys of
     const sort::Consecutive runs = sort::consecutive(flat, wanted.inverse, wanted.counts);
     const at::Tensor none = at::empty({0}, flat.options().dtype(at::kLong));
     return {runs.firsts, wanted.inverse ? runs.inverse.view(self.sizes()) : none,

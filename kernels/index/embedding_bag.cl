@@ -4,7 +4,8 @@
 //
 // Compile parameters: E (tag of weights, results and gradients), C (computed with), POSITION (tag
 // that counts rows beside C: i32 for f32, i64 for f64), INDEX (tag of indices and offsets), MODE (0
-// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time).
+// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time), VECTORS (of
+// them that bag_forward takes).
 #ifndef E
 #define E f32
 #endif
@@ -25,6 +26,9 @@
 #endif
 #ifndef WIDTH
 #define WIDTH 1
+#endif
+#ifndef VECTORS
+#define VECTORS 1
 #endif
 #include "include/assert.clh"
 #include "include/dtype.clh"
@@ -104,7 +108,35 @@ typedef struct {
     (void)best;                                                                                 \
   }
 
-/// One work-item per bag and WIDTH columns.
+#if MODE != 2
+/// VECTORS vectors of columns at a time, so that an index is read once for all of them.
+#define SUM_BAG_VECTORS                                                                         \
+  {                                                                                             \
+    TYPEV(C, WIDTH) results[VECTORS];                                                           \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
+      results[v] = (TYPEV(C, WIDTH))((TYPE(C))0);                                               \
+    }                                                                                           \
+    ulong count = 0;                                                                            \
+    for (ulong i = begin; i < end; i++) {                                                       \
+      const long row = INDEX_AT(i);                                                             \
+      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;    \
+      const TYPE(C) factor = FACTOR(i);                                                         \
+      _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                    \
+        const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, WEIGHT_ROW(row), v);                \
+        results[v] += value * factor;                                                           \
+      }                                                                                         \
+      count++;                                                                                  \
+    }                                                                                           \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
+      if (MODE == 1 && count > 0) results[v] /= (TYPE(C))count;                                 \
+      STOREV_FROM(E, C, WIDTH,                                                                  \
+                  out_base + args.out_offset +                                                  \
+                      (bag * args.columns + column) * STORAGE_SIZE(E), v, results[v]);          \
+    }                                                                                           \
+  }
+#endif
+
+/// One work-item per bag and VECTORS * WIDTH columns.
 kernel void bag_forward(global const char *weight_base, global const char *index_base,
                         global const char *bag_base, global const char *factor_base,
                         global char *out_base, global char *position_base, const BagArgs args,
@@ -112,13 +144,17 @@ kernel void bag_forward(global const char *weight_base, global const char *index
   const ulong item = get_global_id(0);
   const ulong bag = item / args.chunks;
   if (bag >= args.bags) return;
-  uint column = (uint)(item - bag * args.chunks) * WIDTH;
+  uint column = (uint)(item - bag * args.chunks) * (VECTORS * WIDTH);
   DECLARE_BAG(bag);
-  if (column + WIDTH <= args.columns) {
-    REDUCE_BAG(WIDTH)
-  } else {
-    for (; column < args.columns; column++) REDUCE_BAG(1)
+#if MODE != 2
+  if (column + VECTORS * WIDTH <= args.columns) {
+    SUM_BAG_VECTORS
+    return;
   }
+#endif
+  const uint last = min(args.columns, column + VECTORS * WIDTH);
+  for (; column + WIDTH <= last; column += WIDTH) REDUCE_BAG(WIDTH)
+  for (; column < last; column++) REDUCE_BAG(1)
 }
 
 /// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
