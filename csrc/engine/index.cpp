@@ -97,21 +97,46 @@ NDRange row_range(const Problem& problem, size_t span, size_t local) {
   return NDRange::grid(chunks, n / problem.size[0], local_x, local / local_x).of_work(n);
 }
 
-/// Whether 32-bit offsets reach all of the indexed operand, and lines are long enough for vectors.
-bool has_lines(const Problem& problem, const Indexing& indexing) {
-  if (problem.dims == 0 || problem.size[0] < kMinLine) return false;
+/// The innermost dimension for kernels/index/lines.cl, with what it is in the indexed operand.
+struct Lines {
+  int64_t inner, inner_step, outer_step, span;
+};
+
+/// Makes the innermost dimension long enough for vectors, if another one continues it in all
+/// operands but the indexed one. False if there are no such lines, or if 32-bit offsets don't reach
+/// all of the indexed operand.
+bool find_lines(Problem& problem, const Indexing& indexing, Lines& lines) {
+  if (problem.dims == 0) return false;
+  lines = {problem.size[0], problem.stride[0][0], 0, kLineSpan};
   int64_t extent = (problem.size[0] - 1) * problem.stride[0][0];
   for (size_t k = 0; k < indexing.sizes.size(); ++k) {
     extent += indexing.sizes[k] * indexing.strides[k];
   }
-  return extent <= std::numeric_limits<int32_t>::max();
+  if (problem.size[0] < kMinLine) {
+    if (problem.dims == 1) return false;
+    for (int k = 1; k < problem.operands(); ++k) {
+      if (problem.stride[k][1] != problem.stride[k][0] * problem.size[0]) return false;
+    }
+    lines.outer_step = problem.stride[0][1];
+    lines.span = kLineSpan / lines.inner * lines.inner;
+    extent += (problem.size[1] - 1) * lines.outer_step;
+    problem.size[0] *= problem.size[1];
+    --problem.dims;
+    for (int d = 1; d < problem.dims; ++d) problem.size[d] = problem.size[d + 1];
+    for (int k = 0; k < problem.operands(); ++k) {
+      for (int d = 1; d < problem.dims; ++d) problem.stride[k][d] = problem.stride[k][d + 1];
+    }
+  }
+  return problem.size[0] >= kMinLine && extent <= std::numeric_limits<int32_t>::max();
 }
 
 enum class Move { read, write, fill };
 
-/// For CPUs: kernels/index/lines.cl.
-void launch_lines(Queue& queue, const Problem& problem, const Indexing& indexing, Move move,
+/// For CPUs: kernels/index/lines.cl. False if it does not take the problem.
+bool launch_lines(Queue& queue, Problem problem, const Indexing& indexing, Move move,
                   const ScalarArgument* value) {
+  Lines lines;
+  if (!find_lines(problem, indexing, lines)) return false;
   const int64_t element = c10::elementSize(problem.dtype);
   bool dense_index = true;
   for (int k = 2; k < problem.operands(); ++k) {
@@ -125,21 +150,24 @@ void launch_lines(Queue& queue, const Problem& problem, const Indexing& indexing
                                                      {"WRITE", static_cast<int>(move)},
                                                      {"DENSE", problem.stride[1][0] == element},
                                                      {"DENSE_INDEX", dense_index},
-                                                     {"SPAN", kLineSpan}});
+                                                     {"SHORT", lines.inner != problem.size[0]}});
   ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
   put_operands(arguments, mems, queue.device(), problem, indexing);
+  for (const int64_t number : {lines.span, lines.inner, lines.inner_step, lines.outer_step}) {
+    arguments.put32(static_cast<uint32_t>(number));
+  }
   put_dimensions(arguments, problem);
   const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
   if (value) kernel.set_bytes(next, value->bytes, element);
-  kernel.enqueue(queue, row_range(problem, kLineSpan, kLinesPerGroup));
+  kernel.enqueue(queue, row_range(problem, lines.span, kLinesPerGroup));
+  return true;
 }
 
 void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
   const bool rows = has_rows(problem, /*fills=*/false);
   Device& device = queue.device();
-  if (!rows && device.is_cpu() && has_lines(problem, indexing)) {
-    launch_lines(queue, problem, indexing, Move::read, nullptr);
+  if (!rows && device.is_cpu() && launch_lines(queue, problem, indexing, Move::read, nullptr)) {
     return;
   }
   const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
@@ -166,8 +194,8 @@ void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexi
   Device& device = queue.device();
   // Neighbours on a GPU write what lies side by side anyway.
   const bool rows = device.is_cpu() && has_rows(problem, value != nullptr);
-  if (!rows && device.is_cpu() && has_lines(problem, indexing)) {
-    launch_lines(queue, problem, indexing, value ? Move::fill : Move::write, value);
+  if (!rows && device.is_cpu() &&
+      launch_lines(queue, problem, indexing, value ? Move::fill : Move::write, value)) {
     return;
   }
   const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};

@@ -4,7 +4,8 @@
 // line's last stays.
 //
 // Compile parameters: those of index/places.clh; WRITE (0: other = indexed, 1: indexed = other, 2: indexed =
-// value); DENSE (1: neighbours of the other operand lie side by side); SPAN, a multiple of 16.
+// value); DENSE (1: neighbours of the other operand lie side by side); SHORT (1: the innermost dimension is two, of
+// which only the indexed operand knows: `inner` elements each).
 #include "include/item_by_item.clh"
 #include "index/places.clh"
 
@@ -14,14 +15,18 @@
 #ifndef DENSE
 #define DENSE 1
 #endif
-#ifndef SPAN
-#define SPAN 1024
+#ifndef SHORT
+#define SHORT 0
 #endif
 
 typedef struct {
   ulong offset[2 + NIDX];   // bytes: indexed, other, indices
   long index_size[NIDX];
   long index_stride[NIDX];  // bytes
+  uint span;        // elements of a work-item, below 2^16; SHORT: a multiple of `inner`
+  uint inner;
+  uint inner_step;  // bytes
+  uint outer_step;
   uint n;
   uint dims;
   uint size[DIMS];  // innermost first
@@ -56,27 +61,46 @@ typedef global const char *Other;
 #define OTHER_STEP steps[1]
 #endif
 
-/// Global size: ceil(size[0] / SPAN) by n / size[0], or more.
+#if SHORT
+#define WITHIN(e) ((e) / layout.inner * layout.outer_step + (e) % layout.inner * layout.inner_step)
+#else
+#define WITHIN(e) ((e) * steps[0])
+#endif
+
+/// Global size: ceil(size[0] / span) by n / size[0], or more.
 kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETERS,
                                      const LineLayout layout, global int *asserts, uint site
 #if WRITE == 2
                                      , TYPE(E) value
 #endif
 ) {
-  const uint first = get_global_id(0) * SPAN;
+  const uint first = get_global_id(0) * layout.span;
   const uint line = get_global_id(1);
   if (first >= layout.size[0] || line >= layout.n / layout.size[0]) return;
   uint at[2 + NIDX], steps[2 + NIDX];
+  at[0] = 0;
   for (uint k = 0; k < 2 + NIDX; k++) {
     steps[k] = layout.stride[k][0];
-    at[k] = first * steps[k];
+    if (k > 0) at[k] = first * steps[k];
   }
   DECODE_ROW(at, line);
-  const int16 lanes = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) * (int16)((int)steps[0]);
-  for (uint left = min((uint)SPAN, layout.size[0] - first); left > 0;) {
-    const uint count = min(left, (uint)LANES);
-    left -= count;
-    int16 places = lanes;
+  // Within the work-item's elements.
+  const uint16 lanes = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  at[0] += WITHIN(first);
+  const uint total = min(layout.span, layout.size[0] - first);
+#if SHORT
+  const float16 reciprocal = (float16)(1.0f / (float)layout.inner);
+#endif
+  for (uint done = 0; done < total;) {
+    const uint count = min(total - done, (uint)LANES);
+#if SHORT
+    // Halves away from a whole number, so that rounding does not matter.
+    const uint16 element = lanes + done;
+    const uint16 outer = convert_uint16((convert_float16(element) + 0.5f) * reciprocal);
+    int16 places = as_int16(outer * layout.outer_step + (element - outer * layout.inner) * layout.inner_step);
+#else
+    int16 places = as_int16((lanes + done) * steps[0]);
+#endif
     long16 bad = 0;
     if (count == LANES) {
       FOR_INDICES(ADD_PLACES)
@@ -89,17 +113,18 @@ kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETE
       _Pragma("unroll") for (uint j = 0; j < LANES; j++) {
         MOVE(indexed_at + place[j], other_at + j * OTHER_STEP)
       }
-      for (uint k = 0; k < 2 + NIDX; k++) at[k] += LANES * steps[k];
+      for (uint k = 1; k < 2 + NIDX; k++) at[k] += LANES * steps[k];
     } else {
       for (uint j = 0; j < count; j++) {
         long moved = 0;
         bool valid = true;
         FOR_INDICES(ADD_INDEX)
         if (valid) {
-          MOVE(indexed + (layout.offset[0] + at[0]) + moved, other + layout.offset[1] + at[1])
+          MOVE(indexed_at + WITHIN(done + j) + moved, other + layout.offset[1] + at[1])
         }
-        for (uint k = 0; k < 2 + NIDX; k++) at[k] += steps[k];
+        for (uint k = 1; k < 2 + NIDX; k++) at[k] += steps[k];
       }
     }
+    done += count;
   }
 }

@@ -69,6 +69,24 @@ def test_writes(device, name, dtype):
         check(device, WRITES[name], x, orders(5, columns), v, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex128, torch.bool])
+@pytest.mark.parametrize("last", [1, 2, 3, 5, 7, 15])
+def test_short_lines(device, last, dtype):
+    for rows in (1, 4, 7, 150, 700):
+        x, i = sample(rows, last + 2, dtype=dtype), orders(rows, last)
+        v = sample(rows, last, dtype=dtype)
+        check(device, lambda x, i: x.gather(1, i), x, i)
+        check(device, lambda x, i: x[:, :-1].gather(1, i), x, i)
+        check(device, lambda x, i: x.mT.gather(0, i.mT), x, i)
+        check(device, lambda x, i, v: x.scatter(1, i, v), x, i, v)
+        check(device, lambda x, i: x.scatter(1, i, 1), x, i)
+    x, i = sample(3, 50, last, dtype=dtype), indices(50, 3, 20, last)
+    check(device, lambda x, i: x.gather(1, i), x, i)
+    i[2, 19, 0] = 50
+    with pytest.raises((IndexError, RuntimeError), match="50"):
+        x.to(device).gather(1, i.to(device)).cpu()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float16])
 def test_short_indices(device, dtype):
     x, i = sample(5, 70, dtype=dtype), orders(5, 70).int()
