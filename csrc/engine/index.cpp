@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/dtype.h"
 #include "engine/index_problem.h"
@@ -19,10 +20,15 @@ constexpr size_t kVectorsPerLookup = 32;
 constexpr int64_t kLookup = 4;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
+// Elements of the innermost dimension whose indices differ: fewer are no vector, and a work-item's.
+constexpr int64_t kMinLine = 16;
+constexpr size_t kLineSpan = 1024, kLinesPerGroup = 4;
 
 const KernelFamily elements_family{"index/gather.cl", "gather_elements"};
 const KernelFamily rows_family{"index/gather.cl", "gather_rows"};
 const KernelFamily scatter_family{"index/scatter.cl", "scatter_elements"};
+const KernelFamily scatter_rows_family{"index/scatter.cl", "scatter_rows"};
+const KernelFamily lines_family{"index/lines.cl", "index_lines"};
 
 /// The dimensions that one launch decodes, DIMS in the kernels; more are looped over on the host.
 int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 4 : 12; }
@@ -46,10 +52,11 @@ void put_dimensions(ArgumentStruct& arguments, const Problem& problem) {
   arguments.finish();
 }
 
-bool has_rows(const Problem& problem) {
+bool has_rows(const Problem& problem, bool fills) {
   const int64_t element = c10::elementSize(problem.dtype);
   if (problem.dims == 0 || problem.size[0] < kMinRow || element == 16) return false;
   for (int k = 0; k < problem.operands(); ++k) {
+    if (k == 1 && fills) continue;  // no operand
     if (problem.stride[k][0] != (k < 2 ? element : 0)) return false;
   }
   return true;
@@ -68,57 +75,148 @@ bool aligned_rows(Device& device, const Problem& problem, const Indexing& indexi
   return std::all_of(indexing.strides.begin(), indexing.strides.end(), multiple);
 }
 
-void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
-  const bool rows = has_rows(problem);
+struct RowForm {
+  size_t width, span;
+  bool aligned;
+};
+
+/// A CPU moves a piece of a row for each look-up; neighbours on a GPU share the row's cache lines.
+RowForm row_form(Device& device, const Problem& problem, const Indexing& indexing) {
   const size_t element = c10::elementSize(problem.dtype);
-  Device& device = queue.device();
   const bool cpu = device.is_cpu();
-  // A CPU copies a piece of a row for each look-up; neighbours on a GPU share the row's cache
-  // lines.
   const size_t vector_bytes = cpu ? 64 : aligned_rows(device, problem, indexing, 16) ? 16 : element;
-  const size_t width = rows ? std::clamp<size_t>(vector_bytes / element, 1, 16) : 1;
-  const size_t span = cpu ? width * kVectorsPerLookup : width;
+  const size_t width = std::clamp<size_t>(vector_bytes / element, 1, 16);
+  return {width, cpu ? width * kVectorsPerLookup : width, !cpu};
+}
+
+/// Chunks of `span` elements of the innermost dimension by the others.
+NDRange row_range(const Problem& problem, size_t span, size_t local) {
+  const size_t n = problem.numel(), chunks = (problem.size[0] + span - 1) / span;
+  size_t local_x = 1;
+  while (local_x < chunks && local_x < local) local_x *= 2;
+  return NDRange::grid(chunks, n / problem.size[0], local_x, local / local_x).of_work(n);
+}
+
+/// The innermost dimension for kernels/index/lines.cl, with what it is in the indexed operand.
+struct Lines {
+  int64_t inner, inner_step, outer_step, span;
+};
+
+/// Makes the innermost dimension long enough for vectors, if another one continues it in all
+/// operands but the indexed one. False if there are no such lines, or if 32-bit offsets don't reach
+/// all of the indexed operand.
+bool find_lines(Problem& problem, const Indexing& indexing, Lines& lines) {
+  if (problem.dims == 0) return false;
+  lines = {problem.size[0], problem.stride[0][0], 0, kLineSpan};
+  int64_t extent = (problem.size[0] - 1) * problem.stride[0][0];
+  for (size_t k = 0; k < indexing.sizes.size(); ++k) {
+    extent += indexing.sizes[k] * indexing.strides[k];
+  }
+  if (problem.size[0] < kMinLine) {
+    if (problem.dims == 1) return false;
+    for (int k = 1; k < problem.operands(); ++k) {
+      if (problem.stride[k][1] != problem.stride[k][0] * problem.size[0]) return false;
+    }
+    lines.outer_step = problem.stride[0][1];
+    lines.span = kLineSpan / lines.inner * lines.inner;
+    extent += (problem.size[1] - 1) * lines.outer_step;
+    problem.size[0] *= problem.size[1];
+    --problem.dims;
+    for (int d = 1; d < problem.dims; ++d) problem.size[d] = problem.size[d + 1];
+    for (int k = 0; k < problem.operands(); ++k) {
+      for (int d = 1; d < problem.dims; ++d) problem.stride[k][d] = problem.stride[k][d + 1];
+    }
+  }
+  return problem.size[0] >= kMinLine && extent <= std::numeric_limits<int32_t>::max();
+}
+
+enum class Move { read, write, fill };
+
+/// For CPUs: kernels/index/lines.cl. False if it does not take the problem.
+bool launch_lines(Queue& queue, Problem problem, const Indexing& indexing, Move move,
+                  const ScalarArgument* value) {
+  Lines lines;
+  if (!find_lines(problem, indexing, lines)) return false;
+  const int64_t element = c10::elementSize(problem.dtype);
+  bool dense_index = true;
+  for (int k = 2; k < problem.operands(); ++k) {
+    dense_index &=
+        problem.stride[k][0] == static_cast<int64_t>(c10::elementSize(problem.index_dtype));
+  }
+  Kernel& kernel = lines_family.get(queue.device(), {{"NIDX", problem.indices},
+                                                     {"INDEX", tag(problem.index_dtype)},
+                                                     {"WRAP", indexing.wrap},
+                                                     {"E", element_tag(problem.dtype)},
+                                                     {"WRITE", static_cast<int>(move)},
+                                                     {"DENSE", problem.stride[1][0] == element},
+                                                     {"DENSE_INDEX", dense_index},
+                                                     {"SHORT", lines.inner != problem.size[0]}});
+  ArgumentStruct arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, queue.device(), problem, indexing);
+  for (const int64_t number : {lines.span, lines.inner, lines.inner_step, lines.outer_step}) {
+    arguments.put32(static_cast<uint32_t>(number));
+  }
+  put_dimensions(arguments, problem);
+  const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
+  if (value) kernel.set_bytes(next, value->bytes, element);
+  kernel.enqueue(queue, row_range(problem, lines.span, kLinesPerGroup));
+  return true;
+}
+
+void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
+  const bool rows = has_rows(problem, /*fills=*/false);
+  Device& device = queue.device();
+  if (!rows && device.is_cpu() && launch_lines(queue, problem, indexing, Move::read, nullptr)) {
+    return;
+  }
+  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
   Kernel& kernel = (rows ? rows_family : elements_family)
                        .get(device, {{"NIDX", problem.indices},
                                      {"INDEX", tag(problem.index_dtype)},
                                      {"WRAP", indexing.wrap},
                                      {"E", element_tag(problem.dtype)},
-                                     {"WIDTH", width},
-                                     {"SPAN", span},
-                                     {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}});
+                                     {"WIDTH", form.width},
+                                     {"SPAN", form.span},
+                                     {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}});
   ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, indexing);
+  put_operands(arguments, mems, device, problem, indexing);
   put_dimensions(arguments, problem);
   set_arguments(kernel, problem, indexing, mems, arguments);
   const size_t n = problem.numel();
-  if (!rows) {
-    kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
-    return;
-  }
-  const size_t chunks = (problem.size[0] + span - 1) / span;
-  size_t local_x = 1;
-  while (local_x < chunks && local_x < kLocalSize) local_x *= 2;
-  kernel.enqueue(
-      queue, NDRange::grid(chunks, n / problem.size[0], local_x, kLocalSize / local_x).of_work(n));
+  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
+                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
 }
 
 void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
                     const ScalarArgument* value) {
-  Kernel& kernel = scatter_family.get(queue.device(), {{"NIDX", problem.indices},
-                                                       {"INDEX", tag(problem.index_dtype)},
-                                                       {"WRAP", indexing.wrap},
-                                                       {"E", element_tag(problem.dtype)},
-                                                       {"FILL", value != nullptr}});
+  Device& device = queue.device();
+  // Neighbours on a GPU write what lies side by side anyway.
+  const bool rows = device.is_cpu() && has_rows(problem, value != nullptr);
+  if (!rows && device.is_cpu() &&
+      launch_lines(queue, problem, indexing, value ? Move::fill : Move::write, value)) {
+    return;
+  }
+  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
+  Kernel& kernel = (rows ? scatter_rows_family : scatter_family)
+                       .get(device, {{"NIDX", problem.indices},
+                                     {"INDEX", tag(problem.index_dtype)},
+                                     {"WRAP", indexing.wrap},
+                                     {"E", element_tag(problem.dtype)},
+                                     {"FILL", value != nullptr},
+                                     {"WIDTH", form.width},
+                                     {"SPAN", form.span}});
   ArgumentStruct arguments;
   std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, indexing);
+  put_operands(arguments, mems, device, problem, indexing);
   put_dimensions(arguments, problem);
   const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
   static constexpr unsigned char kUnused[16] = {};
   kernel.set_bytes(next, value ? value->bytes : kUnused, c10::elementSize(problem.dtype));
   const size_t n = problem.numel();
-  kernel.enqueue(queue, NDRange::linear(n, kLocalSize).of_work(kLookup * n));
+  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
+                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
 }
 
 /// Launches the first max_dims() dimensions and loops over the rest: tensors whose index tensors

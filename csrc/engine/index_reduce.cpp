@@ -27,6 +27,29 @@ void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
   }
 }
 
+void enqueue_reduce(Queue& queue, Kernel& kernel, const Problem& problem, const Job& job,
+                    const Dimensions& columns, const Dimensions& steps, const ReduceShape& shape,
+                    size_t local) {
+  ArgumentStruct arguments;
+  std::array<cl_mem, kMaxOperands> mems;
+  put_operands(arguments, mems, queue.device(), problem, job.indexing);
+  arguments.put64(job.skipped);
+  for (const int64_t number : {shape.columns, shape.steps, shape.parts, shape.row, shape.chunk}) {
+    arguments.put32(static_cast<uint32_t>(number));
+  }
+  arguments.put32(static_cast<uint32_t>(columns.count));
+  arguments.put32(static_cast<uint32_t>(steps.count));
+  arguments.put32(job.skipped != kSkipNothing);
+  put_dimensions(arguments, problem, columns);
+  put_dimensions(arguments, problem, steps);
+  arguments.finish();
+  const cl_uint next = set_arguments(kernel, problem, job.indexing, mems, arguments);
+  static constexpr unsigned char kUnused[16] = {};
+  kernel.set_bytes(next, job.value ? job.value->bytes : kUnused,
+                   c10::elementSize(compute_dtype(problem.dtype)));
+  kernel.enqueue(queue, NDRange::grid(shape.columns, shape.parts, local, 1));
+}
+
 namespace {
 
 constexpr int64_t kMinRow = 8;
@@ -63,6 +86,7 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
   uint32_t row_size = 1;
   const int row =
       c10::isComplexType(compute) || !device.is_cpu() ? -1 : find_row(problem, job, columns);
+  if (row < 0 && device.is_cpu() && reduce_lines(queue, problem, job, columns, steps)) return;
   if (row >= 0) {
     // The row is decoded first, in chunks.
     std::swap(columns.of[0], columns.of[row]);
@@ -94,27 +118,12 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
                             {"E4M3_ABOVE", e4m3_above()}};
   const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
   Kernel& kernel = reduce_family.get(queue.device(), {defines, std::size(defines) - of_float8});
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, job.indexing);
-  arguments.put64(job.skipped);
-  arguments.put32(static_cast<uint32_t>(column_count));
-  arguments.put32(static_cast<uint32_t>(step_count));
-  arguments.put32(static_cast<uint32_t>(parts));
-  arguments.put32(row_size);
-  arguments.put32(static_cast<uint32_t>(chunk));
-  arguments.put32(static_cast<uint32_t>(columns.count));
-  arguments.put32(static_cast<uint32_t>(steps.count));
-  arguments.put32(job.skipped != kSkipNothing);
-  put_dimensions(arguments, problem, columns);
-  put_dimensions(arguments, problem, steps);
-  arguments.finish();
-  const cl_uint next = set_arguments(kernel, problem, job.indexing, mems, arguments);
-  static constexpr unsigned char kUnused[16] = {};
-  kernel.set_bytes(next, job.value ? job.value->bytes : kUnused, c10::elementSize(compute));
   // With few columns a larger work-group would leave compute units idle.
   const size_t local = column_count >= 16 * work_items(device) ? 16 : 1;
-  kernel.enqueue(queue, NDRange::grid(column_count, parts, local, 1));
+  enqueue_reduce(queue, kernel, problem, job, columns, steps,
+                 {static_cast<int64_t>(column_count), static_cast<int64_t>(step_count),
+                  static_cast<int64_t>(parts), row_size, static_cast<int64_t>(chunk)},
+                 local);
 }
 
 /// Loops over the dimensions past max_reduce_dims() of either kind, then launches.

@@ -32,6 +32,8 @@ const KernelFamily bernoulli_tensor_family{"random/bernoulli.cl", "bernoulli_ten
 const KernelFamily dropout_family{"random/bernoulli.cl", "dropout"};
 const KernelFamily rank_family{"random/permutation.cl", "permute_rank"};
 const KernelFamily feistel_family{"random/permutation.cl", "permute_feistel"};
+const KernelFamily feistel_lanes_family{"random/permutation.cl", "permute_feistel_lanes"};
+constexpr int64_t kFeistelStretch = 512;  // STRETCH there
 
 // The layout structs of kernels/random.
 struct FillLayout {
@@ -49,6 +51,7 @@ struct FeistelKeys {
   uint64_t n;
   uint32_t left_bits, right_bits;
   uint32_t key[kRounds];
+  uint32_t swaps, unused;
 };
 
 const char* const kFloat = tag(at::kFloat);
@@ -234,17 +237,22 @@ void permute(const at::TensorBase& out, const Generator& generator) {
            Pointer{out.data_ptr()}, Pointer{keys.data_ptr()}, static_cast<uint32_t>(n));
     return;
   }
-  const PhiloxState state = reserve_philox(generator, out.device().index(), kRounds / 4);
+  const PhiloxState state = reserve_philox(generator, out.device().index(), kRounds / 4 + 1);
   at::Philox4_32 words(state.seed, 0, state.offset);
   FeistelKeys keys;
   keys.n = n;
-  // One bit more than a power of two needs: a Feistel network makes only even permutations of its
-  // own domain, cycle walking those of both kinds.
-  const int bits = std::bit_width(static_cast<uint64_t>(n));
+  const int bits = std::bit_width(static_cast<uint64_t>(n - 1));
   keys.left_bits = bits / 2;
   keys.right_bits = bits - bits / 2;
   for (uint32_t& key : keys.key) key = words();
-  launch(feistel_family.get(queue.device(), {{"OUT", tag(out.scalar_type())}}), queue, range,
+  // A Feistel network makes only even permutations of its own domain; cycle walking makes both
+  // kinds.
+  keys.swaps = std::has_single_bit(static_cast<uint64_t>(n)) ? words() & 1 : 0;
+  keys.unused = 0;
+  const bool lanes = queue.device().is_cpu() && bits < 32;
+  launch((lanes ? feistel_lanes_family : feistel_family)
+             .get(queue.device(), {{"OUT", tag(out.scalar_type())}}),
+         queue, lanes ? NDRange::linear((n + kFeistelStretch - 1) / kFeistelStretch, 1) : range,
          Pointer{out.data_ptr()}, keys);
 }
 

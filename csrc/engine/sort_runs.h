@@ -1,6 +1,6 @@
 // Runs of equal neighbours, and the lexicographic order of rows: what unique() is made of.
 //
-// Offers: Runs, sort_lexicographic().
+// Offers: Runs, Consecutive, takes_consecutive(), consecutive(), sort_lexicographic().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,6 +37,18 @@ class Runs {
   bool in_groups_ = false;  // a work-group per chunk
   at::Tensor counts_;       // int32: of the runs before each chunk; the last one is the total
 };
+
+/// Of the runs of equal neighbours in a vector: their first elements, and as Runs::write says.
+struct Consecutive {
+  at::Tensor firsts, inverse, starts;
+};
+
+/// Whether consecutive() does: on CPUs, of contiguous vectors.
+bool takes_consecutive(const at::Tensor& flat);
+
+/// Without keys, but otherwise what Runs finds. `inverse` and `starts` stay undefined unless
+/// wanted.
+Consecutive consecutive(const at::Tensor& flat, bool wants_inverse, bool wants_starts);
 
 /// The order of the rows of keys as rows of one table: rows.rows() uint32 in device memory, null if
 /// there are none. Stable.

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
@@ -24,10 +26,12 @@ using at::native::EmbeddingBagMode;
 const KernelFamily forward_family{"index/embedding_bag.cl", "bag_forward"};
 const KernelFamily map_family{"index/embedding_bag.cl", "bag_map"};
 const KernelFamily rows_family{"index/embedding_bag.cl", "bag_rows"};
+const KernelFamily sums_family{"index/embedding_bag.cl", "bag_sums"};
 const KernelFamily factors_family{"index/embedding_bag.cl", "bag_factors"};
 const AssertSite bag_site{"embedding_bag", Raises::runtime_error};
 
 constexpr size_t kLocalSize = 64;
+constexpr size_t kMostChunks = 16;
 
 /// BagArgs of kernels/index/embedding_bag.cl.
 struct Arguments {
@@ -36,7 +40,7 @@ struct Arguments {
   uint64_t weight_step, out_step, factor_step;
   int64_t rows, skipped;
   uint64_t indices, bags;
-  uint32_t columns, chunks, last_given, site, offset_site, unused;
+  uint32_t columns, chunks, last_given, site, offset_site, parts;
 };
 
 /// One launch: operands are placed one by one.
@@ -67,7 +71,8 @@ struct Bags {
                                {"INDEX", tag(index_dtype)},
                                {"MODE", mode},
                                {"WEIGHTED", weighted},
-                               {"WIDTH", width}});
+                               {"WIDTH", width},
+                               {"VECTORS", vectors()}});
   }
   /// The operand's buffer, null if there is no memory; its offset goes to `offset`.
   cl_mem place(const at::Tensor& tensor, uint64_t& offset) const {
@@ -77,6 +82,8 @@ struct Bags {
     offset = location.offset;
     return location.mem;
   }
+  /// That a work-item of the forward pass takes: on a CPU those for which a look-up pays.
+  size_t vectors() const { return device.is_cpu() && mode != EmbeddingBagMode::MAX ? 8 : 1; }
   cl_mem asserts() const { return device.asserts().mem(); }
 
   Queue& queue;
@@ -190,10 +197,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
     factors = bags.place(*per_sample_weights, arguments.factor_offset);
     arguments.factor_step = per_sample_weights->stride(0);
   }
+  arguments.chunks =
+      static_cast<uint32_t>((arguments.chunks + bags.vectors() - 1) / bags.vectors());
   launch(bags.kernel(forward_family, weighted), bags.queue,
-         NDRange::linear(arguments.bags * arguments.chunks, kLocalSize), weights ? weights : out,
-         index ? index : out, offset, factors ? factors : out, out, position, arguments,
-         bags.asserts());
+         NDRange::linear(arguments.bags * arguments.chunks, bags.vectors() > 1 ? 4 : kLocalSize),
+         weights ? weights : out, index ? index : out, offset, factors ? factors : out, out,
+         position, arguments, bags.asserts());
   return {output, map, sizes, positions};
 }
 
@@ -227,7 +236,6 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
       map.scalar_type() == indices.scalar_type() &&
           (mode != EmbeddingBagMode::MEAN || sizes.scalar_type() == map.scalar_type()),
       "_embedding_bag_dense_backward: indices, offset2bag and bag_size must be of one dtype");
-  const at::Tensor rows = at::empty({indices.numel(), columns}, grad.options());
   Bags bags(grad, indices, mode);
   Arguments& arguments = bags.arguments;
   arguments.bags = grad.size(0);
@@ -242,6 +250,24 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
   const cl_mem map_mem = bags.place(map, arguments.map_offset);
   const cl_mem size_mem =
       mode == EmbeddingBagMode::MEAN ? bags.place(sizes, arguments.size_offset) : grads;
+  if (bags.device.is_cpu()) {
+    // Vectors of columns for which a look-up pays, and work-items enough.
+    const size_t units = bags.device.properties().compute_units;
+    const size_t chunks = std::clamp<size_t>(arguments.chunks / (4 * units), 1, kMostChunks);
+    const size_t stretches = (arguments.chunks + chunks - 1) / chunks;
+    arguments.chunks = static_cast<uint32_t>(chunks);
+    arguments.parts = static_cast<uint32_t>((units + stretches - 1) / stretches);
+    arguments.rows = num_weights;
+    arguments.skipped = padding_idx;
+    const cl_mem index_mem = bags.place(indices, arguments.index_offset);
+    const cl_mem sum_mem = bags.place(sums, arguments.out_offset);
+    launch(bags.kernel(sums_family, weighted), bags.queue,
+           NDRange::grid(stretches, arguments.parts, 1, 1), grads, index_mem, map_mem, size_mem,
+           factors, sum_mem, arguments, bags.asserts());
+    if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
+    return sums;
+  }
+  const at::Tensor rows = at::empty({indices.numel(), columns}, grad.options());
   const cl_mem row_mem = bags.place(rows, arguments.out_offset);
   launch(bags.kernel(rows_family, weighted), bags.queue,
          NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), grads, map_mem,

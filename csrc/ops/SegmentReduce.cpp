@@ -21,8 +21,11 @@ using at::native::ReductionType;
 using Initial = std::optional<at::Scalar>;
 
 const KernelFamily forward_family{"reduce/segments.cl", "segment_reduce"};
+const KernelFamily rows_family{"reduce/segments.cl", "segment_reduce_rows"};
 const KernelFamily backward_family{"reduce/segments.cl", "segment_reduce_backward"};
 constexpr size_t kLocalSize = 64;
+constexpr uint64_t kWidth = 16, kSpan = 16 * kWidth;  // of rows on CPUs
+constexpr size_t kRowsPerGroup = 8;
 
 /// SegmentArgs of kernels/reduce/segments.cl.
 struct Arguments {
@@ -56,11 +59,14 @@ struct Problem {
            std::initializer_list<std::pair<const at::Tensor*, uint64_t Arguments::*>> operands) {
     arguments.results = results.numel();
     if (arguments.results == 0) return;
-    Kernel& kernel = family.get(device, {{"E", tag(dtype)},
-                                         {"C", tag(compute)},
-                                         {"INDEX", tag(offsets.scalar_type())},
-                                         {"REDUCE", static_cast<int>(reduction)},
-                                         {"INITIAL", starts}});
+    const bool by_rows = &family == &forward_family && device.is_cpu() && arguments.inner >= kWidth;
+    Kernel& kernel = (by_rows ? rows_family : family)
+                         .get(device, {{"E", tag(dtype)},
+                                       {"C", tag(compute)},
+                                       {"INDEX", tag(offsets.scalar_type())},
+                                       {"REDUCE", static_cast<int>(reduction)},
+                                       {"INITIAL", starts},
+                                       {"WIDTH", kWidth}});
     cl_uint index = 0;
     for (const auto& [operand, offset] : operands) {
       // Data without elements has no memory, and is not read.
@@ -74,7 +80,12 @@ struct Problem {
     static const uint32_t site = message_site("segment_reduce: Expected segment_length >= 0");
     kernel.set_buffer(index++, device.asserts().mem());
     kernel.set_value(index, site);
-    kernel.enqueue(queue, NDRange::linear(arguments.results, kLocalSize));
+    if (by_rows) {
+      kernel.enqueue(queue, NDRange::grid((arguments.inner + kSpan - 1) / kSpan,
+                                          arguments.results / arguments.inner, 1, kRowsPerGroup));
+    } else {
+      kernel.enqueue(queue, NDRange::linear(arguments.results, kLocalSize));
+    }
   }
 
   Queue& queue;

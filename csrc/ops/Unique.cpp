@@ -32,6 +32,11 @@ struct Duplicates {
   at::Tensor firsts, inverse, counts;
 };
 
+/// The lengths of `total` runs.
+at::Tensor lengths_of(const at::Tensor& starts, int64_t total) {
+  return at::sub(starts.narrow(0, 1, total), starts.narrow(0, 0, total));
+}
+
 Duplicates read_runs(const sort::Runs& runs, int64_t n, Wanted wanted,
                      const at::TensorOptions& options) {
   const int64_t total = runs.total();
@@ -42,8 +47,7 @@ Duplicates read_runs(const sort::Runs& runs, int64_t n, Wanted wanted,
   if (wanted.counts) starts = at::empty({total + 1}, longs);
   runs.write(result.firsts, starts, result.inverse);
   if (wanted.counts) {
-    result.counts = total == 0 ? at::empty({0}, longs)
-                               : at::sub(starts.narrow(0, 1, total), starts.narrow(0, 0, total));
+    result.counts = total == 0 ? at::empty({0}, longs) : lengths_of(starts, total);
   }
   if (!wanted.inverse) result.inverse = at::empty({0}, longs);
   if (!wanted.counts) result.counts = at::empty({0}, longs);
@@ -63,6 +67,13 @@ using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 Results unique_flat(const char* name, const at::Tensor& self, bool sorted, Wanted wanted) {
   const at::Tensor flat = self.reshape(-1);
+  if (!sorted && sort::takes_consecutive(flat)) {
+    (void)sort::key_type(name, flat.scalar_type());  // raises what there are no keys of
+    const sort::Consecutive runs = sort::consecutive(flat, wanted.inverse, wanted.counts);
+    const at::Tensor none = at::empty({0}, flat.options().dtype(at::kLong));
+    return {runs.firsts, wanted.inverse ? runs.inverse.view(self.sizes()) : none,
+            wanted.counts ? lengths_of(runs.starts, runs.firsts.numel()) : none};
+  }
   const Duplicates result = duplicates(name, flat, sorted, wanted);
   return {flat.index_select(0, result.firsts),
           wanted.inverse ? result.inverse.view(self.sizes()) : result.inverse, result.counts};

@@ -4,7 +4,8 @@
 //
 // Compile parameters: E (tag of weights, results and gradients), C (computed with), POSITION (tag
 // that counts rows beside C: i32 for f32, i64 for f64), INDEX (tag of indices and offsets), MODE (0
-// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time).
+// sum, 1 mean, 2 maximum), WEIGHTED (each row has a factor), WIDTH (columns at a time), VECTORS (of
+// them that bag_forward takes).
 #ifndef E
 #define E f32
 #endif
@@ -26,8 +27,12 @@
 #ifndef WIDTH
 #define WIDTH 1
 #endif
+#ifndef VECTORS
+#define VECTORS 1
+#endif
 #include "include/assert.clh"
 #include "include/dtype.clh"
+#include "include/item_by_item.clh"
 
 // The layout is that of csrc/ops/EmbeddingBag.cpp.
 typedef struct {
@@ -43,7 +48,8 @@ typedef struct {
   uint columns;
   uint chunks;    // of WIDTH columns
   uint last_given;  // there is an offset past the last bag
-  uint site, offset_site, unused;
+  uint site, offset_site;
+  uint parts;     // of the rows, in bag_sums
 } BagArgs;
 
 #define OFFSET(b) LOAD_AS(i64, INDEX, bag_base + args.bag_offset, b)
@@ -102,7 +108,35 @@ typedef struct {
     (void)best;                                                                                 \
   }
 
-/// One work-item per bag and WIDTH columns.
+#if MODE != 2
+/// VECTORS vectors of columns at a time, so that an index is read once for all of them.
+#define SUM_BAG_VECTORS                                                                         \
+  {                                                                                             \
+    TYPEV(C, WIDTH) results[VECTORS];                                                           \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
+      results[v] = (TYPEV(C, WIDTH))((TYPE(C))0);                                               \
+    }                                                                                           \
+    ulong count = 0;                                                                            \
+    for (ulong i = begin; i < end; i++) {                                                       \
+      const long row = INDEX_AT(i);                                                             \
+      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;    \
+      const TYPE(C) factor = FACTOR(i);                                                         \
+      _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                    \
+        const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, WEIGHT_ROW(row), v);                \
+        results[v] += value * factor;                                                           \
+      }                                                                                         \
+      count++;                                                                                  \
+    }                                                                                           \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
+      if (MODE == 1 && count > 0) results[v] /= (TYPE(C))count;                                 \
+      STOREV_FROM(E, C, WIDTH,                                                                  \
+                  out_base + args.out_offset +                                                  \
+                      (bag * args.columns + column) * STORAGE_SIZE(E), v, results[v]);          \
+    }                                                                                           \
+  }
+#endif
+
+/// One work-item per bag and VECTORS * WIDTH columns.
 kernel void bag_forward(global const char *weight_base, global const char *index_base,
                         global const char *bag_base, global const char *factor_base,
                         global char *out_base, global char *position_base, const BagArgs args,
@@ -110,13 +144,17 @@ kernel void bag_forward(global const char *weight_base, global const char *index
   const ulong item = get_global_id(0);
   const ulong bag = item / args.chunks;
   if (bag >= args.bags) return;
-  uint column = (uint)(item - bag * args.chunks) * WIDTH;
+  uint column = (uint)(item - bag * args.chunks) * (VECTORS * WIDTH);
   DECLARE_BAG(bag);
-  if (column + WIDTH <= args.columns) {
-    REDUCE_BAG(WIDTH)
-  } else {
-    for (; column < args.columns; column++) REDUCE_BAG(1)
+#if MODE != 2
+  if (column + VECTORS * WIDTH <= args.columns) {
+    SUM_BAG_VECTORS
+    return;
   }
+#endif
+  const uint last = min(args.columns, column + VECTORS * WIDTH);
+  for (; column + WIDTH <= last; column += WIDTH) REDUCE_BAG(WIDTH)
+  for (; column < last; column++) REDUCE_BAG(1)
 }
 
 /// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
@@ -177,6 +215,46 @@ kernel void bag_rows(global const char *weight_base, global const char *map_base
     SPREAD_GRADIENT(WIDTH)
   } else {
     for (; column < args.columns; column++) SPREAD_GRADIENT(1)
+  }
+}
+
+/// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through the indices make,
+/// for CPUs. A work-item takes `chunks` vectors of columns and the rows whose hash falls into its part. Global size:
+/// ceil(columns / (chunks * WIDTH)) by parts.
+kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const char *index_base,
+                                  global const char *map_base, global const char *size_base,
+                                  global const char *factor_base, global char *out_base, const BagArgs args,
+                                  global int *asserts) {
+  const uint first = get_global_id(0) * args.chunks * WIDTH;
+  if (first >= args.columns) return;
+  const uint count = min(args.columns - first, args.chunks * WIDTH);
+  for (ulong i = 0; i < args.indices; i++) {
+    const long row = INDEX_AT(i);
+    if (row == args.skipped && row >= 0) continue;
+    if (!check_index(row, args.rows, asserts, args.site)) continue;
+    if (mul_hi((uint)row * 0x9e3779b1u, args.parts) != get_global_id(1)) continue;
+    const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+    if (bag < 0 || bag >= (long)args.bags) continue;
+    TYPE(C) factor = FACTOR(i);
+#if MODE == 1
+    const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
+    factor /= (TYPE(C))max(size, 1l);
+#endif
+    global const char *from =
+        weight_base + args.weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
+    global char *to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(E);
+    uint c = 0;
+#if WIDTH > 1
+    for (; c + WIDTH <= count; c += WIDTH) {
+      const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, from, c / WIDTH);
+      const TYPEV(C, WIDTH) sum = LOADV_AS(C, E, WIDTH, to, c / WIDTH) + value * factor;
+      STOREV_FROM(E, C, WIDTH, to, c / WIDTH, sum);
+    }
+#endif
+    for (; c < count; c++) {
+      const TYPE(C) sum = LOAD_AS(C, E, to, c) + LOAD_AS(C, E, from, c) * factor;
+      STORE_FROM(E, C, to, c, sum);
+    }
   }
 }
 

@@ -44,13 +44,7 @@ kernel void gather_rows(global const char *in, global char *out INDEX_PARAMETERS
   const uint row = get_global_id(1);
   if (first >= layout.size[0] || row >= layout.n / layout.size[0]) return;
   uint at[2 + NIDX] = {0};
-  uint rest = row;
-  for (uint d = 1; d < layout.dims; d++) {
-    const uint quotient = rest / layout.size[d];
-    const uint coordinate = rest - quotient * layout.size[d];
-    rest = quotient;
-    for (uint k = 0; k < 2 + NIDX; k++) at[k] += coordinate * layout.stride[k][d];
-  }
+  DECODE_ROW(at, row);
   long moved = 0;
   bool valid = true;
   FOR_INDICES(ADD_INDEX)

@@ -10,29 +10,11 @@
 // is contiguous and not indexed, and a work-item takes `chunk` columns of it).
 #include "index/operands.clh"
 #include "index/reduce.clh"
+#include "index/reduce_layout.clh"
 
 #ifndef WIDTH
 #define WIDTH 1
 #endif
-
-typedef struct {
-  ulong offset[2 + NIDX];   // bytes: out (indexed), in, indices
-  long index_size[NIDX];
-  long index_stride[NIDX];  // bytes
-  long skipped;  // an index value that is passed over (of the first index tensor)
-  uint columns;  // chunks of columns
-  uint steps;    // elements of the indexed dimensions
-  uint parts;
-  uint row;      // WIDTH > 1: columns in the innermost dimension, which column_size counts in chunks
-  uint chunk;    // columns of a chunk, a multiple of WIDTH
-  uint column_dims;
-  uint step_dims;
-  uint skips;    // whether there is such a value
-  uint column_size[REDUCE_DIMS];  // innermost first
-  uint column_stride[2 + NIDX][REDUCE_DIMS];
-  uint step_size[REDUCE_DIMS];
-  uint step_stride[2 + NIDX][REDUCE_DIMS];
-} ReduceLayout;
 
 /// Global size: columns by parts, or more.
 kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETERS,

@@ -1,8 +1,10 @@
 // Random permutations without a sort.
 //
 // Offers: permute_rank (small n: position by rank of random keys, exactly uniform), permute_feistel
-// (any n: a keyed bijection, one pass). Compile parameter: OUT (tag of the result).
+// (any n: a keyed bijection, one pass), permute_feistel_lanes (the same for n up to 2^31, for CPUs). Compile
+// parameter: OUT (tag of the result).
 #include "include/dtype.clh"
+#include "include/item_by_item.clh"
 
 #ifndef OUT
 #define OUT i64
@@ -23,8 +25,9 @@ kernel void permute_rank(global char *out, ulong out_offset, global const char *
 #define ROUNDS 24
 typedef struct {
   ulong n;
-  uint left_bits, right_bits;  // 2^(left_bits + right_bits) > n
+  uint left_bits, right_bits;  // 2^(left_bits + right_bits) >= n
   uint key[ROUNDS];
+  uint swaps, unused;  // 1: 0 and 1 change places
 } FeistelKeys;
 
 static inline uint mix(uint x, uint key) {
@@ -51,5 +54,77 @@ kernel void permute_feistel(global char *out, ulong out_offset, const FeistelKey
     }
     value = ((ulong)left << keys.right_bits) | right;
   } while (value >= keys.n);
+  value ^= value < 2 ? keys.swaps : 0;
   STORE_FROM(OUT, i64, out + out_offset, i, (long)value);
+}
+
+#define STRETCH 512  // numbers of a work-item
+#define LANES 32
+
+static inline uint16 mix16(uint16 x, uint key) {
+  x = (x ^ (uint16)(key)) * 0x9e3779b1u;
+  x = (x ^ (x >> 15)) * 0x85ebca77u;
+  x = (x ^ (x >> 13)) * 0xc2b2ae3du;
+  return x ^ (x >> 16);
+}
+
+/// Two vectors side by side, whose multiplications don't wait for each other. Every number takes one step at a time;
+/// those that left [0, n) are put together for the next.
+kernel ITEM_BY_ITEM void permute_feistel_lanes(global char *out, ulong out_offset,
+                                               const FeistelKeys keys) {
+  const ulong first = (ulong)get_global_id(0) * STRETCH;
+  if (first >= keys.n) return;
+  const uint count = (uint)min((ulong)STRETCH, keys.n - first);
+  const uint16 left_mask = (uint16)(0xffffffffu >> (32 - keys.left_bits));
+  const uint16 right_mask = (uint16)(0xffffffffu >> (32 - keys.right_bits));
+  const uint16 shift = (uint16)(keys.right_bits);
+  const uint n = (uint)keys.n;
+  uint result[STRETCH], pending[STRETCH], place[STRETCH];
+  for (uint j = 0; j < STRETCH; j++) {
+    pending[j] = (uint)first + j;
+    place[j] = j;
+  }
+  for (uint left = count; left > 0;) {
+    uint kept = 0;
+    for (uint v = 0; v < left; v += LANES) {
+      const uint16 a = vload16(0, pending + v), b = vload16(1, pending + v);
+      uint16 left_a = a >> shift, right_a = a & right_mask;
+      uint16 left_b = b >> shift, right_b = b & right_mask;
+      for (int round = 0; round < ROUNDS; round += 2) {
+        left_a ^= mix16(right_a, keys.key[round]) & left_mask;
+        left_b ^= mix16(right_b, keys.key[round]) & left_mask;
+        right_a ^= mix16(left_a, keys.key[round + 1]) & right_mask;
+        right_b ^= mix16(left_b, keys.key[round + 1]) & right_mask;
+      }
+      uint value[LANES];
+      vstore16(left_a << shift | right_a, 0, value);
+      vstore16(left_b << shift | right_b, 1, value);
+      // What is not final is written over by a later step.
+#define KEEP(j)                         \
+  {                                     \
+    const uint where = place[v + (j)];  \
+    result[where] = value[j];           \
+    pending[kept] = value[j];           \
+    place[kept] = where;                \
+    kept += value[j] >= n;              \
+  }
+      if (left - v >= LANES) {
+        _Pragma("unroll") for (uint j = 0; j < LANES; j++) KEEP(j)
+      } else {
+        for (uint j = 0; j < left - v; j++) KEEP(j)
+      }
+    }
+    left = kept;
+  }
+  out += out_offset + first * STORAGE_SIZE(OUT);
+  uint j = 0;
+  for (; j + 16 <= count; j += 16) {
+    const uint16 numbers = vload16(0, result + j);
+    const long16 values = convert_long16(numbers ^ (as_uint16(numbers < 2) & keys.swaps));
+    STOREV_FROM(OUT, i64, 16, out, j / 16, values);
+  }
+  for (; j < count; j++) {
+    const uint number = result[j] ^ (result[j] < 2 ? keys.swaps : 0);
+    STORE_FROM(OUT, i64, out, j, (long)number);
+  }
 }

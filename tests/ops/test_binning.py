@@ -131,6 +131,17 @@ def test_bincount_sizes():
     check(torch.bincount, torch.randint(0, 5, (1_000_003,)))
 
 
+@pytest.mark.parametrize("n", [4095, 8192, 20003, 200_003])
+def test_bincount_of_many_weights(n):
+    for bins in (1, 7, 1000, 30000):
+        x = torch.randint(0, bins, (n,))
+        check(torch.bincount, x, torch.randint(0, 4, (n,)).float())
+        check(torch.bincount, x[::2].int(), torch.randn(n)[::2].double())
+    weights = torch.ones(n)
+    weights[5], weights[n // 2], weights[-1] = float("nan"), float("inf"), -float("inf")
+    check(torch.bincount, torch.arange(n) % 5, weights, tolerances={"equal_nan": True})
+
+
 def test_bincount_errors():
     check_error(torch.bincount, torch.tensor([1, -1]))
     check_error(torch.bincount, torch.ones(2, 2, dtype=torch.int64))

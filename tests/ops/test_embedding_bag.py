@@ -50,7 +50,7 @@ def check(weight, indices, offsets, factors=None, layout=lambda t: t, **options)
 
 @pytest.mark.parametrize("dtype", FLOATS + HALVES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("columns", [1, 5, 16, 37])
+@pytest.mark.parametrize("columns", [1, 5, 16, 37, 128, 150, 300])
 def test_modes(device, columns, mode, dtype):
     indices, offsets = bags()
     check(made((23, columns), 1, dtype), indices, offsets, mode=mode)

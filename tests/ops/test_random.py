@@ -360,7 +360,7 @@ def test_bad_arguments(device, call):
 # ---- Permutations -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 1000, 1024, 1025, 4096, 50000])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 1000, 1024, 1025, 2047, 4096, 50000])
 def test_randperm(device, n):
     x = torch.randperm(n, device=device, generator=generator(device)).cpu()
     assert torch.equal(x.sort().values, torch.arange(n))
@@ -388,6 +388,20 @@ def test_randperm_is_even_over_all_orders(device):
         order = tuple(torch.randperm(3, device=device, generator=g).tolist())
         counts[order] = counts.get(order, 0) + 1
     assert len(counts) == 6 and min(counts.values()) > 60
+
+
+def test_randperm_of_a_power_of_two_is_odd_or_even(device):
+    g = generator(device)
+    parities = set()
+    for _ in range(12):
+        order = torch.randperm(2048, device=device, generator=g).tolist()
+        cycles = 0
+        for start in range(len(order)):
+            cycles += order[start] >= 0
+            while order[start] >= 0:
+                order[start], start = -1, order[start]
+        parities.add(cycles % 2)
+    assert parities == {0, 1}
 
 
 def test_randperm_bad_arguments(device):

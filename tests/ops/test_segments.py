@@ -48,6 +48,19 @@ def test_segment_reduce(device, reduce, dtype):
         check_segments(data, reduce, offsets=offsets, unsafe=True, initial=2)
 
 
+@pytest.mark.parametrize("dtype", FLOATS + HALVES, ids=str)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_segment_reduce_rows(device, reduce, dtype):
+    for inner in (15, 16, 17, 40, 300):
+        data = made((6, inner), 2, dtype)
+        data[1, 3], data[4, inner - 1] = float("nan"), float("inf")
+        for initial in (None, 2):
+            lengths = torch.tensor([2, 0, 1, 3])
+            check_segments(data, reduce, lengths=lengths, initial=initial, unsafe=True)
+    data = made((2, 6, 20), 2, dtype)
+    check_segments(data, reduce, lengths=torch.tensor([[1, 5], [0, 6]]), axis=1)
+
+
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_segment_reduce_inner_axis(device, reduce):
     data = made((4, 9, 3))

@@ -139,6 +139,23 @@ def test_isin(dtype, counts):
                     torch.isin(value, elements, invert=invert))  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_runs_of_neighbours(dtype):
+    """Runs that end anywhere in a vector and in a work-item's share; neighbours all different."""
+    for n in (1, 15, 16, 17, 31, 33, 255, 256, 257, 9000):
+        lengths = torch.randint(1, 40, (n,), generator=torch.Generator().manual_seed(n))
+        x = (torch.arange(n) % 2 + torch.arange(n) % 3).to(dtype).repeat_interleave(lengths)[:n]
+        check_all(x)
+        check_all((torch.arange(n) % 2).to(dtype))
+        check_all(torch.zeros(n, dtype=dtype))
+    if dtype.is_floating_point:
+        x[100:200] = float("nan")
+        x[300:400:2] = -0.0
+        x[301:401:2] = 0.0
+        check(torch.unique_consecutive, x, return_inverse=True, return_counts=True)
+    check(torch.unique_consecutive, x[::2], return_inverse=True, return_counts=True)
+
+
 def test_isin_shapes_and_dtypes():
     nan = float("nan")
     for elements, tests in [
