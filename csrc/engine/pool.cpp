@@ -20,6 +20,7 @@ const KernelFamily average{"spatial/average_pool.cl", "average_pool"};
 const KernelFamily average_backward{"spatial/average_pool.cl", "average_pool_backward"};
 const KernelFamily max{"spatial/max_pool.cl", "max_pool"};
 const KernelFamily max_lines{"spatial/max_pool_lines.cl", "max_pool_lines"};
+const KernelFamily max_adaptive{"spatial/max_pool_adaptive.cl", "max_pool_adaptive"};
 const KernelFamily max_backward{"spatial/max_pool.cl", "max_pool_backward"};
 const KernelFamily average_lines{"spatial/average_pool.cl", "average_pool_lines"};
 const KernelFamily average_planes{"spatial/average_pool.cl", "average_pool_planes"};
@@ -28,8 +29,8 @@ const KernelFamily max_planes{"spatial/max_pool.cl", "max_pool_planes"};
 const KernelFamily fractional{"spatial/max_pool.cl", "fractional_max_pool"};
 const KernelFamily fractional_backward{"spatial/max_pool.cl", "fractional_max_pool_backward"};
 
-/// The longest row of the input that average_pool_lines takes; average_pool_planes takes a row in
-/// such parts.
+/// The longest row of the input that average_pool_lines and max_pool_adaptive take;
+/// average_pool_planes takes a row in such parts.
 constexpr int kLine = 512;
 /// Lanes of max_pool_lines, of lines long enough for many of them or not.
 constexpr int kLeastLanes = 8, kMostLanes = 16;
@@ -139,6 +140,29 @@ bool max_by_line(const at::Tensor& out, const at::Tensor* indices, const at::Ten
   return true;
 }
 
+/// Adaptive pooling by the maxima of columns; false where that is not the way.
+bool max_by_column(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
+                   const PoolWindow& window) {
+  if (!window.adaptive || !ocl::device(in.device().index()).is_cpu()) return false;
+  const spatial::Operand from = spatial::operand(in, window.axes);
+  if (from.stride[4] != 1 || from.size[4] > kLine) return false;
+  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
+  spatial::Access how = access(out, in, window);
+  how.along_width = true;
+  how.cost = std::max(1, how.cost / kLeastLanes);
+  spatial::run(max_adaptive,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"ADAPTIVE", 1},
+                {"WIDE", wide(out, in, window)},
+                {"LANES", 64 / c10::elementSize(acc)},
+                {"LINE", kLine}},
+               {spatial::operand(out, window.axes), from, spatial::operand(indices, window.axes)},
+               how, window);
+  return true;
+}
+
 }  // namespace
 
 void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
@@ -188,6 +212,7 @@ void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor
   if (out.numel() == 0) return;
   check_plane(in, window.axes);
   if (max_by_line(out, &indices, in, window)) return;
+  if (max_by_column(out, indices, in, window)) return;
   const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
   spatial::run(max,
                {{"IN", tag(dtype)},

@@ -2,9 +2,9 @@
 // dimension, y over all other dimensions. How each operand moves along x is known at compile time.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> per operand: 0 the same element for the
-// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ny / together,
+// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ceil(ny / together),
 // or more: a CPU's work-item takes `run` chunks of a row, since to find it costs as much as a vector, and
-// those of `together` rows one after the other, where these share the cache lines of an operand.
+// those of `together` rows one after the other, where rows are short or share the cache lines of an operand.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 
@@ -21,7 +21,7 @@ typedef struct {
   uint ny;
   uint outer_dims;
   uint run;
-  uint together;          // divides ny
+  uint together;
   uint inner_step[NOPS];  // bytes
   uint size[15];          // of the outer dimensions, innermost first
   uint stride[NOPS][15];  // bytes
@@ -76,10 +76,19 @@ kernel BY_VECTORS void pointwise_rows(PARAMETERS(const RowsLayout layout)) {
   if (first * WIDTH >= layout.nx || first_row >= layout.ny) return;
   ADD_OFFSETS()
   const size_t end = min((first + RUN) * WIDTH, (size_t)layout.nx);
-  for (size_t row = first_row; row < first_row + TOGETHER; row++) {
+  const size_t end_row = min(first_row + TOGETHER, (size_t)layout.ny);
+  uint at[NOPS];
+  uint beside = 0;  // rows up to the end of the first outer dimension
+  for (size_t row = first_row; row < end_row; row++) {
     size_t chunk = first;
-    uint at[NOPS] = {0};
-    DECODE_OFFSETS(at, NOPS, (uint)row, layout.outer_dims, layout.size, layout.stride);
+    if (beside == 0) {
+      for (uint k = 0; k < NOPS; k++) at[k] = 0;
+      DECODE_OFFSETS(at, NOPS, (uint)row, layout.outer_dims, layout.size, layout.stride);
+      beside = layout.size[0] - (uint)row % layout.size[0];
+    } else {
+      for (uint k = 0; k < NOPS; k++) at[k] += layout.stride[k][0];
+    }
+    beside--;
     FOR_OUTS(ADD_ROW_OUT)
     FOR_INS(ADD_ROW_IN)
 #if VECTOR_PATH
