@@ -14,7 +14,7 @@
 #define WIDTH 16
 #endif
 #ifndef TURN
-#define TURN 2
+#define TURN 0
 #endif
 
 typedef struct {

@@ -17,7 +17,7 @@
 #define UPPER 0
 #endif
 #ifndef WIDTH
-#define WIDTH 16
+#define WIDTH 1
 #endif
 #ifndef COPY
 #define COPY 1
