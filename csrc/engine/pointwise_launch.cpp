@@ -16,7 +16,13 @@ constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over o
 constexpr size_t kLocalSize = 128, kLargeLocalSize = 1024, kGpuLocal = 256;
 // Below this many elements in the innermost dimension a work-item per element beats one per vector.
 constexpr int64_t kMinRow = 16;
-constexpr size_t kMaxRun = 64;  // chunks of a row to a work-item
+constexpr size_t kMaxRun = 64;       // chunks of a row to a work-item
+constexpr int64_t kMinShortRow = 4;  // of few elements, but all operands' next to each other
+// Short rows that a CPU's work-item takes together, and elements of them.
+constexpr int64_t kMaxTogether = 64;
+constexpr size_t kTogetherElements = 2048;
+// Fewer elements in short rows are left to the one program that takes any strides.
+constexpr int64_t kMinTogether = 8192;
 // Rows have a program per combination of steps, which small tensors do not pay back.
 constexpr int64_t kMinRowsElements = 2048;
 // Tiles pay where both dimensions fill one.
@@ -226,15 +232,17 @@ const char* step_name(const Operands& operands, int i) {
   return i < operands.outputs ? kOut[i] : kIn[operands.input_number[i]];
 }
 
-/// Chunks of a row that a CPU's work-item takes: several, as long as every core gets work-groups.
-size_t row_run(const Device& device, const Op& op, const Access& access, size_t chunks,
-               int64_t ny) {
-  if (!device.is_cpu() || access.width == 1 || (op.flags & flag::special)) return 1;
-  const size_t most = chunks * ny / (8 * device.properties().compute_units * kLocalSize);
-  return std::clamp<size_t>(most, 1, std::min(chunks, kMaxRun));
+/// Chunks that a CPU's work-item takes: several, as long as every core gets work-groups.
+size_t row_run(const Device& device, const Op& op, const Access& access, size_t chunks) {
+  if (!device.is_cpu() || (op.flags & flag::special)) return 1;
+  if (access.width == 1 && !(op.flags & flag::bits)) return 1;
+  const size_t most = chunks / (8 * device.properties().compute_units * kLocalSize);
+  return std::clamp<size_t>(most, 1, kMaxRun);
 }
 
-void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry) {
+/// `together`: rows to a work-item, the product of the first dimensions but dimension 0.
+void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                 int64_t together = 1) {
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
   put_offsets(arguments, locations, queue.device(), operands);
@@ -248,14 +256,16 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
     }
     moved += bytes;
   }
-  const Access access =
-      choose_access(queue.device(), operands, op, moved, [&](int i, size_t bytes) {
-        if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
-        for (int d = 1; d < geometry.dims; ++d) {
-          if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
-        }
-        return locations[i].offset % bytes == 0;
-      });
+  Access access = choose_access(queue.device(), operands, op, moved, [&](int i, size_t bytes) {
+    if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+    }
+    return locations[i].offset % bytes == 0;
+  });
+  if (geometry.size[0] < access.width) {
+    access = {static_cast<int>(std::bit_floor(static_cast<uint64_t>(geometry.size[0])))};
+  }
   DefineList defines;
   common_defines(defines, operands, op, access);
   for (int i = 0; i < operands.count; ++i) {
@@ -267,12 +277,20 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   }
   Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
   const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
-  const size_t run = row_run(queue.device(), op, access, chunks, ny);
+  size_t run = row_run(queue.device(), op, access, chunks * ((ny + together - 1) / together));
+  if (together > 1) {
+    const size_t longest = std::max<size_t>(1, kTogetherElements / (access.width * together));
+    run = std::min({access.width == 1 ? chunks : run, chunks, longest});
+  } else if (run > chunks) {
+    together = std::clamp<int64_t>(run / chunks, 1, kTogetherElements / geometry.size[0]);
+    run = chunks;
+  }
   const int outer = geometry.dims - 1;
   arguments.put32(static_cast<uint32_t>(geometry.size[0]));
   arguments.put32(static_cast<uint32_t>(ny));
   arguments.put32(static_cast<uint32_t>(outer));
   arguments.put32(static_cast<uint32_t>(run));
+  arguments.put32(static_cast<uint32_t>(together));
   for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
   for (int d = 0; d < kMaxDims - 1; ++d) arguments.put32(d < outer ? geometry.size[d + 1] : 1);
   for (int i = 0; i < operands.count; ++i) {
@@ -286,8 +304,55 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   size_t local_x = 1;
   while (local_x < runs && local_x < kLocalSize) local_x *= 2;
   enqueue(kernel, queue,
-          NDRange::grid(runs, ny, local_x, kLocalSize / local_x).of_work(ny * geometry.size[0]),
+          NDRange::grid(runs, (ny + together - 1) / together, local_x, kLocalSize / local_x)
+              .of_work(ny * geometry.size[0]),
           operands, op, locations, arguments);
+}
+
+/// Whether dimension 0, though short, is worth vectors: no operand steps through memory along it.
+bool short_vectors(const Operands& operands, const Geometry& geometry) {
+  if (geometry.size[0] < kMinShortRow || operands.complex || operands.has_complex) return false;
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    if (step != static_cast<int64_t>(operands.element_size[i]) &&
+        (step != 0 || i < operands.outputs)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Where the first dimensions are too short for vectors, a longer one that can take their place in
+/// rows.cl: of those that stand behind few elements the first along which an operand is contiguous,
+/// or else the first. 0 if there is none.
+int long_dim(const Operands& operands, const Geometry& geometry) {
+  int found = 0;
+  int64_t before = geometry.size[0];
+  for (int d = 1; d < geometry.dims && before <= kMaxTogether; before *= geometry.size[d++]) {
+    if (geometry.size[d] < kMinRow) continue;
+    for (int i = 0; i < operands.count; ++i) {
+      if (geometry.stride[i][d] == static_cast<int64_t>(operands.element_size[i])) return d;
+    }
+    if (found == 0) found = d;
+  }
+  return found;
+}
+
+/// Rows along dimension `dim`, a work-item taking those of all positions in the dimensions below.
+void launch_short_rows(Queue& queue, const Operands& operands, const Op& op,
+                       const Geometry& geometry, int dim) {
+  Geometry turned = geometry;
+  int64_t together = 1;
+  const auto move = [&](int to, int from) {
+    turned.size[to] = geometry.size[from];
+    for (int i = 0; i < operands.count; ++i) turned.stride[i][to] = geometry.stride[i][from];
+  };
+  move(0, dim);
+  for (int d = 0; d < dim; ++d) {
+    move(d + 1, d);
+    together *= geometry.size[d];
+  }
+  launch_rows(queue, operands, op, turned, together);
 }
 
 /// The dimension along which inputs are contiguous that step through memory along dimension 0, if
@@ -418,10 +483,19 @@ void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& ge
   int64_t n = 1;
   for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
   const bool rows = geometry.size[0] >= kMinRow && n >= kMinRowsElements;
-  if (const int dim = rows ? transposed_dim(operands, geometry) : 0; dim != 0) {
-    launch_tiles(queue, operands, op, geometry, dim);
-  } else if (rows) {
+  if (rows) {
+    if (const int dim = transposed_dim(operands, geometry); dim != 0) {
+      launch_tiles(queue, operands, op, geometry, dim);
+    } else {
+      launch_rows(queue, operands, op, geometry);
+    }
+    return;
+  }
+  const bool short_rows = n >= kMinTogether && queue.device().is_cpu();
+  if (short_rows && short_vectors(operands, geometry)) {
     launch_rows(queue, operands, op, geometry);
+  } else if (const int dim = short_rows ? long_dim(operands, geometry) : 0; dim != 0) {
+    launch_short_rows(queue, operands, op, geometry, dim);
   } else {
     launch_strided(queue, operands, op, geometry, n);
   }

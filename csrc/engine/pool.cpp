@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "engine/dtype.h"
 #include "engine/spatial.h"
@@ -17,6 +19,8 @@ using c10::ScalarType;
 const KernelFamily average{"spatial/average_pool.cl", "average_pool"};
 const KernelFamily average_backward{"spatial/average_pool.cl", "average_pool_backward"};
 const KernelFamily max{"spatial/max_pool.cl", "max_pool"};
+const KernelFamily max_lines{"spatial/max_pool_lines.cl", "max_pool_lines"};
+const KernelFamily max_adaptive{"spatial/max_pool_adaptive.cl", "max_pool_adaptive"};
 const KernelFamily max_backward{"spatial/max_pool.cl", "max_pool_backward"};
 const KernelFamily average_lines{"spatial/average_pool.cl", "average_pool_lines"};
 const KernelFamily average_planes{"spatial/average_pool.cl", "average_pool_planes"};
@@ -25,9 +29,11 @@ const KernelFamily max_planes{"spatial/max_pool.cl", "max_pool_planes"};
 const KernelFamily fractional{"spatial/max_pool.cl", "fractional_max_pool"};
 const KernelFamily fractional_backward{"spatial/max_pool.cl", "fractional_max_pool_backward"};
 
-/// The longest row of the input that average_pool_lines takes; average_pool_planes takes a row in
-/// such parts.
+/// The longest row of the input that average_pool_lines and max_pool_adaptive take;
+/// average_pool_planes takes a row in such parts.
 constexpr int kLine = 512;
+/// Lanes of max_pool_lines, of lines long enough for many of them or not.
+constexpr int kLeastLanes = 8, kMostLanes = 16;
 
 /// The dtype values are compared or summed in: positions have to fit an integer of its size.
 ScalarType accumulator(ScalarType dtype) {
@@ -102,6 +108,61 @@ bool max_by_channels(const at::Tensor& grad_in, const at::Tensor& grad_out,
   return true;
 }
 
+/// Maxima of windows, next to each other along the width; false where that is not the way.
+/// `indices` may be null.
+bool max_by_line(const at::Tensor& out, const at::Tensor* indices, const at::Tensor& in,
+                 const PoolWindow& window) {
+  if (window.adaptive || !ocl::device(in.device().index()).is_cpu()) return false;
+  std::array<spatial::Operand, 3> operands{spatial::operand(out, window.axes),
+                                           spatial::operand(in, window.axes)};
+  if (indices != nullptr) operands[2] = spatial::operand(*indices, window.axes);
+  const size_t count = indices != nullptr ? 3 : 2;
+  for (size_t k = 0; k < count; ++k) {
+    if (operands[k].stride[4] != 1) return false;
+  }
+  const int64_t width = operands[0].size[4];
+  if (width < kLeastLanes) return false;
+  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
+  const bool long_line = width >= 4 * kMostLanes && c10::elementSize(acc) == 4;
+  spatial::Access how = access(out, in, window);
+  how.along_width = true;
+  how.cost = std::max(1, how.cost / kLeastLanes);
+  const int32_t step = window.stride[2];
+  spatial::run(max_lines,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"LINE", long_line ? kMostLanes : kLeastLanes},
+                {"STEP", step <= 2 ? step : 0},
+                {"POSITIONS", indices != nullptr}},
+               std::span<const spatial::Operand>(operands.data(), count), how, &window,
+               sizeof window);
+  return true;
+}
+
+/// Adaptive pooling by the maxima of columns; false where that is not the way.
+bool max_by_column(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
+                   const PoolWindow& window) {
+  if (!window.adaptive || !ocl::device(in.device().index()).is_cpu()) return false;
+  const spatial::Operand from = spatial::operand(in, window.axes);
+  if (from.stride[4] != 1 || from.size[4] > kLine) return false;
+  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
+  spatial::Access how = access(out, in, window);
+  how.along_width = true;
+  how.cost = std::max(1, how.cost / kLeastLanes);
+  spatial::run(max_adaptive,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"ADAPTIVE", 1},
+                {"WIDE", wide(out, in, window)},
+                {"LANES", 64 / c10::elementSize(acc)},
+                {"LINE", kLine}},
+               {spatial::operand(out, window.axes), from, spatial::operand(indices, window.axes)},
+               how, window);
+  return true;
+}
+
 }  // namespace
 
 void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
@@ -150,6 +211,8 @@ void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor
               const PoolWindow& window) {
   if (out.numel() == 0) return;
   check_plane(in, window.axes);
+  if (max_by_line(out, &indices, in, window)) return;
+  if (max_by_column(out, indices, in, window)) return;
   const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
   spatial::run(max,
                {{"IN", tag(dtype)},
@@ -160,6 +223,11 @@ void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor
                {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
                 spatial::operand(indices, window.axes)},
                access(out, in, window), window);
+}
+
+bool max_pool_only(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
+  check_plane(in, window.axes);
+  return max_by_line(out, nullptr, in, window);
 }
 
 void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,

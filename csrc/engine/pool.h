@@ -32,6 +32,8 @@ void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out
 /// Indices are int64 and count in the plane of a channel; a plane has less than 2^31 elements.
 void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
               const PoolWindow& window);
+/// Without positions; false, with nothing done, where no kernel does without them.
+bool max_pool_only(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window);
 void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                        const at::Tensor& indices, const PoolWindow& window);
 

@@ -21,6 +21,7 @@ namespace ocl::native {
 namespace {
 
 const KernelFamily sequence_family{"shape/sequence.cl", "sequence"};
+constexpr uint64_t kElementsPerItem = 2048;  // on CPUs
 
 struct Sequence {
   c10::Scalar start, end, step;
@@ -34,8 +35,13 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
   if (out.numel() == 0) return;
   const at::Tensor dense = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
   Queue& queue = current_queue(out.device().index());
+  const bool cpu = queue.device().is_cpu();
+  // Positions beside each other have to differ in the dtype computed with.
+  const bool vectors = cpu && (compute == at::kLong || compute == at::kDouble);
+  const uint64_t run = cpu ? kElementsPerItem : 1;
   Kernel& kernel = sequence_family.get(queue.device(), {{"OUT", tag(out.scalar_type())},
                                                         {"C", tag(compute)},
+                                                        {"WIDTH", vectors ? 8 : 1},
                                                         {"SYMMETRIC", sequence.symmetric},
                                                         {"POWER", sequence.power}});
   const Location to = queue.device().addresses().find(dense.data_ptr());
@@ -47,7 +53,9 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
     const ScalarArgument argument = scalar_argument(compute, value);
     kernel.set_bytes(index++, argument.bytes, argument.size);
   }
-  kernel.enqueue(queue, NDRange::linear(out.numel(), 64));
+  kernel.set_value(index, run);
+  const size_t items = (out.numel() + run - 1) / run;
+  kernel.enqueue(queue, NDRange::linear(items, cpu ? 1 : 64).of_work(4 * out.numel()));
   if (!dense.is_same(out)) out.copy_(dense);
 }
 

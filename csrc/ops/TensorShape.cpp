@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "engine/dtype.h"
@@ -33,9 +34,12 @@ namespace ocl::native {
 namespace {
 
 constexpr size_t kLocalSize = 64;
+// Of flip's rows on CPUs: the shortest, the most that a work-item takes together, and its elements.
+constexpr uint32_t kMinRow = 16, kMaxTogether = 64, kElementsPerItem = 4096;
 
 const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
 const KernelFamily flip_family{"shape/flip.cl", "copy_signed"};
+const KernelFamily flip_rows_family{"shape/flip.cl", "copy_signed_rows"};
 const KernelFamily unfold_family{"shape/unfold_backward.cl", "unfold_backward"};
 
 const char* element_tag(at::ScalarType dtype) {
@@ -50,6 +54,12 @@ struct FlipLayout {
   uint32_t dims;
   uint32_t size[RowMajor::kMaxKernelDims];
   uint32_t stride[2][RowMajor::kMaxKernelDims];
+  uint32_t run = 0, together = 0;
+
+  void move_to_front(uint32_t dim) {
+    std::rotate(size, size + dim, size + dim + 1);
+    for (auto& strides : stride) std::rotate(strides, strides + dim, strides + dim + 1);
+  }
 };
 struct UnfoldLayout {
   uint64_t offset[2];
@@ -88,6 +98,40 @@ void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, in
   }
 }
 
+namespace {
+
+void flip_rows(Queue& queue, at::ScalarType dtype, const Location* operand, FlipLayout layout) {
+  // Behind dimensions too short for vectors a longer one takes their place, and they share a
+  // work-item.
+  layout.together = 1;
+  for (uint32_t d = 0, before = 1; d < layout.dims && before <= kMaxTogether;
+       before *= layout.size[d++]) {
+    if (layout.size[d] < kMinRow) continue;
+    layout.together = before;
+    layout.move_to_front(d);
+    break;
+  }
+  const auto element = static_cast<int32_t>(c10::elementSize(dtype));
+  const auto out_step = static_cast<int32_t>(layout.stride[0][0]);
+  const auto in_step = static_cast<int32_t>(layout.stride[1][0]);
+  int turn = 0;
+  if (element < 16 && std::abs(out_step) == element && std::abs(in_step) == element) {
+    turn = out_step == in_step ? 1 : 2;
+  }
+  const uint32_t width = std::min(16, 64 / element);
+  const uint32_t length = layout.size[0], rows = layout.n / length;
+  layout.run = std::max(width, kElementsPerItem / layout.together);
+  layout.together *=
+      std::max(1u, kElementsPerItem / (std::min(layout.run, length) * layout.together));
+  const size_t runs = (length + layout.run - 1) / layout.run;
+  const size_t items = (rows + layout.together - 1) / layout.together;
+  launch(flip_rows_family.get(queue.device(),
+                              {{"E", element_tag(dtype)}, {"WIDTH", width}, {"TURN", turn}}),
+         queue, NDRange::grid(runs, items, 1, 1), operand[0].mem, operand[1].mem, layout);
+}
+
+}  // namespace
+
 // Upstream's iterator holds out (with negative strides in the dimensions to turn round), self and a
 // dummy that keeps those dimensions apart.
 void flip(at::TensorIterator& iter, const bool) {
@@ -118,6 +162,10 @@ void flip(at::TensorIterator& iter, const bool) {
     for (int k = 0; k < 2; ++k)
       layout.stride[k][layout.dims] = static_cast<uint32_t>(iter.strides(k)[d]);
     ++layout.dims;
+  }
+  if (queue.device().is_cpu() && layout.dims > 0) {
+    flip_rows(queue, iter.dtype(0), operand, layout);
+    return;
   }
   launch(flip_family.get(queue.device(), {{"E", element_tag(iter.dtype(0))}}), queue,
          NDRange::linear(layout.n, kLocalSize), operand[0].mem, operand[1].mem, layout);

@@ -21,8 +21,10 @@ namespace ocl::native {
 namespace {
 
 constexpr size_t kLocalSize = 64;
+constexpr int64_t kElementsPerItem = 4096;  // of rows on CPUs
 
 const KernelFamily copy_family{"shape/triangular.cl", "triangle_copy"};
+const KernelFamily rows_family{"shape/triangular.cl", "triangle_rows"};
 const KernelFamily indices_family{"shape/triangular.cl", "triangle_indices"};
 
 // The layout struct of kernels/shape/triangular.cl.
@@ -35,6 +37,12 @@ struct TriangleLayout {
 
 void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagonal, bool upper) {
   if (out.numel() == 0) return;
+  if (self.size(-1) > 1 && self.size(-2) > 1 && self.stride(-1) != 1 && out.stride(-1) == 1 &&
+      device(out.device().index()).is_cpu()) {
+    // A copy turns tiles in registers.
+    copy_triangle(out.copy_(self), out, diagonal, upper);
+    return;
+  }
   const RowMajor layout = row_major(out.sizes(), {out, self}, /*merge=*/false);
   if (!layout.fits) {
     // Matrix by matrix: a tensor this large has few of them, or large ones.
@@ -44,6 +52,7 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
     }
     return;
   }
+  const bool in_place = out.data_ptr() == self.data_ptr() && out.strides() == self.strides();
   Queue& queue = current_queue(out.device().index());
   const Location to = queue.device().addresses().find(out.data_ptr());
   const Location from = queue.device().addresses().find(self.data_ptr());
@@ -52,6 +61,21 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
                                 static_cast<uint32_t>(layout.n),
                                 StridedArgument<2>(layout)};
   const size_t element = out.itemsize();
+  if (queue.device().is_cpu()) {
+    const bool contiguous = layout.stride[0][0] == layout.stride[1][0] &&
+                            layout.stride[0][0] == static_cast<int64_t>(element);
+    const int64_t columns = layout.size[0], rows = layout.n / columns;
+    const auto run = static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / columns));
+    Kernel& kernel = rows_family.get(
+        queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)},
+                         {"UPPER", upper},
+                         {"WIDTH", element == 16 ? 1 : std::min<size_t>(16, 64 / element)},
+                         {"COPY", !in_place},
+                         {"CONTIGUOUS", contiguous}});
+    launch(kernel, queue, NDRange::linear((rows + run - 1) / run, 1).of_work(layout.n), to.mem,
+           from.mem, argument, run);
+    return;
+  }
   Kernel& kernel = copy_family.get(
       queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)}, {"UPPER", upper}});
   launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);

@@ -2,8 +2,9 @@
 // dimension, y over all other dimensions. How each operand moves along x is known at compile time.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> per operand: 0 the same element for the
-// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ny, or
-// more: a CPU's work-item takes `run` chunks of a row, since to find it costs as much as a vector.
+// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ceil(ny / together),
+// or more: a CPU's work-item takes `run` chunks of a row, since to find it costs as much as a vector, and
+// those of `together` rows one after the other, where rows are short or share the cache lines of an operand.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 
@@ -20,6 +21,7 @@ typedef struct {
   uint ny;
   uint outer_dims;
   uint run;
+  uint together;
   uint inner_step[NOPS];  // bytes
   uint size[15];          // of the outer dimensions, innermost first
   uint stride[NOPS][15];  // bytes
@@ -57,42 +59,61 @@ typedef struct {
 
 #define ADD_ROW_OUT(k, name, tag) name += at[k];
 #define ADD_ROW_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
+#define LEAVE_ROW_OUT(k, name, tag) name -= at[k];
+#define LEAVE_ROW_IN(k, name, tag) name -= at[BUFFER_OF_IN(k)];
 
-// On a GPU it is 1.
+// On a GPU they are 1.
 #ifdef OCL_DEVICE_CPU
 #define RUN layout.run
+#define TOGETHER layout.together
 #else
 #define RUN 1
+#define TOGETHER 1
 #endif
 
 kernel BY_VECTORS void pointwise_rows(PARAMETERS(const RowsLayout layout)) {
-  const size_t row = get_global_id(1);
-  size_t chunk = get_global_id(0) * RUN;
-  if (chunk * WIDTH >= layout.nx || row >= layout.ny) return;
-  uint at[NOPS] = {0};
-  DECODE_OFFSETS(at, NOPS, (uint)row, layout.outer_dims, layout.size, layout.stride);
+  const size_t first = get_global_id(0) * RUN, first_row = get_global_id(1) * TOGETHER;
+  if (first * WIDTH >= layout.nx || first_row >= layout.ny) return;
   ADD_OFFSETS()
-  FOR_OUTS(ADD_ROW_OUT)
-  FOR_INS(ADD_ROW_IN)
-  const size_t end = min((chunk + RUN) * WIDTH, (size_t)layout.nx);
+  const size_t end = min((first + RUN) * WIDTH, (size_t)layout.nx);
+  const size_t end_row = min(first_row + TOGETHER, (size_t)layout.ny);
+  uint at[NOPS];
+  uint beside = 0;  // rows up to the end of the first outer dimension
+  for (size_t row = first_row; row < end_row; row++) {
+    size_t chunk = first;
+    if (beside == 0) {
+      for (uint k = 0; k < NOPS; k++) at[k] = 0;
+      DECODE_OFFSETS(at, NOPS, (uint)row, layout.outer_dims, layout.size, layout.stride);
+      beside = layout.size[0] - (uint)row % layout.size[0];
+    } else {
+      for (uint k = 0; k < NOPS; k++) at[k] += layout.stride[k][0];
+    }
+    beside--;
+    FOR_OUTS(ADD_ROW_OUT)
+    FOR_INS(ADD_ROW_IN)
 #if VECTOR_PATH
-  for (; (chunk + 1) * WIDTH <= end; chunk++) {
+    for (; (chunk + 1) * WIDTH <= end; chunk++) {
 #define T TYPEV(C, WIDTH)
 #define LANES SUFFIX(WIDTH)
-    LOAD_INS(LOAD_VECTOR)
-    FOR_OUTS(DECLARE_RESULT)
-    APPLY();
-    FOR_OUTS(STORE_VECTOR)
+      LOAD_INS(LOAD_VECTOR)
+      FOR_OUTS(DECLARE_RESULT)
+      APPLY();
+      FOR_OUTS(STORE_VECTOR)
 #undef T
 #undef LANES
-  }
+    }
 #endif
 #define T TYPE(C)
 #define LANES
-  for (size_t x = chunk * WIDTH; x < end; x++) {
-    LOAD_INS(LOAD_ONE)
-    FOR_OUTS(DECLARE_RESULT)
-    APPLY();
-    FOR_OUTS(STORE_ONE)
+    for (size_t x = chunk * WIDTH; x < end; x++) {
+      LOAD_INS(LOAD_ONE)
+      FOR_OUTS(DECLARE_RESULT)
+      APPLY();
+      FOR_OUTS(STORE_ONE)
+    }
+#undef T
+#undef LANES
+    FOR_OUTS(LEAVE_ROW_OUT)
+    FOR_INS(LEAVE_ROW_IN)
   }
 }

@@ -1,9 +1,11 @@
 // Triangles of matrices: tril, triu and the coordinates of their elements.
 //
 // Compile parameters: E (an unsigned tag of the element's size, u128 for 16 bytes) for the copies,
-// OUT (tag of the coordinates); UPPER (1: above the diagonal, 0: below).
+// OUT (tag of the coordinates); UPPER (1: above the diagonal, 0: below); for rows WIDTH (elements of a vector),
+// COPY (0: the triangle is in its place), CONTIGUOUS (1: the rows are, in both).
 #include "include/dtype.clh"
 #include "include/indexing.clh"
+#include "include/item_by_item.clh"
 
 #ifndef E
 #define E u32
@@ -13,6 +15,15 @@
 #endif
 #ifndef UPPER
 #define UPPER 0
+#endif
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+#ifndef COPY
+#define COPY 1
+#endif
+#ifndef CONTIGUOUS
+#define CONTIGUOUS 1
 #endif
 
 typedef struct {
@@ -41,6 +52,70 @@ kernel void triangle_copy(global char *out, global const char *in, const Triangl
   TYPE(E) value = (TYPE(E))(0);
   if (keep) value = LOAD(E, in + layout.offset[1] + at[1], 0);
   STORE(E, out + layout.offset[0] + at[0], 0, value);
+}
+
+#define VECTOR TYPEV(E, WIDTH)
+#define OUT_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[0][0])
+#define IN_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[1][0])
+
+/// The same for CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
+kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, const TriangleLayout layout,
+                                       const uint run) {
+  const uint columns = layout.size[0], rows = layout.n / columns;
+  const uint first_row = get_global_id(0) * run, end_row = min(first_row + run, rows);
+#if CONTIGUOUS && WIDTH > 1
+  TYPE(E) numbers[WIDTH];
+  for (uint k = 0; k < WIDTH; k++) numbers[k] = k;
+  const VECTOR lanes = PASTE2(vload, WIDTH)(0, numbers);
+#endif
+  for (uint row = first_row; row < end_row; row++) {
+    uint at[2] = {0};
+    uint rest = row;
+    for (uint d = 1; d < layout.dims; d++) {
+      const uint quotient = rest / layout.size[d], coordinate = rest - quotient * layout.size[d];
+      rest = quotient;
+      for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
+    }
+    global char *const to = out + layout.offset[0] + at[0];
+    global const char *const from = in + layout.offset[1] + at[1];
+    const long place = row % layout.size[1];
+#if UPPER
+    const uint kept = clamp(place + layout.diagonal, 0l, (long)columns), kept_end = columns;
+    const uint empty = 0, empty_end = kept;
+#else
+    const uint kept = 0, kept_end = clamp(place + layout.diagonal + 1, 0l, (long)columns);
+    const uint empty = kept_end, empty_end = columns;
+#endif
+    uint x = 0;
+#if CONTIGUOUS && WIDTH > 1
+    // The last vector overlaps the one before rather than leaving a tail.
+    for (uint next = COPY ? 0 : empty, last = COPY ? columns : empty_end; next < last && columns >= WIDTH;
+         next += WIDTH) {
+      x = min(next, columns - WIDTH);
+      global char *const p = to + x * STORAGE_SIZE(E);
+      if (x >= empty && x + WIDTH <= empty_end) {
+        STOREV(E, WIDTH, p, 0, (VECTOR)(0));
+        continue;
+      }
+      const VECTOR v = LOADV(E, WIDTH, from + x * STORAGE_SIZE(E), 0);
+      if (x >= kept && x + WIDTH <= kept_end) {
+        STOREV(E, WIDTH, p, 0, v);
+      } else {
+        const VECTOR edge = (VECTOR)((TYPE(E))((UPPER ? kept : kept_end) - x));
+#if UPPER
+        STOREV(E, WIDTH, p, 0, select((VECTOR)(0), v, lanes >= edge));
+#else
+        STOREV(E, WIDTH, p, 0, select((VECTOR)(0), v, lanes < edge));
+#endif
+      }
+    }
+    if (columns >= WIDTH) continue;
+#endif
+    for (x = empty; x < empty_end; x++) STORE(E, to + x * OUT_STEP, 0, (TYPE(E))(0));
+#if COPY
+    for (x = kept; x < kept_end; x++) STORE(E, to + x * OUT_STEP, 0, LOAD(E, from + x * IN_STEP, 0));
+#endif
+  }
 }
 
 /// Elements of the triangle in the rows before `row`.

@@ -50,6 +50,20 @@ def test_linspace(device, dtype, args):
     check(device, lambda d: torch.linspace(*args, dtype=dtype, device=d))
 
 
+# Vectors, and both halves of a symmetric sequence cut anywhere by work-items.
+@pytest.mark.parametrize("dtype", [*REAL, torch.complex64])
+@pytest.mark.parametrize("steps", [15, 16, 17, 4095, 4097, 10007])
+def test_long_sequences(device, dtype, steps):
+    check(device, lambda d: torch.linspace(1, 100, steps, dtype=dtype, device=d))
+    if dtype not in (torch.int8, torch.uint8):
+        check(device, lambda d: torch.logspace(0, 2, steps, dtype=dtype, device=d))
+    if not dtype.is_complex:
+        last = min(steps, 100)
+        check(device, lambda d: torch.arange(0, last, last / steps, dtype=torch.float64, device=d))
+        check(device, lambda d: torch.arange(3, 3 + last, dtype=dtype, device=d))
+    check(device, lambda d: torch.arange(-5, 3 * steps, 7, device=d))
+
+
 def test_sequence_bounds_that_wrap(device):
     check(device, lambda d: torch.linspace(0, -1, 3, dtype=torch.uint8, device=d))
     check(device, lambda d: torch.linspace(1e30, 0, 1, dtype=torch.float16, device=d))

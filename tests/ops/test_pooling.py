@@ -80,6 +80,51 @@ def test_max_pool_special_values(axes):
         check(average_pool(axes, kernel_size=2), strided, what=name)
 
 
+# Lines of one vector, of several, of long ones, and of fewer outputs than lanes.
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.int64, torch.uint8])
+@pytest.mark.parametrize("width", [9, 23, 40, 150, 600])
+@pytest.mark.parametrize("window", [*WINDOWS, {"kernel_size": 3, "dilation": 2, "padding": 1}])
+def test_max_pool_of_lines(width, window, dtype):
+    x = sample(2, 3, 7, width, dtype=dtype)
+    check(max_pool(2, **window), x)
+    check(max_pool(2, **window), x[:, 1:, :, 1:])
+    if dtype.is_floating_point:
+        x.flatten()[:: 2 * width + 3] = float("nan")
+        x[:, 1] = -float("inf")
+        check(max_pool(2, **window), x)
+        window = {k: v[-1] if isinstance(v, tuple) else v for k, v in window.items()}
+        check(lambda t: functional.max_pool1d(t, **window), x[:, 0])
+        check(lambda t: functional.max_pool1d(t, **window), x[0, 0])
+        check(lambda t: functional.max_pool1d(t, **window), x.mT.contiguous().mT[:, 0])
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("width", [5, 17, 64, 600])
+@pytest.mark.parametrize("size", [(3, 4), (2, 1), (7, 5)])
+def test_adaptive_maximum_of_columns(width, size, dtype):
+    x = sample(2, 3, 19, width, dtype=dtype) // 8  # equal ones
+    check(lambda t: functional.adaptive_max_pool2d(t, size, return_indices=True), x)
+    x.flatten()[:: 2 * width + 3] = float("nan")
+    x[:, 1] = -float("inf")
+    x[:, 2] = -0.0
+    x[:, 2, ::3] = 0.0
+    check(lambda t: functional.adaptive_max_pool2d(t, size, return_indices=True), x)
+
+
+def test_max_pool1d_without_positions():
+    x = sample(2, 3, 50)
+    with torch.inference_mode():
+        check(lambda t: functional.max_pool1d(t, 3, 2), x)
+    check(lambda t: torch.vmap(lambda u: functional.max_pool1d(u, 3, 2))(t), x)
+    forward = lambda t: torch.func.jvp(lambda u: functional.max_pool1d(u, 3), (t,), (t,))  # noqa: E731
+    for got, want in zip(forward(on_device(x)), forward(x), strict=True):
+        torch.testing.assert_close(got.cpu(), want)
+    gradient = torch.func.grad(lambda t: functional.max_pool1d(t, 3).sum())
+    torch.testing.assert_close(gradient(on_device(x)).cpu(), gradient(x))
+    for bad in ({"kernel_size": 0}, {"kernel_size": 60}, {"kernel_size": 3, "padding": 2}):
+        check_error(lambda t, bad=bad: functional.max_pool1d(t, **bad), x)
+
+
 @pytest.mark.parametrize("axes", [2, 3])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("more", [{}, {"count_include_pad": False}, {"divisor_override": 5}])

@@ -129,6 +129,21 @@ def test_flip_small(device):
     check(device, lambda t: t.flip(0), sample(100001))
 
 
+# Rows of vectors and of a few elements more, of less than a vector, of several work-items.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(37, 51), (5, 3, 16), (7, 700, 3), (2, 5000), (3000, 2, 3), (9, 7)]
+)
+def test_flip_of_rows(device, dtype, shape):
+    x = sample(*shape, dtype=dtype)
+    for dims in [(0,), (-1,), (0, -1)]:
+        check(device, lambda t, dims=dims: t.flip(dims), x)
+        check(device, lambda t, dims=dims: t.transpose(0, -1).flip(dims), x)
+        check(device, lambda t, dims=dims: t[1:, ..., 1:].flip(dims), x)
+        check(device, lambda t, dims=dims: t[..., ::2].flip(dims), x)
+    check(device, lambda t: t.rot90(1, (0, -1)), x)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("diagonal", [-7, -1, 0, 2, 9])
 def test_triangles(device, dtype, diagonal):
@@ -149,8 +164,22 @@ def test_triangles(device, dtype, diagonal):
     check(device, lambda t: t.tril(), torch.empty(0, 3, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(37, 51), (3, 16, 16), (2, 70, 15), (2, 3, 9, 33), (5000, 2)])
+def test_triangles_of_rows(device, dtype, shape):
+    x = sample(*shape, dtype=dtype)
+    for call in (torch.tril, torch.triu):
+        for diagonal in (-shape[-2], -3, 0, 14, shape[-1]):
+            check(device, lambda t, call=call, d=diagonal: call(t, d), x)
+            check(device, lambda t, call=call, d=diagonal: call(t.mT, d), x)
+            check(device, lambda t, call=call, d=diagonal: call(t[..., 1:, 1:], d), x)
+    check(device, lambda t: t.clone().tril_(2), x)
+    check(device, lambda t: t.clone().mT.triu_(-1), x)
+
+
 def test_triangles_ignore_nan_outside(device):
     check(device, lambda t: t.tril(), torch.full((4, 4), float("nan")))
+    check(device, lambda t: t.triu(), torch.full((2, 40, 50), float("nan")))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])

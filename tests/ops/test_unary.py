@@ -142,3 +142,36 @@ def test_complex_functions_of_special_values(name, dtype):
     function = getattr(torch, name)
     got, expected = (torch.view_as_real(t) for t in (function(z.to("ocl")).cpu(), function(z)))
     assert_close(got, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_frexp_of_special_values(dtype):
+    x = torch.tensor([0.0, -0.0, 1.0, -3.5, INF, -INF, NAN, 6e-8, 1e-40, 65504.0, 0.1] * 7).to(
+        dtype
+    )
+    x = torch.cat([x.to(dtype), torch.tensor([5e-324, -3e-310, 1e300], dtype=dtype)])
+    got, want = torch.frexp(x.to("ocl")), torch.frexp(x)
+    assert_close(got.mantissa.cpu(), want.mantissa, rtol=0, atol=0, equal_nan=True)
+    assert_close(got.exponent.cpu(), want.exponent)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_and_their_parts(dtype):
+    parts = [0.0, -0.0, 1.0, -1.5, INF, -INF, NAN]
+    x = torch.tensor([complex(*pair) for pair in itertools.product(parts, parts)], dtype=dtype)
+    # Of zeros the sign counts, too.
+    same = lambda got, want: assert_close(  # noqa: E731
+        torch.view_as_real(got.cpu().resolve_conj()).reciprocal(),
+        torch.view_as_real(want.resolve_conj()).reciprocal(),
+        rtol=0, atol=0, equal_nan=True,
+    )  # fmt: skip
+    for y in (x, x.repeat(40), x.repeat(3)[::2], x.reshape(7, 7).t()):
+        z = y.to("ocl")
+        same(torch.conj_physical(z), torch.conj_physical(y))
+        same(z.clone().conj_physical_(), torch.conj_physical(y))
+        same(torch.complex(z.real, z.imag), torch.complex(y.real, y.imag))
+        same(torch.complex(z.real, z.imag[:1]), torch.complex(y.real, y.imag[:1]))
+        assert_close(torch.angle(z).cpu(), torch.angle(y), equal_nan=True)
+        out = torch.ones_like(z)
+        torch.angle(z, out=out)
+        assert_close(out.cpu(), torch.angle(y, out=torch.ones_like(y)), equal_nan=True)
