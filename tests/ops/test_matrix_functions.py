@@ -73,7 +73,7 @@ def test_distances(p, dtype):
     "rows, others, length", [(5, 16, 7), (131, 15, 40), (3, 17, 128), (9, 40, 300)]
 )
 def test_distances_of_many_rows(rows, others, length, p, dtype):
-    """Where rows are turned: vectors, and what is left of them; rows longer than are turned at once."""
+    """Where rows are turned: vectors, what is left of them, rows too long to be turned at once."""
     x, y = general(2, rows, length, dtype=dtype), general(2, others, length, dtype=dtype)
     x[0, 0], y[1, 3, 0] = y[0, 0], float("inf")
     if p < float("inf"):  # there CPU torch loses some NaNs
