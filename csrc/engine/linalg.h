@@ -2,7 +2,8 @@
 // nearly all work into products for the matrix product engine; kernels/linalg does the small ends.
 //
 // Offers: MatrixBatch; subtract_product(), solve_triangular(), cholesky(); Pivots, lu_factor(),
-// swap_rows(); householder_panel(); kMostLdl, ldl_factor(), ldl_solve().
+// swap_rows(); householder_panel(), reflects_columns(), reflect_columns(); kMostLdl, ldl_factor(),
+// ldl_solve().
 #pragma once
 
 #include <c10/core/Device.h>
@@ -60,6 +61,15 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
 /// The QR factors of few columns by Householder reflections, as LAPACK's geqr2 leaves them in a and
 /// tau. tau: min(rows, columns) elements of a's dtype per matrix, tau_stride apart.
 void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride);
+
+/// Whether reflect_columns() serves: on CPUs, real numbers whose columns' elements are adjacent.
+bool reflects_columns(const MatrixBatch& v, const MatrixBatch& c);
+
+/// c = H(1) ... H(k) c, or H(k) ... H(1) c with `adjoint`, of the k reflections that
+/// householder_panel() left in v and tau, one after the other. `triangle`: c is 0 below its
+/// diagonal (without `adjoint`).
+void reflect_columns(const MatrixBatch& v, const void* tau, int64_t tau_stride,
+                     const MatrixBatch& c, bool adjoint, bool triangle);
 
 /// Rows of the largest matrix that ldl_factor() takes: one work-group factors it, row by row. Past
 /// this LAPACK and two copies are clearly faster.

@@ -13,8 +13,13 @@ constexpr int64_t kWholeUpdate = 256;  // symmetric updates up to this size are 
 
 const KernelFamily cholesky_family{"linalg/cholesky.cl", "cholesky_block"};
 const KernelFamily panel_family{"linalg/lu.cl", "lu_panel"};
+const KernelFamily columns_family{"linalg/lu_columns.cl", "lu_columns"};
 const KernelFamily swap_family{"linalg/lu.cl", "lu_swap_rows"};
 const KernelFamily householder_family{"linalg/householder.cl", "householder_panel"};
+const KernelFamily householder_columns_family{"linalg/householder_columns.cl",
+                                              "householder_factor_columns"};
+const KernelFamily apply_columns_family{"linalg/householder_columns.cl",
+                                        "householder_apply_columns"};
 const KernelFamily ldl_factor_family{"linalg/ldl.cl", "ldl_factor"};
 const KernelFamily ldl_solve_family{"linalg/ldl.cl", "ldl_solve"};
 
@@ -53,23 +58,33 @@ void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
 }
 
 /// Columns of a panel that one work-group factors: fewer the longer they are, since it works alone.
-int64_t panel_columns(int64_t rows) { return rows <= 64 ? 32 : rows <= 256 ? 16 : 8; }
+int64_t panel_columns(const MatrixBatch& a) {
+  if (vector_lanes(a) == 1) return a.rows <= 64 ? 32 : a.rows <= 256 ? 16 : 8;
+  // As many as stay in the first or second cache.
+  const int64_t column_bytes = a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
+  return column_bytes <= 1024 ? 64 : column_bytes <= 2048 ? 32 : column_bytes <= 4096 ? 16 : 8;
+}
+
+/// A panel at row and column `first` of the whole matrix.
+void lu_panel(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot,
+              int64_t first) {
+  Queue& queue = current_queue(a.device);
+  Device& device = queue.device();
+  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
+  Kernel& kernel =
+      lanes > 1
+          ? columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}, {"PIVOT", pivot}})
+          : panel_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"PIVOT", pivot}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data},
+         Pointer{pivots.data}, Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows),
+         static_cast<uint32_t>(a.columns), static_cast<uint32_t>(first),
+         static_cast<uint32_t>(pivots.stride));
+}
 
 /// Rows [first, ...) of the whole matrix, of which `a` is the trailing part.
 void lu_from(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot, int64_t first) {
-  const int64_t most = panel_columns(a.rows), steps = std::min(a.rows, a.columns);
-  if (a.columns <= most) {
-    Queue& queue = current_queue(a.device);
-    Device& device = queue.device();
-    const size_t group = group_of(device);
-    Kernel& kernel =
-        panel_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"PIVOT", pivot}});
-    launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data},
-           Pointer{pivots.data}, Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows),
-           static_cast<uint32_t>(a.columns), static_cast<uint32_t>(first),
-           static_cast<uint32_t>(pivots.stride));
-    return;
-  }
+  const int64_t most = panel_columns(a), steps = std::min(a.rows, a.columns);
+  if (a.columns <= most) return lu_panel(a, pivots, info, pivot, first);
   const int64_t half = steps <= most ? steps : half_of(steps, most);
   const int64_t below = a.rows - half, rest = a.columns - half;
   lu_from(a.block(0, 0, a.rows, half), pivots, info, pivot, first);
@@ -117,11 +132,31 @@ void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {
   if (a.empty()) return;
   Queue& queue = current_queue(a.device);
   Device& device = queue.device();
-  const size_t group = group_of(device);
-  launch(householder_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}}), queue,
-         NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{tau}, strides_of(a),
-         static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
+  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
+  Kernel& kernel =
+      lanes > 1 ? householder_columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}})
+                : householder_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{tau},
+         strides_of(a), static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
          static_cast<uint32_t>(tau_stride));
+}
+
+bool reflects_columns(const MatrixBatch& v, const MatrixBatch& c) {
+  return vector_lanes(v) > 1 && vector_lanes(c) > 1;
+}
+
+void reflect_columns(const MatrixBatch& v, const void* tau, int64_t tau_stride,
+                     const MatrixBatch& c, bool adjoint, bool triangle) {
+  if (v.empty() || c.empty()) return;
+  Queue& queue = current_queue(c.device);
+  Kernel& kernel =
+      apply_columns_family.get(queue.device(), {{"C", tag(c.dtype)}, {"LANES", vector_lanes(c)}});
+  const auto items = static_cast<size_t>(c.batch * ((c.columns + 3) / 4));
+  launch(kernel, queue, NDRange::linear(items, 1), Pointer{v.data}, Pointer{tau}, Pointer{c.data},
+         strides_of(v), strides_of(c), static_cast<uint32_t>(c.rows),
+         static_cast<uint32_t>(c.columns), static_cast<uint32_t>(v.columns),
+         static_cast<uint32_t>(tau_stride), static_cast<uint32_t>(adjoint),
+         static_cast<uint32_t>(triangle));
 }
 
 void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermitian) {

@@ -1,6 +1,7 @@
 // What the linear algebra launchers share: how a batch of matrices becomes a kernel's arguments.
 //
-// Offers: MatrixStrides, strides_of(), half_of(), group_of(), columns_range().
+// Offers: MatrixStrides, strides_of(), half_of(), group_of(), vector_lanes(),
+// columns_range().
 #pragma once
 
 #include <algorithm>
@@ -30,6 +31,18 @@ inline int64_t half_of(int64_t n, int64_t multiple) {
 /// The work-items of a group that shares one matrix: vector lanes on a CPU, rows in flight on a
 /// GPU.
 inline size_t group_of(const Device& device) { return device.is_cpu() ? 16 : 128; }
+
+/// LANES of kernels/linalg/columns.clh, whose work-items have a matrix to themselves; 1 where that
+/// doesn't serve: GPUs, complex numbers, and columns whose elements aren't adjacent.
+inline size_t vector_lanes(const MatrixBatch& matrices) {
+  const bool real =
+      matrices.dtype == c10::ScalarType::Float || matrices.dtype == c10::ScalarType::Double;
+  if (!real || matrices.row_stride != 1 || !current_queue(matrices.device).device().is_cpu())
+    return 1;
+  size_t lanes = matrices.dtype == c10::ScalarType::Float ? 16 : 8;
+  while (static_cast<int64_t>(lanes) > matrices.rows) lanes /= 2;
+  return lanes;
+}
 
 /// Work-groups of `local` columns each (COLUMN_OF_GROUP of kernels/linalg/matrix.clh).
 inline NDRange columns_range(const MatrixBatch& matrices, size_t local) {

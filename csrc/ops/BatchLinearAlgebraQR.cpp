@@ -15,16 +15,27 @@ using at::Tensor;
 
 namespace {
 
-constexpr int64_t kPanel = 16;
+constexpr int64_t kPanel = 16;         // columns
+constexpr int64_t kColumnsPanel = 32;  // where reflect_columns() serves
+// Elements of a matrix that a CPU's work-item factors alone: a launch more would cost as much as
+// the others can do.
+constexpr int64_t kAlone = 1 << 15;
 
 /// c = H(1) ... H(k) c, or its adjoint's product with c, where H(i) = 1 - tau[i] v[i] v[i]^H and
 /// v[i] is column i of `reflectors` below the diagonal, with a one on it. All of three dimensions.
 ///
 /// The product of all reflections is 1 - V D M^-1 V^H with D = diag(tau) and M the unit upper
 /// triangle of V^H V D: no reflection is applied by itself, and tau may be 0.
-void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor& c, bool adjoint) {
+/// `triangle`: c is 0 below its diagonal.
+void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor& c, bool adjoint,
+                       bool triangle = false) {
   const int64_t count = tau.size(1);
   if (count == 0 || c.numel() == 0) return;
+  const MatrixBatch vectors = matrices(reflectors.narrow(2, 0, count)), target = matrices(c);
+  if (reflects_columns(vectors, target) && tau.stride(1) == 1) {
+    reflect_columns(vectors, tau.const_data_ptr(), tau.stride(0), target, adjoint, triangle);
+    return;
+  }
   const Tensor v = reflectors.narrow(2, 0, count).tril(-1);
   v.diagonal(0, 1, 2).fill_(1);
   const Tensor v_adjoint = v.mH();
@@ -56,8 +67,16 @@ void householder_factor(const Tensor& input, const Tensor& tau) {
   const Tensor& a = work.tensor();
   const Tensor taus = batched_vectors(tau);  // contiguous: upstream makes it
   const int64_t rows = a.size(1), columns = a.size(2), count = std::min(rows, columns);
-  for (int64_t j = 0; j < count; j += kPanel) {
-    const int64_t width = std::min(kPanel, count - j), rest = columns - j - width;
+  const MatrixBatch whole = work.matrices();
+  const bool by_columns = reflects_columns(whole, whole);
+  if (by_columns && rows * columns <= (whole.batch > 1 ? 8 * kAlone : kAlone)) {
+    householder_panel(whole, taus.mutable_data_ptr(), taus.stride(0));
+    work.finish();
+    return;
+  }
+  const int64_t panel_width = by_columns ? kColumnsPanel : kPanel;
+  for (int64_t j = 0; j < count; j += panel_width) {
+    const int64_t width = std::min(panel_width, count - j), rest = columns - j - width;
     const Tensor panel = a.narrow(1, j, rows - j).narrow(2, j, width);
     const Tensor factors = taus.narrow(1, j, width);
     householder_panel(matrices(panel), factors.mutable_data_ptr(), taus.stride(0));
@@ -75,7 +94,7 @@ Tensor& householder_product(Tensor& result, const Tensor& tau) {
   const Tensor& q = work.tensor();
   const Tensor product = at::zeros_like(q);
   product.diagonal(0, 1, 2).fill_(1);
-  apply_reflections(q, batched_vectors(tau), product, /*adjoint=*/false);
+  apply_reflections(q, batched_vectors(tau), product, /*adjoint=*/false, /*triangle=*/true);
   q.copy_(product);
   work.finish();
   return result;

@@ -27,6 +27,7 @@ using at::Tensor;
 namespace {
 
 const KernelFamily forward_family{"linalg/distance.cl", "distance_forward"};
+const KernelFamily tiles_family{"linalg/distance_tiles.cl", "distance_tiles"};
 const KernelFamily backward_family{"linalg/distance.cl", "distance_backward"};
 
 /// NORM of kernels/linalg/distance.cl.
@@ -69,6 +70,32 @@ struct DistanceKernel {
   Kernel& kernel;
   ScalarArgument norm;
 };
+
+constexpr int64_t kRun = 128;  // RUN of kernels/linalg/distance_tiles.cl
+
+/// The distances between the rows of a and b, [batch, rows, length], contiguous.
+void distances(const Tensor& result, const Tensor& a, const Tensor& b, int64_t batch, double p,
+               bool pairs) {
+  const int64_t rows_a = a.size(-2), rows_b = b.size(-2), length = a.size(-1);
+  Queue& queue = current_queue(result.device().index());
+  const int norm = norm_of(p);
+  const int64_t lanes = result.scalar_type() == at::kFloat ? 16 : 8;
+  // Few rows leave lanes idle.
+  if (queue.device().is_cpu() && norm != 4 && rows_b >= lanes) {
+    Kernel& kernel = tiles_family.get(
+        queue.device(),
+        {{"C", tag(result.scalar_type())}, {"NORM", norm}, {"PAIRS", pairs}, {"LANES", lanes}});
+    const auto tiles = static_cast<size_t>((rows_b + lanes - 1) / lanes);
+    const auto runs = static_cast<size_t>((rows_a + kRun - 1) / kRun);
+    launch(kernel, queue, NDRange::volume({tiles, runs, static_cast<size_t>(batch)}, {1, 1, 1}),
+           Pointer{result.mutable_data_ptr()}, Pointer{a.const_data_ptr()},
+           Pointer{b.const_data_ptr()}, static_cast<uint32_t>(rows_a),
+           static_cast<uint32_t>(rows_b), static_cast<uint32_t>(length));
+    return;
+  }
+  DistanceKernel(forward_family, result, p, pairs)
+      .run(rows_b, rows_a, batch, {result, a, b}, {rows_a, rows_b, length});
+}
 
 void check_rows(const Tensor& x1, const Tensor& x2) {
   TORCH_CHECK(x1.dim() >= 2, "cdist only supports at least 2D tensors, X1 got: ", x1.dim(), "D");
@@ -130,8 +157,7 @@ Tensor _cdist_forward(const Tensor& x1, const Tensor& x2, double p,
   if (result.numel() == 0) return result;
   check_real("cdist", x1);
   check_same_dtype(x2, x1.scalar_type());
-  DistanceKernel(forward_family, result, p, /*pairs=*/false)
-      .run(r2, r1, rows.batch, {result, rows.a, rows.b}, {r1, r2, length});
+  distances(result, rows.a, rows.b, rows.batch, p, /*pairs=*/false);
   return result;
 }
 
@@ -157,8 +183,7 @@ Tensor _pdist_forward(const Tensor& self, double p) {
   Tensor result = at::empty({pairs}, self.options());
   if (pairs == 0) return result;
   check_real("pdist", self);
-  DistanceKernel(forward_family, result, p, /*pairs=*/true)
-      .run(rows, rows, 1, {result, self, self}, {rows, rows, length});
+  distances(result, self, self, 1, p, /*pairs=*/true);
   return result;
 }
 

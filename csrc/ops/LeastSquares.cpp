@@ -5,13 +5,15 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
 
+#include "ops/BatchLinearAlgebra.h"
 #include "ops/linalg_lstsq.h"
 
 namespace ocl::native {
@@ -40,34 +42,50 @@ struct Solution {
   Tensor x, residuals, rank, singular_values;
 };
 
-/// The squared norms of what `b` has beside the columns of `basis`, an orthonormal one.
-Tensor squared_rest(const Tensor& b, const Tensor& basis, const Tensor& coordinates) {
-  const Tensor rest = b.sub(at::matmul(basis, coordinates)).abs();
-  return rest.mul_(rest).sum(-2);
-}
+/// The squared norms of the columns.
+Tensor squared_norms(const Tensor& rest) { return rest.abs().square_().sum(-2); }
 
-/// The QR factors of A, or of its adjoint if that is taller.
+/// The QR factors of A, or of its adjoint if that is taller: Q as LAPACK's geqrf leaves it, since
+/// its product with a few columns costs far less than Q.
 struct Factors {
-  Tensor q, r;
+  Tensor reflections, tau, r;
   bool wide;
+
+  /// Q c, or its adjoint's product with c, of all of Q's columns.
+  Tensor multiply(const Tensor& c, bool adjoint) const {
+    const auto [vectors, columns] =
+        at::native::_linalg_broadcast_batch_dims(reflections, c, /*name=*/nullptr);
+    c10::DimVector sizes(vectors.sizes().begin(), vectors.sizes().end() - 2);
+    sizes.push_back(tau.size(-1));
+    const Tensor result = at::native::cloneBatchedColumnMajor(columns);
+    householder_multiply(vectors, tau.expand(sizes), result, /*left=*/true, adjoint);
+    return result;
+  }
 };
 
 Factors factors_of(const Tensor& a) {
   const bool wide = a.size(-2) < a.size(-1);
-  auto [q, r] = at::linalg_qr(wide ? a.mH() : a);
-  return {q, r, wide};
+  const Tensor factors = at::native::cloneBatchedColumnMajor(wide ? a.mH() : a);
+  const int64_t steps = factors.size(-1);
+  c10::DimVector sizes(a.sizes().begin(), a.sizes().end() - 2);
+  sizes.push_back(steps);
+  const Tensor tau = at::empty(sizes, a.options());
+  householder_factor(factors, tau);
+  return {factors, tau, factors.narrow(-2, 0, steps).triu(), wide};
 }
 
 /// With A of full rank.
 Solution by_qr(const Factors& factors, const Tensor& b, bool residuals) {
-  const auto& [q, r, wide] = factors;
+  const Tensor& r = factors.r;
+  const int64_t steps = r.size(-1), rows = factors.reflections.size(-2);
   Solution result;
-  if (wide) {
-    result.x = at::matmul(q, at::linalg_solve_triangular(r.mH(), b, /*upper=*/false));
+  if (factors.wide) {
+    const Tensor x = at::linalg_solve_triangular(r.mH(), b, /*upper=*/false);
+    result.x = factors.multiply(at::constant_pad_nd(x, {0, 0, 0, rows - steps}), /*adjoint=*/false);
   } else {
-    const Tensor coordinates = at::matmul(q.mH(), b);
-    result.x = at::linalg_solve_triangular(r, coordinates, /*upper=*/true);
-    if (residuals) result.residuals = squared_rest(b, q, coordinates);
+    const Tensor coordinates = factors.multiply(b, /*adjoint=*/true);
+    result.x = at::linalg_solve_triangular(r, coordinates.narrow(-2, 0, steps), /*upper=*/true);
+    if (residuals) result.residuals = squared_norms(coordinates.narrow(-2, steps, rows - steps));
   }
   return result;
 }
@@ -113,7 +131,7 @@ Solution by_svd(const Tensor& a, const Tensor& b, double rcond, bool residuals) 
   result.x = at::matmul(vh.mH(), coordinates.mul(inverse));
   // CPU torch gives them only if every matrix of the batch has full rank.
   if (residuals && result.rank.eq(a.size(-1)).all().item<bool>())
-    result.residuals = squared_rest(b, u, coordinates);
+    result.residuals = squared_norms(b.sub(at::matmul(u, coordinates)));
   return result;
 }
 

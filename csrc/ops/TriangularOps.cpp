@@ -81,6 +81,17 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
   launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
 }
 
+/// Matrices that lie column by column are copied as their transposes, whose rows are contiguous.
+void copy_triangle_as_it_lies(const at::Tensor& out, const at::Tensor& self, int64_t diagonal,
+                              bool upper) {
+  const bool by_columns = out.stride(-2) == 1 && self.stride(-2) == 1 && out.stride(-1) != 1;
+  if (by_columns && diagonal != std::numeric_limits<int64_t>::min()) {
+    copy_triangle(out.mT(), self.mT(), -diagonal, !upper);
+  } else {
+    copy_triangle(out, self, diagonal, upper);
+  }
+}
+
 void check_indices_arguments(int64_t row, int64_t col, std::optional<at::Layout> layout) {
   TORCH_CHECK(row >= 0, "row must be non-negative, got", row);
   TORCH_CHECK(col >= 0, "col must be non-negative, got", col);
@@ -124,11 +135,11 @@ at::TensorOptions options_of(std::optional<at::ScalarType> dtype, std::optional<
 }  // namespace
 
 void structured_tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
-  copy_triangle(out, self, diagonal, /*upper=*/false);
+  copy_triangle_as_it_lies(out, self, diagonal, /*upper=*/false);
 }
 
 void structured_triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
-  copy_triangle(out, self, diagonal, /*upper=*/true);
+  copy_triangle_as_it_lies(out, self, diagonal, /*upper=*/true);
 }
 
 at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset,

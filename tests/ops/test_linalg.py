@@ -13,11 +13,14 @@ from tests.matrices import close, close_gradients, general, positive, regular, u
 DEVICE = "ocl"
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 FEW = [torch.float32, torch.complex128]
+SOME = [torch.float32, torch.float64, torch.complex128]
 #: Empty, smaller and larger than a block of the recursion, several levels of it.
 SIZES = [0, 1, 5, 33, 130]
 BATCHES = [(), (3,), (2, 1, 2), (0,)]
 CASES = [(n, batch) for n in SIZES for batch in BATCHES if n < 100 or batch in ((), (3,))]
 SHAPES = [(0, 3), (3, 0), (1, 6), (7, 5), (5, 7), (20, 90), (90, 20), (150, 33), (33, 150)]
+#: As many rows as a vector has elements, one more, and more than a CPU's work-item factors alone.
+SHAPES += [(2, 2), (16, 16), (17, 16), (190, 180)]
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +93,7 @@ def test_solve(n, batch, dtype):
         close(actual, expected)
 
 
-@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("dtype", SOME)
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 @pytest.mark.parametrize("m, n", SHAPES)
 def test_lu(m, n, batch, dtype):
@@ -104,6 +107,40 @@ def test_lu(m, n, batch, dtype):
         close(p @ low @ up, a)
         assert torch.equal(p.cpu(), torch.linalg.lu(a)[0])
         assert torch.equal(low.triu(1).cpu(), torch.zeros_like(low, device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", SOME)
+def test_lu_of_ties_and_zeros(dtype):
+    """Of equal elements the upper one is the pivot; a column of zeros has its number in info."""
+    a = torch.ones(3, 40, 40, dtype=dtype).tril()
+    a[1] = general(40, 40, dtype=torch.float32).sign().triu()
+    a[2, :, 20:] = 0
+    wanted = torch.linalg.lu_factor_ex(a)
+    for x in (a, a.mT.contiguous().mT):
+        for actual, expected in zip(torch.linalg.lu_factor_ex(on_device(x)), wanted, strict=True):
+            assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reflections_of_numbers_that_are_not_finite(dtype):
+    a = torch.eye(20, dtype=dtype) + 1
+    for row, column in ((0, 0), (7, 3), (19, 18), (3, 7)):
+        for value in (float("nan"), float("inf")):
+            b = a.clone()
+            b[row, column] = value
+            r = torch.linalg.qr(b.to(DEVICE), mode="r")[1]
+            # Columns before the number's own don't know of it.
+            close(r[:, :column], torch.linalg.qr(a, mode="r")[1][:, :column])
+            assert not r[:, column].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reflections_of_large_and_small_numbers(dtype):
+    a = general(30, 20, dtype=dtype)
+    for scale in (torch.finfo(dtype).max / 100, torch.finfo(dtype).tiny * 16):
+        expected, actual = (torch.geqrf(x * scale) for x in (a, a.to(DEVICE)))
+        close(actual[0] / scale, expected[0] / scale, scale=1000)
+        close(actual[1], expected[1], scale=1000)
 
 
 @pytest.mark.parametrize("dtype", FEW)
@@ -127,7 +164,7 @@ def test_lu_solve_broadcasts(adjoint, left, dtype):
     close(actual, expected)
 
 
-@pytest.mark.parametrize("dtype", FEW)
+@pytest.mark.parametrize("dtype", SOME)
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 @pytest.mark.parametrize("m, n", SHAPES)
 def test_qr(m, n, batch, dtype):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from tests.matrices import close, general
 
@@ -64,6 +65,25 @@ def test_distances(p, dtype):
         for expected, actual in zip(*results, strict=True):
             # Equal rows: the matrix product's distance 0 is rounding error.
             close(actual, expected, scale=1000 if p == 2 and out.numel() > 100 else 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize(
+    "rows, others, length", [(5, 16, 7), (131, 15, 40), (3, 17, 128), (9, 40, 300)]
+)
+def test_distances_of_many_rows(rows, others, length, p, dtype):
+    """Where rows are turned: vectors, what is left of them, rows too long to be turned at once."""
+    x, y = general(2, rows, length, dtype=dtype), general(2, others, length, dtype=dtype)
+    x[0, 0], y[1, 3, 0] = y[0, 0], float("inf")
+    if p < float("inf"):  # there CPU torch loses some NaNs
+        x[1, 2, -1] = float("nan")
+    mode = "donot_use_mm_for_euclid_dist"
+    for function in (
+        lambda d: torch.cdist(x.to(d), y.to(d), p=p, compute_mode=mode),
+        *(lambda d, a=a: torch.pdist(a.to(d), p=p) for a in (*x, *y)),
+    ):
+        assert_close(function(DEVICE).cpu(), function("cpu"), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_renorm():
