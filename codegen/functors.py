@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 FUNCTOR_DIR = pathlib.Path(__file__).parents[1] / "kernels" / "pointwise" / "ops"
 
-# op_<name>: real; cop_<name>: complex; vcop_<name>: vectors of complex numbers; op2_<name>: two results.
+# op_<name>: real; cop_<name>: complex; vcop_<name>: vectors of complex numbers; op2_<name>: two
+# results.
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(op|cop|vcop|op2)_(\w+)", re.MULTILINE)
 
 
