@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 FUNCTOR_DIR = pathlib.Path(__file__).parents[1] / "kernels" / "pointwise" / "ops"
 
-# op_<name>: real; cop_<name>: complex; op2_<name>: two results.
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(op|cop|op2)_(\w+)", re.MULTILINE)
+# op_<name>: real; cop_<name>: complex; vcop_<name>: vectors of complex numbers; op2_<name>: two
+# results.
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(op|cop|vcop|op2)_(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,12 @@ def find_functors(directory: pathlib.Path = FUNCTOR_DIR) -> dict[str, Functor]:
         flags = []
         if "special" in files[name]:
             flags.append("special")
+        if "special_float" in files[name]:
+            flags.append("special_float")
         if "op2" in prefixes[name]:
             flags.append("two_outputs")
+        if "vcop" in prefixes[name]:
+            flags.append("complex_vectors")
         if "cop" not in prefixes[name]:
             flags.append("no_complex")
         found[name] = Functor(name, tuple(flags))

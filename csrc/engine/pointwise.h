@@ -21,6 +21,10 @@ namespace flag {
 inline constexpr uint32_t bits = 1u << 0;
 /// The functor stands in ops/special.clh, which is compiled only where it is needed.
 inline constexpr uint32_t special = 1u << 1;
+/// Computed in float on a CPU the functor is that of ops/special_float.clh, which takes vectors.
+inline constexpr uint32_t special_float = 1u << 17;
+/// There is a functor of vectors of complex numbers, too: `vcop_<name>`.
+inline constexpr uint32_t complex_vectors = 1u << 18;
 /// Compute in the output's dtype, not in the inputs' (a cast to complex, say).
 inline constexpr uint32_t compute_in_output = 1u << 2;
 /// The functor has two results.

@@ -73,6 +73,13 @@ bool should_stream(const Device& device, const Operands& operands, uint64_t move
   return true;
 }
 
+/// Whether the functor is one of ops/special.clh, which takes one element at a time.
+bool is_special(const Device& device, const Operands& operands, const Op& op) {
+  if (!(op.flags & flag::special)) return false;
+  const bool has_vectors = op.flags & flag::special_float && device.is_cpu();
+  return !has_vectors || operands.compute_tag != tag(at::kFloat);
+}
+
 /// A CPU wants registers full of the widest dtype. A GPU moves 16 bytes per work-item at most,
 /// and only if they are aligned: neighbours then touch neighbouring memory, which is what its
 /// bandwidth needs. So a functor that takes one element at a time gets one there. `is_aligned(i,
@@ -94,10 +101,18 @@ Access choose_access(const Device& device, const Operands& operands, const Op& o
     const bool streaming = should_stream(device, operands, moved) && all_aligned(width);
     return {static_cast<int>(width), streaming, streaming};
   }
-  if (op.flags & flag::special) return {};
+  if (is_special(device, operands, op)) return {};
   const size_t width = std::max<size_t>(1, 16 / widest);
   if (width == 1 || !all_aligned(width)) return {};
   return {static_cast<int>(width), true, false};
+}
+
+/// Whether a CPU's work-item takes a vector of complex numbers as they lie in memory.
+bool takes_complex_vectors(const Device& device, const Operands& operands, const Op& op) {
+  if (!(op.flags & flag::complex_vectors) || !operands.complex || !device.is_cpu()) return false;
+  if (operands.dtype != at::kComplexFloat && operands.dtype != at::kComplexDouble) return false;
+  return std::all_of(operands.tags.begin(), operands.tags.begin() + operands.count,
+                     [&](const char* tag) { return tag == operands.compute_tag; });
 }
 
 /// A work-group costs something: a CPU's are larger where every core still gets several, and a
@@ -111,8 +126,8 @@ size_t local_size(const Device& device, size_t items) {
   return items >= large && fits ? kLargeLocalSize : kLocalSize;
 }
 
-void common_defines(DefineList& defines, const Operands& operands, const Op& op,
-                    const Access& access) {
+void common_defines(DefineList& defines, const Device& device, const Operands& operands,
+                    const Op& op, const Access& access) {
   static constexpr const char* kOut[] = {"OUT0", "OUT1"};
   static constexpr const char* kIn[] = {"IN0", "IN1", "IN2", "IN3", "IN4"};
   defines.add({"OP", operands.complex ? op.complex_macro : op.real_macro});
@@ -126,7 +141,9 @@ void common_defines(DefineList& defines, const Operands& operands, const Op& op,
   for (int i = operands.outputs; i < operands.count; ++i) {
     defines.add({kIn[operands.input_number[i]], operands.tags[i]});
   }
-  if (op.flags & flag::special) defines.add({"NEED_SPECIAL", 1});
+  if (op.flags & flag::special) {
+    defines.add({is_special(device, operands, op) ? "NEED_SPECIAL" : "NEED_SPECIAL_FLOAT", 1});
+  }
   if (operands.complex) defines.add({"NEED_COMPLEX", 1});
   if (operands.dtype == c10::ScalarType::Half || operands.dtype == c10::ScalarType::BFloat16) {
     defines.add({"HALF", tag(operands.dtype)});
@@ -233,8 +250,9 @@ const char* step_name(const Operands& operands, int i) {
 }
 
 /// Chunks that a CPU's work-item takes: several, as long as every core gets work-groups.
-size_t row_run(const Device& device, const Op& op, const Access& access, size_t chunks) {
-  if (!device.is_cpu() || (op.flags & flag::special)) return 1;
+size_t row_run(const Device& device, const Operands& operands, const Op& op, const Access& access,
+               size_t chunks) {
+  if (!device.is_cpu() || is_special(device, operands, op)) return 1;
   if (access.width == 1 && !(op.flags & flag::bits)) return 1;
   const size_t most = chunks / (8 * device.properties().compute_units * kLocalSize);
   return std::clamp<size_t>(most, 1, kMaxRun);
@@ -267,7 +285,7 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
     access = {static_cast<int>(std::bit_floor(static_cast<uint64_t>(geometry.size[0])))};
   }
   DefineList defines;
-  common_defines(defines, operands, op, access);
+  common_defines(defines, queue.device(), operands, op, access);
   for (int i = 0; i < operands.count; ++i) {
     const int64_t step = geometry.stride[i][0];
     defines.add({step_name(operands, i), step == 0 ? 0
@@ -277,7 +295,8 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   }
   Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
   const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
-  size_t run = row_run(queue.device(), op, access, chunks * ((ny + together - 1) / together));
+  size_t run =
+      row_run(queue.device(), operands, op, access, chunks * ((ny + together - 1) / together));
   if (together > 1) {
     const size_t longest = std::max<size_t>(1, kTogetherElements / (access.width * together));
     run = std::min({access.width == 1 ? chunks : run, chunks, longest});
@@ -380,9 +399,9 @@ void launch_tiles(Queue& queue, const Operands& operands, const Op& op, const Ge
   const bool cpu = queue.device().is_cpu();
   const bool vectors = cpu && !operands.complex && !operands.has_complex;
   const size_t width = vectors ? std::min<size_t>(16, 64 / operands.compute_size) : 1;
-  const size_t side = vectors && !(op.flags & flag::special) ? width : kScalarTile;
+  const size_t side = vectors && !is_special(queue.device(), operands, op) ? width : kScalarTile;
   DefineList defines;
-  common_defines(defines, operands, op, {static_cast<int>(width), false, false});
+  common_defines(defines, queue.device(), operands, op, {static_cast<int>(width), false, false});
   for (int i = 0; i < operands.count; ++i) {
     const auto element = static_cast<int64_t>(operands.element_size[i]);
     const int64_t step = geometry.stride[i][0];
@@ -428,7 +447,7 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
                     int64_t n) {
   DefineList defines;
   const Access access;
-  common_defines(defines, operands, op, access);
+  common_defines(defines, queue.device(), operands, op, access);
   Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
   std::array<Location, kMaxOperands> locations;
   ArgumentStruct arguments;
@@ -455,11 +474,17 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   put_offsets(arguments, locations, queue.device(), operands);
   uint64_t moved = 0;
   for (int i = 0; i < operands.count; ++i) moved += n * operands.element_size[i];
-  const Access access =
-      choose_access(queue.device(), operands, op, moved,
-                    [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; });
+  const auto is_aligned = [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; };
+  Access access = choose_access(queue.device(), operands, op, moved, is_aligned);
   DefineList defines;
-  common_defines(defines, operands, op, access);
+  if (takes_complex_vectors(queue.device(), operands, op)) {
+    access.width = static_cast<int>(64 / operands.compute_size);
+    bool aligned = should_stream(queue.device(), operands, moved);
+    for (int i = 0; i < operands.count; ++i) aligned = aligned && is_aligned(i, 64);
+    access.aligned = access.streaming = aligned;
+    defines.add({"COMPLEX_VECTORS", 1});
+  }
+  common_defines(defines, queue.device(), operands, op, access);
   Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();

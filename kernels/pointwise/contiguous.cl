@@ -22,6 +22,14 @@ typedef struct {
   const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
+// Complex numbers as vectors of twice as many reals.
+#define REAL_c64 f32
+#define REAL_c128 f64
+#define LOAD_REALS(k, name, tag) \
+  const T a##k = LOADV(PASTE2(REAL_, tag), PASTE2(REALS_, WIDTH), name, chunk);
+#define REPEAT(k) const T a##k = EACH(c##k);
+#define STORE_REALS(k, name, tag) \
+  STOREV(PASTE2(REAL_, tag), PASTE2(REALS_, WIDTH), name, chunk, r##k);
 
 kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
   const size_t chunk = get_global_id(0);
@@ -38,6 +46,18 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
     return;
 #undef T
 #undef LANES
+  }
+#endif
+#ifdef COMPLEX_VECTORS
+  if ((chunk + 1) * WIDTH <= layout.n) {
+#define T REALS
+    FOR_INS(LOAD_REALS)
+    FOR_SCALAR_INS(REPEAT)
+    FOR_OUTS(DECLARE_RESULT)
+    r0 = CALL(PASTE2(v, OP), (ARGUMENTS));
+    FOR_OUTS(STORE_REALS)
+    return;
+#undef T
   }
 #endif
 #define T TYPE(C)

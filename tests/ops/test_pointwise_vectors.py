@@ -1,0 +1,121 @@
+"""Functors with a second form on CPUs, which takes vectors: tails, strides and special values."""
+
+import math
+
+import pytest
+import torch
+
+SPECIAL = torch.special
+INF, NAN = math.inf, math.nan
+EDGES = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1,
+    -1,
+    1.25,
+    2,
+    2.5,
+    4,
+    5,
+    8,
+    -1.5,
+    -3,
+    -100,
+    88,
+    1e-45,
+    -1e-45,
+    1e-38,
+    3e38,
+    INF,
+    -INF,
+    NAN,
+]
+
+FUNCTIONS = {
+    "lgamma": (torch.lgamma, -20.0, 60.0),
+    "erfinv": (torch.erfinv, -1.1, 1.1),
+    "i0": (torch.i0, -12.0, 12.0),
+    "i0e": (SPECIAL.i0e, -12.0, 12.0),
+    "i1": (SPECIAL.i1, -12.0, 12.0),
+    "i1e": (SPECIAL.i1e, -12.0, 12.0),
+    "bessel_j0": (SPECIAL.bessel_j0, -40.0, 40.0),
+    "bessel_j1": (SPECIAL.bessel_j1, -40.0, 40.0),
+    "bessel_y0": (SPECIAL.bessel_y0, -1.0, 40.0),
+    "bessel_y1": (SPECIAL.bessel_y1, -1.0, 40.0),
+}
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 5000])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_floats(name, size):
+    function, low, high = FUNCTIONS[name]
+    x = torch.linspace(low, high, size)
+    if size > 1000:
+        x = torch.cat([x, torch.tensor(EDGES)])
+        x = torch.where(x.abs() < 1e30, x, x.sign() * 1e3) if "bessel" in name else x
+    expected = function(x.double()).float()
+    if name in ("i0", "i1"):  # the exponential is infinite first, as in CPU torch
+        expected = torch.where(x.abs() > 88.7, function(x), expected)
+    if name == "lgamma":  # gamma's zeros on the left cancel, 1e-45 has no double of its own
+        torch.testing.assert_close(function(x.to("ocl")).cpu(), function(x), equal_nan=True)
+        return
+    result = function(x.to("ocl")).cpu()
+    torch.testing.assert_close(result, expected, rtol=2e-6, atol=1e-6, equal_nan=True)
+    spread = x.repeat_interleave(2).to("ocl")[::2]
+    torch.testing.assert_close(function(spread).cpu(), result, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.half, torch.bfloat16])
+@pytest.mark.parametrize("function", [torch.igamma, torch.igammac])
+def test_incomplete_gamma(function, dtype):
+    edges = torch.tensor([0, 1e-6, 1e-3, 0.3, 1, 1.1, 2, 50, 199, 201, 1000, 1e9, -1, INF, NAN])
+    a, x = torch.cartesian_prod(edges, edges).to(dtype).unbind(1)
+    usual = torch.rand(1001, 2) * torch.tensor([5.0, 8.0])
+    for shape, argument in [(a, x), usual.to(dtype).unbind(1)]:
+        expected = function(shape, argument)
+        result = function(shape.to("ocl"), argument.to("ocl")).cpu()
+        torch.testing.assert_close(
+            result,
+            expected,
+            rtol=2e-5 if dtype == torch.float else None,
+            atol=1e-5 if dtype == torch.float else None,
+            equal_nan=True,
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.double, torch.half, torch.bfloat16])
+def test_nextafter_and_fmod(dtype):
+    values = torch.tensor([0.0, -0.0, 1, -1, 2.5, -7, 1e-3, 3e4, 5e-8, INF, -INF, NAN]).to(dtype)
+    a, b = torch.cartesian_prod(values, values).unbind(1)
+    a, b = (
+        torch.cat([a, torch.randn(999).to(dtype) * 100]),
+        torch.cat([b, torch.randn(999).to(dtype)]),
+    )
+    for function in (torch.nextafter, torch.fmod, torch.remainder):
+        result = function(a.to("ocl"), b.to("ocl")).cpu()
+        torch.testing.assert_close(result, function(a, b), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("size", [1, 3, 8, 9, 50003])
+def test_complex_vectors(dtype, size):
+    a, b = torch.randn(2, size, dtype=dtype)
+    if size > 100:
+        parts = torch.tensor([0.0, -0.0, 1, INF, -INF, NAN], dtype=a.real.dtype)
+        pairs = torch.complex(*torch.cartesian_prod(parts, parts).unbind(1))
+        a[: len(pairs)], b[: len(pairs)] = pairs, pairs.flip(0)
+    functions = [
+        torch.add, torch.sub, torch.mul, lambda x, y: -x, lambda x, y: torch.conj_physical(y),
+        lambda x, y: torch.add(x, y, alpha=2 - 1j), lambda x, y: x * (1 + 2j),
+        lambda x, y: torch.addcmul(x, y, x, value=0.5), lambda x, y: x[1:] * y[:-1],
+    ]  # fmt: skip
+    for function in functions:
+        expected, result = function(a, b), function(a.to("ocl"), b.to("ocl")).cpu()
+        torch.testing.assert_close(
+            torch.view_as_real(result), torch.view_as_real(expected), equal_nan=True
+        )
+    finite = torch.randn(2, size, dtype=dtype)  # a real's imaginary part is left to the driver
+    result = finite[0].to("ocl") * finite[1].real.to("ocl")
+    torch.testing.assert_close(result.cpu(), finite[0] * finite[1].real)
