@@ -260,6 +260,17 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     bool transposed, at::IntArrayRef output_padding,
                                     int64_t groups) {
   check_same_dtype(weight, input.scalar_type());
+  TORCH_CHECK(std::all_of(dilation.begin(), dilation.end(), [](int64_t d) { return d > 0; }),
+              "non-positive dilation is not supported");
+  if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false) &&
+      input.scalar_type() != at::kLong) {
+    // Sums modulo 2^64 are right in fewer bits.
+    const auto widened = [](const at::Tensor& t) { return t.to(at::kLong); };
+    return convolution_overrideable(widened(input), widened(weight),
+                                    bias ? std::optional(widened(*bias)) : std::nullopt, stride,
+                                    padding, dilation, transposed, output_padding, groups)
+        .to(input.scalar_type());
+  }
   at::Tensor addend = bias.value_or(at::Tensor());
   if (addend.defined()) {
     check_same_dtype(addend, input.scalar_type());

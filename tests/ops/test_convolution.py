@@ -131,7 +131,9 @@ def test_dtypes(dtype, transposed, groups):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.complex64]
+)
 def test_other_dtypes(dtype):
     x, weight = sample(2, 4, 9, 8, dtype=dtype), sample(6, 4, 3, 3, dtype=dtype, seed=1)
     same(
@@ -388,6 +390,7 @@ def test_errors():
     check_error(functional.conv2d, x, weight, sample(5))
     check_error(functional.conv2d, x, weight.double())
     check_error(lambda a, b: functional.conv2d(a, b, stride=0), x, weight)
+    check_error(lambda a, b: functional.conv2d(a, b, dilation=0), x, weight)
     check_error(lambda a, b: functional.conv2d(a, b, groups=3), x, weight)
     check_error(lambda a, b: functional.conv2d(a, b, padding=-1), x, weight)
 
