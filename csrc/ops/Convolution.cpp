@@ -267,8 +267,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     // Sums modulo 2^64 are right in fewer bits.
     const auto widened = [](const at::Tensor& t) { return t.to(at::kLong); };
     return convolution_overrideable(widened(input), widened(weight),
-                                    bias ? std::optional(widened(*bias)) : std::nullopt, stride,
-                                    padding, dilation, transposed, output_padding, groups)
+                                    bias && bias->defined() ? std::optional(widened(*bias)) : bias,
+                                    stride, padding, dilation, transposed, output_padding, groups)
         .to(input.scalar_type());
   }
   at::Tensor addend = bias.value_or(at::Tensor());
