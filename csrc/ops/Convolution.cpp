@@ -282,7 +282,15 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                                       output_padding, stride, dilation, groups))
           : at::DimVector(at::native::conv_output_size(input.sizes(), weight.sizes(), padding,
                                                        stride, dilation));
-  if (transposed) check_output_padding(weight.dim() - 2, stride, dilation, output_padding);
+  if (transposed) {
+    check_output_padding(weight.dim() - 2, stride, dilation, output_padding);
+    // As upstream's kernels for the CPU, which oneDNN's for half types replace.
+    const bool empty = std::any_of(sizes.begin() + 2, sizes.end(), [](int64_t n) { return n < 1; });
+    TORCH_CHECK(!empty || c10::isReducedFloatingType(input.scalar_type()),
+                "Given input size per channel: ", input.sizes().slice(2),
+                ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
+                ". Output size is too small");
+  }
   const at::Tensor result =
       at::empty(sizes, input.options().memory_format(format_of(input, weight)));
   const ConvWindow window = window_of(weight, stride, padding, dilation, groups);

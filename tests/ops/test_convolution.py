@@ -391,6 +391,11 @@ def test_errors():
     check_error(functional.conv2d, x, weight.double())
     check_error(lambda a, b: functional.conv2d(a, b, stride=0), x, weight)
     check_error(lambda a, b: functional.conv2d(a, b, dilation=0), x, weight)
+    check_error(
+        lambda a, b: functional.conv_transpose2d(a, b, padding=1),
+        sample(1, 1, 1, 1),
+        sample(1, 1, 2, 2),
+    )
     check_error(lambda a, b: functional.conv2d(a, b, groups=3), x, weight)
     check_error(lambda a, b: functional.conv2d(a, b, padding=-1), x, weight)
 
