@@ -5,8 +5,9 @@ import re
 import pytest
 import torch
 
-from benchmarks import bandwidth, measure, naive, report, untimed
+from benchmarks import bandwidth, breadth, measure, naive, report, untimed
 from benchmarks.__main__ import main
+from benchmarks.breadth_samples import OPS, SAMPLES
 from benchmarks.case import CASES, Case
 from benchmarks.launch import Kernel
 from benchmarks.peaks import Peaks, measure_peaks, mover
@@ -181,3 +182,13 @@ def test_texts():
         "2 of the 5 ops of the op table have no case:",
         "- unary: sin, tan",
     ]
+
+
+def test_breadth(capsys):
+    """Every op's inputs exist; one of them is measured, and its results agree."""
+    assert all(name in SAMPLES for _, inputs, _ in OPS.values() for name in inputs)
+    breadth.main(["--op", "linalg.lstsq", "--seconds", "0"])
+    printed = capsys.readouterr().out
+    assert "1 ops: geometric mean" in printed and "not close" not in printed
+    with pytest.raises(SystemExit):
+        breadth.main(["--op", "no such op"])

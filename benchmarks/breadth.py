@@ -1,0 +1,71 @@
+"""Nearly every op once, of 16 MiB or what else is a medium size, beside CPU torch: shows which ones
+are slow for their kind. What is common has cases of its own in `python -m benchmarks`.
+
+    python -m benchmarks.breadth [--op cumsum | --document]
+"""
+
+import argparse
+import pathlib
+
+import torch
+
+from benchmarks import breadth_structures, measure
+from benchmarks.breadth_samples import OPS, sample
+from benchmarks.case import Case
+from benchmarks.report import geometric_mean, markdown_table, slug_of, time_text, write_section
+
+PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+#: Ratios above this are listed in the document; below it they may be noise.
+LISTED = 1.25
+
+
+def case_of(name):
+    function, inputs, differs = OPS[name]
+
+    def make(device):
+        tensors = [sample(i).to(device) for i in inputs]
+        return lambda: function(*tensors)
+
+    # Sums of as many elements in another order.
+    return Case(name, "breadth", make, random=differs, tolerance={"rtol": 1e-3, "atol": 1e-3})
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--op", default="", help="only ops whose name contains this")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each op, about")
+    parser.add_argument("--document", action="store_true", help="write this device's section")
+    options = parser.parse_args(arguments)
+    names = [name for name in OPS if options.op in name]
+    if not names:
+        parser.error(f"no op's name contains {options.op!r}")
+    if options.document and options.op:
+        parser.error("--document writes a whole section: leave out --op")
+    results = []
+    for name in names:
+        result = measure.run(case_of(name), seconds=options.seconds, least_calls=4)
+        results.append(result)
+        print(
+            f"{result.ratio:7.2f} {time_text(result.ocl.wall):>12s} "
+            f"{time_text(result.other.wall):>12s}  {name}  {result.error}",
+            flush=True,
+        )
+    mean = geometric_mean([result.ratio for result in results])
+    above = sorted((r for r in results if r.ratio > LISTED), key=lambda r: -r.ratio)
+    line = (
+        f"{len(results)} ops: geometric mean of the ratios {mean:.2f}, {len(above)} above {LISTED}."
+    )
+    print(line)
+    if options.document:
+        table = [
+            [r.name, time_text(r.ocl.wall), time_text(r.other.wall), f"{r.ratio:.2f}"]
+            for r in above
+        ]
+        name = torch.ocl.get_device_properties(0).name
+        lines = [f"{name}: {line}", "", *markdown_table(["op", "ocl", "CPU torch", "ratio"], table)]
+        write_section(PERFORMANCE, f"breadth: {slug_of()}", lines)
+
+
+if __name__ == "__main__":
+    assert breadth_structures  # which brings the ops
+    main()
