@@ -260,12 +260,14 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
     arguments.rows = num_weights;
     arguments.skipped = padding_idx;
     const cl_mem index_mem = bags.place(indices, arguments.index_offset);
+    // Each addition to a half type would be rounded.
+    sums = sums.to(compute_dtype(bags.dtype));
     const cl_mem sum_mem = bags.place(sums, arguments.out_offset);
     launch(bags.kernel(sums_family, weighted), bags.queue,
            NDRange::grid(stretches, arguments.parts, 1, 1), grads, index_mem, map_mem, size_mem,
            factors, sum_mem, arguments, bags.asserts());
     if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
-    return sums;
+    return sums.to(bags.dtype);
   }
   const at::Tensor rows = at::empty({indices.numel(), columns}, grad.options());
   const cl_mem row_mem = bags.place(rows, arguments.out_offset);

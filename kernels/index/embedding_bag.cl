@@ -219,7 +219,7 @@ kernel void bag_rows(global const char *weight_base, global const char *map_base
 }
 
 /// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through the indices make,
-/// for CPUs. A work-item takes `chunks` vectors of columns and the rows whose hash falls into its part. Global size:
+/// for CPUs; out is of C. A work-item takes `chunks` vectors of columns and the rows whose hash falls into its part. Global size:
 /// ceil(columns / (chunks * WIDTH)) by parts.
 kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const char *index_base,
                                   global const char *map_base, global const char *size_base,
@@ -242,18 +242,18 @@ kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const c
 #endif
     global const char *from =
         weight_base + args.weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
-    global char *to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(E);
+    global char *to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(C);
     uint c = 0;
 #if WIDTH > 1
     for (; c + WIDTH <= count; c += WIDTH) {
       const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, from, c / WIDTH);
-      const TYPEV(C, WIDTH) sum = LOADV_AS(C, E, WIDTH, to, c / WIDTH) + value * factor;
-      STOREV_FROM(E, C, WIDTH, to, c / WIDTH, sum);
+      const TYPEV(C, WIDTH) sum = LOADV_AS(C, C, WIDTH, to, c / WIDTH) + value * factor;
+      STOREV_FROM(C, C, WIDTH, to, c / WIDTH, sum);
     }
 #endif
     for (; c < count; c++) {
-      const TYPE(C) sum = LOAD_AS(C, E, to, c) + LOAD_AS(C, E, from, c) * factor;
-      STORE_FROM(E, C, to, c, sum);
+      const TYPE(C) sum = LOAD_AS(C, C, to, c) + LOAD_AS(C, E, from, c) * factor;
+      STORE_FROM(C, C, to, c, sum);
     }
   }
 }

@@ -71,6 +71,7 @@ DOUBLE_REFERENCE = {
     "nn.functional.adaptive_avg_pool3d": LOW,
     "nn.functional.avg_pool1d": LOW,
     "nn.functional.avg_pool2d": LOW,
+    "nn.functional.embedding_bag": LOW,
     "nn.functional.interpolate": LOW,
     "nn.functional.max_pool2d": (torch.bfloat16,),
     "nn.functional.max_pool3d": LOW,
