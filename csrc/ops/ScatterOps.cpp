@@ -146,8 +146,14 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
                             : c10::isIntegralType(dtype, false) ? at::Scalar(alpha.to<int64_t>())
                                                                 : alpha;
   const at::Tensor scaled = factor.equal(1) ? source : source.mul(factor);
-  reduce_along(out, dim, index, scaled, out.dim() > 1 ? index_add_site : index_add_vector_site,
-               Reduction::add);
+  const AssertSite& site = out.dim() > 1 ? index_add_site : index_add_vector_site;
+  if (c10::isReducedFloatingType(dtype)) {
+    const at::Tensor wide = out.to(at::kFloat);  // as in scatter_along()
+    reduce_along(wide, dim, index, scaled.to(at::kFloat), site, Reduction::add);
+    out.copy_(wide);
+    return;
+  }
+  reduce_along(out, dim, index, scaled, site, Reduction::add);
 }
 
 void structured_index_reduce_out::impl(const at::Tensor& self, int64_t dim, const at::Tensor& index,

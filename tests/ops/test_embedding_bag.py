@@ -226,3 +226,20 @@ def test_bad_arguments(device):
             call("cpu")
         with pytest.raises(type(on_cpu.value)):
             call("ocl")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_half_types_are_summed_in_float(dtype, mode):
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(10, 21, generator=generator).to(dtype)
+    bags = torch.randint(0, 10, (300, 7), generator=generator)
+    cotangent = torch.randn(300, 21, generator=generator).to(dtype)
+
+    def gradient(w, i, g):
+        leaf = w.detach().requires_grad_()
+        return torch.autograd.grad(functional.embedding_bag(i, leaf, mode=mode), leaf, g)[0]
+
+    exact = gradient(weight.double(), bags, cotangent.double()).to(dtype)
+    got = gradient(weight.to("ocl"), bags.to("ocl"), cotangent.to("ocl"))
+    torch.testing.assert_close(got.cpu(), exact)

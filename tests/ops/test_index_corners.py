@@ -54,6 +54,17 @@ def test_index_add_of_integers_with_any_factor(dtype, alpha):
     assert_close(got.cpu(), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_index_add_of_half_types_sums_in_float(dtype):
+    source = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0)).to(dtype)
+    index = torch.arange(4000) % 20
+    for dim, values in ((0, source), (1, source.t().contiguous())):
+        out = torch.zeros(20, 5, dtype=dtype) if dim == 0 else torch.zeros(5, 20, dtype=dtype)
+        exact = out.double().index_add(dim, index, values.double()).to(dtype)
+        got = out.to("ocl").index_add(dim, index.to("ocl"), values.to("ocl"))
+        torch.testing.assert_close(got.cpu(), exact)
+
+
 def test_index_add_refuses_a_factor_out_of_range():
     for device in ("cpu", "ocl"):
         x = torch.zeros(2, dtype=torch.uint8, device=device)
