@@ -263,8 +263,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   TORCH_CHECK(std::all_of(dilation.begin(), dilation.end(), [](int64_t d) { return d > 0; }),
               "non-positive dilation is not supported");
   if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false) &&
-      input.scalar_type() != at::kLong) {
-    // Sums modulo 2^64 are right in fewer bits.
+      input.scalar_type() != at::kLong && !transposed) {
+    // Sums modulo 2^64 are right in fewer bits. Transposed ones CPU torch has for int64 alone.
     const auto widened = [](const at::Tensor& t) { return t.to(at::kLong); };
     return convolution_overrideable(widened(input), widened(weight),
                                     bias && bias->defined() ? std::optional(widened(*bias)) : bias,
