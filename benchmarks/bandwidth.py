@@ -186,7 +186,7 @@ def main(arguments=None):
     if options.document and options.op:
         parser.error("--document writes a whole section: leave out --op")
     properties = torch.ocl.get_device_properties(0)
-    elements = (16 if properties.type == "cpu" else 64) * 2**20
+    elements = (16 if properties.type == "cpu" else 256) * 2**20
     head = ["operation", "time", "GB/s", "of moving the same", "of copying"]
     print("{:32s} {:>11s} {:>8s} {:>20s} {:>12s}".format(*head))
     table = []

@@ -6,35 +6,14 @@
 // into the other half of local memory: one barrier per tile. Where few tiles fill the device, several
 // work-items share the same sums: each takes its slice of the tile's k.
 //
-// Compile parameters besides conv.clh's: BM x BN x BK (the tile), TM x TN (sums per work-item, in runs of
-// RUN next to each other), SLICES (work-items that share sums), TABLE (elements of k in a work-group's own
-// table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring work-items read along k),
-// OUT_BY_ROW (1: they store along rows).
+// Compile parameters: those of conv/conv.clh and gemm/tile_sizes.clh; TABLE (elements of k in a
+// work-group's own table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring work-items
+// read along k), OUT_BY_ROW (1: they store along rows).
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
+#include "gemm/tile_sizes.clh"
 
-#ifndef BM
-#define BM 64
-#endif
-#ifndef BN
-#define BN 64
-#endif
-#ifndef BK
-#define BK 8
-#endif
-#ifndef TM
-#define TM 4
-#endif
-#ifndef TN
-#define TN 4
-#endif
-#ifndef RUN
-#define RUN 4
-#endif
-#ifndef SLICES
-#define SLICES 1
-#endif
 #ifndef TABLE
 #define TABLE 512
 #endif
@@ -48,19 +27,8 @@
 #define OUT_BY_ROW 1
 #endif
 
-#define LM (BM / TM)
-#define LN (BN / TN)
-#define ITEMS (LM * LN * SLICES)
-#define DEPTH (BK / SLICES)
-// The padding keeps runs aligned and spreads stores along k over the banks.
-#define A_LINE (BM + RUN)
-#define B_LINE (BN + RUN)
-#define STAGE (BK * (A_LINE + B_LINE))
 #define A_LOADS ((BM * BK + ITEMS - 1) / ITEMS)
 #define B_LOADS ((BN * BK + ITEMS - 1) / ITEMS)
-// A block of 4 x 8 work-items next to each other reads few distinct runs of both operands.
-#define BLOCK_M (LM % 4 == 0 ? 4 : 1)
-#define BLOCK_N (LN % 8 == 0 ? 8 : LN)
 
 // The sums' way out: STEPS times LINES lines of results that follow each other. The padding spreads the
 // stores of neighbouring lines over the banks. AT_ONCE steps go through local memory together.

@@ -5,52 +5,17 @@
 // and then into the other half of local memory: one barrier per tile. Where few tiles fill the
 // device, several work-items share the same sums: each takes its slice of the tile's k.
 //
-// Compile parameters besides fetch.clh's: TM x TN (sums per work-item, in runs of RUN next to each
-// other), SLICES (work-items that share sums), OUT_WIDTH (elements per store: above 1, out has the
-// type computed with, and it, the addend and the parts' sums are contiguous and aligned along rows).
+// Compile parameters: those of gemm/tile_sizes.clh and gemm/fetch.clh; OUT_WIDTH (elements per store:
+// above 1, out has the type computed with, and it, the addend and the parts' sums are contiguous and
+// aligned along rows).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
+#include "gemm/tile_sizes.clh"
+#include "gemm/fetch.clh"
 
-#ifndef BM
-#define BM 64
-#endif
-#ifndef BN
-#define BN 64
-#endif
-#ifndef BK
-#define BK 8
-#endif
-#ifndef TM
-#define TM 4
-#endif
-#ifndef TN
-#define TN 4
-#endif
-#ifndef RUN
-#define RUN 4
-#endif
-#ifndef SLICES
-#define SLICES 1
-#endif
 #ifndef OUT_WIDTH
 #define OUT_WIDTH 1
 #endif
-
-#define LM (BM / TM)
-#define LN (BN / TN)
-#define ITEMS (LM * LN * SLICES)
-#define DEPTH (BK / SLICES)
-// A line of a tile holds the elements of one k. The padding keeps runs aligned, and spreads the
-// stores of an operand read along k over the banks.
-#define A_LINE (BM + RUN)
-#define B_LINE (BN + RUN)
-#define STAGE (BK * (A_LINE + B_LINE))
-#include "gemm/fetch.clh"
-
-// A block of 4 x 8 work-items next to each other (half a wavefront, a warp, a sub-group) reads few
-// distinct runs of both operands.
-#define BLOCK_M (LM % 4 == 0 ? 4 : 1)
-#define BLOCK_N (LN % 8 == 0 ? 8 : LN)
 
 // Rows of sums that go through local memory together.
 #define ROWS_FIT(rows) (TM % (rows) == 0 && SLICES * (rows) * LM * BN <= 2 * STAGE)
