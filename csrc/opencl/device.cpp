@@ -138,6 +138,7 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
     const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
     const cl_uint minor = number<cl_uint>(id, kComputeCapabilityMinorNv, 0);
     p.has_tensor_cores = major >= 8;
+    p.limits_registers = has_word(extensions, "cl_nv_compiler_options");
     // Neither earlier nor later capabilities have these instructions.
     p.has_warpgroup_mma = major == 9 && minor == 0;
   } else if (has_word(extensions, "cl_amd_device_attribute_query")) {

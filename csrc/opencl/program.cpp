@@ -149,6 +149,17 @@ struct ProgramCache::Impl {
     return *place;
   }
 
+  /// The device's options and those of one program.
+  std::string with_options(const std::string& extra) const {
+    if (extra.empty()) return options;
+    std::string all = options + " " + extra;
+    if (device.properties().limits_registers) {
+      const std::string registers = value_of_define(extra, "OCL_MAX_REGISTERS");
+      if (!registers.empty() && registers != "0") all += " -cl-nv-maxrregcount=" + registers;
+    }
+    return all;
+  }
+
   template <class MakeSource>
   cl_program get(const std::string& key, const std::string& name, const std::string& extra,
                  MakeSource&& make_source) {
@@ -160,8 +171,7 @@ struct ProgramCache::Impl {
     // What did not build won't the next time either, unless its file can be edited.
     if (place.failure && !sources_may_change()) throw Error(*place.failure);
     try {
-      cl_program program =
-          make(name, *make_source(), extra.empty() ? options : options + " " + extra);
+      cl_program program = make(name, *make_source(), with_options(extra));
       place.program.store(program, std::memory_order_release);
       return program;
     } catch (const Error& error) {
@@ -254,7 +264,7 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
     throw Error("clBuildProgram", code, &device,
                 name + " with options \"" + all_options + "\"\n" + log);
   }
-  if (const std::string target = ptx_target_of(all_options); !target.empty()) {
+  if (const std::string target = value_of_define(all_options, "OCL_PTX_TARGET"); !target.empty()) {
     const std::string ptx = retarget_ptx(binary_of(program, device), target);
     api().clReleaseProgram(program);
     program = build_ptx(name, ptx, all_options);

@@ -4,11 +4,11 @@
 
 namespace ocl {
 
-std::string ptx_target_of(std::string_view options) {
-  constexpr std::string_view kOption = "-DOCL_PTX_TARGET=";
-  const size_t at = options.find(kOption);
+std::string value_of_define(std::string_view options, std::string_view name) {
+  const std::string define = "-D" + std::string(name) + "=";
+  const size_t at = options.find(define);
   if (at == std::string_view::npos) return {};
-  const std::string_view rest = options.substr(at + kOption.size());
+  const std::string_view rest = options.substr(at + define.size());
   return std::string(rest.substr(0, rest.find(' ')));
 }
 

@@ -5,7 +5,7 @@
 // as comments, and ProgramCache assembles the driver's own PTX again with the comments made
 // instructions.
 //
-// Offers: ptx_target_of(), retarget_ptx().
+// Offers: value_of_define(), retarget_ptx().
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace ocl {
 
-/// The value of -DOCL_PTX_TARGET in build options; empty without one.
-std::string ptx_target_of(std::string_view options);
+/// The value of -D`name`= in build options; empty without one.
+std::string value_of_define(std::string_view options, std::string_view name);
 
 /// `ptx` for `target`, with each "//@target " removed, so that what follows in the line counts.
 /// Throws std::runtime_error if it is not PTX.

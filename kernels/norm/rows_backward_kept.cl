@@ -17,22 +17,32 @@
 #endif
 #define SCRATCH (2 * GROUP + 2 * SIDE)
 
-kernel void norm_rows_backward_kept(global const char* grad_base, global const char* x_base,
-                                    global const char* mean_base, global const char* rstd_base,
-                                    global const char* weight_base, global char* out_base,
-                                    global char* partial_base, const RowArgs args) {
+// The weight, which every row needs, is in local memory if that is little: registers bound how many groups run at a
+// time, and with them the bytes under way.
+#define LOCAL_SCALE (GROUP * KEPT * WIDTH * STORAGE_SIZE(ACC) <= 16384)
+
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backward_kept(
+    global const char* grad_base, global const char* x_base, global const char* mean_base,
+    global const char* rstd_base, global const char* weight_base, global char* out_base,
+    global char* partial_base, const RowArgs args) {
   local SCALAR shared[SCRATCH];
   const uint item = get_local_id(0), vectors = args.length / WIDTH;
   const uint share = get_group_id(0);
   const uint first_row = share * args.rows_per_item;
   const uint end_row = min(first_row + args.rows_per_item, args.rows);
-  VECTOR scale[KEPT], bias_sum[KEPT], weight_sum[KEPT];
-  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) {
-    scale[j] = (VECTOR)(1);
-    bias_sum[j] = weight_sum[j] = ZERO;
-  }
+  VECTOR bias_sum[KEPT], weight_sum[KEPT];
+  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) bias_sum[j] = weight_sum[j] = ZERO;
 #if WEIGHT
-  FOR_KEPT(j) scale[j] = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
+#if LOCAL_SCALE
+  local VECTOR scales[GROUP * KEPT];
+#define SCALE(j) scales[item + (j) * GROUP]
+#else
+  VECTOR scales[KEPT];
+#define SCALE(j) scales[j]
+#endif
+  FOR_KEPT(j) SCALE(j) = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
+#else
+#define SCALE(j) (SCALAR)1
 #endif
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
@@ -56,7 +66,7 @@ kernel void norm_rows_backward_kept(global const char* grad_base, global const c
       bias_sum[j] += g[j];
       weight_sum[j] += g[j] * normal[j];
 #endif
-      g[j] *= scale[j];
+      g[j] *= SCALE(j);
       sums += g[j];
       products += g[j] * normal[j];
     }

@@ -96,8 +96,8 @@ void test_sources() {
 }
 
 void test_retarget() {
-  REQUIRE(ptx_target_of("-DA=1 -DOCL_PTX_TARGET=sm_90a -DB=2") == "sm_90a");
-  REQUIRE(ptx_target_of("-DA=1").empty());
+  REQUIRE(value_of_define("-DA=1 -DOCL_PTX_TARGET=sm_90a -DB=2", "OCL_PTX_TARGET") == "sm_90a");
+  REQUIRE(value_of_define("-DA=1", "OCL_PTX_TARGET").empty());
   const std::string ptx =
       ".version 9.0\n.target sm_90, texmode_independent\n\t//@target one;\n//@target two;\n";
   REQUIRE(retarget_ptx(ptx, "sm_90a") ==
