@@ -21,13 +21,17 @@ def takes_gpu_kernels():
 
 
 def run_as_gpu(file, *arguments):
-    """The tests of `file` that are not slow, in a process of their own."""
+    """The tests of `file` that are not slow, in a process of their own; of the dtypes that
+    TORCH_OCL_AS_GPU_DTYPES names, where it is set, else of TORCH_OCL_TEST_DTYPES'."""
     if takes_gpu_kernels():
         return
+    environment = {**os.environ, "TORCH_OCL_TUNE_AS": "gpu", **UNVECTORISED}
+    if dtypes := os.environ.get("TORCH_OCL_AS_GPU_DTYPES"):
+        environment["TORCH_OCL_TEST_DTYPES"] = dtypes
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", file, *arguments]
     run = subprocess.run(
         command,
-        env={**os.environ, "TORCH_OCL_TUNE_AS": "gpu", **UNVECTORISED},
+        env=environment,
         cwd=pathlib.Path(__file__).parents[1],
         capture_output=True,
         text=True,
