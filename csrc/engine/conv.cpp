@@ -68,6 +68,12 @@ char* advance(char* data, c10::ScalarType dtype, int64_t elements) {
   return data + elements * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
+/// Whether vectors are to run along positions, which few columns per group leave registers for.
+bool takes_planes(const ConvPlan& plan, int64_t columns, int64_t line, int64_t stride) {
+  return plan.device.is_cpu() && columns > 1 && columns <= kPlaneColumns && line >= kPlaneLength &&
+         stride <= 2;
+}
+
 bool is_depthwise(const ConvTensor& tensor, const ConvTensor& weight, int64_t groups) {
   return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
 }
@@ -118,10 +124,12 @@ void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& 
                                 ? weight_channels_last(given_weight, weight_copy)
                                 : given_weight;
   plan.b_dtype = weight.dtype;
+  const bool planes =
+      takes_planes(plan, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
   const int64_t step = images_at_a_time(plan.device, in.size[0], copy_bytes(in, reach));
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
-    const Source source = source_of(in, image, images, reach);
+    const Source source = source_of(in, image, images, reach, planes);
     const auto& a = source.stride;
     const int64_t channels = weight.size[1];
     plan.rows = plan.k = {};
@@ -170,10 +178,11 @@ void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTe
                                 ? weight_channels_last(given_weight, weight_copy)
                                 : given_weight;
   plan.b_dtype = weight.dtype;
+  const bool planes = takes_planes(plan, weight.size[1], in.size[2 + kAxes - 1], 1);
   const int64_t step = images_at_a_time(plan.device, in.size[0], copy_bytes(out, reach));
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
-    const Source source = source_of(out, image, images, reach);
+    const Source source = source_of(out, image, images, reach, planes);
     const auto& a = source.stride;
     const int64_t channels = weight.size[0] / w.groups;
     plan.columns = weight.size[1];

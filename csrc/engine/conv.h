@@ -1,8 +1,8 @@
 // The convolution engine: any number of groups, strides, dilations and paddings in up to three
 // dimensions, any strides of the tensors.
 //
-// Offers: ConvWindow, ConvTensor, kFewColumns, kNarrowColumns, convolution(), convolution_input(),
-// covers_all(), convolution_weight().
+// Offers: ConvWindow, ConvTensor, kFewColumns, kNarrowColumns, kPlaneColumns, kPlaneLength,
+// convolution(), convolution_input(), covers_all(), convolution_weight().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,6 +34,9 @@ struct ConvTensor {
 inline constexpr int64_t kFewColumns = 16;
 /// The most that CPUs have kernels for (kernels/conv/narrow.cl).
 inline constexpr int64_t kNarrowColumns = 4;
+/// The most whose sums CPUs keep in registers, as vectors of positions, along lines of that length
+/// or more.
+inline constexpr int64_t kPlaneColumns = 8, kPlaneLength = 16;
 
 /// out = the convolution of `in` with `weight`, plus `bias` (a contiguous vector; may be null).
 ///

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kPlaneLines = 4, kDotRows = 9, kLaneRows = 8;
 constexpr int64_t kSumVectors = 24;        // of 64 bytes, in 32 registers of that size
+constexpr int64_t kSquareVectors = 16;     // where factors take more registers, or sums are turned
 constexpr int64_t kSumsPerItem = 1 << 15;  // fewer are not worth a work-item
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
@@ -35,9 +36,10 @@ bool runs(const AffineIndex::Dimension& d) { return reads_runs(d) && d.second ==
 int64_t plane_lines(const ConvPlan& plan) {
   constexpr int64_t kMostLines = 8;
   if (plan.columns == 1) return kPlaneLines;
-  const int64_t vectors =
-      plan.device.properties().vector_width_float >= 16 ? kSumVectors : kSumVectors / 4;
-  return std::min(kMostLines, vectors / plan.columns);
+  const bool square = plan.columns > kNarrowColumns || plan.column_out == 1;
+  const int64_t most = square ? kSquareVectors : kSumVectors;
+  const int64_t vectors = plan.device.properties().vector_width_float >= 16 ? most : most / 4;
+  return std::clamp<int64_t>(vectors / plan.columns, 1, kMostLines);
 }
 
 void enqueue(const ConvPlan& plan, const KernelFamily& family, Contraction& c, int width,
@@ -127,7 +129,7 @@ bool run_conv_narrow(const ConvPlan& plan) {
   static const KernelFamily dots{"conv/narrow.cl", "conv_dots"};
   static const KernelFamily lanes{"conv/narrow.cl", "conv_lanes"};
   using Join = AffineIndex::Join;
-  if (plan.columns > kNarrowColumns || plan.k.elements() == 0) return false;
+  if (plan.columns > kPlaneColumns || plan.k.elements() == 0) return false;
   Contraction c = plan.contraction();
   const AffineIndex rows = plan.rows.joined(Join::both), k = plan.k.joined(Join::both);
   k.store(c.k_size, c.k_a, c.k_b);
@@ -147,7 +149,9 @@ bool run_conv_narrow(const ConvPlan& plan) {
                           1, 1));
     return true;
   }
-  if (const auto line = rows.innermost(); runs(line) || (plan.columns > 1 && reads_runs(line))) {
+  if (const auto line = rows.innermost();
+      (runs(line) || (plan.columns > 1 && reads_runs(line))) &&
+      (plan.columns <= kNarrowColumns || line.size >= kPlaneLength)) {
     const int64_t lines = c.m / line.size, tile = plane_lines(plan);
     enqueue(plan, planes, c, width_of(plan, line.size), line.first, tile,
             NDRange::grid(static_cast<size_t>(blocks(lines, tile)),
@@ -155,6 +159,7 @@ bool run_conv_narrow(const ConvPlan& plan) {
             plan.columns);
     return true;
   }
+  if (plan.columns > kNarrowColumns) return false;
   // Sums of windows have a bias, and are short.
   if (const auto line = k.innermost(); runs(line) && plan.bias == nullptr) {
     enqueue(plan, dots, c, width_of(plan, line.size), line.first, kDotRows,

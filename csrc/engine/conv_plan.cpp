@@ -134,6 +134,30 @@ ConvWorkspace::ConvWorkspace(const ConvPlan& plan, ConvAccumulator* accumulator,
   c.totals = totals_.offset;
 }
 
+namespace {
+
+/// A copy of channels last whose positions are side by side.
+void run_turned_copy(Device& device, Queue& queue, const PaddedCopy& copy,
+                     PadArguments& arguments) {
+  static const KernelFamily family{"conv/pad.cl", "conv_pad_turned"};
+  const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);
+  arguments.in_offset = in.offset;
+  arguments.copy_offset = out.offset;
+  const int64_t lines = copy.size[0] * copy.size[2] * copy.size[3];
+  const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
+  const int64_t per_item = std::max<int64_t>(kElementsPerItem / (copy.size[1] * copy.size[4]), 1);
+  arguments.rows = static_cast<uint32_t>(lines);
+  arguments.rows_per_item = static_cast<uint32_t>(per_item);
+  launch(family.get(device, {{"IN", tag(copy.in_dtype)},
+                             {"C", sums_tag(copy.dtype)},
+                             {"WIDTH", lanes},
+                             {"SHARED_ROWS", false}}),
+         queue, NDRange::linear(static_cast<size_t>((lines + per_item - 1) / per_item), 1), in.mem,
+         out.mem, arguments);
+}
+
+}  // namespace
+
 void run_padded_copy(const PaddedCopy& copy) {
   static const KernelFamily family{"conv/pad.cl", "conv_pad"};
   Queue& queue = current_queue(current_device());
@@ -148,6 +172,12 @@ void run_padded_copy(const PaddedCopy& copy) {
     if (d < 4) rows *= copy.size[d];
   }
   const bool cpu = device.is_cpu();
+  const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
+  if (cpu && copy.stride[1] == 1 && copy.stride[4] != 1 && copy.source[1] >= lanes &&
+      copy.size[1] == copy.source[1] && copy.source[4] >= lanes) {
+    run_turned_copy(device, queue, copy, arguments);
+    return;
+  }
   if (copy.size[4] == copy.source[4] && copy.stride[4] == 1 && copy.stride[3] == copy.size[4]) {
     // Channels that lie innermost: longer rows, of all of a line's elements.
     for (size_t d = 4; d > 0; --d) {

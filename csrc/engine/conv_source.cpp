@@ -39,16 +39,19 @@ bool needs_copy(const ConvTensor& tensor, const Reach& reach) {
   return false;
 }
 
-Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach) {
+Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach,
+                 bool planes) {
   Source source;
   const auto size = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   const char* data = tensor.data + first * tensor.stride[0] * size;
   source.channels_last = tensor.size[1] > 1 && tensor.stride[1] == 1;
-  if (!needs_copy(tensor, reach)) {
+  planes = planes && source.channels_last;
+  if (!planes && !needs_copy(tensor, reach)) {
     source.data = data;
     source.stride = tensor.stride;
     return source;
   }
+  if (planes) source.channels_last = false;
   PaddedCopy padded;
   padded.in = data;
   padded.in_dtype = tensor.dtype;

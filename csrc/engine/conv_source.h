@@ -34,8 +34,10 @@ c10::ScalarType computed_in(c10::ScalarType dtype);
 bool needs_copy(const ConvTensor& tensor, const Reach& reach);
 /// Bytes of an image's copy; 0 where none is needed.
 int64_t copy_bytes(const ConvTensor& tensor, const Reach& reach);
-/// Images [first, first + count) of `tensor`.
-Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach);
+/// Images [first, first + count) of `tensor`. `planes`: as a copy with a channel's positions side
+/// by side if they don't lie so.
+Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach,
+                 bool planes = false);
 
 /// How many images to take at a time, so that what is made of them stays in a CPU's cache.
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image);

@@ -8,10 +8,12 @@ namespace ocl {
 
 namespace {
 
-constexpr int64_t kBlock = 32;         // of Cholesky's: a work-item per row
+constexpr int64_t kBlock = 32;              // of Cholesky's: a work-item per row
+constexpr int64_t kColumnsBytes = 1 << 15;  // of a matrix that a CPU's work-item factors alone
 constexpr int64_t kWholeUpdate = 256;  // symmetric updates up to this size are made as a square
 
 const KernelFamily cholesky_family{"linalg/cholesky.cl", "cholesky_block"};
+const KernelFamily cholesky_columns_family{"linalg/cholesky_columns.cl", "cholesky_columns"};
 const KernelFamily panel_family{"linalg/lu.cl", "lu_panel"};
 const KernelFamily columns_family{"linalg/lu_columns.cl", "lu_columns"};
 const KernelFamily swap_family{"linalg/lu.cl", "lu_swap_rows"};
@@ -40,8 +42,15 @@ void subtract_square(const MatrixBatch& c, const MatrixBatch& a) {
 
 void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
   const int64_t n = a.rows;
+  const size_t lanes = vector_lanes(a);
+  Queue& queue = current_queue(a.device);
+  if (lanes > 1 && n * n * static_cast<int64_t>(c10::elementSize(a.dtype)) <= kColumnsBytes) {
+    launch(cholesky_columns_family.get(queue.device(), {{"C", tag(a.dtype)}, {"LANES", lanes}}),
+           queue, NDRange::linear(a.batch, 1), Pointer{a.data}, Pointer{info}, strides_of(a),
+           static_cast<uint32_t>(n), static_cast<uint32_t>(first));
+    return;
+  }
   if (n <= kBlock) {
-    Queue& queue = current_queue(a.device);
     launch(cholesky_family.get(queue.device(), {{"C", tag(a.dtype)}}), queue,
            NDRange::linear(a.batch * kBlock, kBlock), Pointer{a.data}, Pointer{info}, strides_of(a),
            static_cast<uint32_t>(n), static_cast<uint32_t>(first));

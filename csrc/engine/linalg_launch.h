@@ -33,14 +33,12 @@ inline int64_t half_of(int64_t n, int64_t multiple) {
 inline size_t group_of(const Device& device) { return device.is_cpu() ? 16 : 128; }
 
 /// LANES of kernels/linalg/columns.clh, whose work-items have a matrix to themselves; 1 where that
-/// doesn't serve: GPUs, complex numbers, and columns whose elements aren't adjacent.
+/// doesn't serve: GPUs, and columns whose elements aren't adjacent.
 inline size_t vector_lanes(const MatrixBatch& matrices) {
-  const bool real =
-      matrices.dtype == c10::ScalarType::Float || matrices.dtype == c10::ScalarType::Double;
-  if (!real || matrices.row_stride != 1 || !current_queue(matrices.device).device().is_cpu())
-    return 1;
-  size_t lanes = matrices.dtype == c10::ScalarType::Float ? 16 : 8;
-  while (static_cast<int64_t>(lanes) > matrices.rows) lanes /= 2;
+  if (matrices.row_stride != 1 || !current_queue(matrices.device).device().is_cpu()) return 1;
+  size_t lanes = 64 / c10::elementSize(c10::toRealValueType(matrices.dtype));
+  const int64_t parts = c10::isComplexType(matrices.dtype) ? 2 : 1;
+  while (static_cast<int64_t>(lanes) > parts * matrices.rows) lanes /= 2;
   return lanes;
 }
 

@@ -11,8 +11,18 @@ namespace {
 
 const KernelFamily tridiagonal_family{"linalg/condensed.cl", "tridiagonalise"};
 const KernelFamily bidiagonal_family{"linalg/condensed.cl", "bidiagonalise"};
-const KernelFamily eigenvalue_family{"linalg/implicit_qr.cl", "tridiagonal_qr"};
-const KernelFamily singular_value_family{"linalg/implicit_qr.cl", "bidiagonal_qr"};
+const KernelFamily tridiagonal_columns_family{"linalg/condensed_columns.cl",
+                                              "tridiagonalise_columns"};
+const KernelFamily bidiagonal_columns_family{"linalg/condensed_columns.cl",
+                                             "bidiagonalise_columns"};
+/// An iteration for one matrix, and for several side by side.
+struct Iteration {
+  KernelFamily alone, lanes;
+};
+const Iteration eigenvalue_iteration{{"linalg/implicit_qr.cl", "tridiagonal_qr"},
+                                     {"linalg/implicit_qr_lanes.cl", "tridiagonal_qr_lanes"}};
+const Iteration singular_value_iteration{{"linalg/implicit_qr.cl", "bidiagonal_qr"},
+                                         {"linalg/implicit_qr_lanes.cl", "bidiagonal_qr_lanes"}};
 const KernelFamily vector_family{"linalg/vectors.cl", "apply_to_rows"};
 
 /// What is kept at most while matrices are worked on; the rest of a batch waits.
@@ -57,8 +67,9 @@ class Spectral {
     element_ = c10::elementSize(compute_);
     const size_t real = c10::elementSize(c10::toRealValueType(compute_));
     shape_.n = static_cast<uint32_t>(n);
-    // A work-item's rows are a vector register on a CPU, 64 bytes of each row's scratch.
-    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 64 / real;
+    // A work-item's rows are a vector's on a CPU: of doubles two registers, which don't wait for
+    // each other.
+    width_ = !device_.is_cpu() ? 1 : n <= 8 ? 8 : 16;
     items_ = device_.is_cpu() ? 1 : 32;
     // A value takes two or three sweeps, over half of the matrix on average. What the vectors need
     // is written down, which bounds the iteration.
@@ -86,26 +97,56 @@ class Spectral {
   int64_t slice() const { return slice_; }
 
   void tridiagonalise(const MatrixBatch& a, bool upper, int32_t* info) const {
-    const size_t vector = a.rows * element_;
+    if (device_.is_cpu()) {
+      launch(columns_reduction(tridiagonal_columns_family), queue_, NDRange::linear(a.batch, 1),
+             Pointer{a.data}, reflections(0), tau(0), at(kDiagonals), Pointer{info}, strides_of(a),
+             shape_.n, ld_, padded(), static_cast<uint32_t>(upper),
+             LocalMemory{4 * padded() * element_});
+      return;
+    }
+    const LocalMemory vector{a.rows * element_};
     launch(reduction(tridiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
            Pointer{a.data}, reflections(0), tau(0), at(kDiagonals), Pointer{info}, strides_of(a),
-           shape_.n, ld_, static_cast<uint32_t>(upper), LocalMemory{vector}, LocalMemory{vector});
+           shape_.n, ld_, static_cast<uint32_t>(upper), vector, vector);
   }
 
   void bidiagonalise(const MatrixBatch& a, int32_t* info) const {
+    if (device_.is_cpu()) {
+      launch(columns_reduction(bidiagonal_columns_family), queue_, NDRange::linear(a.batch, 1),
+             Pointer{a.data}, reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{info},
+             strides_of(a), shape_.n, ld_, padded(), LocalMemory{8 * padded() * element_});
+      return;
+    }
     const LocalMemory vector{a.rows * element_};
     launch(reduction(bidiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
            Pointer{a.data}, reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{info},
            strides_of(a), shape_.n, ld_, vector, vector, vector, vector);
   }
 
-  void iterate(const KernelFamily& family, void* values, int32_t* info, int64_t batch) const {
-    Kernel& kernel = family.get(device_, {{"C", tag(iterate_)},
-                                          {"OUT", tag(c10::toRealValueType(dtype_))},
-                                          {"ROTATION", tag(c10::toRealValueType(compute_))}});
-    launch(kernel, queue_, NDRange::linear(batch, 1), at(kDiagonals), Pointer{values},
+  void iterate(const Iteration& iteration, void* values, int32_t* info, int64_t batch) const {
+    // Every compute unit gets a work-item before a vector gets another lane.
+    const int64_t units = device_.properties().compute_units;
+    size_t width = 1;
+    const size_t most = 64 / c10::elementSize(iterate_);
+    while (device_.is_cpu() && width < std::min<size_t>(most, 8) &&
+           static_cast<int64_t>(width) * units < batch)
+      width *= 2;
+    const char* value = tag(c10::toRealValueType(dtype_));
+    const char* rotation = tag(c10::toRealValueType(compute_));
+    if (width == 1) {
+      launch(iteration.alone.get(device_,
+                                 {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}}),
+             queue_, NDRange::linear(batch, 1), at(kDiagonals), Pointer{values}, at(kRotations),
+             at(kSweeps), at(kOrders), Pointer{info}, shape_, static_cast<uint64_t>(batch));
+      return;
+    }
+    launch(iteration.lanes.get(
+               device_,
+               {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}, {"WIDTH", width}}),
+           queue_, NDRange::linear((batch + width - 1) / width, 1), at(kDiagonals), Pointer{values},
            at(kRotations), at(kSweeps), at(kOrders), Pointer{info}, shape_,
-           static_cast<uint64_t>(batch));
+           static_cast<uint64_t>(batch),
+           LocalMemory{2 * shape_.n * width * c10::elementSize(iterate_)});
   }
 
   /// Side `side` of the vectors, whose rotations are those of `stream`.
@@ -133,6 +174,14 @@ class Spectral {
         device_,
         {{"C", tag(compute_)}, {"A", tag(dtype_)}, {"D", tag(iterate_)}, {"GROUP", group_}});
   }
+  Kernel& columns_reduction(const KernelFamily& family) const {
+    const size_t lanes = 64 / c10::elementSize(c10::toRealValueType(compute_));
+    return family.get(
+        device_,
+        {{"C", tag(compute_)}, {"A", tag(dtype_)}, {"D", tag(iterate_)}, {"LANES", lanes}});
+  }
+  /// Rows of a column that is whole vectors.
+  uint32_t padded() const { return (shape_.n + 15) / 16 * 16; }
   Pointer at(Part part) const { return {memory_[part].get()}; }
   Pointer reflections(uint32_t side) const {
     const size_t each = size_t{shape_.n} * ld_ * element_;
@@ -181,7 +230,7 @@ void hermitian_eigen(const MatrixBatch& a, bool upper, void* values, const Matri
   for_slices(a, spectral.slice(), values, info,
              [&](int64_t first, int64_t count, void* some_values, int32_t* some_info) {
                spectral.tridiagonalise(slice_of(a, first, count), upper, some_info);
-               spectral.iterate(eigenvalue_family, some_values, some_info, count);
+               spectral.iterate(eigenvalue_iteration, some_values, some_info, count);
                if (vectors) spectral.vectors(slice_of(*vectors, first, count), 0, 0, 1, false);
              });
 }
@@ -193,7 +242,7 @@ void square_svd(const MatrixBatch& a, void* values, const MatrixBatch* u, const 
   for_slices(a, spectral.slice(), values, info,
              [&](int64_t first, int64_t count, void* some_values, int32_t* some_info) {
                spectral.bidiagonalise(slice_of(a, first, count), some_info);
-               spectral.iterate(singular_value_family, some_values, some_info, count);
+               spectral.iterate(singular_value_iteration, some_values, some_info, count);
                if (!u) return;
                const MatrixBatch v = slice_of(*vh, first, count).transposed().conjugated();
                spectral.vectors(slice_of(*u, first, count), 0, 1, 0, false);

@@ -26,6 +26,19 @@
 #endif
 
 typedef TYPEV(C, WIDTH) V;
+// Whether the vectors of conv_planes make up a square: where channels lie innermost it is turned.
+#if WIDTH > 1 && COLUMNS > 1 && COLUMNS * MR == WIDTH
+#define TURNS 1
+#define T V  // what transpose.clh turns squares of
+#include "include/transpose.clh"
+#undef T
+typedef union {
+  V vector;
+  TYPEV(C, COLUMNS) line[MR];
+} Columns;
+#else
+#define TURNS 0
+#endif
 typedef union {
   V vector;
   T element[WIDTH];
@@ -103,6 +116,29 @@ kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const cha
       }
       NEXT_DIGITS(d, taps_size);
     }
+#if TURNS
+    if (p.column_out == 1 && p.row_out[3] != 1) {
+      V square[WIDTH];
+      _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+        const T addend = p.flags & FLAG_BIAS
+                             ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column + c)
+                             : (T)(0);
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          square[i * COLUMNS + c] = sum[c][i] + (V)(addend);
+        }
+      }
+      transpose(square);
+      for (uint e = 0; e < WIDTH; e++) {
+        const Columns position = {square[e]};
+        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+          STOREV_FROM(OUT, C, COLUMNS,
+                      out + (out_at[i] + (start + e) * p.row_out[3]) * STORAGE_SIZE(OUT), 0,
+                      position.line[i]);
+        }
+      }
+      continue;
+    }
+#endif
     _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
       const T addend = p.flags & FLAG_BIAS
                            ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column + c)

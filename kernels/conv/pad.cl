@@ -16,6 +16,7 @@
 #define SHARED_ROWS 0
 #endif
 #include "include/dtype.clh"
+#include "include/item_by_item.clh"
 
 /// A row is the innermost dimension of the copy, whose dimensions follow each other: [size[0]]
 /// [size[1]][size[2]][size[3]][size[4]]. Source elements begin `before` elements later.
@@ -29,6 +30,11 @@ typedef struct {
 
 typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
+#if WIDTH > 1
+#define T V  // what transpose.clh turns squares of
+#include "include/transpose.clh"
+#undef T
+#endif
 
 kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) {
   const uint first = get_global_id(1) * p.rows_per_item;
@@ -73,3 +79,48 @@ kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) 
 #endif
   }
 }
+
+#if WIDTH > 1
+/// The same of images whose channels lie side by side, for a copy whose positions do: in is [size[0]][size[2]]
+/// [size[3]][size[4]][size[1]]. A work-item turns `rows_per_item` lines of positions; lines and channels are no fewer
+/// than WIDTH.
+kernel ITEM_BY_ITEM void conv_pad_turned(global const char *in, global char *copy, const PadArgs p) {
+  const uint first = get_global_id(0) * p.rows_per_item;
+  const uint last = min(first + p.rows_per_item, p.rows);
+  const uint length = p.size[4], channels = p.size[1];
+  const ulong plane = (ulong)p.size[2] * p.size[3] * length;
+  for (uint line = first; line < last; line++) {
+    const uint h = line % p.size[3], d = line / p.size[3] % p.size[2];
+    const uint image = line / p.size[3] / p.size[2];
+    const int from_h = (int)h - p.before[3], from_d = (int)d - p.before[2];
+    const bool inside = from_h >= 0 && from_h < (int)p.source[3] && from_d >= 0 && from_d < (int)p.source[2];
+    global const char *from =
+        in + p.in_offset +
+        (image * p.stride[0] + from_d * p.stride[2] + from_h * p.stride[3]) * STORAGE_SIZE(IN);
+    global T *to = (global T *)(copy + p.copy_offset) + (ulong)image * channels * plane +
+                   ((ulong)d * p.size[3] + h) * length;
+    const uint begin = inside ? p.before[4] : length, end = inside ? begin + p.source[4] : length;
+    for (uint c = 0; c < channels; c++) {
+      for (uint i = 0; i < begin; i++) to[c * plane + i] = (T)(0);
+      for (uint i = end; i < length; i++) to[c * plane + i] = (T)(0);
+    }
+    if (!inside) continue;
+    // What is next to the last whole square is turned twice.
+    for (uint x = 0; x < p.source[4]; x += WIDTH) {
+      const uint start = min(x, p.source[4] - WIDTH);
+      for (uint c = 0; c < channels; c += WIDTH) {
+        const uint channel = min(c, channels - WIDTH);
+        V square[WIDTH];
+        for (uint i = 0; i < WIDTH; i++) {
+          square[i] = LOADV_AS(C, IN, WIDTH,
+                               from + ((start + i) * p.stride[4] + channel) * STORAGE_SIZE(IN), 0);
+        }
+        transpose(square);
+        for (uint i = 0; i < WIDTH; i++) {
+          STOREV(C, WIDTH, (global char *)(to + (channel + i) * plane + begin + start), 0, square[i]);
+        }
+      }
+    }
+  }
+}
+#endif

@@ -7,56 +7,67 @@
 #define SMALLEST_f32 (FLT_MIN / FLT_EPSILON)
 #define SMALLEST_f64 (DBL_MIN / DBL_EPSILON)
 
-/// 1 - tau v v^T to the column c; v, whose element `j` is a one that isn't stored, starts there.
+#define IS_ZERO(number) (REAL_OF(number) == 0 && IMAG_OF(number) == 0)
+
+/// 1 - tau v v^H to the column c; v, whose element `j` is a one that isn't stored, starts there.
 static inline void reflect_one(global const T *v, const T tau, global T *c, uint j, uint rows) {
-  if (tau == 0) return;
-  V sum = (V)0;
-  FOR_CHUNKS(i, j + 1, rows, { sum = fma(ONLY(GET(v, i)), ONLY(GET(c, i)), sum); });
-  const T factor = -tau * (c[j] + sum_of(sum));
+  if (IS_ZERO(tau)) return;
+  DECLARE_SUMS(sums);
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
+    DECLARE_MULTIPLES(x, ONLY(GET(v, i)));
+    const V y = ONLY(GET(c, i));
+    ADD_PRODUCT(sums, x, y);
+  });
+  const T factor = MUL(-tau, c[j] + SUM_OF(sums));
   c[j] += factor;
-  FOR_CHUNKS(i, j + 1, rows, {
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
+    DECLARE_MULTIPLES(x, GET(v, i));
     const V old = GET(c, i);
-    PUT(SET(old, fma((V)factor, GET(v, i), old)), c, i);
+    PUT(SET(old, ADD_MULTIPLE(old, factor, x)), c, i);
   });
 }
 
 /// The same to four columns `stride` apart: v is loaded once, and the sums hide each other's latency.
 static inline void reflect_four(global const T *v, const T tau, global T *c, ulong stride, uint j,
                                 uint rows) {
-  if (tau == 0) return;
+  if (IS_ZERO(tau)) return;
   global T *c0 = c;
   global T *c1 = c0 + stride;
   global T *c2 = c1 + stride;
   global T *c3 = c2 + stride;
-  V sum0 = (V)0;
-  V sum1 = (V)0;
-  V sum2 = (V)0;
-  V sum3 = (V)0;
-  FOR_CHUNKS(i, j + 1, rows, {
-    const V x = ONLY(GET(v, i));
-    sum0 = fma(x, ONLY(GET(c0, i)), sum0);
-    sum1 = fma(x, ONLY(GET(c1, i)), sum1);
-    sum2 = fma(x, ONLY(GET(c2, i)), sum2);
-    sum3 = fma(x, ONLY(GET(c3, i)), sum3);
+  DECLARE_SUMS(sums0);
+  DECLARE_SUMS(sums1);
+  DECLARE_SUMS(sums2);
+  DECLARE_SUMS(sums3);
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
+    DECLARE_MULTIPLES(x, ONLY(GET(v, i)));
+    const V y0 = ONLY(GET(c0, i));
+    const V y1 = ONLY(GET(c1, i));
+    const V y2 = ONLY(GET(c2, i));
+    const V y3 = ONLY(GET(c3, i));
+    ADD_PRODUCT(sums0, x, y0);
+    ADD_PRODUCT(sums1, x, y1);
+    ADD_PRODUCT(sums2, x, y2);
+    ADD_PRODUCT(sums3, x, y3);
   });
-  const T factor0 = -tau * (c0[j] + sum_of(sum0));
-  const T factor1 = -tau * (c1[j] + sum_of(sum1));
-  const T factor2 = -tau * (c2[j] + sum_of(sum2));
-  const T factor3 = -tau * (c3[j] + sum_of(sum3));
+  const T factor0 = MUL(-tau, c0[j] + SUM_OF(sums0));
+  const T factor1 = MUL(-tau, c1[j] + SUM_OF(sums1));
+  const T factor2 = MUL(-tau, c2[j] + SUM_OF(sums2));
+  const T factor3 = MUL(-tau, c3[j] + SUM_OF(sums3));
   c0[j] += factor0;
   c1[j] += factor1;
   c2[j] += factor2;
   c3[j] += factor3;
-  FOR_CHUNKS(i, j + 1, rows, {
-    const V x = GET(v, i);
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
+    DECLARE_MULTIPLES(x, GET(v, i));
     const V old0 = GET(c0, i);
     const V old1 = GET(c1, i);
     const V old2 = GET(c2, i);
     const V old3 = GET(c3, i);
-    PUT(SET(old0, fma((V)factor0, x, old0)), c0, i);
-    PUT(SET(old1, fma((V)factor1, x, old1)), c1, i);
-    PUT(SET(old2, fma((V)factor2, x, old2)), c2, i);
-    PUT(SET(old3, fma((V)factor3, x, old3)), c3, i);
+    PUT(SET(old0, ADD_MULTIPLE(old0, factor0, x)), c0, i);
+    PUT(SET(old1, ADD_MULTIPLE(old1, factor1, x)), c1, i);
+    PUT(SET(old2, ADD_MULTIPLE(old2, factor2, x)), c2, i);
+    PUT(SET(old3, ADD_MULTIPLE(old3, factor3, x)), c3, i);
   });
 }
 
@@ -69,31 +80,33 @@ static inline void reflect(global const T *v, const T tau, global T *c, ulong st
   }
 }
 
-/// The reflection that takes x[j .. rows) to (beta, 0, ..., 0): beta replaces x[j], v what is below. Returns
-/// tau.
+/// The reflection whose adjoint takes x[j .. rows) to (beta, 0, ..., 0): beta replaces x[j], v what is below.
+/// Returns tau.
 static inline T make_reflection(global T *x, uint j, uint rows) {
   // The norm of what is below, scaled so that no square overflows or vanishes. A NaN is in the sum alone.
   V largest = (V)0;
-  FOR_CHUNKS(i, j + 1, rows, { largest = fmax(largest, ONLY(fabs(GET(x, i)))); });
-  const T most = largest_of(largest), alpha = x[j];
-  const T scale = fmax(fmax(most, fabs(alpha)), PASTE2(SMALLEST_, C));
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows,
+             { largest = fmax(largest, ONLY(fabs(GET(x, i)))); });
+  const R most = largest_of(largest);
+  const T alpha = x[j];
+  const R scale = fmax(fmax(most, SIZE1(alpha)), PASTE2(SMALLEST_, REAL_TAG));
   V squares = (V)0;
-  FOR_CHUNKS(i, j + 1, rows, {
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
     const V y = ONLY(GET(x, i) / scale);
     squares = fma(y, y, squares);
   });
-  const T below = sum_of(squares);
-  if (most == 0 && below == 0) return 0;
+  const R below = sum_of(squares);
+  if (most == 0 && below == 0 && IMAG_OF(alpha) == 0) return FROM_REAL((R)0);
   const T scaled = alpha / scale;
   // The sign that adds up: alpha - beta must not cancel.
-  const T beta = -copysign(sqrt(below + scaled * scaled), scaled);
-  const T divisor = scaled - beta;
-  FOR_CHUNKS(i, j + 1, rows, {
+  const R beta = -copysign(sqrt(below + REAL_OF(MUL(scaled, CONJ(scaled)))), REAL_OF(scaled));
+  DECLARE_DIVISOR(scaled - FROM_REAL(beta));
+  FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
     const V old = GET(x, i);
-    PUT(SET(old, old / scale / divisor), x, i);
+    PUT(SET(old, QUOTIENT(old / scale)), x, i);
   });
-  x[j] = beta * scale;
-  return (beta - scaled) / beta;
+  x[j] = FROM_REAL(beta * scale);
+  return (FROM_REAL(beta) - scaled) / beta;
 }
 
 /// householder_panel of householder.cl, for matrices whose row stride is 1 and of LANES rows or more. Global
@@ -111,11 +124,11 @@ kernel ITEM_BY_ITEM void householder_factor_columns(global char *a, ulong a_offs
     const uint width = min(columns - c, 4u);
     global T *block = panel + c * stride;
     for (uint j = 0; j < min(c, steps); j++)
-      reflect(panel + j * stride, taus[j], block, stride, width, j, rows);
+      reflect(panel + j * stride, CONJ(taus[j]), block, stride, width, j, rows);
     for (uint j = c; j < min(c + width, steps); j++) {
       global T *column = panel + j * stride;
       taus[j] = make_reflection(column, j, rows);
-      reflect(column, taus[j], column + stride, stride, c + width - 1 - j, j, rows);
+      reflect(column, CONJ(taus[j]), column + stride, stride, c + width - 1 - j, j, rows);
     }
   }
 }
@@ -139,6 +152,7 @@ kernel ITEM_BY_ITEM void householder_apply_columns(global const char *v, ulong v
   const uint steps = triangle ? min(count, first + width) : count;
   for (uint k = 0; k < steps; k++) {
     const uint j = adjoint ? k : steps - 1 - k;
-    reflect(vectors + j * sv.column, taus[j], block, sc.column, width, j, rows);
+    const T tau_j = adjoint ? CONJ(taus[j]) : taus[j];
+    reflect(vectors + j * sv.column, tau_j, block, sc.column, width, j, rows);
   }
 }

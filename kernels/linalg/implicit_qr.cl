@@ -5,43 +5,26 @@
 //
 // Compile parameters: C (f32 or f64), of the diagonals and computed in; OUT and ROTATION, the same or
 // f32, of values and of rotations.
-#ifndef OUT
-#define OUT f32
-#endif
-#ifndef ROTATION
-#define ROTATION f32
-#endif
-#include "include/item_by_item.clh"
-#include "linalg/matrix.clh"
-
-#define EPSILON_f32 FLT_EPSILON
-#define EPSILON_f64 DBL_EPSILON
-#define EPSILON PASTE2(EPSILON_, C)
-
-/// What the iteration writes down: `sweeps`, ranges (first column, number of rotations) of columns;
-/// their rotations one after the other, (c, s), `streams` arrays of `capacity`; how many sweeps;
-/// which column is the i-th vector, with NEGATED where it is to be negated.
-typedef struct {
-  uint n, capacity, sweep_capacity, streams;
-} Shape;
-#define NEGATED 0x80000000u
+#include "linalg/implicit_qr.clh"
 
 /// The rotation that takes (x, y) to (r, 0): c x + s y = r, c y - s x = 0.
 typedef struct {
   R c, s, r;
 } Rotation;
 
-// Below this, squares lose digits: what is smaller is multiplied by RAISE.
-#define SMALL_f32 0x1p-40f
-#define SMALL_f64 0x1p-400
-#define RAISE_f32 0x1p100f
-#define RAISE_f64 0x1p600
-
 static inline Rotation rotation_of(R x, R y) {
-  const R factor = fmax(fabs(x), fabs(y)) < PASTE2(SMALL_, C) ? PASTE2(RAISE_, C) : (R)1;
+  Rotation result = {1, 0, 0};
+  const R squares = fma(x, x, y * y);
+  // A branch, since what is rare must not lengthen the chain.
+  if (squares >= SMALL * SMALL) {
+    result.r = sqrt(squares);
+    result.c = x / result.r;
+    result.s = y / result.r;
+    return result;
+  }
+  const R factor = fmax(fabs(x), fabs(y)) < SMALL ? RAISE : (R)1;
   x *= factor;
   y *= factor;
-  Rotation result = {1, 0, 0};
   const R r = sqrt(fma(x, x, y * y));
   if (r > 0) {
     result.c = x / r;
@@ -64,26 +47,6 @@ static inline uint first_of_block(global const R *d, global R *e, uint last) {
     first--;
   }
   return first;
-}
-
-/// order becomes the columns by rising (or falling) value; Shell's sort.
-static inline void sort_values(global R *d, global uint *order, uint n, bool falling) {
-  uint gap = 1;
-  while (gap < n / 3) gap = 3 * gap + 1;
-  for (; gap > 0; gap /= 3) {
-    for (uint i = gap; i < n; i++) {
-      const R value = d[i];
-      const uint column = order[i];
-      uint j = i;
-      while (j >= gap && (falling ? d[j - gap] < value : d[j - gap] > value)) {
-        d[j] = d[j - gap];
-        order[j] = order[j - gap];
-        j -= gap;
-      }
-      d[j] = value;
-      order[j] = column;
-    }
-  }
 }
 
 #define DECLARE_OPERANDS                                                                           \

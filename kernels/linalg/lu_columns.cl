@@ -7,6 +7,10 @@
 #define PIVOT 1
 #endif
 
+/// What elements are compared by: |re| + |im| of complex numbers, in both lanes, as LAPACK does.
+#define SIZES_real(v) fabs(v)
+#define SIZES_complex(v) (fabs(v) + SWAPPED(fabs(v)))
+
 /// lu_panel of lu.cl, for matrices whose row stride is 1 and of LANES rows or more. Global size: batch.
 kernel ITEM_BY_ITEM void lu_columns(global char *a, ulong a_offset, global char *pivots,
                                     ulong pivots_offset, global char *info, ulong info_offset,
@@ -24,16 +28,16 @@ kernel ITEM_BY_ITEM void lu_columns(global char *a, ulong a_offset, global char 
 #if PIVOT
     // The largest, the upper of equal ones, as LAPACK takes it; a NaN is never larger.
     V largest = (V)-1;
-    M rows_of = (M)((MaskElement)rows);
-    FOR_CHUNKS(i, j, rows, {
-      const V size = SET((V)-1, fabs(GET(column, i)));
+    M rows_of = (M)((MaskElement)(PARTS * rows));
+    FOR_CHUNKS(i, PARTS * j, PARTS * rows, {
+      const V size = SET((V)-1, OF_KIND(SIZES_)(GET(column, i)));
       const M larger = size >= largest;
       rows_of = select(rows_of, ROWS_AT(i), larger);
       largest = select(largest, size, larger);
     });
-    const T most = largest_of(largest);
+    const R most = largest_of(largest);
     if (most >= 0) {
-      at = (uint)least_of(select((M)((MaskElement)rows), rows_of, largest == (V)most));
+      at = (uint)least_of(select((M)((MaskElement)(PARTS * rows)), rows_of, largest == (V)most)) / PARTS;
     }
     if (at != j) {
       for (uint c = 0; c < columns; c++) {
@@ -45,19 +49,21 @@ kernel ITEM_BY_ITEM void lu_columns(global char *a, ulong a_offset, global char 
     }
 #endif
     const T diagonal = column[j];
+    const bool singular = REAL_OF(diagonal) == 0 && IMAG_OF(diagonal) == 0;
     pivot[j] = (int)(first + at + 1);
-    if (diagonal == 0 && *failed == 0) *failed = (int)(first + j + 1);
-    FOR_CHUNKS(i, j + 1, rows, {
+    if (singular && *failed == 0) *failed = (int)(first + j + 1);
+    DECLARE_DIVISOR(diagonal);
+    FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
       V factor = GET(column, i);
-      if (diagonal != 0) {
-        factor = SET(factor, factor / diagonal);
+      if (!singular) {
+        factor = SET(factor, QUOTIENT(factor));
         PUT(factor, column, i);
       }
-      factor = -factor;
+      DECLARE_MULTIPLES(factors, factor);
       for (uint c = j + 1; c < columns; c++) {
         global T *to = panel + c * stride;
         const V old = GET(to, i);
-        const V updated = fma(factor, (V)to[j], old);
+        const V updated = ADD_MULTIPLE(old, -to[j], factors);
         PUT(SET(old, updated), to, i);
       }
     });

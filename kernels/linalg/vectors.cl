@@ -4,6 +4,7 @@
 //
 // Compile parameters: C (matrix.clh), computed in; OUT, of the result: C or its single precision;
 // WIDTH (1, or a vector's lanes), GROUP (the work-group's size).
+#include "include/item_by_item.clh"
 #include "linalg/matrix.clh"
 
 #ifndef OUT
@@ -63,12 +64,12 @@ typedef struct {
 /// The reflections H are columns of [batch, n, ld] and begin with element k + first; rotations G,
 /// sweeps, orders: as implicit_qr.cl leaves them. scratch: WIDTH * n elements a work-item. A
 /// work-group per WIDTH * GROUP rows.
-kernel void apply_to_rows(global const char *reflections, ulong reflections_offset,
-                          global const char *tau, ulong tau_offset, global const char *rotations,
-                          ulong rotations_offset, global const char *sweeps, ulong sweeps_offset,
-                          global const char *orders, ulong orders_offset, global char *scratch,
-                          ulong scratch_offset, global char *out, ulong out_offset,
-                          const Strides so, const VectorShape shape) {
+kernel ITEM_BY_ITEM void apply_to_rows(
+    global const char *reflections, ulong reflections_offset, global const char *tau,
+    ulong tau_offset, global const char *rotations, ulong rotations_offset,
+    global const char *sweeps, ulong sweeps_offset, global const char *orders, ulong orders_offset,
+    global char *scratch, ulong scratch_offset, global char *out, ulong out_offset,
+    const Strides so, const VectorShape shape) {
   const uint n = shape.n, tiles = (n + WIDTH * GROUP - 1) / (WIDTH * GROUP);
   const ulong z = get_group_id(0) / tiles;
   const uint lane = get_local_id(0);
@@ -102,7 +103,8 @@ kernel void apply_to_rows(global const char *reflections, ulong reflections_offs
         const R c = turn[2 * k], s = turn[2 * k + 1];
         const V right = PART(begin + k + 1, part);
         PART(begin + k, part) = fma((V)(c), left, s * right);
-        left = fma((V)(c), right, -s * left);
+        // The sum that the next rotation waits for, last.
+        left = fma((V)(-s), left, c * right);
       }
       PART(begin + count, part) = left;
     }
