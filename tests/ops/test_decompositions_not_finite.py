@@ -80,7 +80,7 @@ def test_ldl(n, value, dtype):
     ids=str,
 )
 def test_ldl_of_infinities(dtype, hermitian):
-    """What an infinite pivot would take off the rest is left out: its inverse is 0, as in LAPACK."""
+    """Their inverse is 0: LAPACK leaves out what such a pivot would take off the rest."""
     for n in (1, 2, 3, 20):
         x = torch.full((n, n), 1.0 if dtype.is_complex else INF, dtype=dtype)
         x.diagonal().fill_(INF)

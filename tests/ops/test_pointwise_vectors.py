@@ -112,6 +112,13 @@ def test_erfinv_is_exact_to_a_unit():
     assert units_in_the_last_place(torch.erfinv(x.to("ocl")).cpu(), torch.erfinv(x.double())) < 1.3
 
 
+def test_erfinv_of_doubles():
+    x = torch.linspace(-1, 1, 20002, dtype=torch.double)[1:-1]
+    x = torch.cat([x, 1 - torch.logspace(-15, -1, 9999, dtype=torch.double)])
+    assert_close = torch.testing.assert_close
+    assert_close(torch.erfinv(x.to("ocl")).cpu(), torch.erfinv(x), rtol=4e-15, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float, torch.half, torch.bfloat16])
 @pytest.mark.parametrize("function", [torch.igamma, torch.igammac])
 def test_incomplete_gamma(function, dtype):
