@@ -22,7 +22,18 @@ struct Site {
   std::string text;
   bool is_message;
   Raises raises = Raises::index_error;
+  const char *words = nullptr, *of_negative = nullptr;
 };
+
+/// The text of a failed check.
+std::string describe(const Site& site, int64_t index) {
+  if (site.words == nullptr) return site.text;
+  std::string words = index < 0 && site.of_negative != nullptr ? site.of_negative : site.words;
+  if (const size_t place = words.find("{}"); place != std::string::npos) {
+    words.replace(place, 2, std::to_string(index));
+  }
+  return site.text + "(): " + words;
+}
 
 struct Sites {
   std::mutex mutex;
@@ -43,9 +54,9 @@ Sites& sites() {
 
 }  // namespace
 
-AssertSite::AssertSite(const char* op, Raises raises) {
+AssertSite::AssertSite(const char* op, Raises raises, const char* words, const char* of_negative) {
   std::lock_guard<std::mutex> lock(sites().mutex);
-  id_ = sites().add({op, false, raises});
+  id_ = sites().add({op, words != nullptr, raises, words, of_negative});
 }
 
 uint32_t message_site(const std::string& message) {
@@ -88,7 +99,8 @@ std::optional<DeviceAssertion> AssertBuffer::take(Queue& queue) {
   std::lock_guard<std::mutex> lock(sites().mutex);
   const auto id = static_cast<size_t>(record.site);
   const Site& site = sites().by_id[id < sites().by_id.size() ? id : 0];
-  return DeviceAssertion{site.is_message, site.raises, site.text, record.index, record.size};
+  return DeviceAssertion{site.is_message, site.raises, describe(site, record.index), record.index,
+                         record.size};
 }
 
 }  // namespace ocl

@@ -18,10 +18,13 @@ namespace ocl {
 /// What the host raises for a failed check: CPU torch raises either for an index out of range.
 enum class Raises : uint8_t { index_error, runtime_error };
 
-/// What a kernel's check belongs to. Objects are static; `op` is a literal ("index_select").
+/// What a kernel's check belongs to. Objects are static; `op` is a literal ("index_select"), and so
+/// are CPU torch's words, where it has some of its own for a wrong index ("{}" stands for it), and
+/// for a negative one.
 class AssertSite {
  public:
-  explicit AssertSite(const char* op, Raises raises = Raises::index_error);
+  explicit AssertSite(const char* op, Raises raises = Raises::index_error,
+                      const char* words = nullptr, const char* of_negative = nullptr);
   uint32_t id() const { return id_; }
 
  private:
@@ -35,7 +38,7 @@ uint32_t message_site(const std::string& message);
 
 /// A failed check.
 struct DeviceAssertion {
-  bool is_message;  // `op` is all there is to say
+  bool is_message;  // `op` is all there is to say: a message, or what is wrong in CPU torch's words
   Raises raises;
   std::string op;
   int64_t index;  // the offending value

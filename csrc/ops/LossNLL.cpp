@@ -170,8 +170,9 @@ void backward(const at::Tensor& grad_output, const at::Tensor& self, const at::T
   if (!result.is_same(grad_input)) grad_input.copy_(result);
 }
 
-const AssertSite nll_loss_site{"nll_loss"};
-const AssertSite nll_loss2d_site{"nll_loss2d"};
+constexpr const char* kOutOfBounds = "Target {} is out of bounds.";
+const AssertSite nll_loss_site{"nll_loss", Raises::index_error, kOutOfBounds};
+const AssertSite nll_loss2d_site{"nll_loss2d", Raises::index_error, kOutOfBounds};
 
 const at::Tensor& or_undefined(at::OptionalTensorRef weight) {
   static const at::Tensor undefined;

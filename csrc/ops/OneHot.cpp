@@ -16,7 +16,9 @@ namespace {
 
 using at::Tensor;
 
-const AssertSite one_hot_site{"one_hot", Raises::runtime_error};
+const AssertSite one_hot_site{"one_hot", Raises::runtime_error,
+                              "Class values must be smaller than num_classes.",
+                              "Class values must be non-negative."};
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {
   const bool plain = !self.key_set().has_any(

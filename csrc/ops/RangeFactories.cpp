@@ -67,7 +67,7 @@ at::ScalarType real_compute(const at::Tensor& out) {
 
 /// The bounds as the dtype holds them if it is an integer's. Throws as CPU does: RuntimeError for a
 /// bound that the dtype can't hold, NotImplementedError for bool.
-std::pair<double, double> bounds(at::ScalarType dtype, const c10::Scalar& start,
+std::pair<double, double> bounds(const char* op, at::ScalarType dtype, const c10::Scalar& start,
                                  const c10::Scalar& end) {
   const auto held = [&]<class T>(T) {
     return std::pair{static_cast<double>(start.to<T>()), static_cast<double>(end.to<T>())};
@@ -84,7 +84,7 @@ std::pair<double, double> bounds(at::ScalarType dtype, const c10::Scalar& start,
     case at::kLong:
       return held(int64_t{});
     case at::kBool:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "a sequence of bool is not implemented");
+      TORCH_CHECK_NOT_IMPLEMENTED(false, '"', op, "\" not implemented for 'Bool'");
     default:
       check_scalar(dtype, start);
       check_scalar(dtype, end);
@@ -158,7 +158,7 @@ void linspace(at::TensorIterator& iter, const c10::Scalar& start, const c10::Sca
     fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
     return;
   }
-  const auto [first, last] = bounds(out.scalar_type(), start, end);
+  const auto [first, last] = bounds("linspace", out.scalar_type(), start, end);
   const double step = step_of(out, first, last, steps);
   fill_sequence(out, {first, last, step, /*symmetric=*/true}, compute_of(out));
 }
@@ -178,7 +178,7 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
   }
   // One step stands at the start.
   const auto [first, last] = steps == 1 ? std::pair{start.to<double>(), start.to<double>()}
-                                        : bounds(out.scalar_type(), start, end);
+                                        : bounds("logspace", out.scalar_type(), start, end);
   const double step = steps == 1 ? 0 : step_of(out, first, last, steps);
   fill_sequence(out, {first, last, step, /*symmetric=*/true, /*power=*/true, base},
                 compute_of(out));

@@ -143,9 +143,10 @@ namespace {
 
 void raise(const std::optional<DeviceAssertion>& failure) {
   if (!failure) return;
-  TORCH_CHECK(!failure->is_message, failure->op);
-  const std::string text = c10::str(failure->op, "(): index ", failure->index,
-                                    " is out of range for a dimension of size ", failure->size);
+  const std::string text =
+      failure->is_message ? failure->op
+                          : c10::str(failure->op, "(): index ", failure->index,
+                                     " is out of range for a dimension of size ", failure->size);
   TORCH_CHECK_INDEX(failure->raises != Raises::index_error, text);
   TORCH_CHECK(false, text);
 }

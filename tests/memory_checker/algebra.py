@@ -3,6 +3,7 @@
 import torch
 from family import family, operands
 from torch import nn
+from torch.nn import functional
 
 
 @family
@@ -45,6 +46,13 @@ def linear_algebra():
     keep += [torch.linalg.solve(square, x.mT), torch.linalg.inv(square[:, :3, :3].cfloat()).real]
     keep += [torch.cdist(x, x), torch.pdist(x, 1), torch.linalg.cross(x[:, :3], x[:, 3:6])]
     keep += [torch.matrix_exp(square[:, :3, :3] / 99), x.renorm(2, 0, 1)]
+    keep.append(torch._compute_linear_combination(square[0, :5], torch.randn(2, 5).to("ocl")))
+    # Distances between more rows than a vector has lanes, and their gradients.
+    leaf = torch.randn(18, 5).to("ocl").requires_grad_()
+    for p in (0, 1, 2, torch.inf, 3):
+        distances = torch.cdist(leaf, leaf.detach() + 1, p, "donot_use_mm_for_euclid_dist")
+        keep += [distances.detach(), functional.pdist(leaf, p).detach()]
+    keep += torch.autograd.grad(distances.sum(), leaf)
     # Eigenvalues, singular values, blocks of one and two rows of LDL factors.
     small = square[:, :19, :19].clone()
     small.diagonal(0, 1, 2).zero_()

@@ -32,6 +32,8 @@ def reductions():
     keep = [x.sum(), x.sum(0), x.sum(1), x.mean(), x.max(), x.argmax(1), x.var(0), x.norm()]
     keep += [(x > 0).any(), x.prod(1), x.max(0)[1], torch.randn(5000).to("ocl").sum()]
     keep += [x.softmax(1), x.log_softmax(0)]
+    leaf = x.clone().requires_grad_()
+    keep += torch.autograd.grad(leaf.softmax(0)[0].sum(), leaf)
     return keep
 
 
@@ -91,6 +93,7 @@ def random():
     weights = torch.rand(3, 7).to("ocl")
     keep = [torch.multinomial(weights, 5), torch.multinomial(weights, 9, True)]
     keep += [torch.bernoulli(weights.half()), torch.randperm(21, device="ocl")]
+    keep += [x.bernoulli_(0.3), torch.randperm(1100, device="ocl")]
     keep += [torch.rand(33, device="ocl"), torch.randn(33, device="ocl"), functional.dropout(x)]
     shapes = torch.rand(5, 7).to("ocl") * 20
     gamma = torch._standard_gamma(shapes)

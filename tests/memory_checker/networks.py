@@ -54,6 +54,7 @@ def windows():
             functional.unfold(leaf, (2, 3), padding=1),
             functional.fold(leaf.reshape(3, 6, 35), (6, 9), (2, 3)),
             functional.grid_sample(leaf, looks, align_corners=False),
+            functional.grid_sample(images, looks + leaf[0, 0, 0, 0] / 9, align_corners=False),
         ):
             (gradient,) = torch.autograd.grad(result.pow(2).sum(), leaf, retain_graph=True)
             keep += [result.detach(), gradient]
@@ -101,6 +102,19 @@ def convolutions():
     high, lines = torch.randn(1, 2, 48, 47).to("ocl"), torch.randn(2, 1, 3, 2).to("ocl")
     options = {"stride": (2, 1), "padding": (1, 0), "output_padding": (1, 0)}
     keep.append(functional.conv_transpose2d(high, lines, **options))
+    # One channel from many: sums along lines and along channels.
+    wide, single = torch.randn(1, 17, 3, 16).to("ocl"), torch.randn(1, 17, 3, 3).to("ocl")
+    for given in (wide, wide.contiguous(memory_format=torch.channels_last)):
+        leaf = given.detach().requires_grad_()
+        out = functional.conv2d(leaf, single.requires_grad_(), padding=1)
+        keep += torch.autograd.grad(out.square().sum(), (leaf, single))
+    # Groups of two channels.
+    pairs, two = torch.randn(2, 40, 8, 8).to("ocl"), torch.randn(40, 2, 3, 1).to("ocl")
+    keep.append(functional.conv2d(pairs, two, groups=20, padding=(1, 0)))
+    # One channel per group, of volumes whose channels lie innermost.
+    volumes = torch.randn(2, 5, 4, 3, 20).to("ocl").permute(0, 4, 1, 2, 3)
+    box = torch.randn(2, 2, 1, 1, 20).to("ocl").permute(4, 3, 0, 1, 2)
+    keep.append(functional.conv3d(volumes, box, groups=20))
     # Few windows of many channels.
     few, many = torch.randn(2, 40, 4, 3).to("ocl"), torch.randn(90, 40, 3, 3).to("ocl")
     for leaf in (few, many):
@@ -157,6 +171,13 @@ def attention():
         keep += [out.detach(), *torch.autograd.grad(out.pow(2).sum(), heads)]
     one = functional.scaled_dot_product_attention(heads[0][:, :, :1], *heads[1:], enable_gqa=True)
     keep.append(one.detach())
+    # A query against so many keys that several work-items share them; a second derivative.
+    long = [torch.randn(1, 2, 600, 16).to("ocl") for _ in range(2)]
+    keep.append(functional.scaled_dot_product_attention(long[0][:, :, :1], *long))
+    few = [t[:, :, :5].clone().requires_grad_() for t in (*long, long[0])]
+    out = functional.scaled_dot_product_attention(*few, dropout_p=0.5)
+    (first,) = torch.autograd.grad(out.square().sum(), few[0], create_graph=True)
+    keep += torch.autograd.grad(first.square().sum(), few)
     return keep
 
 
@@ -181,6 +202,8 @@ def losses():
     several = torch.randint(0, 37, (7, 37)).to("ocl")
     several[:, 3:] = -1
     for loss in (
+        functional.nll_loss(scores, several[:, 0], reduction="none").sum(),
+        functional.nll_loss(scores.view(7, 37, 1, 1), several[:, :1, None]),
         functional.multi_margin_loss(scores, several[:, 0]),
         functional.multilabel_margin_loss(scores, several),
         functional.ctc_loss(

@@ -10,6 +10,7 @@ import time
 
 import algebra  # noqa: F401
 import elements  # noqa: F401
+import lookups  # noqa: F401
 import networks  # noqa: F401
 import torch
 from family import FAMILIES

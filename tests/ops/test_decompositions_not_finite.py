@@ -72,3 +72,21 @@ def test_ldl(n, value, dtype):
         assert_close(pivots.cpu(), expected_pivots)
         assert_close(info.cpu(), expected_info)
         assert_close(factors.cpu(), expected, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hermitian"),
+    [(torch.float32, False), (torch.float64, True), (torch.complex64, True)],
+    ids=str,
+)
+def test_ldl_of_infinities(dtype, hermitian):
+    """Their inverse is 0: LAPACK leaves out what such a pivot would take off the rest."""
+    for n in (1, 2, 3, 20):
+        x = torch.full((n, n), 1.0 if dtype.is_complex else INF, dtype=dtype)
+        x.diagonal().fill_(INF)
+        factors, pivots, info = torch.linalg.ldl_factor_ex(x.to("ocl"), hermitian=hermitian)
+        expected = torch.linalg.ldl_factor_ex(x, hermitian=hermitian)
+        assert_close(pivots.cpu(), expected.pivots)
+        assert_close(info.cpu(), expected.info)
+        assert_close(factors.cpu(), expected.LD, equal_nan=True)
+        torch.linalg.ldl_factor(x.to("ocl"), hermitian=hermitian)

@@ -155,3 +155,11 @@ def test_bad_arguments(device, call):
         call("cpu")
     with pytest.raises(type(on_cpu.value)):
         call(device)
+
+
+@pytest.mark.parametrize("function", [torch.linspace, torch.logspace])
+def test_sequences_of_bool(function):
+    """The name of the function and the dtype are said, as on the CPU."""
+    for device in ("cpu", "ocl"):
+        with pytest.raises(NotImplementedError, match=f"{function.__name__}.* for 'Bool'"):
+            function(0, 1, 3, out=torch.empty(3, dtype=torch.bool, device=device))

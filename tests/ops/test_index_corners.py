@@ -109,7 +109,6 @@ OWN_NAMES = {
         lambda i: ones(4).scatter(0, i, 2.0, reduce="multiply"),
     ],
     "scatter_reduce": [lambda i: ones(4).scatter_reduce(0, i, ones(2), "prod")],
-    "one_hot": [lambda i: torch.nn.functional.one_hot(i, 4)],
 }
 
 
@@ -139,6 +138,11 @@ def test_one_hot():
             lambda d: torch.nn.functional.one_hot(x.to(d), 0),
         ]
     )
+    for wrong, words in ((3, "must be smaller than num_classes"), (-1, "must be non-negative")):
+        for device in ("cpu", "ocl"):
+            with pytest.raises(RuntimeError, match=f"Class values {words}"):
+                torch.nn.functional.one_hot(torch.tensor([0, wrong]).to(device), 3)
+                torch.ocl.synchronize()
     mapped = torch.func.vmap(lambda t: torch.nn.functional.one_hot(t, 3))(x.to("ocl"))
     assert_close(mapped.cpu(), torch.nn.functional.one_hot(x, 3))
 

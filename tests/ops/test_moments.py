@@ -207,6 +207,20 @@ def test_spread_past_the_squares_range(length):
         assert not call(name, dim=1)(x[3:4].to("ocl")).any()
 
 
+@pytest.mark.skipif(takes_gpu_kernels(), reason="GPUs square floats as floats, as CUDA torch does")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", [(4, 30), (40, 700), (700, 40)], ids=str)
+def test_spread_of_the_largest_halves(shape, dtype):
+    x = torch.full(shape, 0.88 * torch.finfo(dtype).max).to(dtype)
+    x.view(-1)[::2] *= -1
+    x[0] *= 0.25
+    x[1] = 1e4
+    for dim in (0, 1, None):
+        for name in ("std", "var"):
+            assert_close(call(name, dim=dim)(x.to("ocl")).cpu(), call(name, dim=dim)(x))
+    assert_close(torch.std(x.t().to("ocl"), 0).cpu(), torch.std(x, 1))
+
+
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Real numbers with the kernels that GPUs get."""

@@ -118,9 +118,9 @@ def test_target_out_of_range(shape, bad, reduction):
     x = torch.randn(shape)
     target = torch.zeros(shape[:1] + shape[2:], dtype=torch.long)
     target.view(-1)[2] = bad
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"Target {bad} is out of bounds."):
         F.nll_loss(x, target, reduction=reduction)
-    with pytest.raises(IndexError, match=f"nll_loss.*{bad}|{bad}.*nll_loss"):
+    with pytest.raises(IndexError, match=f"nll_loss.*Target {bad} is out of bounds."):
         F.nll_loss(x.to("ocl"), target.to("ocl"), reduction=reduction)
         torch.ocl.synchronize()
     # Nothing is left over.

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from tests.as_gpu import run_as_gpu, takes_gpu_kernels
+
 SPECIAL = torch.special
 INF, NAN = math.inf, math.nan
 EDGES = [
@@ -58,13 +60,63 @@ def test_functions_of_floats(name, size):
     expected = function(x.double()).float()
     if name in ("i0", "i1"):  # the exponential is infinite first, as in CPU torch
         expected = torch.where(x.abs() > 88.7, function(x), expected)
-    if name == "lgamma":  # gamma's zeros on the left cancel, 1e-45 has no double of its own
+    if name == "lgamma":  # 1e-45 has no double of its own
         torch.testing.assert_close(function(x.to("ocl")).cpu(), function(x), equal_nan=True)
         return
     result = function(x.to("ocl")).cpu()
     torch.testing.assert_close(result, expected, rtol=2e-6, atol=1e-6, equal_nan=True)
     spread = x.repeat_interleave(2).to("ocl")[::2]
     torch.testing.assert_close(function(spread).cpu(), result, rtol=0, atol=0, equal_nan=True)
+
+
+def units_in_the_last_place(result, exact):
+    """The largest error, in the distance of floats there."""
+    rounded = exact.float()
+    unit = torch.nextafter(rounded.abs(), torch.tensor(INF)) - rounded.abs()
+    return float(((result.double() - exact).abs() / unit.double()).max())
+
+
+def neighbours(value, count=200):
+    """The floats around a value."""
+    bits = torch.tensor(value, dtype=torch.float).view(torch.int32)
+    return (bits + torch.arange(-count, count + 1, dtype=torch.int32)).view(torch.float)
+
+
+#: Where gamma is 1 or -1: two beside each negative integer from -3 on, and two more.
+LGAMMA_ZEROS = [
+    -2.457024738, -2.747682647, -3.143580888, -3.955294285, -4.039361839, -4.991544640,
+    -5.008218168, -5.998607480, -6.001385, -6.9998016, -7.0001984, -7.9999752, -8.0000248,
+    -8.9999972, -9.0000028, -9.9999997,
+]  # fmt: skip
+
+
+def test_lgamma_at_its_zeros():
+    x = torch.cat([neighbours(zero) for zero in LGAMMA_ZEROS] + [torch.linspace(-11, -2, 90001)])
+    x = x[x != x.floor()]
+    assert units_in_the_last_place(torch.lgamma(x.to("ocl")).cpu(), torch.lgamma(x.double())) < 32
+
+
+@pytest.mark.skipif(takes_gpu_kernels(), reason="GPUs take the driver's function")
+def test_lgamma_of_positive_numbers():
+    x = torch.cat([torch.linspace(1e-3, 70, 70001), torch.logspace(-37, 36.61, 9999)])
+    x = x[(x != 1) & (x != 2)]
+    assert units_in_the_last_place(torch.lgamma(x.to("ocl")).cpu(), torch.lgamma(x.double())) < 5
+    last = torch.tensor([4.0850032e36, 4.0850035e36])  # of a finite result, and the next
+    result = torch.lgamma(last.to("ocl")).cpu()
+    torch.testing.assert_close(result, torch.lgamma(last.double()).float())
+
+
+def test_erfinv_is_exact_to_a_unit():
+    x = torch.cat([torch.linspace(-1, 1, 200002)[1:-1], 1 - torch.logspace(-7, -1, 9999)])
+    x = torch.cat([x, torch.logspace(-37, -3, 9999), neighbours(0.98486, 5000)])
+    assert units_in_the_last_place(torch.erfinv(x.to("ocl")).cpu(), torch.erfinv(x.double())) < 1.3
+
+
+def test_erfinv_of_doubles():
+    x = torch.linspace(-1, 1, 20002, dtype=torch.double)[1:-1]
+    x = torch.cat([x, 1 - torch.logspace(-15, -1, 9999, dtype=torch.double)])
+    assert_close = torch.testing.assert_close
+    assert_close(torch.erfinv(x.to("ocl")).cpu(), torch.erfinv(x), rtol=4e-15, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float, torch.half, torch.bfloat16])
@@ -117,3 +169,8 @@ def test_complex_vectors(dtype, size):
         torch.testing.assert_close(
             torch.view_as_real(result), torch.view_as_real(expected), equal_nan=True
         )
+
+
+@pytest.mark.as_gpu
+def test_exactness_as_gpu():
+    run_as_gpu(__file__, "-k", "lgamma or erfinv")
