@@ -108,15 +108,15 @@ Access choose_access(const Device& device, const Operands& operands, const Op& o
   return {static_cast<int>(width), true, false};
 }
 
-/// Vectors to a work-item of a CPU where all operands are contiguous: a cache line of the widest
-/// operand. OpenCL's vectors have 16 elements at most, which are so few bytes of narrow dtypes that
-/// starting a work-item would cost as much as they do.
+/// Vectors to a work-item of a CPU where all operands are contiguous: four cache lines of the
+/// widest operand. Starting a work-item costs as much as a vector, of which narrow dtypes have only
+/// 16 bytes.
 int vectors_per_item(const Device& device, const Operands& operands, const Op& op,
                      const Access& access) {
   if (!device.is_cpu() || access.width == 1 || is_special(device, operands, op)) return 1;
   size_t widest = 1;
   for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
-  return static_cast<int>(std::max<size_t>(1, 64 / (access.width * widest)));
+  return static_cast<int>(std::max<size_t>(1, 256 / (access.width * widest)));
 }
 
 /// Whether a CPU's work-item takes a vector of complex numbers as they lie in memory.
@@ -130,12 +130,15 @@ bool takes_complex_vectors(const Device& device, const Operands& operands, const
 /// A work-group costs something: a CPU's are larger where every core still gets several, and a
 /// GPU starts only so many at a time, which makes fills slow. Two sizes on a CPU whose driver
 /// compiles for each; on others also smaller ones, for a CPU runs the work-items past the end too.
-size_t local_size(const Device& device, size_t items) {
+/// `vectors`: what a work-item takes.
+size_t local_size(const Device& device, size_t items, size_t vectors) {
   if (!device.is_cpu()) return kGpuLocal;
-  if (items < kLocalSize && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
-  const size_t large = 8 * device.properties().compute_units * kLargeLocalSize;
-  const bool fits = kLargeLocalSize <= device.properties().max_work_group_size;
-  return items >= large && fits ? kLargeLocalSize : kLocalSize;
+  const size_t usual = std::max<size_t>(1, kLocalSize / vectors);
+  const size_t larger = std::max<size_t>(1, kLargeLocalSize / vectors);
+  if (items < usual && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
+  const size_t large = 8 * device.properties().compute_units * larger;
+  const bool fits = larger <= device.properties().max_work_group_size;
+  return items >= large && fits ? larger : usual;
 }
 
 void common_defines(DefineList& defines, const Device& device, const Operands& operands,
@@ -504,7 +507,8 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   arguments.finish();
   const int64_t per_item = access.width * access.vectors;
   const size_t items = (n + per_item - 1) / per_item;
-  enqueue(kernel, queue, NDRange::linear(items, local_size(queue.device(), items)).of_work(n),
+  enqueue(kernel, queue,
+          NDRange::linear(items, local_size(queue.device(), items, access.vectors)).of_work(n),
           operands, op, locations, arguments);
 }
 

@@ -44,7 +44,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
   FOR_OUTS(STORE_VECTOR)
   if (x + PER_ITEM <= layout.n) {
     FOR_INS(PREFETCH_IN)
-    _Pragma("unroll") for (size_t i = chunk * VECTORS; i < (chunk + 1) * VECTORS; i++) {
+    for (size_t i = chunk * VECTORS; i < (chunk + 1) * VECTORS; i++) {
       COMPUTE_VECTOR()
     }
     return;
