@@ -23,7 +23,8 @@ def case_of(name):
     function, inputs, differs = OPS[name]
 
     def make(device):
-        tensors = [sample(i).to(device) for i in inputs]
+        # Copies: one sample given twice would be read once on the CPU.
+        tensors = [sample(i).to(device, copy=True) for i in inputs]
         return lambda: function(*tensors)
 
     # Sums of as many elements in another order.

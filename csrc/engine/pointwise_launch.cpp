@@ -51,12 +51,13 @@ class DefineList {
   size_t count_ = 0;
 };
 
-/// How many elements a work-item takes, whether all its vectors are aligned to their size, and
-/// whether stores go past the caches.
+/// How many elements a work-item's vectors have, whether they all are aligned to their size,
+/// whether stores go past the caches, and how many vectors of contiguous operands it takes.
 struct Access {
   int width = 1;
   bool aligned = false;
   bool streaming = false;
+  int vectors = 1;
 };
 
 /// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
@@ -107,6 +108,17 @@ Access choose_access(const Device& device, const Operands& operands, const Op& o
   return {static_cast<int>(width), true, false};
 }
 
+/// Vectors to a work-item of a CPU where all operands are contiguous: four cache lines of the
+/// widest operand. Starting a work-item costs as much as a vector, of which narrow dtypes have only
+/// 16 bytes.
+int vectors_per_item(const Device& device, const Operands& operands, const Op& op,
+                     const Access& access) {
+  if (!device.is_cpu() || access.width == 1 || is_special(device, operands, op)) return 1;
+  size_t widest = 1;
+  for (int i = 0; i < operands.count; ++i) widest = std::max(widest, operands.element_size[i]);
+  return static_cast<int>(std::max<size_t>(1, 256 / (access.width * widest)));
+}
+
 /// Whether a CPU's work-item takes a vector of complex numbers as they lie in memory.
 bool takes_complex_vectors(const Device& device, const Operands& operands, const Op& op) {
   if (!(op.flags & flag::complex_vectors) || !operands.complex || !device.is_cpu()) return false;
@@ -118,12 +130,15 @@ bool takes_complex_vectors(const Device& device, const Operands& operands, const
 /// A work-group costs something: a CPU's are larger where every core still gets several, and a
 /// GPU starts only so many at a time, which makes fills slow. Two sizes on a CPU whose driver
 /// compiles for each; on others also smaller ones, for a CPU runs the work-items past the end too.
-size_t local_size(const Device& device, size_t items) {
+/// `vectors`: what a work-item takes.
+size_t local_size(const Device& device, size_t items, size_t vectors) {
   if (!device.is_cpu()) return kGpuLocal;
-  if (items < kLocalSize && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
-  const size_t large = 8 * device.properties().compute_units * kLargeLocalSize;
-  const bool fits = kLargeLocalSize <= device.properties().max_work_group_size;
-  return items >= large && fits ? kLargeLocalSize : kLocalSize;
+  const size_t usual = std::max<size_t>(1, kLocalSize / vectors);
+  const size_t larger = std::max<size_t>(1, kLargeLocalSize / vectors);
+  if (items < usual && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
+  const size_t large = 8 * device.properties().compute_units * larger;
+  const bool fits = larger <= device.properties().max_work_group_size;
+  return items >= large && fits ? larger : usual;
 }
 
 void common_defines(DefineList& defines, const Device& device, const Operands& operands,
@@ -154,6 +169,7 @@ void common_defines(DefineList& defines, const Device& device, const Operands& o
   }
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
+  if (access.vectors > 1) defines.add({"VECTORS", access.vectors});
   if (operands.checked) defines.add({"FAILS", op.check.macro});
   if (operands.wide_quotient) defines.add({"WIDE_QUOTIENT", 1});
   if (operands.rounded_mask != 0) {
@@ -476,6 +492,7 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   for (int i = 0; i < operands.count; ++i) moved += n * operands.element_size[i];
   const auto is_aligned = [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; };
   Access access = choose_access(queue.device(), operands, op, moved, is_aligned);
+  access.vectors = vectors_per_item(queue.device(), operands, op, access);
   DefineList defines;
   if (takes_complex_vectors(queue.device(), operands, op)) {
     access.width = static_cast<int>(64 / operands.compute_size);
@@ -488,8 +505,10 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
   arguments.put32(static_cast<uint32_t>(n));
   arguments.finish();
-  const size_t items = (n + access.width - 1) / access.width;
-  enqueue(kernel, queue, NDRange::linear(items, local_size(queue.device(), items)).of_work(n),
+  const int64_t per_item = access.width * access.vectors;
+  const size_t items = (n + per_item - 1) / per_item;
+  enqueue(kernel, queue,
+          NDRange::linear(items, local_size(queue.device(), items, access.vectors)).of_work(n),
           operands, op, locations, arguments);
 }
 

@@ -59,8 +59,15 @@ const char* const kDouble = tag(at::kDouble);
 const char* const kInt = tag(at::kInt);
 const char* const kLong = tag(at::kLong);
 
-NDRange groups_of_four(const Device& device, int64_t n) {
-  return NDRange::linear((n + 3) / 4, device.is_cpu() ? kLocalSize : kGpuLocal).of_work(4 * n);
+NDRange groups_of_four(const Device& device, int64_t n, int lanes = 1) {
+  const int64_t per_item = 4 * lanes;
+  return NDRange::linear((n + per_item - 1) / per_item, device.is_cpu() ? kLocalSize : kGpuLocal)
+      .of_work(4 * n);
+}
+
+/// The groups of four that a work-item takes in the lanes of vectors, LANES of random/lanes.clh.
+int lanes_of(const Device& device, const RowMajor& layout) {
+  return device.is_cpu() && layout.contiguous ? 16 : 1;
 }
 
 /// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't
@@ -91,13 +98,14 @@ Define vector_access(const RowMajor& layout,
 
 template <class... Arguments>
 void launch_fill(const KernelFamily& family, const at::TensorBase& out, const RowMajor& layout,
-                 std::span<const Define> defines, const PhiloxState& state,
+                 int lanes, std::span<const Define> defines, const PhiloxState& state,
                  const Arguments&... arguments) {
   Queue& queue = current_queue(out.device().index());
   const Location to = queue.device().addresses().find(out.data_ptr());
   const FillLayout argument{to.offset, static_cast<uint64_t>(layout.n), StridedArgument<1>(layout)};
-  launch(family.get(queue.device(), defines), queue, groups_of_four(queue.device(), layout.n),
-         to.mem, argument, state.seed, state.offset, arguments...);
+  launch(family.get(queue.device(), defines), queue,
+         groups_of_four(queue.device(), layout.n, lanes), to.mem, argument, state.seed,
+         state.offset, arguments...);
 }
 
 /// The largest 32-bit word that counts as heads, for p > 0.
@@ -113,6 +121,8 @@ void fill_real(const at::TensorBase& out, const Distribution& distribution,
   const bool is_double = out.scalar_type() == at::kDouble;
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
+    const int lanes =
+        is_double ? 1 : lanes_of(current_queue(target.device().index()).device(), layout);
     const Define defines[] = {{"DIST", distribution.name},
                               {"V", is_double ? kDouble : kFloat},
                               {"OUT", tag(target.scalar_type())},
@@ -120,12 +130,13 @@ void fill_real(const at::TensorBase& out, const Distribution& distribution,
                                          : is_double         ? 53
                                                              : 24},
                               {"CONTIGUOUS", layout.contiguous},
+                              {"LANES", lanes},
                               vector_access(layout, {target})};
     const auto [name, p0, p1, p2, digits] = distribution;
     if (is_double) {
-      launch_fill(real_family, target, layout, defines, state, p0, p1, p2);
+      launch_fill(real_family, target, layout, lanes, defines, state, p0, p1, p2);
     } else {
-      launch_fill(real_family, target, layout, defines, state, static_cast<float>(p0),
+      launch_fill(real_family, target, layout, lanes, defines, state, static_cast<float>(p0),
                   static_cast<float>(p1), static_cast<float>(p2));
     }
   });
@@ -138,12 +149,12 @@ void fill_integer(const at::TensorBase& out, int64_t base, uint64_t range,
   const int bits = range == 0 || range >= (uint64_t{1} << 28) ? 64 : 32;
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const Define defines[] = {{"V", kLong},
-                              {"OUT", tag(target.scalar_type())},
-                              {"BITS", bits},
-                              {"CONTIGUOUS", layout.contiguous},
-                              vector_access(layout, {target})};
-    launch_fill(integer_family, target, layout, defines, state, base, range);
+    const int lanes =
+        bits == 64 ? 1 : lanes_of(current_queue(target.device().index()).device(), layout);
+    const Define defines[] = {{"V", kLong},     {"OUT", tag(target.scalar_type())},
+                              {"BITS", bits},   {"CONTIGUOUS", layout.contiguous},
+                              {"LANES", lanes}, vector_access(layout, {target})};
+    launch_fill(integer_family, target, layout, lanes, defines, state, base, range);
   });
 }
 
@@ -154,9 +165,12 @@ void fill_bernoulli(const at::TensorBase& out, double p, const Generator& genera
     return;
   }
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const Define defines[] = {
-        {"V", kInt}, {"OUT", tag(target.scalar_type())}, {"CONTIGUOUS", layout.contiguous}};
-    launch_fill(bernoulli_family, target, layout, defines, state, heads_limit(p));
+    const int lanes = lanes_of(current_queue(target.device().index()).device(), layout);
+    const Define defines[] = {{"V", kInt},
+                              {"OUT", tag(target.scalar_type())},
+                              {"CONTIGUOUS", layout.contiguous},
+                              {"LANES", lanes}};
+    launch_fill(bernoulli_family, target, layout, lanes, defines, state, heads_limit(p));
   });
 }
 
@@ -209,13 +223,15 @@ void dropout(const at::TensorBase& out, const at::TensorBase& mask, const at::Te
                                static_cast<uint64_t>(layout.n),
                                StridedArgument<3>(layout)};
   const bool is_double = out.scalar_type() == at::kDouble;
+  const int lanes = lanes_of(queue.device(), layout);
   Kernel& kernel = dropout_family.get(queue.device(), {{"V", kInt},
                                                        {"C", is_double ? kDouble : kFloat},
                                                        {"OUT", tag(out.scalar_type())},
                                                        {"IN", tag(in.scalar_type())},
                                                        {"CONTIGUOUS", layout.contiguous},
+                                                       {"LANES", lanes},
                                                        vector_access(layout, {out, source, mask})});
-  const NDRange range = groups_of_four(queue.device(), layout.n);
+  const NDRange range = groups_of_four(queue.device(), layout.n, lanes);
   if (is_double) {
     launch(kernel, queue, range, to.mem, from.mem, flags.mem, argument, state.seed, state.offset,
            heads_limit(keep), scale);

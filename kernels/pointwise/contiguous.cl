@@ -1,7 +1,12 @@
-// Pointwise over operands that all lie in memory in the order of iteration: WIDTH elements per
-// work-item, the last ones one at a time. Global size: ceil(n / WIDTH) or more.
+// Pointwise over operands that all lie in memory in the order of iteration: VECTORS vectors of WIDTH elements
+// per work-item, the last elements one at a time. Global size: ceil(n / (VECTORS * WIDTH)) or more.
 #include "include/prefetch.clh"
 #include "pointwise/operands.clh"
+
+#ifndef VECTORS
+#define VECTORS 1
+#endif
+#define PER_ITEM (VECTORS * WIDTH)
 
 typedef struct {
   ulong offset[NOPS];  // bytes
@@ -9,17 +14,10 @@ typedef struct {
 } ContiguousLayout;
 
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
-// What a long operand needs a page later, where a vector is a cache line or half of one: arithmetic and memory don't
-// wait for each other then.
-#ifdef STREAMING_STORES
-#define PREFETCH_LINE(name, tag) \
-  if (WIDTH * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, WIDTH, name, i);
-#else
-#define PREFETCH_LINE(name, tag)
-#endif
-#define LOAD_VECTOR(k, name, tag) \
-  PREFETCH_LINE(name, tag)        \
-  const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
+// What an operand needs a page later: arithmetic and memory don't wait for each other then.
+#define PREFETCH_IN(k, name, tag) \
+  if (PER_ITEM * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, PER_ITEM, name, chunk);
+#define LOAD_VECTOR(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
 // Complex numbers as vectors of twice as many reals.
@@ -34,19 +32,31 @@ typedef struct {
 kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
   const size_t chunk = get_global_id(0);
   ADD_OFFSETS()
+  const size_t end = min((chunk + 1) * PER_ITEM, (size_t)layout.n);
+  size_t x = chunk * PER_ITEM;
 #if VECTOR_PATH
-  if ((chunk + 1) * WIDTH <= layout.n) {
 #define T TYPEV(C, WIDTH)
 #define LANES SUFFIX(WIDTH)
-    const size_t i = chunk;
-    LOAD_INS(LOAD_VECTOR)
-    FOR_OUTS(DECLARE_RESULT)
-    APPLY();
-    FOR_OUTS(STORE_VECTOR)
+#define COMPUTE_VECTOR()     \
+  LOAD_INS(LOAD_VECTOR)      \
+  FOR_OUTS(DECLARE_RESULT)   \
+  APPLY();                   \
+  FOR_OUTS(STORE_VECTOR)
+  if (x + PER_ITEM <= layout.n) {
+    FOR_INS(PREFETCH_IN)
+    for (size_t i = chunk * VECTORS; i < (chunk + 1) * VECTORS; i++) {
+      COMPUTE_VECTOR()
+    }
     return;
+  }
+#if VECTORS > 1
+  for (; x + WIDTH <= end; x += WIDTH) {
+    const size_t i = x / WIDTH;
+    COMPUTE_VECTOR()
+  }
+#endif
 #undef T
 #undef LANES
-  }
 #endif
 #ifdef COMPLEX_VECTORS
   if ((chunk + 1) * WIDTH <= layout.n) {
@@ -62,8 +72,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
 #endif
 #define T TYPE(C)
 #define LANES
-  const size_t end = min((chunk + 1) * WIDTH, (size_t)layout.n);
-  for (size_t i = chunk * WIDTH; i < end; i++) {
+  for (size_t i = x; i < end; i++) {
     LOAD_INS(LOAD_ONE)
     FOR_OUTS(DECLARE_RESULT)
     APPLY();

@@ -2,9 +2,10 @@
 //
 // Compile parameters, besides fill.clh's: IN (tag of the probabilities or of dropout's input). A
 // probability has 32 bits: heads if the random word is at most `limit`. P (f32 or f64) is the tag that a
-// tensor's probabilities are compared in. Global size: ceil(n / 4) or
-// more.
+// tensor's probabilities are compared in. Global size: ceil(n / (4 * ITEM_GROUPS)) or more; of bernoulli_tensor
+// ceil(n / 4).
 #include "random/fill.clh"
+#include "random/lanes.clh"
 #include "include/assert.clh"
 
 #ifndef IN
@@ -17,14 +18,29 @@
 #define C f32
 #endif
 
-kernel void bernoulli_scalar(global char *out, const FillLayout layout, ulong seed, ulong offset,
-                             uint limit) {
-  const ulong group = get_global_id(0);
-  if (group * 4 >= layout.n) return;
-  const uint4 bits = philox4x32(seed, group, offset);
-  const int4 heads = (bits <= (uint4)(limit)) & (int4)(1);
-  const TYPEV(V, 4) values = CONVERTV(V, i32, 4, heads);
-  STORE_FOUR(out, layout, group, values);
+kernel BY_LANES void bernoulli_scalar(global char *out, const FillLayout layout, ulong seed,
+                                      ulong offset, uint limit) {
+  const ulong first = get_global_id(0) * ITEM_GROUPS;
+  if (first * 4 >= layout.n) return;
+#if LANES == 16
+  if ((first + LANES) * 4 <= layout.n) {
+    uint16 word[4];
+    philox4x32_lanes(seed, first, offset, word);
+    IN_ORDER(uint16, word);
+    for (uint k = 0; k < 4; k++) {
+      const int16 heads = (word[k] <= (uint16)(limit)) & (int16)(1);
+      STOREV_FROM(OUT, i32, 16, out + layout.offset, first / 4 + k, heads);
+    }
+    return;
+  }
+#endif
+  const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
+  for (ulong group = first; group < end; group++) {
+    const uint4 bits = philox4x32(seed, group, offset);
+    const int4 heads = (bits <= (uint4)(limit)) & (int4)(1);
+    const TYPEV(V, 4) values = CONVERTV(V, i32, 4, heads);
+    STORE_FOUR(out, layout, group, values);
+  }
 }
 
 typedef struct {
@@ -66,31 +82,47 @@ kernel void bernoulli_tensor(global char *out, global const char *probability,
 }
 
 /// mask = heads, out = heads ? in * scale : 0
-kernel void dropout(global char *out, global const char *in, global char *mask,
-                    const OperandLayout layout, ulong seed, ulong offset, uint limit,
-                    TYPE(C) scale) {
-  const ulong group = get_global_id(0);
-  if (group * 4 >= layout.n) return;
-  const uint4 bits = philox4x32(seed, group, offset);
-#if CONTIGUOUS
-  if (group * 4 + 4 <= layout.n) {
-    const uchar4 heads = convert_uchar4((bits <= (uint4)(limit)) & (int4)(1));
-    const TYPEV(C, 4) x = LOADV_AS(C, IN, 4, in + layout.offset[1], group);
-    STOREV_FROM(OUT, C, 4, out + layout.offset[0], group,
-                x * (CONVERTV(C, u8, 4, heads) * scale));
-    STOREV(u8, 4, mask + layout.offset[2], group, heads);
+kernel BY_LANES void dropout(global char *out, global const char *in, global char *mask,
+                             const OperandLayout layout, ulong seed, ulong offset, uint limit,
+                             TYPE(C) scale) {
+  const ulong first = get_global_id(0) * ITEM_GROUPS;
+  if (first * 4 >= layout.n) return;
+  // A product, so that what was NaN or infinite stays NaN.
+#define DROP(n, bits, place)                                                                   \
+  const PASTE2(uchar, n) heads =                                                               \
+      PASTE2(convert_uchar, n)((bits <= (PASTE2(uint, n))(limit)) & (PASTE2(int, n))(1));      \
+  const TYPEV(C, n) x = LOADV_AS(C, IN, n, in + layout.offset[1], place);                      \
+  STOREV_FROM(OUT, C, n, out + layout.offset[0], place, x * (CONVERTV(C, u8, n, heads) * scale)); \
+  STOREV(u8, n, mask + layout.offset[2], place, heads);
+#if LANES == 16
+  if ((first + LANES) * 4 <= layout.n) {
+    uint16 word[4];
+    philox4x32_lanes(seed, first, offset, word);
+    IN_ORDER(uint16, word);
+    for (uint k = 0; k < 4; k++) {
+      DROP(16, word[k], first / 4 + k)
+    }
     return;
   }
 #endif
-  uint word[4];
-  vstore4(bits, 0, word);
-  const ulong end = min(group * 4 + 4, layout.n);
-  for (ulong i = group * 4; i < end; i++) {
-    OFFSETS(3)
-    const uchar heads = word[i & 3] <= limit;
-    const TYPE(C) x = LOAD_AS(C, IN, in + layout.offset[1] + at[1], 0);
-    // A product, so that what was NaN or infinite stays NaN.
-    STORE_FROM(OUT, C, out + layout.offset[0] + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
-    *(global uchar *)(mask + layout.offset[2] + at[2]) = heads;
+  const ulong end_group = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
+  for (ulong group = first; group < end_group; group++) {
+    const uint4 bits = philox4x32(seed, group, offset);
+#if CONTIGUOUS
+    if (group * 4 + 4 <= layout.n) {
+      DROP(4, bits, group)
+      continue;
+    }
+#endif
+    uint word[4];
+    vstore4(bits, 0, word);
+    const ulong end = min(group * 4 + 4, layout.n);
+    for (ulong i = group * 4; i < end; i++) {
+      OFFSETS(3)
+      const uchar heads = word[i & 3] <= limit;
+      const TYPE(C) x = LOAD_AS(C, IN, in + layout.offset[1] + at[1], 0);
+      STORE_FROM(OUT, C, out + layout.offset[0] + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
+      *(global uchar *)(mask + layout.offset[2] + at[2]) = heads;
+    }
   }
 }

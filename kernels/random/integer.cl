@@ -1,29 +1,49 @@
 // Uniform integers: base + a number in [0, range).
 //
 // Compile parameters, besides fill.clh's: BITS. 32: one Philox call for four elements, range below
-// 2^32. 64: two calls. Range 0 stands for all 2^BITS numbers. V must be i64. Global size: ceil(n / 4)
-// or more.
+// 2^32. 64: two calls. Range 0 stands for all 2^BITS numbers. V must be i64. LANES is for BITS=32 alone.
+// Global size: ceil(n / (4 * ITEM_GROUPS)) or more.
 #include "random/fill.clh"
+#include "random/lanes.clh"
 
 #ifndef BITS
 #define BITS 32
 #endif
 
-/// The upper half of bits * range: as even as a remainder, and cheaper.
-kernel void random_integer(global char *out, const FillLayout layout, ulong seed, ulong offset,
-                           long base, ulong range) {
-  const ulong group = get_global_id(0);
-  if (group * 4 >= layout.n) return;
-  const uint4 a = philox4x32(seed, group, offset);
-#if BITS == 64
-  const uint4 b = philox4x32(seed, group, offset + 1);
-  ulong4 value = convert_ulong4((uint4)(a.xz, b.xz)) |
-                 (convert_ulong4((uint4)(a.yw, b.yw)) << (ulong4)(32));
-  if (range != 0) value = mul_hi(value, (ulong4)(range));
-#else
-  ulong4 value = convert_ulong4(a);
-  if (range != 0) value = (value * (ulong4)(range)) >> (ulong4)(32);
+// The upper half of bits * range: as even as a remainder, and cheaper.
+#define IN_RANGE(n, bits) \
+  (range != 0 ? (bits * (ulong##n)(range)) >> (ulong##n)(32) : bits) + (ulong##n)((ulong)base)
+
+kernel BY_LANES void random_integer(global char *out, const FillLayout layout, ulong seed,
+                                    ulong offset, long base, ulong range) {
+  const ulong first = get_global_id(0) * ITEM_GROUPS;
+  if (first * 4 >= layout.n) return;
+#if LANES == 16
+  if ((first + LANES) * 4 <= layout.n) {
+    uint16 word[4];
+    philox4x32_lanes(seed, first, offset, word);
+    IN_ORDER(uint16, word);
+    for (uint k = 0; k < 4; k++) {
+      const ulong16 bits = convert_ulong16(word[k]);
+      const long16 result = as_long16(IN_RANGE(16, bits));
+      STOREV_FROM(OUT, V, 16, out + layout.offset, first / 4 + k, result);
+    }
+    return;
+  }
 #endif
-  const long4 result = as_long4(value + (ulong4)((ulong)base));
-  STORE_FOUR(out, layout, group, result);
+  const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
+  for (ulong group = first; group < end; group++) {
+    const uint4 a = philox4x32(seed, group, offset);
+#if BITS == 64
+    const uint4 b = philox4x32(seed, group, offset + 1);
+    ulong4 value = convert_ulong4((uint4)(a.xz, b.xz)) |
+                   (convert_ulong4((uint4)(a.yw, b.yw)) << (ulong4)(32));
+    if (range != 0) value = mul_hi(value, (ulong4)(range));
+    const long4 result = as_long4(value + (ulong4)((ulong)base));
+#else
+    const ulong4 bits = convert_ulong4(a);
+    const long4 result = as_long4(IN_RANGE(4, bits));
+#endif
+    STORE_FOUR(out, layout, group, result);
+  }
 }

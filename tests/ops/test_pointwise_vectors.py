@@ -171,6 +171,31 @@ def test_complex_vectors(dtype, size):
         )
 
 
+@pytest.mark.parametrize("size", [1, 15, 16, 31, 32, 63, 64, 65, 79, 80, 127, 128, 129, 5003])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.bool, torch.int16, torch.half])
+def test_several_vectors_of_narrow_dtypes(dtype, size):
+    """A CPU's work-item takes a cache line of them: what is left over are vectors and elements."""
+    a, b = torch.randint(0, 200, (2, size + 1)).to(dtype)
+    b[::3] = 0
+    if dtype == torch.half and size > 60:
+        a[:3] = b[8:11] = torch.tensor([INF, NAN, -0.0])
+    functions = [
+        torch.add, torch.mul, torch.maximum, torch.logical_and, torch.logical_xor, torch.eq,
+        lambda x, y: x[1:] * y[:-1], lambda x, y: x.clone().mul_(y), lambda x, y: x * 2,
+    ]  # fmt: skip
+    for function in functions:
+        expected, result = function(a, b), function(a.to("ocl"), b.to("ocl")).cpu()
+        torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_products_of_bools_of_other_bytes():
+    """A bool that is a view of other data may be any byte."""
+    a, b = torch.randint(0, 256, (2, 333), dtype=torch.uint8)
+    a[::5], b[::7] = 0, 0
+    result = (a.to("ocl").view(torch.bool) * b.to("ocl").view(torch.bool)).cpu()
+    assert torch.equal(result, (a != 0) & (b != 0))
+
+
 @pytest.mark.as_gpu
 def test_exactness_as_gpu():
     run_as_gpu(__file__, "-k", "lgamma or erfinv")

@@ -59,7 +59,8 @@ def make(device, dtype=torch.float32, n=N):
 # ---- Bits -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 63, 1027])
+# A CPU's work-item takes 64 elements in the lanes of vectors.
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 131, 1027])
 def test_uniform_is_philox(device, n):
     seed = 0x123456789ABCDEF
     got = make(device, n=n).uniform_(generator=generator(device, seed)).cpu()
@@ -83,12 +84,36 @@ def test_integers_are_philox(device):
 
 def test_normal_is_box_muller(device):
     got = make(device, n=1000).normal_(2, 3, generator=generator(device, 5)).cpu().double().numpy()
-    u = (words(1000, 5).astype(np.float64) + 0.5) * 2.0**-32
+    # Rounded to float as the kernel does, before the logarithm.
+    u = (words(1000, 5).astype(np.float32).astype(np.float64) + 0.5) * 2.0**-32
+    u = u.astype(np.float32).astype(np.float64)
     radius = np.sqrt(-2 * np.log(u[0::2]))
     want = np.empty(1000)
     want[0::2] = radius * np.cos(2 * np.pi * u[1::2])
     want[1::2] = radius * np.sin(2 * np.pi * u[1::2])
-    np.testing.assert_allclose(got, want * 3 + 2, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got, want * 3 + 2, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.half, torch.float, torch.double])
+def test_coins_are_philox(device, dtype):
+    heads = words(1001, 9) <= np.uint64(0.3 * 2**32)
+    out = make(device, dtype, 1002)
+    out[1:].bernoulli_(0.3, generator=generator(device, 9))  # of any alignment
+    assert np.array_equal(out[1:].cpu().numpy() != 0, heads)
+    assert out[1:].cpu().sum() == heads.sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float, torch.double])
+def test_dropout_is_philox(device, dtype):
+    torch.manual_seed(21)
+    x = torch.randn(1001).to(dtype)
+    x[:130:13] = math.inf
+    torch.ocl.manual_seed(21)
+    out, mask = torch.native_dropout(x.to(device), 0.25, True)
+    heads = torch.from_numpy(words(1001, 21) <= np.uint64(0.75 * 2**32 - 1))
+    assert torch.equal(mask.cpu(), heads)
+    scaled = x.double() * (heads.double() / 0.75)  # infinity times 0 is NaN
+    torch.testing.assert_close(out.cpu(), scaled.to(dtype), equal_nan=True)
 
 
 def test_second_call_uses_the_next_counters(device):
@@ -107,6 +132,9 @@ FILLS = {
     "random": lambda t, g: t.random_(0, 1000, generator=g),
     "bernoulli": lambda t, g: t.bernoulli_(0.4, generator=g),
     "exponential": lambda t, g: t.exponential_(generator=g),
+    "log_normal": lambda t, g: t.log_normal_(generator=g),
+    "cauchy": lambda t, g: t.cauchy_(generator=g),
+    "geometric": lambda t, g: t.geometric_(0.3, generator=g),
     "bernoulli_tensor": lambda t, g: t.bernoulli_(
         torch.full((5, 1), 0.4).to(t.device), generator=g
     ),
@@ -115,11 +143,11 @@ FILLS = {
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_strides_do_not_change_the_stream(device, fill):
-    want = FILLS[fill](torch.empty(3, 5, 7, device=device), generator(device)).cpu()
+    want = FILLS[fill](torch.empty(3, 5, 35, device=device), generator(device)).cpu()
     layouts = [
-        torch.empty(7, 5, 3, device=device).permute(2, 1, 0),
-        torch.empty(3, 5, 14, device=device)[..., ::2],
-        torch.empty(4, 6, 8, device=device)[1:, :5, 1:],
+        torch.empty(35, 5, 3, device=device).permute(2, 1, 0),
+        torch.empty(3, 5, 70, device=device)[..., ::2],
+        torch.empty(4, 6, 36, device=device)[1:, :5, 1:],
     ]
     for target in layouts:
         assert torch.equal(FILLS[fill](target, generator(device)).cpu(), want)
