@@ -18,7 +18,8 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
-#: A dtype of each kind that kernels tell apart, for `make test`; .ci/run takes more, `make coverage` all.
+#: A dtype of each kind that kernels tell apart, for `make test`; .ci/run takes more, and
+#: `make coverage` all.
 QUICK = "float32,bfloat16,int64,complex64"
 
 
