@@ -129,12 +129,11 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
       block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
     // What is below and to the right, less L D times the turned columns, which are read by all. LAPACK
     // takes nothing off for a factor of 0, an infinity's inverse, though its products may be NaN.
-    const bool updates = !nothing && (step == 2 || SIZE1(inverse) != 0);
-    for (uint i = k + step + lane; i < n && updates; i += GROUP) {
+    for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
       const T x = AT(matrix, sa, i, k);
       if (step == 1) {
         const T l = -MUL(x, inverse);
-        for (uint j = k + 1; j <= i; j++)
+        for (uint j = SIZE1(inverse) != 0 ? k + 1 : n; j <= i; j++)
           AT(matrix, sa, i, j) = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
       } else {
         const T y = AT(matrix, sa, i, k + 1);

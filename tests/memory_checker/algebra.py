@@ -74,3 +74,12 @@ def fourier():
     keep.append(torch.fft.rfft(torch.randn(2, 4200).to("ocl")).real)
     keep.append(torch.fft.irfft(torch.randn(2101, dtype=torch.complex64).to("ocl"), 4200))
     return keep
+
+
+@family
+def fourier_in_registers():
+    """Lines that a GPU's work-items hold, which exchange them through local memory."""
+    c = torch.randn(5, 64, dtype=torch.complex64).to("ocl")
+    keep = [torch.fft.fft(c).real, torch.fft.ifft(c, 60, 0).imag, torch.fft.rfft(c.real).abs()]
+    keep += [torch.fft.irfft(c, 126), torch.fft.fft(c[:2, :37], 37).real]
+    return keep

@@ -26,11 +26,12 @@ PARTS = (
     ("attention", "depthwise", "convolutions", "losses"),
     ("recurrent", "fourier", "norms", "winograd"),
     ("sorts", "optimisers", "indices", "random"),
-    ("selections", "binning", "lines", "scans", "shapes", "special_functions"),
+    ("selections", "fourier_in_registers", "binning", "lines"),
+    ("scans", "shapes", "special_functions"),
     ("fallbacks",),
 )
-#: Of a part that begins with that family: the widest radix sort takes more local memory than the
-#: 32 KiB that oclgrind's device has, where the sort by tiles stands in for it.
+#: Of a part that begins with that family: what takes more local memory than the 32 KiB of
+#: oclgrind's device, where other kernels stand in for it.
 OPTIONS = {"selections": ["--local-mem-size", "65536"]}
 #: Kernel files that no sample launches, and why.
 NOT_LAUNCHED = {
