@@ -147,7 +147,7 @@ void structured_index_add_out::impl(const at::Tensor& self, int64_t dim, const a
                                                                 : alpha;
   const at::Tensor scaled = factor.equal(1) ? source : source.mul(factor);
   const AssertSite& site = out.dim() > 1 ? index_add_site : index_add_vector_site;
-  if (c10::isReducedFloatingType(dtype)) {
+  if (dtype == at::kHalf || dtype == at::kBFloat16) {
     const at::Tensor wide = out.to(at::kFloat);  // as in scatter_along()
     reduce_along(wide, dim, index, scaled.to(at::kFloat), site, Reduction::add);
     out.copy_(wide);
