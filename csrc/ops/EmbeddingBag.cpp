@@ -250,6 +250,8 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
   const cl_mem map_mem = bags.place(map, arguments.map_offset);
   const cl_mem size_mem =
       mode == EmbeddingBagMode::MEAN ? bags.place(sizes, arguments.size_offset) : grads;
+  // Each addition to a half type would be rounded.
+  sums = sums.to(compute_dtype(bags.dtype));
   if (bags.device.is_cpu()) {
     // Vectors of columns for which a look-up pays, and work-items enough.
     const size_t units = bags.device.properties().compute_units;
@@ -260,8 +262,6 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
     arguments.rows = num_weights;
     arguments.skipped = padding_idx;
     const cl_mem index_mem = bags.place(indices, arguments.index_offset);
-    // Each addition to a half type would be rounded.
-    sums = sums.to(compute_dtype(bags.dtype));
     const cl_mem sum_mem = bags.place(sums, arguments.out_offset);
     launch(bags.kernel(sums_family, weighted), bags.queue,
            NDRange::grid(stretches, arguments.parts, 1, 1), grads, index_mem, map_mem, size_mem,
@@ -269,14 +269,14 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
     if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
     return sums.to(bags.dtype);
   }
-  const at::Tensor rows = at::empty({indices.numel(), columns}, grad.options());
+  const at::Tensor rows = at::empty({indices.numel(), columns}, sums.options());
   const cl_mem row_mem = bags.place(rows, arguments.out_offset);
   launch(bags.kernel(rows_family, weighted), bags.queue,
          NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), grads, map_mem,
          size_mem, factors, row_mem, arguments);
   add_embedding_rows(sums, indices, rows, padding_idx, bag_site);
   if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
-  return sums;
+  return sums.to(bags.dtype);
 }
 
 at::Tensor _embedding_bag_per_sample_weights_backward(

@@ -189,13 +189,12 @@ kernel void bag_map(global const char *index_base, global const char *bag_base,
                            (bag * args.weight_step + column) * STORAGE_SIZE(E), 0);             \
       value *= factor;                                                                          \
     }                                                                                           \
-    STOREV_FROM(E, C, width,                                                                    \
-                out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(E), 0,  \
-                value);                                                                         \
+    STOREV(C, width,                                                                            \
+           out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(C), 0, value); \
   }
 
 /// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the
-/// row's factor, over the bag's size for a mean. One work-item per index and WIDTH columns.
+/// row's factor, over the bag's size for a mean; out is of C. One work-item per index and WIDTH columns.
 kernel void bag_rows(global const char *weight_base, global const char *map_base,
                      global const char *size_base, global const char *factor_base,
                      global char *out_base, const BagArgs args) {

@@ -7,6 +7,8 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
+
 FLOATS = [torch.float32, torch.float64]
 HALVES = [torch.float16, torch.bfloat16]
 MODES = ["sum", "mean", "max"]
@@ -243,3 +245,8 @@ def test_gradients_of_half_types_are_summed_in_float(dtype, mode):
     exact = gradient(weight.double(), bags, cotangent.double()).to(dtype)
     got = gradient(weight.to("ocl"), bags.to("ocl"), cotangent.to("ocl"))
     torch.testing.assert_close(got.cpu(), exact)
+
+
+@pytest.mark.as_gpu
+def test_as_a_gpu():
+    run_as_gpu(__file__, "-k", "gradient")
