@@ -15,6 +15,7 @@ def products():
         a @ b,
         b.t() @ a.t(),
         a @ b[:, 0],
+        a[0] @ b,
         torch.randn(3, 5, 7).to("ocl") @ b[:7],
         a.half() @ b.half(),
         torch.addmm(b[0].double(), a.double(), b.double()),
