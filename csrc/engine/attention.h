@@ -26,8 +26,8 @@ struct AttentionProblem {
 const char* attention_refuses(const AttentionProblem& problem);
 
 /// out: [batch, heads, queries, columns], any strides. logsumexp: contiguous [batch, heads,
-/// queries] of the dtype computed in (float for half types), -infinity for a row without a key;
-/// such a row of out is 0.
+/// queries] of the dtype computed in (float for half types), in units of log(2), -infinity for a
+/// row without a key; such a row of out is 0.
 void attention(const AttentionProblem& problem, const at::Tensor& out, const at::Tensor& logsumexp);
 
 /// The gradients of query, key and value, of their shapes and dtype, any strides, from that of out.

@@ -29,6 +29,10 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   OCL_FP32(avg_pool3d)
   OCL_FP32(ctc_loss, IntList)
   OCL_FP32(ctc_loss, Tensor)
+  // As on the CPU too: cross_entropy_loss names the dtype of its log_softmax, which is not widened
+  // then.
+  OCL_FP32(binary_cross_entropy)
+  OCL_FP32(cross_entropy_loss)
 }
 
 }  // namespace

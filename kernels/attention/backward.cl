@@ -145,7 +145,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
                    p.columns, (local T *)slopes);
       for (uint lane = 0; lane < NQ; lane++) {
         const T x = lane < queries ? ((global const T *)lse)[row + lane] : (T)(INFINITY);
-        ((local T *)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x * LOG2_E;
+        ((local T *)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x;
       }
       V delta[NV], logarithm[NV];
       _Pragma("unroll") for (uint v = 0; v < NV; v++) {

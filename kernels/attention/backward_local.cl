@@ -63,7 +63,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     s = weight_ * keep_;                                                       \
   } while (0)
 /// Of a row that is masked whole no weight is left.
-static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse * LOG2_E; }
+static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
 
 /// The tiles that were fetched, for everyone.
 #define KEEP_TILES(left_rows, right_rows)        \

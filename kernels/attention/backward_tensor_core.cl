@@ -58,7 +58,7 @@
 #endif
 
 /// Of a row that is masked whole no weight is left.
-static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2_E; }
+static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
 // Buffers as in backward_local.cl.
 #define ARGUMENTS                                                                               \

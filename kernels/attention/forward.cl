@@ -8,7 +8,7 @@
 #include "attention/lanes.clh"
 
 /// Global size: blocks of NQ queries, batch * heads. Buffers: query, key, value, mask, out, lse (of
-/// C: the logarithm of each row's sum). factor: scale * log2(e). scratch: DEPTH * NV vectors of query,
+/// C: see attention.clh). factor: scale * log2(e). scratch: DEPTH * NV vectors of query,
 /// BLOCK * NV of scores, NQ * VV of out, NV of factors, then with STAGED BLOCK * (DV + VV).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
     global const char *query, global const char *key, global const char *value,
@@ -95,7 +95,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   // A row that is masked whole is 0, as in CPU torch.
   for (uint v = 0; v < NV; v++) {
     Lanes logarithm;
-    logarithm.vector = (maximum[v] + log2(total[v])) * (V)(LN_2);
+    logarithm.vector = maximum[v] + log2(total[v]);
     factors[v] = total[v] == (V)(0) ? (V)(0) : (V)(1) / total[v];
     for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
       ((global T *)lse)[row + v * WIDTH + e] = logarithm.element[e];

@@ -163,7 +163,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 #else
     // A row that is masked whole is 0, as in CPU torch.
     const T shrink = sum == 0 ? (T)0 : (T)1 / sum;
-    if (x == 0) ((global T *)lse)[row + q] = (maximum[i] + log2(sum)) * LN_2;
+    if (x == 0) ((global T *)lse)[row + q] = maximum[i] + log2(sum);
     global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
 #endif
     _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {

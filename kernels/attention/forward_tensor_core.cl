@@ -174,7 +174,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 #else
     // A row that is masked whole is 0, as in CPU torch.
     const float scale = sum == 0 ? 0.0f : 1.0f / sum;
-    if (lane % 4 == 0) ((global T *)lse)[row0 + at] = (maximum[r] + log2(sum)) * LN_2;
+    if (lane % 4 == 0) ((global T *)lse)[row0 + at] = maximum[r] + log2(sum);
 #endif
     _Pragma("unroll") for (uint n = 0; n < FC; n++) {
       const uint column = n * 8 + own_column;

@@ -41,14 +41,7 @@ static inline void reflect_four(global const T *v, const T tau, global T *c, ulo
   DECLARE_SUMS(sums3);
   FOR_CHUNKS(i, PARTS * (j + 1), PARTS * rows, {
     DECLARE_MULTIPLES(x, ONLY(GET(v, i)));
-    const V y0 = ONLY(GET(c0, i));
-    const V y1 = ONLY(GET(c1, i));
-    const V y2 = ONLY(GET(c2, i));
-    const V y3 = ONLY(GET(c3, i));
-    ADD_PRODUCT(sums0, x, y0);
-    ADD_PRODUCT(sums1, x, y1);
-    ADD_PRODUCT(sums2, x, y2);
-    ADD_PRODUCT(sums3, x, y3);
+    ADD_FOUR_PRODUCTS(sums, x, c, i);
   });
   const T factor0 = MUL(-tau, c0[j] + SUM_OF(sums0));
   const T factor1 = MUL(-tau, c1[j] + SUM_OF(sums1));

@@ -86,14 +86,7 @@ kernel ITEM_BY_ITEM void triangular_rows(global const char *a, ulong a_offset, g
       const V known = ONLY(GET(row, i));
       // ADD_PRODUCT conjugates.
       DECLARE_MULTIPLES(x, CONJUGATE_IF(!conjugate, known));
-      const V y0 = ONLY(GET(b0, i));
-      const V y1 = ONLY(GET(b1, i));
-      const V y2 = ONLY(GET(b2, i));
-      const V y3 = ONLY(GET(b3, i));
-      ADD_PRODUCT(sums0, x, y0);
-      ADD_PRODUCT(sums1, x, y1);
-      ADD_PRODUCT(sums2, x, y2);
-      ADD_PRODUCT(sums3, x, y3);
+      ADD_FOUR_PRODUCTS(sums, x, b, i);
     });
     b0[j] -= SUM_OF(sums0);
     if (width > 1) b1[j] -= SUM_OF(sums1);

@@ -22,18 +22,10 @@ kernel BY_LANES void bernoulli_scalar(global char *out, const FillLayout layout,
                                       ulong offset, uint limit) {
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
-#if LANES == 16
-  if ((first + LANES) * 4 <= layout.n) {
-    uint16 word[4];
-    philox4x32_lanes(seed, first, offset, word);
-    IN_ORDER(uint16, word);
-    for (uint k = 0; k < 4; k++) {
-      const int16 heads = (word[k] <= (uint16)(limit)) & (int16)(1);
-      STOREV_FROM(OUT, i32, 16, out + layout.offset, first / 4 + k, heads);
-    }
-    return;
-  }
-#endif
+#define STORE_HEADS(word, place)                           \
+  STOREV_FROM(OUT, i32, 16, out + layout.offset, place,    \
+              (word <= (uint16)(limit)) & (int16)(1))
+  STORE_LANES(STORE_HEADS, layout.n)
   const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end; group++) {
     const uint4 bits = philox4x32(seed, group, offset);
@@ -94,17 +86,8 @@ kernel BY_LANES void dropout(global char *out, global const char *in, global cha
   const TYPEV(C, n) x = LOADV_AS(C, IN, n, in + layout.offset[1], place);                      \
   STOREV_FROM(OUT, C, n, out + layout.offset[0], place, x * (CONVERTV(C, u8, n, heads) * scale)); \
   STOREV(u8, n, mask + layout.offset[2], place, heads);
-#if LANES == 16
-  if ((first + LANES) * 4 <= layout.n) {
-    uint16 word[4];
-    philox4x32_lanes(seed, first, offset, word);
-    IN_ORDER(uint16, word);
-    for (uint k = 0; k < 4; k++) {
-      DROP(16, word[k], first / 4 + k)
-    }
-    return;
-  }
-#endif
+#define DROP_LANES(word, place) DROP(16, word, place)
+  STORE_LANES(DROP_LANES, layout.n)
   const ulong end_group = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end_group; group++) {
     const uint4 bits = philox4x32(seed, group, offset);

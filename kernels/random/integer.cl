@@ -18,19 +18,10 @@ kernel BY_LANES void random_integer(global char *out, const FillLayout layout, u
                                     ulong offset, long base, ulong range) {
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
-#if LANES == 16
-  if ((first + LANES) * 4 <= layout.n) {
-    uint16 word[4];
-    philox4x32_lanes(seed, first, offset, word);
-    IN_ORDER(uint16, word);
-    for (uint k = 0; k < 4; k++) {
-      const ulong16 bits = convert_ulong16(word[k]);
-      const long16 result = as_long16(IN_RANGE(16, bits));
-      STOREV_FROM(OUT, V, 16, out + layout.offset, first / 4 + k, result);
-    }
-    return;
-  }
-#endif
+#define STORE_INTEGERS(word, place)                                       \
+  const ulong16 bits = convert_ulong16(word);                             \
+  STOREV_FROM(OUT, V, 16, out + layout.offset, place, as_long16(IN_RANGE(16, bits)))
+  STORE_LANES(STORE_INTEGERS, layout.n)
   const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end; group++) {
     const uint4 a = philox4x32(seed, group, offset);

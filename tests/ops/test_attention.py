@@ -47,6 +47,18 @@ def test_scale(scale):
     compare(*made((1, 2, 20, 16), (1, 2, 70, 16), (1, 2, 70, 16)), scale=scale, backward=scale < 30)
 
 
+@pytest.mark.parametrize("queries", [37, 130])
+def test_saturated_rows(queries):
+    """Large scores leave one weight of 1 in a row, which the backward pass must get, too."""
+    query, key, value = made((1, 2, queries, 64), (1, 2, 90, 64), (1, 2, 90, 64))
+    grads = []
+    for device, dtype in (("cpu", torch.float64), ("ocl", torch.float32)):
+        wanted = value.to(device, dtype).requires_grad_()
+        out = attend((query * 1000).to(device, dtype), (key * 1000).to(device, dtype), wanted)
+        grads.append(torch.autograd.grad(out, wanted, torch.ones_like(out))[0].cpu())
+    assert_close(grads[1], grads[0].float(), rtol=1e-6, atol=1e-6)
+
+
 MASKS = [
     *((70, 90), (1, 90), (70, 1), (1, 1)),
     *((2, 1, 1, 90), (2, 3, 70, 90), (3, 70, 90), (1, 3, 1, 90)),

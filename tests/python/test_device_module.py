@@ -117,6 +117,31 @@ def test_autocast_of_what_takes_no_half_types():
         assert grad.dtype == torch.bfloat16 and torch.all(grad == 0.125)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast_of_losses(dtype):
+    """They are computed in single precision, from what is given."""
+    functional = torch.nn.functional
+    scores = (torch.randn(64, 10, device="ocl") * 4).to(dtype)
+    classes = torch.arange(64, device="ocl") % 10
+    chances, targets = torch.rand(2, 64, 10, device="ocl").to(dtype)
+    with torch.autocast("ocl", dtype=dtype):
+        got = [
+            functional.cross_entropy(scores, classes, label_smoothing=0.1),
+            functional.binary_cross_entropy(chances, targets),
+            functional.binary_cross_entropy_with_logits(scores, targets),
+            functional.mse_loss(chances, targets),
+        ]
+    wanted = [
+        functional.cross_entropy(scores.float(), classes, label_smoothing=0.1),
+        functional.binary_cross_entropy(chances.float(), targets.float()),
+        functional.binary_cross_entropy_with_logits(scores.float(), targets.float()),
+        functional.mse_loss(chances.float(), targets.float()),
+    ]
+    for loss, expected in zip(got, wanted, strict=True):
+        assert loss.dtype == torch.float32
+        torch.testing.assert_close(loss, expected)
+
+
 def test_counters_are_dicts():
     assert isinstance(torch.ocl.fallback_counts(), dict)
     torch.ocl.reset_fallback_counts()
