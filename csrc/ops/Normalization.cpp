@@ -44,8 +44,8 @@ struct Forward {
         train(train) {
     TORCH_CHECK(input.dim() >= 2, "Expected an input of at least 2 dimensions, got shape ",
                 input.sizes());
-    TORCH_CHECK(running_mean.defined() == running_var.defined(),
-                "Expected both running_mean and running_var, or none of them");
+    TORCH_CHECK_VALUE(running_mean.defined() == running_var.defined(),
+                      "Expected both running_mean and running_var, or none of them");
     TORCH_CHECK(train || running_mean.defined(),
                 "Expected running_mean and running_var to be defined when not training");
     check_floating("batch_norm", input);

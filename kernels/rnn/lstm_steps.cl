@@ -63,7 +63,7 @@ kernel ITEM_BY_ITEM void lstm_step(global const char* hx_base, const ulong hx_of
   }
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
-    if (row0 + r >= rows) break;
+    if (row0 + r >= rows) continue;
     const ulong element = row[r] * size + column;
     const V old = GET(WIDTH, cx, element);
     LSTM_FORWARD(WIDTH, gates, row[r] * 4 * size + column, size, element, old, sum[r][0], sum[r][1],
@@ -127,7 +127,7 @@ kernel ITEM_BY_ITEM void lstm_step_backward(global const char* next_base, const 
   }
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
-    if (row0 + r >= rows) break;
+    if (row0 + r >= rows) continue;
 #pragma unroll
     for (uint v = 0; v < COLUMNS; v++) {
       const ulong at = column + v * WIDTH, element = row[r] * size + at;

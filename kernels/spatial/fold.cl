@@ -73,7 +73,8 @@ kernel ITEM_BY_ITEM void im2col(global char* columns_base, global const char* im
 static inline int window_at(int position, int tap, int stride, int pad, int dilation, int windows) {
   const int start = position + pad - tap * dilation;
   const int window = UNIT_STRIDE ? start : start / stride;
-  return start >= 0 && window < windows && (UNIT_STRIDE || window * stride == start) ? window : -1;
+  const int rest = UNIT_STRIDE ? 0 : start - window * stride;
+  return start >= 0 && window < windows && rest == 0 ? window : -1;
 }
 
 kernel ITEM_BY_ITEM void col2im(global char* image_base, global const char* columns_base,
