@@ -183,8 +183,8 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
   }
   if (!floating && n > 0) {
     const int bits = static_cast<int>(8 * c10::elementSize(dtype)) - c10::isSignedType(dtype);
-    TORCH_CHECK(dtype == at::kBool || bits >= 63 || n - 1 < int64_t{1} << bits,
-                "randperm(): ", n, " numbers do not fit in ", dtype);
+    TORCH_CHECK(dtype == at::kBool || bits >= 63 || n - 1 < int64_t{1} << bits, "randperm(): ", n,
+                " numbers do not fit in ", dtype);
   }
   out.resize_({n});  // without a warning, as on the CPU
   check_supported(
