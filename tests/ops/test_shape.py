@@ -234,6 +234,21 @@ def test_equal(device, dtype):
         check(device, torch.isclose, x, y)
 
 
+@pytest.mark.parametrize("size", [1 << 18, (1 << 18) + 1, (1 << 20) + 12345, 3000001])
+def test_equal_of_many(device, size):
+    """They are compared in parts."""
+    x = torch.arange(size, dtype=torch.int32, device=device)
+    y = x.clone()
+    assert torch.equal(x, y) and torch.equal(x.view(1, -1), y.view(1, -1))
+    for place in (0, 65535, 65536, 1114111, 1114112, size - 1):
+        if place < size:
+            y[place] += 1
+            assert not torch.equal(x, y)
+            assert not torch.equal(x[::2], y[::2]) or place % 2
+            y[place] -= 1
+    assert torch.equal(x, y)
+
+
 def test_equal_nan(device):
     check(device, lambda a: torch.equal(a, a), torch.tensor([1.0, float("nan")]))
     assert bool(torch.tensor(2.0).to(device)) and not bool(torch.tensor(0).to(device))
