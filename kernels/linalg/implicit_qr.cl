@@ -96,12 +96,7 @@ static inline uint first_of_block(global const R *d, global R *e, uint last) {
 
 /// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints;
 /// a matrix whose info isn't 0 is left, and one that doesn't converge sets it.
-kernel ITEM_BY_ITEM void tridiagonal_qr(global char *diagonals, ulong diagonals_offset,
-                                        global char *values, ulong values_offset,
-                                        global char *rotations, ulong rotations_offset,
-                                        global char *sweeps, ulong sweeps_offset,
-                                        global char *orders, ulong orders_offset, global char *info,
-                                        ulong info_offset, const Shape shape, ulong batch) {
+kernel ITEM_BY_ITEM void tridiagonal_qr(QR_PARAMETERS) {
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {
@@ -134,12 +129,7 @@ kernel ITEM_BY_ITEM void tridiagonal_qr(global char *diagonals, ulong diagonals_
 
 /// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
 /// (u).
-kernel ITEM_BY_ITEM void bidiagonal_qr(global char *diagonals, ulong diagonals_offset,
-                                       global char *values, ulong values_offset,
-                                       global char *rotations, ulong rotations_offset,
-                                       global char *sweeps, ulong sweeps_offset,
-                                       global char *orders, ulong orders_offset, global char *info,
-                                       ulong info_offset, const Shape shape, ulong batch) {
+kernel ITEM_BY_ITEM void bidiagonal_qr(QR_PARAMETERS) {
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;
   while (last > 0) {

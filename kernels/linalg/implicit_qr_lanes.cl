@@ -159,13 +159,7 @@ static inline void finish(const Progress *progress, local const V *d, global R *
          (global uint *)(orders + orders_offset) + base * (n + 1), failed, matrices, n, falling)
 
 /// tridiagonal_qr of implicit_qr.cl. Global size: batch / WIDTH, rounded up; d: 2 n vectors.
-kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(global char *diagonals, ulong diagonals_offset,
-                                              global char *values, ulong values_offset,
-                                              global char *rotations, ulong rotations_offset,
-                                              global char *sweeps, ulong sweeps_offset,
-                                              global char *orders, ulong orders_offset,
-                                              global char *info, ulong info_offset, const Shape shape,
-                                              ulong batch, local V *d) {
+kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V *d) {
   DECLARE_OPERANDS
   while (true) {
     R starts[2 * WIDTH];
@@ -203,13 +197,7 @@ kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(global char *diagonals, ulong diag
 }
 
 /// bidiagonal_qr of implicit_qr.cl. Global size and d: as above.
-kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(global char *diagonals, ulong diagonals_offset,
-                                             global char *values, ulong values_offset,
-                                             global char *rotations, ulong rotations_offset,
-                                             global char *sweeps, ulong sweeps_offset,
-                                             global char *orders, ulong orders_offset,
-                                             global char *info, ulong info_offset, const Shape shape,
-                                             ulong batch, local V *d) {
+kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V *d) {
   DECLARE_OPERANDS
   while (true) {
     R starts[2 * WIDTH];
