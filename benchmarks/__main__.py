@@ -1,7 +1,7 @@
 """Runs the cases and prints, per case, the times of ocl and of torch on another device, their
 ratio, and how much of the device's measured peaks ocl reaches.
 
-python -m benchmarks [--against cuda] [--family gemm] [--case mm] [--quick] [--document]
+python -m benchmarks [--against cuda] [--family gemm] [--case mm] [--quick] [--document] [--list]
 """
 
 import argparse
@@ -10,16 +10,9 @@ import pathlib
 
 import torch
 
-from benchmarks import (  # noqa: F401 - register cases
-    cases_attention,
-    cases_images,
-    cases_networks,
-    cases_ops,
-    cases_training,
-    measure,
-    report,
-)
-from benchmarks.case import CASES, COPY
+from benchmarks import measure, report
+from benchmarks.case import COPY
+from benchmarks.cases import CASES
 from benchmarks.naive import naive_cases
 from benchmarks.peaks import measure_peaks, moving
 from benchmarks.untimed import by_family, record
@@ -50,6 +43,7 @@ def parse(arguments=None):
         "--seconds", type=positive, default=measure.SECONDS, help="per side and case"
     )
     parser.add_argument("--quick", action="store_true", help="a call or two per case: does it work")
+    parser.add_argument("--list", action="store_true", help="the cases' names, nothing is timed")
     parser.add_argument(
         "--document",
         nargs="?",
@@ -58,8 +52,15 @@ def parse(arguments=None):
         help="write this device's section of the file (docs/performance.md) and its plot",
     )
     chosen = parser.parse_args(arguments)
-    if not any(wanted(chosen, case) for case in [*CASES, *(case for case, _ in naive_cases())]):
-        parser.error(f"no case's name contains {chosen.case!r}")
+    every = [*CASES, *(case for case, _ in naive_cases())]
+    if not any(wanted(chosen, case) for case in every):
+        family = f" of the family {chosen.family}" if chosen.family else ""
+        parser.error(f"no case{family} has a name with {chosen.case!r}: --list shows all")
+    if chosen.list:
+        for case in every:
+            if wanted(chosen, case):
+                print(f"{case.family:12s} {case.name}")
+        parser.exit()
     if chosen.document == PERFORMANCE and (chosen.quick or chosen.family or chosen.case):
         parser.error(f"--document writes a whole section: name a file other than {PERFORMANCE}")
     if chosen.document and not chosen.document.parent.is_dir():

@@ -3,9 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
+
 CASES = []
 #: Parts of its bytes that a case reads and writes: a copy's, and where next to nothing is written.
 COPY, READ = (1, 1), (1, 0)
+#: Of long sums in another order.
+LOOSE = {"rtol": 1e-3, "atol": 1e-3}
 
 
 @dataclass
@@ -36,3 +40,10 @@ class Case:
 def add(name, family, make, **properties):
     """Registers a case."""
     CASES.append(Case(name, family, make, **properties))
+
+
+def tensors(device, *shapes, dtype=torch.float32):
+    """Normal numbers, the same on every device."""
+    generator = torch.Generator().manual_seed(0)
+    made = [torch.randn(shape, generator=generator) for shape in shapes]
+    return [t.to(dtype).to(device) for t in made]

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.case import add
-from benchmarks.cases_ops import tensors
+from benchmarks.case import add, tensors
 
 TOLERANCES = {
     torch.float32: {"rtol": 1e-3, "atol": 1e-4},

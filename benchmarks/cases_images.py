@@ -5,8 +5,7 @@ import math
 import torch
 from torch.nn import functional
 
-from benchmarks.case import add
-from benchmarks.cases_ops import LOOSE, tensors
+from benchmarks.case import LOOSE, add, tensors
 
 IMAGES = (16, 64, 56, 56)
 

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.case import add
-from benchmarks.cases_ops import tensors
+from benchmarks.case import add, tensors
 from benchmarks.networks import Decoder, Residual, resnet18
 
 LOOSE = {"rtol": 1e-3, "atol": 1e-2}  # long sums in another order

@@ -1,131 +1,13 @@
-"""Cases of single ops: matrix products, pointwise, reductions, rows, copies, launches."""
+"""Cases of single ops: pointwise, reductions, rows, copies, launches."""
 
 import math
 
 import torch
 from torch.nn import functional
 
-from benchmarks.case import READ, add
+from benchmarks.case import LOOSE, READ, add, tensors
 
 MIB = 2**20
-LOOSE = {"rtol": 1e-3, "atol": 1e-3}  # long sums in another order
-
-
-def tensors(device, *shapes, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(0)
-    made = [torch.randn(shape, generator=generator) for shape in shapes]
-    return [t.to(dtype).to(device) for t in made]
-
-
-def product(name, make_operands, m, n, k, target=1.0, dtype=torch.float32, batch=1):
-    def make(device):
-        a, b = make_operands(device)
-        return lambda: a @ b
-
-    size = torch.empty(0, dtype=dtype).element_size()
-    add(
-        name,
-        "gemm",
-        make,
-        dtype=str(dtype).removeprefix("torch."),
-        flops=2.0 * batch * m * n * k,
-        bytes=size * batch * (m * k + k * n + m * n),
-        target=target,
-        tolerance=LOOSE if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-1},
-    )
-
-
-for n, target in ((256, 1.2), (512, 1.2), (1024, 1.0), (2048, 1.0), (5000, 1.0)):
-    product(f"mm {n}", lambda d, n=n: tensors(d, (n, n), (n, n)), n, n, n, target)
-# CPU torch has no kernel for products of float16, and takes minutes for large ones.
-for n, dtype in (
-    *((1024, torch.float16), (1024, torch.bfloat16)),
-    *((2048, torch.bfloat16), (4096, torch.bfloat16)),
-):
-    product(
-        f"mm {n} {str(dtype)[6:]}",
-        lambda d, n=n, dtype=dtype: tensors(d, (n, n), (n, n), dtype=dtype),
-        *[n] * 3,
-        dtype=dtype,
-    )
-product("mm 1000x1003x997", lambda d: tensors(d, (1000, 997), (997, 1003)), 1000, 1003, 997, 1.2)
-product("mm 4096x4096x16", lambda d: tensors(d, (4096, 16), (16, 4096)), 4096, 4096, 16, 1.2)
-product("mm 1x4096x4096", lambda d: tensors(d, (1, 4096), (4096, 4096)), 1, 4096, 4096, 1.2)
-product(
-    "mm (512x2048).T @ (2048x512).T",
-    lambda d: [t.t() for t in tensors(d, (512, 2048), (2048, 512))],
-    2048,
-    2048,
-    512,
-)
-product(
-    "mm 1024 A.T",
-    lambda d: [(x := tensors(d, (1024, 1024), (1024, 1024)))[0].t(), x[1]],
-    *[1024] * 3,
-)
-product(
-    "mm 1024 B.T",
-    lambda d: [(x := tensors(d, (1024, 1024), (1024, 1024)))[0], x[1].t()],
-    *[1024] * 3,
-)
-product(
-    "mm (12544x64).T @ 12544x256",
-    lambda d: [(x := tensors(d, (12544, 64), (12544, 256)))[0].t(), x[1]],
-    64,
-    256,
-    12544,
-)
-product(
-    "bmm 32x128x64x128",
-    lambda d: tensors(d, (32, 128, 64), (32, 64, 128)),
-    128,
-    128,
-    64,
-    1.2,
-    batch=32,
-)
-
-
-def make_addmm(device, activation=False):
-    bias, a, b = tensors(device, (512,), (512, 784), (784, 512))
-    if activation:
-        return lambda: torch.relu(torch.addmm(bias, a, b))
-    return lambda: torch.addmm(bias, a, b)
-
-
-add("addmm with bias", "gemm", make_addmm, flops=2.0 * 512 * 784 * 512, target=1.2, tolerance=LOOSE)
-add(
-    "addmm and ReLU",
-    "gemm",
-    lambda d: make_addmm(d, True),
-    flops=2.0 * 512 * 784 * 512,
-    target=1.2,
-    tolerance=LOOSE,
-)
-
-
-def make_linear(device, rows, packed):
-    inputs, weight = tensors(device, (rows, 2048), (2048, 2048))
-    layer = torch.nn.utils.skip_init(torch.nn.Linear, 2048, 2048, device=device)
-    layer = layer.requires_grad_(False)
-    layer.weight.copy_(weight)
-    layer.bias.zero_()
-    if packed and device == "ocl":
-        layer = torch.ocl.pack_weights(layer)
-    return lambda: layer(inputs)
-
-
-for rows in (16, 64, 256):
-    for label, packed in (("linear", False), ("packed linear", True)):
-        add(
-            f"{label} {rows}x2048x2048",
-            "gemm",
-            lambda d, rows=rows, packed=packed: make_linear(d, rows, packed),
-            flops=2.0 * rows * 2048**2,
-            bytes=4.0 * (2 * rows * 2048 + 2048**2),
-            target=1.2 if rows < 256 else 1.0,
-            tolerance=LOOSE,
-        )
 
 
 def pointwise(name, call, shapes, moved, dtype=torch.float32, **properties):

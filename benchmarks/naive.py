@@ -6,8 +6,7 @@ import pathlib
 
 import torch
 
-from benchmarks.case import Case
-from benchmarks.cases_ops import LOOSE, tensors
+from benchmarks.case import LOOSE, Case, tensors
 from benchmarks.launch import Kernel, uint
 
 N, ELEMENTS = 1024, 16 * 2**20

@@ -12,15 +12,8 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from benchmarks import (  # noqa: F401 - register cases
-    cases_attention,
-    cases_images,
-    cases_networks,
-    cases_ops,
-    cases_training,
-    measure,
-)
-from benchmarks.case import CASES
+from benchmarks import measure
+from benchmarks.cases import CASES
 
 
 class Worker:

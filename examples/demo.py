@@ -21,7 +21,7 @@ import diabetes
 import digits
 import digits_cnn
 import mlp_regression
-from training import Record
+from training import Record, named_device
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  (needs the backend chosen first)
@@ -160,7 +160,7 @@ def compare(name: str, device: torch.device, out: Path) -> tuple[list[str], str]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--device", default="ocl", type=torch.device, help="(%(default)s)")
+    parser.add_argument("--device", default="ocl", type=named_device, help="(%(default)s)")
     parser.add_argument("--only", choices=EXAMPLES, action="append", help="repeatable")
     parser.add_argument(
         "--out", type=Path, default=Path("build/demo"), help="folder of the plots (%(default)s)"

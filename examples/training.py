@@ -53,11 +53,34 @@ def train(
     return Record(curve, seconds)
 
 
+def named_device(text: str) -> torch.device:
+    """The device of that name, for argparse."""
+    try:
+        return torch.device(text)
+    except RuntimeError:
+        raise argparse.ArgumentTypeError(
+            f"there is no device {text!r}: say cpu, ocl, ocl:1, cuda, ..."
+        ) from None
+
+
+def positive(text: str) -> int:
+    """A number above 0, for argparse."""
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
 def main(description: str, run: Callable[..., Record], epochs: int) -> None:
     """The command line of an example: runs it and prints what came out."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--device", default="ocl", help="cpu, ocl, ocl:1, cuda, ... (%(default)s)")
-    parser.add_argument("--epochs", type=int, default=epochs, help="(%(default)s)")
+    parser.add_argument(
+        "--device",
+        default="ocl",
+        type=named_device,
+        help="cpu, ocl, ocl:1, cuda, ... (%(default)s)",
+    )
+    parser.add_argument("--epochs", type=positive, default=epochs, help="(%(default)s)")
     arguments = parser.parse_args()
     record = run(arguments.device, arguments.epochs)
     print(f"loss {record.losses[0]:.4f} -> {record.losses[-1]:.4f}")

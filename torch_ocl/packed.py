@@ -12,6 +12,7 @@ On GPUs, whose kernels read a weight as it lies, a packed layer is the plain one
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 __all__ = ["PackedLinear", "pack_weights"]
 
@@ -19,6 +20,14 @@ __all__ = ["PackedLinear", "pack_weights"]
 @torch.library.register_fake("torch_ocl::packed_linear")
 def _packed_linear(input, panels, bias, out_features):
     return input.new_empty((*input.shape[:-1], out_features))
+
+
+@torch.library.register_vmap("torch_ocl::packed_linear")
+def _packed_linear_vmap(info, in_dims, input, panels, bias, out_features):
+    # A layer's parameters are what they are; the batch is one of rows.
+    assert in_dims[1:] == (None, None, None)
+    batched = input.movedim(in_dims[0], 0)
+    return torch.ops.torch_ocl.packed_linear(batched, panels, bias, out_features), 0
 
 
 class PackedLinear(nn.Module):
@@ -60,6 +69,8 @@ class PackedLinear(nn.Module):
         fits = input.dtype == self._dtype and input.dim() > 0
         fits = fits and input.device == panels.device and input.shape[-1] == self.in_features
         differentiated = input.requires_grad and torch.is_grad_enabled()
+        # Within forward-mode differentiation any input may have a tangent.
+        differentiated = differentiated or forward_ad._current_level >= 0
         if not fits or differentiated or torch.is_autocast_enabled("ocl"):
             return nn.functional.linear(input, self.weight, self.bias)
         return torch.ops.torch_ocl.packed_linear(input, panels, self.bias, self.out_features)

@@ -45,7 +45,7 @@ void settle_lazy_bits(const at::Tensor& destination, bool conjugate, bool negate
                     .build();
     pointwise::run(iter, op);
   };
-  if (conjugate) in_place(conj_op);
+  if (conjugate && destination.is_complex()) in_place(conj_op);
   if (negate) in_place(neg_op);
 }
 
@@ -200,8 +200,13 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
     if (!conjugate && !negate) {
       copy_to_host(destination, source, non_blocking);
     } else {
+      // Of the destination's dtype, where the device has it: unsigned numbers have no negatives.
       const c10::DeviceGuard guard(source.device());
-      const at::Tensor settled = empty_with(source.sizes(), source.options());
+      const c10::ScalarType wanted = destination.scalar_type();
+      const bool known = device(source.device().index()).properties().has_fp64 ||
+                         (wanted != at::kDouble && wanted != at::kComplexDouble);
+      const at::Tensor settled = empty_with(
+          source.sizes(), source.options().dtype(known ? wanted : source.scalar_type()));
       copy_on_device(settled, source);
       settle_lazy_bits(settled, conjugate, negate);
       copy_to_host(destination, settled, non_blocking);

@@ -109,8 +109,10 @@ std::tuple<at::Tensor, at::Tensor> _fused_moving_avg_obs_fq_helper(
               "self.dim()");
   const int64_t channels = per_row_fake_quant ? self.size(ch_axis) : 1;
   if (per_row_fake_quant) {
+    // An observer that has seen nothing may come with a scale and zero point of one element.
+    const bool unseen = running_min.numel() == 0;
     const auto fill = [&](at::Tensor& tensor, double value) {
-      if (tensor.numel() == 0) tensor.resize_({channels}).fill_(value);
+      if (unseen || tensor.numel() == 0) tensor.resize_({channels}).fill_(value);
     };
     const double infinity = std::numeric_limits<double>::infinity();
     fill(running_min, infinity);

@@ -20,7 +20,7 @@ struct AdagradLists {
 void adagrad(const AdagradLists& lists, double lr_decay, double weight_decay, double eps,
              const Options& options) {
   const Operand operands[] = {{lists.params, Operand::written},
-                              {lists.grads, Operand::written},
+                              {lists.grads, access_of_gradients(options)},
                               {lists.state_sums, Operand::written},
                               {lists.steps, Operand::single}};
   run_optimizer("_fused_adagrad_", family, operands, options, {},

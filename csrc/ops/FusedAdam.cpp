@@ -27,7 +27,7 @@ struct AdamNumbers {
 void adam(const char* op, bool decoupled, const AdamLists& lists, const AdamNumbers& numbers,
           const Options& options) {
   c10::SmallVector<Operand, 6> operands{{lists.params, Operand::written},
-                                        {lists.grads, Operand::written},
+                                        {lists.grads, access_of_gradients(options)},
                                         {lists.exp_avgs, Operand::written},
                                         {lists.exp_avg_sqs, Operand::written}};
   if (numbers.amsgrad) operands.push_back({lists.max_exp_avg_sqs, Operand::written});

@@ -25,6 +25,12 @@ struct Options {
   bool maximize;
 };
 
+/// Gradients are stored again only where they are unscaled: then they must not be expanded ones.
+inline multi_tensor::Operand::Access access_of_gradients(const Options& options) {
+  const bool scaled = options.grad_scale && options.grad_scale->defined();
+  return scaled ? multi_tensor::Operand::written : multi_tensor::Operand::read;
+}
+
 namespace detail {
 void prepare(const char* op, Options& options, std::span<const multi_tensor::Operand> operands,
              Defines& defines);

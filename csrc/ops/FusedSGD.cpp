@@ -30,7 +30,7 @@ void sgd(const SgdLists& lists, const SgdNumbers& numbers, const Options& option
     TORCH_CHECK(numbers.momentum > 0, "_fused_sgd_: buffers are for a positive momentum");
   }
   c10::SmallVector<Operand, 6> operands{{lists.params, Operand::written},
-                                        {lists.grads, Operand::written}};
+                                        {lists.grads, access_of_gradients(options)}};
   if (momentum) operands.push_back({lists.momentum_buffers, Operand::written});
   const std::array<double, 3> arguments{numbers.weight_decay, numbers.momentum,
                                         1 - numbers.dampening};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "opencl/log.h"
 #include "runtime/host_memory.h"
 #include "runtime/segment_buffer.h"
 #include "runtime/stream.h"
@@ -121,12 +122,22 @@ Block* DeviceCache::take(size_t size, bool small, c10::StreamId stream) {
 
 Block* DeviceCache::take_after_release(size_t size, bool small, c10::StreamId stream) {
   stats_.on_retry();
+  if (C10_UNLIKELY(verbose(Verbose::memory))) {
+    trace("memory: ocl:" + std::to_string(device_.index()) + ": none left for " +
+          std::to_string(size) + " bytes, releasing what is cached");
+  }
   merge_last_freed();
   // The device may hold on to released memory until the work that uses it is done.
   finish_events();
   release_unused_segments();
   if (Block* block = take(size, small, stream)) return block;
   return create_segment(size, small, stream);
+}
+
+void DeviceCache::trace_segment(const char* what, size_t bytes) const {
+  trace("memory: ocl:" + std::to_string(device_.index()) + ": " + what + " a segment of " +
+        std::to_string(bytes / kMiB) + " MiB, " +
+        std::to_string(static_cast<size_t>(stats_.reserved()) / kMiB) + " MiB in all");
 }
 
 Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream) {
@@ -161,6 +172,7 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   block->address = segment->base;
   block->size = bytes;
   stats_.on_segment_created(small, bytes);
+  if (C10_UNLIKELY(verbose(Verbose::memory))) trace_segment("took", bytes);
   return block;
 }
 
@@ -170,6 +182,7 @@ void DeviceCache::release_segment(Block* block) {
   device_.addresses().unmap(segment->base);
   api().clReleaseMemObject(segment->mem);
   stats_.on_segment_released(segment->small, segment->size);
+  if (C10_UNLIKELY(verbose(Verbose::memory))) trace_segment("gave back", segment->size);
   delete segment;
   recycle(block);
 }

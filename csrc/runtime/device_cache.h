@@ -70,6 +70,8 @@ class DeviceCache {
   Block* take(size_t size, bool small, c10::StreamId stream);
   Block* take_after_release(size_t size, bool small, c10::StreamId stream);
   Block* create_segment(size_t size, bool small, c10::StreamId stream);
+  /// For TORCH_OCL_VERBOSE=memory.
+  void trace_segment(const char* what, size_t bytes) const;
   void release_segment(Block* block);
   void release_unused_segments();
   void split(Block* block, size_t size);

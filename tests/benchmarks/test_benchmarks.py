@@ -8,7 +8,8 @@ import torch
 from benchmarks import bandwidth, breadth, measure, naive, report, untimed
 from benchmarks.__main__ import main
 from benchmarks.breadth_samples import OPS, SAMPLES
-from benchmarks.case import CASES, Case
+from benchmarks.case import Case
+from benchmarks.cases import CASES
 from benchmarks.launch import Kernel
 from benchmarks.peaks import Peaks, measure_peaks, mover
 from benchmarks.worker import Worker
@@ -43,6 +44,15 @@ def test_a_side_in_another_process():
             assert 0 < result.other.wall < 10
         with pytest.raises(RuntimeError, match="unpack"):
             worker.ask("make", "no such case")
+
+
+def test_list(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--list", "--family", "naive"])
+    assert not end.value.code
+    assert [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()] == [
+        case.name for case, _ in naive.naive_cases()
+    ]
 
 
 def test_peaks():
@@ -160,8 +170,8 @@ def test_document(tmp_path, capsys):
     "options, reason",
     [
         (["--family", "nope"], "invalid choice"),
-        (["--case", "nope"], "no case's name contains 'nope'"),
-        (["--family", "gemm", "--case", "softmax"], "no case's name"),
+        (["--case", "nope"], "no case has a name with 'nope': --list shows all"),
+        (["--family", "gemm", "--case", "softmax"], "no case of the family gemm has a name"),
         (["--seconds", "-1"], "invalid positive"),
         (["--seconds", "nan"], "invalid positive"),
         (["--document", "--quick"], "whole section"),

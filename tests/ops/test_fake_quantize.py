@@ -124,6 +124,20 @@ def test_moving_average(device, shift, per_row, symmetric):
         check(results["ocl"], results["cpu"])
 
 
+def test_moving_average_of_an_observer_that_has_seen_nothing(device):
+    """Its scale and zero point may have one element, as those of torch.ao's fake quantisers."""
+    x, results = made((5, 40)), []
+    for place in ("cpu", "ocl"):
+        state = [torch.empty(0), torch.empty(0), torch.ones(1), torch.zeros(1, dtype=torch.int32)]
+        state = [s.to(place) for s in state]
+        on = torch.ones(1, dtype=torch.long).to(place)
+        y = torch.fused_moving_avg_obs_fake_quant(
+            x.to(place), on, on, *state, 0.01, -128, 127, 0, True, True
+        )
+        results.append([y, *state])
+    check(results[1], results[0])
+
+
 def test_moving_average_of_nothing_wide(device):
     """Constants: the scale does not become 0."""
     for value in (0.0, 1e-6, 3.0):

@@ -163,6 +163,18 @@ def test_strides(device):
         assert_close([t.cpu() for t in lists], wanted[:4])
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_expanded_gradients(device, name):
+    """They are read only, but where they are unscaled."""
+    steps = []
+    for fused in (False, True):
+        p = nn.Parameter(torch.arange(20.0).view(5, 4).to("ocl"))
+        p.grad = torch.arange(4.0, device="ocl").expand(5, 4)
+        getattr(torch.optim, name)([p], lr=0.1, fused=fused).step()
+        steps.append(p.detach().cpu())
+    assert_close(steps[1], steps[0])
+
+
 def test_many_buffers(device):
     """More allocations of their own than a kernel has buffers."""
     shapes = [(5 << 20,)] * 4

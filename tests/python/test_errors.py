@@ -367,3 +367,14 @@ x = torch.ones(6, device="ocl", requires_grad=True)
     for _ in range(3):
         exit_code, output = run(code)
         assert exit_code == 0, output
+
+
+def test_memory_is_traced():
+    script = (
+        "import torch; x = torch.empty(32 << 20, dtype=torch.uint8, device='ocl'); del x;"
+        "torch.ocl.empty_cache()"
+    )
+    code, output = run(script, TORCH_OCL_VERBOSE="memory")
+    assert code == 0
+    assert "memory: ocl:0: took a segment of 32 MiB, 32 MiB in all" in output
+    assert "memory: ocl:0: gave back a segment of 32 MiB, 0 MiB in all" in output

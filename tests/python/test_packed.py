@@ -3,10 +3,12 @@
 import copy
 import io
 import os
+import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from tests.fresh import run_script
@@ -217,3 +219,30 @@ def test_bad_input():
 def test_takes_modules_only(wrong):
     with pytest.raises(TypeError, match="takes a torch.nn.Module"):
         torch.ocl.pack_weights(wrong)
+
+
+def test_differentiated_forward():
+    layer, reference = linear(20, 30)
+    packed = torch.ocl.pack_weights(layer)
+    x, t = make(6, 20, dtype=torch.float32), make(6, 20, dtype=torch.float32)
+    x_here, t_here = on_device(x), on_device(t)
+    wanted = torch.func.jvp(reference, (x,), (t,))[1]
+    assert_close(torch.func.jvp(packed, (x_here,), (t_here,))[1].cpu(), wanted)
+    assert_close(torch.func.linearize(packed, x_here)[1](t_here).cpu(), wanted)
+    assert_close(torch.func.jacfwd(packed)(x_here[0]).cpu(), reference.weight)
+    with forward_ad.dual_level():
+        result = packed(forward_ad.make_dual(x_here, t_here))
+        assert_close(forward_ad.unpack_dual(result).tangent.cpu(), wanted)
+    assert_close(packed(x_here).cpu(), reference(x))
+
+
+@pytest.mark.parametrize("in_dim", [0, 1, 2])
+def test_vmap(in_dim):
+    layer, reference = linear(20, 30)
+    packed = torch.ocl.pack_weights(layer)
+    x = make(5, 6, 20, dtype=torch.float32)
+    given = x.movedim(0, in_dim) if in_dim < 2 else x.permute(1, 2, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = torch.vmap(packed, in_dims=in_dim)(on_device(given))
+    assert_close(got.cpu(), reference(x))

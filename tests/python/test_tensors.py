@@ -101,3 +101,38 @@ def test_copy_onto_itself():
     assert x.tolist() == [0, 1, 2]
     with pytest.raises(RuntimeError, match="single memory location"):
         same.copy_(x[1:].expand(2, 2))
+
+
+@pytest.mark.parametrize("target", [torch.float32, torch.float64, torch.float16, torch.complex64])
+@pytest.mark.parametrize(
+    "source",
+    [
+        torch.tensor([1, 2, 255], dtype=torch.uint8),
+        torch.tensor([True, False]),
+        torch.tensor([-(2**31), 0, 7], dtype=torch.int32),
+        torch.tensor([1.5, -0.0, 3.0]),
+        torch.tensor([1 + 2j, -3j]),
+        torch.tensor([1 + 2j, -3j]).conj(),
+    ],
+    ids=lambda t: str(t.dtype) + "-conj" * t.is_conj(),
+)
+def test_copies_into_lazily_negated_views(source, target):
+    """The values are converted first: unsigned numbers have no negatives. (CPU torch's own copies of
+    float32 into such views of float16 are not negated.)"""
+    wanted = -source.to(target)
+    for there in ("cpu", "ocl"):
+        base = torch.zeros(source.shape, dtype=target, device=there)
+        torch._neg_view(base).copy_(source.to("ocl") if there == "cpu" else source)
+        torch.testing.assert_close(base.cpu(), wanted, rtol=0, atol=0)
+
+
+def test_conjugates_and_negatives_of_float8():
+    """A real number is its own conjugate."""
+    x = torch.tensor([1 + 2j, -3j, 0.25]).conj()
+    wanted = torch.zeros(3, dtype=torch.float8_e4m3fn).copy_(x)
+    got = torch.zeros(3, dtype=torch.float8_e4m3fn, device="ocl")
+    assert torch.equal(got.copy_(x).cpu().float(), wanted.float())
+    assert torch.equal(got.copy_(x.to("ocl")).cpu().float(), wanted.float())
+    plain = torch.zeros(3)
+    torch._neg_view(plain).copy_(got)
+    assert torch.equal(plain, -wanted.float())
