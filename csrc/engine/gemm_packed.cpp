@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
 
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
 /// The layout of Panels in packed.cl.
 struct Panels {
   uint64_t b_panels, sums;
@@ -30,8 +32,8 @@ int64_t columns_of(const GemmPlan& plan) {
 }
 /// Bytes of a row or column of a panel.
 int64_t panel_line_bytes(const GemmPlan& plan) {
-  const int64_t k = plan.problem.k;
-  return packs_pairs(plan) ? (k + 1) / 2 * 4 : k * static_cast<int64_t>(plan.compute_size);
+  // A group takes the place of one value.
+  return blocks(plan.problem.k, packed_group(plan)) * static_cast<int64_t>(plan.compute_size);
 }
 int64_t row_panel_bytes(const GemmPlan& plan) {
   return plan.parameters.packed.rows * panel_line_bytes(plan);
@@ -40,7 +42,6 @@ int64_t column_panel_bytes(const GemmPlan& plan) {
   return columns_of(plan) * parts_of(plan) * panel_line_bytes(plan);
 }
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
 
 std::array<Define, 7> defines_of(const GemmPlan& plan) {
@@ -51,7 +52,7 @@ std::array<Define, 7> defines_of(const GemmPlan& plan) {
            {"MR", parameters.rows},
            {"NV", parameters.vectors},
            {"KC", parameters.kc},
-           {"DOT_BF16", packs_pairs(plan)}}};
+           {"GROUP", packed_group(plan)}}};
 }
 
 /// Packs what `panels` says, and nothing of b where it is packed already.
@@ -223,23 +224,28 @@ std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
 
 }  // namespace
 
-bool packs_pairs(const GemmPlan& plan) {
+int packed_group(const GemmPlan& plan) {
   const PackedParameters& packed = plan.parameters.packed;
-  return plan.device.properties().has_bf16_dot && packed.rows == 12 && packed.vectors == 2 &&
-         packed.width == 16 && std::strcmp(plan.compute_tag, "f32") == 0 &&
-         std::strcmp(plan.a_tag, "bf16") == 0 && std::strcmp(plan.b_tag, "bf16") == 0;
+  if (packed.rows != 12 || packed.vectors != 2 || packed.width != 16) return 1;
+  const DeviceProperties& properties = plan.device.properties();
+  const auto are = [&](const char* in, const char* compute) {
+    return std::strcmp(plan.compute_tag, compute) == 0 && std::strcmp(plan.a_tag, in) == 0 &&
+           std::strcmp(plan.b_tag, in) == 0;
+  };
+  if (properties.has_bf16_dot && are("bf16", "f32")) return 2;
+  if (properties.has_int8_dot && are("i8", "u32")) return 4;
+  return 1;
 }
 
 GemmPanels panels_of(const GemmPlan& plan) {
   if (too_deep(plan)) return {};
-  const bool pairs = packs_pairs(plan);
   GemmPanels panels;
-  panels.dtype = pairs                    ? c10::ScalarType::BFloat16
+  panels.group = packed_group(plan);
+  panels.dtype = panels.group == 2        ? c10::ScalarType::BFloat16
                  : plan.compute_size == 4 ? c10::ScalarType::Float
                                           : c10::ScalarType::Double;
   panels.columns = columns_of(plan);
   panels.panels = blocks(plan.problem.n, panels.columns);
-  panels.group = pairs ? 2 : 1;
   panels.depth = blocks(plan.problem.k, panels.group);
   return panels;
 }

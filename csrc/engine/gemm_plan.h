@@ -74,9 +74,9 @@ struct GemmImplementation {
 extern const GemmImplementation gemm_small, gemm_blocks, gemm_packed, gemm_skinny, gemm_tensor_core,
     gemm_subgroup_matrix, gemm_subgroup, gemm_tiled, gemm_direct;
 
-/// Whether gemm_packed makes panels of pairs of both operands (kernels/gemm/dot_bf16.clh, written
-/// for one tile).
-bool packs_pairs(const GemmPlan& plan);
+/// The elements along k that gemm_packed makes one value of a panel: 1, or as many as a processor's
+/// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).
+int packed_group(const GemmPlan& plan);
 /// The panels gemm_packed makes of the plan's b, and what makes them.
 GemmPanels panels_of(const GemmPlan& plan);
 void pack_columns(const GemmPlan& plan, void* panels);

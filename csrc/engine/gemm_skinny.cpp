@@ -44,7 +44,7 @@ bool prefers_dots(const GemmPlan& plan) {
     return false;
   }
   // A processor's own dot products, which packed panels take, are twice as fast.
-  const uint32_t most = packs_pairs(plan) ? 32 : 128;
+  const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
   return p.n <= most && uint64_t{p.n} * 8 <= p.k;
 }
 

@@ -131,7 +131,9 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
                         CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
     p.registers_per_item = 255;  // memory near the core: a work-item's values may well live there
 #if defined(__x86_64__)
-    p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");  // the device is this processor
+    // The device is this processor.
+    p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");
+    p.has_int8_dot = __builtin_cpu_supports("avx512vnni");
 #endif
   } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
     p.registers_per_item = 255;
@@ -161,6 +163,7 @@ std::vector<FeatureFlag> unwanted_features() {
       {"tensor_cores", &DeviceProperties::has_tensor_cores},
       {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
+      {"int8_dot", &DeviceProperties::has_int8_dot},
       {"system_svm", &DeviceProperties::has_system_svm}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");

@@ -59,6 +59,7 @@ struct DeviceProperties {
   bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
   bool has_bf16_dot = false;       // x86's AVX512-BF16, and a driver that compiles assembly
+  bool has_int8_dot = false;       // likewise, of AVX512-VNNI
   bool limits_registers = false;   // -cl-nv-maxrregcount (cl_nv_compiler_options)
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;

@@ -44,7 +44,10 @@ void correct_properties(DeviceProperties& p) {
   // and PoCL 3.1 do. In PoCL 5.0 (Debian's build, in Ubuntu 24.04) LLVM 16 aborts the process over
   // it ("cast<Ty>() argument of incompatible type!"). Others may refuse it, or, as Oclgrind
   // interprets kernels, give up.
-  p.has_bf16_dot &= is_intel_cpu(p) || (is_pocl(p) && p.driver_version.starts_with("3."));
+  const bool compiles_assembly =
+      is_intel_cpu(p) || (is_pocl(p) && p.driver_version.starts_with("3."));
+  p.has_bf16_dot &= compiles_assembly;
+  p.has_int8_dot &= compiles_assembly;
   // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
   // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
   // well-trodden path.

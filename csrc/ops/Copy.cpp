@@ -205,8 +205,8 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
       const c10::ScalarType wanted = destination.scalar_type();
       const bool known = device(source.device().index()).properties().has_fp64 ||
                          (wanted != at::kDouble && wanted != at::kComplexDouble);
-      const at::Tensor settled = empty_with(
-          source.sizes(), source.options().dtype(known ? wanted : source.scalar_type()));
+      const at::Tensor settled =
+          empty_with(source.sizes(), source.options().dtype(known ? wanted : source.scalar_type()));
       copy_on_device(settled, source);
       settle_lazy_bits(settled, conjugate, negate);
       copy_to_host(destination, settled, non_blocking);

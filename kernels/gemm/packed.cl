@@ -4,7 +4,7 @@
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the
 // rounding error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag
-// and 2 for a complex C), DOT_BF16 (1: panels of pairs, see dot_bf16.clh).
+// and 2 for a complex C), GROUP (elements of k in a value of a panel: 1; 2 and 4 for dot_bf16.clh and dot_int8.clh).
 //
 // A complex product is a real one of twice the depth and twice the columns: a and out as they lie
 // in memory, (re, im) after (re, im); in b a row of (re, im) pairs is followed by (-im, re).
@@ -26,8 +26,8 @@
 #ifndef KC
 #define KC 512
 #endif
-#ifndef DOT_BF16
-#define DOT_BF16 0
+#ifndef GROUP
+#define GROUP 1
 #endif
 #ifndef PARTS
 #define PARTS 1
@@ -51,7 +51,9 @@ typedef struct {
   uint a_batches, b_batches, block, b_packed;
 } Panels;
 
-#if DOT_BF16
+#if GROUP == 4
+#include "gemm/dot_int8.clh"
+#elif GROUP == 2
 #include "gemm/dot_bf16.clh"
 #else
 #define MAD_R(x, y, z) PASTE2(MAD_, KIND(R))(x, y, z)
@@ -60,7 +62,7 @@ typedef TYPE(R) E;  // of a panel
 #endif
 
 #if PARTS == 1
-#if !DOT_BF16
+#if GROUP == 1
 #if WIDTH > 1
 #include "gemm/turn.clh"
 #define PACK_SQUARES(TAG, LANES, source, lane_stride)                                           \
@@ -172,7 +174,7 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
   }
 }
 
-#if !DOT_BF16
+#if GROUP == 1
 /// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
 static inline void multiply_tile(global const E *x, global const E *y, ulong start, ulong end,
                                  private V *total) {

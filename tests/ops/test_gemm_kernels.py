@@ -58,6 +58,30 @@ def test_bfloat16_without_its_instruction():
     run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
 
 
+@pytest.mark.parametrize("without", ["", "int8_dot"])
+def test_int8_with_and_without_its_instruction(without):
+    """Processors that have AVX512-VNNI take panels of four, others panels of ints."""
+    run_script(EVERY_SHAPE, "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
+
+
+@pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("size", [(20, 66, 35), (17, 4096, 40), (100, 63, 130), (300, 200, 64)])
+def test_int8_at_its_ends(size, transposed):
+    """The instruction takes one operand without a sign; -128 times -128 is the largest product."""
+    m, k, n = size
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.tensor([-128, 127, -1, 0], dtype=torch.int8)
+    for most in (1, 4):
+        a, b = (ends[torch.randint(most, shape, generator=generator)] for shape in ((m, k), (k, n)))
+        given = [
+            (x.t().contiguous().to("ocl").t() if turn else x.to("ocl"))
+            for x, turn in zip((a, b), transposed, strict=True)
+        ]
+        wanted = (a.long() @ b.long()).int()
+        assert torch.equal(torch._int_mm(*given).cpu(), wanted)
+        assert torch.equal((given[0] @ given[1]).cpu(), wanted.to(torch.int8))
+
+
 def test_bfloat16_of_any_value():
     a, b = torch.randn(40, 70).bfloat16(), torch.randn(70, 50).bfloat16()
     a[3, 7], a[5, 69], b[11, 4], b[12, 9] = torch.inf, torch.nan, -torch.inf, 0
