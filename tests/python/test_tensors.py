@@ -117,8 +117,8 @@ def test_copy_onto_itself():
     ids=lambda t: str(t.dtype) + "-conj" * t.is_conj(),
 )
 def test_copies_into_lazily_negated_views(source, target):
-    """The values are converted first: unsigned numbers have no negatives. (CPU torch's own copies of
-    float32 into such views of float16 are not negated.)"""
+    """The values are converted first: unsigned numbers have no negatives. CPU torch's own copies of
+    float32 into such views of float16 are not negated."""
     wanted = -source.to(target)
     for there in ("cpu", "ocl"):
         base = torch.zeros(source.shape, dtype=target, device=there)
