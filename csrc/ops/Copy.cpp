@@ -110,13 +110,17 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
   if (asynchronous) record_host_use(dense.const_data_ptr(), queue);
 }
 
+/// Whether the device of a tensor converts to that dtype.
+bool converts(const at::Tensor& tensor, c10::ScalarType dtype) {
+  return device(tensor.device().index()).properties().has_fp64 ||
+         (dtype != at::kDouble && dtype != at::kComplexDouble);
+}
+
 void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   const c10::DeviceGuard guard(source.device());
   const c10::ScalarType dtype = destination.scalar_type();
   if (source.scalar_type() != dtype) {
-    const bool on_device = device(source.device().index()).properties().has_fp64 ||
-                           (dtype != at::kDouble && dtype != at::kComplexDouble);
-    if (on_device) {
+    if (converts(source, dtype)) {
       const at::Tensor staged = empty_with(source.sizes(), source.options().dtype(dtype));
       copy_on_device(staged, source);
       copy_to_host(destination, staged, non_blocking);
@@ -197,19 +201,23 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   if (source.is_cpu()) {
     copy_from_host(destination, source, non_blocking);
   } else if (destination.is_cpu()) {
+    const c10::ScalarType dtype = destination.scalar_type();
     if (!conjugate && !negate) {
       copy_to_host(destination, source, non_blocking);
-    } else {
-      // Of the destination's dtype, where the device has it: unsigned numbers have no negatives.
+    } else if (converts(source, dtype)) {
+      // Of the destination's dtype: unsigned numbers have no negatives.
       const c10::DeviceGuard guard(source.device());
-      const c10::ScalarType wanted = destination.scalar_type();
-      const bool known = device(source.device().index()).properties().has_fp64 ||
-                         (wanted != at::kDouble && wanted != at::kComplexDouble);
-      const at::Tensor settled =
-          empty_with(source.sizes(), source.options().dtype(known ? wanted : source.scalar_type()));
+      const at::Tensor settled = empty_with(source.sizes(), source.options().dtype(dtype));
       copy_on_device(settled, source);
       settle_lazy_bits(settled, conjugate, negate);
       copy_to_host(destination, settled, non_blocking);
+    } else {
+      // As its conversion, on the host, where copy_to_host counts it.
+      const at::Tensor settled = at::empty(source.sizes(), destination.options());
+      copy_to_host(settled, source, false);
+      if (conjugate) settled.conj_physical_();
+      if (negate) settled.neg_();
+      destination.copy_(settled);
     }
     return self;
   } else if (source.device() == destination.device()) {

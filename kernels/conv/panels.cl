@@ -10,6 +10,7 @@
 // lie in a, for a window's runs are too short to step through digits (not with RUN_OF_K). Totals, where k is summed in several parts, are
 // [split][z][m / MR][n / NR][MR][NR].
 #include "include/item_by_item.clh"
+#include "include/prefetch.clh"
 #include "conv/conv.clh"
 
 #ifndef WIDTH
@@ -113,14 +114,21 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   }
 }
 
+// Rows that are runs of k are too short for the processor to see their successors coming: of the next tile's rows,
+// `ahead`, a cache line is asked for at each step, so that all are by the end.
+#define LINE (64 / sizeof(T))
 #if RUN_OF_K
 #define PLACE_OF(k) (k)
+#define ASK_AHEAD(k) \
+  if ((k) % LINE < MR) PREFETCH(ahead + (k) % LINE * row_a.s3 + (k) / LINE * LINE)
 #else
 #define PLACE_OF(k) table[k]
+#define ASK_AHEAD(k)
 #endif
 // sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
 #define SUM(ROW)                                                                      \
   _Pragma("unroll 4") for (uint k = k0; k < k1; k++, y += NR) {                       \
+    ASK_AHEAD(k);                                                                     \
     global const T *x = a + PLACE_OF(k);                                              \
     V column[NV];                                                                     \
     _Pragma("unroll") for (uint v = 0; v < NV; v++) {                                 \
@@ -209,7 +217,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
       }
       NEXT_DIGITS(digits, row_size);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = kept[i];
-      global const T *a = group + a_first;
+      global const T *const a = group + a_first, *const ahead = a + MR * row_a.s3;
       V sum[MR][NV];
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);

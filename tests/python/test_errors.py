@@ -369,6 +369,19 @@ x = torch.ones(6, device="ocl", requires_grad=True)
         assert exit_code == 0, output
 
 
+def test_negated_views_on_a_device_without_float64():
+    """Converted on the host and counted, before they are negated there."""
+    code = """
+import torch
+base = torch.zeros(3, dtype=torch.float64)
+torch._neg_view(base).copy_(torch.tensor([1, 2, 255], dtype=torch.uint8, device="ocl"))
+assert base.tolist() == [-1, -2, -255], base
+assert torch.ocl.host_staged_counts() == {"copy_": 1}
+"""
+    code, output = run(code, TORCH_OCL_WITHOUT="fp64")
+    assert code == 0, output
+
+
 def test_memory_is_traced():
     script = (
         "import torch; x = torch.empty(32 << 20, dtype=torch.uint8, device='ocl'); del x;"
