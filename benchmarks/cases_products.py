@@ -148,6 +148,14 @@ def make_int_mm(device):
 add("_int_mm 1024", "gemm", make_int_mm, dtype="int8")
 
 
+def make_integer_mm(device):
+    a, b = (t.mul(1000).to(torch.int64) for t in tensors(device, (512, 512), (512, 512)))
+    return lambda: a @ b
+
+
+add("mm 512 int64", "gemm", make_integer_mm, dtype="int64", target=1.2)
+
+
 def make_baddbmm(device):
     c, a, b = tensors(device, (32, 128, 128), (32, 128, 64), (32, 64, 128))
     return lambda: torch.baddbmm(c, a, b, beta=0.5)

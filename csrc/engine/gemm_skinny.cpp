@@ -128,8 +128,15 @@ void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   GemmProblem& p = plan.problem;
   const size_t local = plan.parameters.skinny.local;
-  const std::array<Define, 4> defines{{common[0], common[1], common[2], {"LOCAL", local}}};
-  split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096, local);
+  const int most = plan.parameters.skinny.width;
+  const bool vectors =
+      most > 1 && p.a.column == 1 && p.b.row == 1 &&
+      takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
+      takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
+  const int width = vectors ? most : 1;
+  const std::array<Define, 4> defines{{{"WIDTH", width}, common[1], common[2], {"LOCAL", local}}};
+  split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096,
+          local * static_cast<size_t>(width));
   const Workspace sums(split_bytes(plan));
   launch_gemm(gemm_kernel(family, plan, defines), plan,
               NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());

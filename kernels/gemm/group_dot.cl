@@ -1,32 +1,67 @@
 // Few columns, on devices where neighbouring work-items should read neighbouring elements: a
-// work-group per row. Compile parameters besides skinny.clh's: LOCAL (its size, a power of 2).
+// work-group per row. Compile parameters besides skinny.clh's: LOCAL (its size, a power of 2). With
+// WIDTH above 1 both operands are contiguous along k and aligned to that many elements.
 #include "gemm/skinny.clh"
 
 #ifndef LOCAL
 #define LOCAL 64
 #endif
+// Loads of a under way per work-item.
+#define AHEAD (NQ > 2 ? 2 : 4)
 
-/// Any strides. Global size: LOCAL * m, splits, batch.
+/// WIDTH elements from element kk of a row, or column, on.
+#if WIDTH > 1
+#define A_VECTOR(row, kk) \
+  LOADV_AS(C, IN0, WIDTH, a + ((row) * p.a_row + (kk)) * STORAGE_SIZE(IN0), 0)
+#define B_VECTOR(kk, column) \
+  LOADV_AS(C, IN1, WIDTH, b + ((column) * p.b_column + (kk)) * STORAGE_SIZE(IN1), 0)
+#else
+#define A_VECTOR(row, kk) A_AT(row, kk)
+#define B_VECTOR(kk, column) B_AT(kk, column)
+#endif
+
+/// Any strides but for WIDTH. Global size: LOCAL * m, splits, batch.
 kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OPERANDS) {
   local T parts[LOCAL];
   const ulong row = get_group_id(0), split = get_global_id(1), z = get_global_id(2);
   const uint item = get_local_id(0);
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
-  T sum[NQ];
+  V total[NQ];
 #pragma unroll
-  for (uint q = 0; q < NQ; q++) sum[q] = (T)(0);
-  for (ulong kk = start + item; kk < end; kk += LOCAL) {
-    const T u = A_AT(row, kk);
+  for (uint q = 0; q < NQ; q++) total[q] = (V)(0);
+  const ulong step = LOCAL * WIDTH;
+  ulong kk = start + item * WIDTH;
+  for (; kk + (AHEAD - 1) * step + WIDTH <= end; kk += AHEAD * step) {
+    V u[AHEAD];
 #pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      const T w = B_AT(kk, (ulong)min(q, p.n - 1));
-      sum[q] = MAD(u, w, sum[q]);
+    for (uint i = 0; i < AHEAD; i++) u[i] = A_VECTOR(row, kk + i * step);
+#pragma unroll
+    for (uint i = 0; i < AHEAD; i++) {
+#pragma unroll
+      for (uint q = 0; q < NQ; q++) {
+        const V w = B_VECTOR(kk + i * step, (ulong)min(q, p.n - 1));
+        total[q] = MAD(u[i], w, total[q]);
+      }
     }
   }
+  for (; kk + WIDTH <= end; kk += step) {
+    const V u = A_VECTOR(row, kk);
+#pragma unroll
+    for (uint q = 0; q < NQ; q++) {
+      const V w = B_VECTOR(kk, (ulong)min(q, p.n - 1));
+      total[q] = MAD(u, w, total[q]);
+    }
+  }
+  // At most one work-item is at the elements past the last vector.
 #pragma unroll
   for (uint q = 0; q < NQ; q++) {
-    parts[item] = sum[q];
+    T sum = HSUM(WIDTH, total[q]);
+    for (ulong rest = kk; rest < min(kk + WIDTH, end); rest++) {
+      const T u = A_AT(row, rest), w = B_AT(rest, (ulong)min(q, p.n - 1));
+      sum = MAD(u, w, sum);
+    }
+    parts[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint half_size = LOCAL / 2; half_size > 0; half_size /= 2) {
       if (item < half_size) parts[item] += parts[item + half_size];

@@ -6,6 +6,7 @@
 #ifndef RUNS
 #define RUNS 0
 #endif
+#define AHEAD_BYTES 16384  // of a row
 
 kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_base,
                                    global char* mean_base, global char* rstd_base,
@@ -16,11 +17,23 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
   const uint group = get_global_id(0) / GROUP;
   global const char* weight = weight_base + args.offset[4];
   global const char* bias = bias_base + args.offset[5];
-  const uint end_row = min((group + 1) * args.rows_per_item, args.rows);
-  for (uint row = group * args.rows_per_item; row < end_row; row++) {
+  const uint first_row = group * args.rows_per_item;
+  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  if (first_row >= end_row) return;
+  // The next row's statistics come before this row's results, which need not wait then for the sums across
+  // lanes, the root and the quotient at their end. Long rows would be read from memory twice.
+  const bool ahead = GROUP == 1 && args.length * STORAGE_SIZE(IN) <= AHEAD_BYTES;
+  Moments next = {0, 0};
+  if (ahead) next = row_moments(ROW_START(x_base, 0, IN, first_row), args.length, item, SHARED);
+  for (uint row = first_row; row < end_row; row++) {
     global const char* x = ROW_START(x_base, 0, IN, row);
     global char* y = ROW_START(y_base, 1, IN, row);
-    const Moments moments = row_moments(x, args.length, item, SHARED);
+    Moments moments = next;
+    if (!ahead) {
+      moments = row_moments(x, args.length, item, SHARED);
+    } else if (row + 1 < end_row) {
+      next = row_moments(ROW_START(x_base, 0, IN, row + 1), args.length, item, SHARED);
+    }
     const SCALAR mean = moments.mean;
     const SCALAR rstd = 1 / sqrt(moments.m2 / args.length + eps);
     if (item == 0) {
@@ -30,18 +43,19 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
       STORE_TO(STAT, rstd_base + args.offset[3], row, rstd);
     }
 #if !RUNS
-#if WEIGHT
-#define SCALED(x, load) (((x) - mean) * rstd * load(PARAM, weight, i))
+#define NORMAL(load) ((load(IN, x, i) - mean) * rstd)
+#if WEIGHT && BIAS
+#define RESULT(load) fma(NORMAL(load), load(PARAM, weight, i), load(PARAM, bias, i))
+#elif WEIGHT
+#define RESULT(load) (NORMAL(load) * load(PARAM, weight, i))
+#elif BIAS
+#define RESULT(load) (NORMAL(load) + load(PARAM, bias, i))
 #else
-#define SCALED(x, load) (((x) - mean) * rstd)
+#define RESULT(load) NORMAL(load)
 #endif
-#if BIAS
-#define RESULT(load) (SCALED(load(IN, x, i), load) + load(PARAM, bias, i))
-#else
-#define RESULT(load) SCALED(load(IN, x, i), load)
-#endif
+    const uint fetched = ahead ? 2 * args.length : args.length;
     FOR_VECTORS(i, args.length) {
-      PREFETCH_NEXT(x, i, args.length);
+      PREFETCH_NEXT(x, i, fetched);
       STOREV_TO(IN, y, i, RESULT(LOADV_OF));
     }
     FOR_TAIL(i, args.length) STORE_TO(IN, y, i, RESULT(LOAD_OF));

@@ -42,13 +42,13 @@ static inline void weighted_products(global const char* grad, global const char*
       const VECTOR g1 = WEIGHTED(LOADV_OF(IN, grad, v + GROUP), LOADV_OF, v + GROUP);
       s0 += g0;
       s1 += g1;
-      p0 += g0 * (LOADV_OF(IN, x, v) - mean);
-      p1 += g1 * (LOADV_OF(IN, x, v + GROUP) - mean);
+      p0 = fma(g0, LOADV_OF(IN, x, v) - mean, p0);
+      p1 = fma(g1, LOADV_OF(IN, x, v + GROUP) - mean, p1);
     }
     if (v < vectors) {
       const VECTOR g = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
       s0 += g;
-      p0 += g * (LOADV_OF(IN, x, v) - mean);
+      p0 = fma(g, LOADV_OF(IN, x, v) - mean, p0);
     }
     *sum += sum_lanes(s0 + s1);
     *product += sum_lanes(p0 + p1);
@@ -56,7 +56,7 @@ static inline void weighted_products(global const char* grad, global const char*
   FOR_TAIL(i, count) {
     const SCALAR g = WEIGHTED(LOAD_OF(IN, grad, i), LOAD_OF, i);
     *sum += g;
-    *product += g * (LOAD_OF(IN, x, i) - mean);
+    *product = fma(g, LOAD_OF(IN, x, i) - mean, *product);
   }
 }
 
@@ -100,12 +100,12 @@ static inline void row_gradients(global const char* grad, global const char* x,
   const T g = load(IN, grad, i), weighted = WEIGHTED(g, load, i);               \
   const T normal = (load(IN, x, i) - row.mean) * row.rstd;                      \
   if (DPARAM) {                                                                 \
-    const T weight_sum = load(ACC, dweight, i) + g * normal;                    \
+    const T weight_sum = fma(g, normal, load(ACC, dweight, i));                 \
     if (!RMS) keep(dbias, i, load(ACC, dbias, i) + g);                          \
     keep(dweight, i, weight_sum);                                               \
   }                                                                             \
   if (DX) {                                                                     \
-    store(IN, out, i, (weighted - row.constant_ - normal * row.slope) * row.rstd); \
+    store(IN, out, i, fma(normal, (T)(-row.slope), weighted - row.constant_) * row.rstd); \
   }
   FOR_VECTORS(v, length) {
     PREFETCH_NEXT(x, v, length);

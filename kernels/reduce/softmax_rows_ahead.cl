@@ -2,10 +2,12 @@
 // of the next one is looked for and the results of the one before are stored, so that memory is read and written
 // all the time.
 //
-// SCRATCH: elements of a row at most.
+// SCRATCH: elements of a row at most. Two rows' exponentials lie SCRATCH + PAD apart: a load whose address
+// is that of a store under way but for a multiple of 4096 bytes waits for it.
 #ifndef SCRATCH
 #define SCRATCH 4096
 #endif
+#define PAD 512
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
@@ -36,13 +38,35 @@ static inline void store_element(Row row, uint i) {
   STORE_FROM(OUT, ACC, row.out, i, result);
 }
 
+#if LOG
+#define KEEPV(v, e)
+#else
+#define KEEPV(v, e) STORE_SCRATCH(e, v, exponentials)
+#endif
+
+// `count` vectors from v on, side by side: a vector's exponential is a chain in which every step waits.
+#define EACH(count) _Pragma("unroll") for (uint u = 0; u < (count); u++)
+#define WORK_OFF(count)                                                            \
+  do {                                                                             \
+    PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));                   \
+    VECTOR e[count], x[count];                                                     \
+    EACH(count) e[u] = EXPV(LOADV_OF(IN, in, v + u) - largest);                    \
+    EACH(count) KEEPV(v + u, e[u]);                                                \
+    block += (count) == 1 ? e[0] : e[0] + e[(count)-1];                            \
+    EACH(count) x[u] = LOADV_OF(IN, next, v + u);                                  \
+    EACH(count) most = LARGER(x[u], most);                                         \
+    if (stores) {                                                                  \
+      EACH(count) store_vector(before, v + u);                                     \
+    }                                                                              \
+  } while (0)
+
 kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
                                             const SoftmaxArgs args) {
 #if LOG
 #define SCRATCH_OF(row) 0
 #else
-  local SCALAR scratch[2 * SCRATCH];
-#define SCRATCH_OF(row) (scratch + (row) % 2 * SCRATCH)
+  local SCALAR scratch[2 * SCRATCH + PAD];
+#define SCRATCH_OF(row) (scratch + (row) % 2 * (SCRATCH + PAD))
 #endif
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
@@ -70,17 +94,9 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     for (uint begin = 0; begin < vectors; begin += BLOCK) {
       VECTOR block = (VECTOR)(0);
       const uint end = min(begin + BLOCK, vectors);
-      for (uint v = begin; v < end; v++) {
-        PREFETCH_PAGE_AHEAD(IN, WIDTH, next, v);
-        const VECTOR e = EXPV(LOADV_OF(IN, in, v) - largest);
-#if !LOG
-        STORE_SCRATCH(e, v, exponentials);
-#endif
-        block += e;
-        const VECTOR x = LOADV_OF(IN, next, v);
-        most = LARGER(x, most);
-        if (stores) store_vector(before, v);
-      }
+      uint v = begin;
+      for (; v + 1 < end; v += 2) WORK_OFF(2);
+      if (v < end) WORK_OFF(1);
       total += block;
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
