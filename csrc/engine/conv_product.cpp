@@ -1,6 +1,7 @@
 // Convolutions that are matrix products as they stand, windows of one element: all of them on GPUs,
 // on CPUs the weight's gradient where channels lie innermost.
 #include <algorithm>
+#include <optional>
 
 #include "engine/conv_plan.h"
 #include "engine/gemm.h"
@@ -13,19 +14,21 @@ namespace {
 /// Planes of fewer elements fill too little of the products' tiles.
 constexpr int64_t kLeastPlane = 128;
 
-/// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not.
+/// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not, or
+/// if they are all the same element, as an expanded tensor's are.
 int64_t position_stride(const ConvTensor& tensor) {
-  int64_t stride = 0, next = 0;
+  std::optional<int64_t> stride;
+  int64_t next = 0;
   for (size_t d = 4; d >= 2; --d) {
     if (tensor.size[d] == 1) continue;
-    if (stride == 0) {
+    if (!stride) {
       stride = tensor.stride[d];
     } else if (tensor.stride[d] != next) {
       return 0;
     }
     next = tensor.stride[d] * tensor.size[d];
   }
-  return stride == 0 ? 1 : stride;
+  return stride.value_or(1);
 }
 
 bool is_product(const ConvWindow& w) {

@@ -155,6 +155,8 @@ void run(const GemmPlan& source) {
     // A column is read in runs of rows x width elements, so there the runs are as long as possible.
     const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
     rows = std::max(1, std::min(wanted, 16 / columns));
+    // A dot product has one row; copies of it would be loaded and summed with it.
+    if (plan.problem.m == 1 && !by_columns(plan)) rows = 1;
   }
   int width = parameters.width;
   if (plan.device.is_cpu() && by_columns(plan)) {

@@ -1,5 +1,6 @@
 // Few columns, rows of a contiguous: dot products.
 #include "include/item_by_item.clh"
+#include "include/prefetch.clh"
 #include "gemm/skinny.clh"
 
 /// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that). A work-item's rows stay in the nearer caches
@@ -30,6 +31,24 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
       for (uint q = 0; q < NQ; q++) sum[i][q] = (V)(0);
     }
     ulong kk = start;
+#if ROWS == 1 && NQ == 1
+    // One sum would wait for each addition, and the processor's own prefetching stops at a page's end.
+    V others[3] = {(V)(0), (V)(0), (V)(0)};
+    for (; kk + 4 * WIDTH <= end; kk += 4 * WIDTH) {
+      PREFETCH_PAGE_AHEAD(IN0, 4 * WIDTH, x[0] + kk * STORAGE_SIZE(IN0), 0);
+      PREFETCH_PAGE_AHEAD(IN1, 4 * WIDTH, y[0] + kk * STORAGE_SIZE(IN1), 0);
+#pragma unroll
+      for (uint u = 0; u < 4; u++) {
+        V row = LOADV_AS(C, IN0, WIDTH, x[0] + kk * STORAGE_SIZE(IN0), u);
+        V column = LOADV_AS(C, IN1, WIDTH, y[0] + kk * STORAGE_SIZE(IN1), u);
+        row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
+        column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_B);
+        private V *to = u == 0 ? &sum[0][0] : &others[u - 1];
+        *to = MAD(row, column, *to);
+      }
+    }
+    sum[0][0] = (sum[0][0] + others[0]) + (others[1] + others[2]);
+#endif
     for (; kk + WIDTH <= end; kk += WIDTH) {
       V column[NQ];
 #pragma unroll

@@ -44,6 +44,27 @@ def test_products(last, channels, dtype):
             )
 
 
+@pytest.mark.parametrize("call", [torch.conv2d, torch.conv_transpose2d])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_expanded_operands(call, batch):
+    """A sum's gradient, and an input, whose positions are all the same element."""
+    weight = sample(3, 3, 1, 1, seed=1)
+    for x in (
+        sample(batch, 3, 5, 4).contiguous(memory_format=torch.channels_last),
+        torch.tensor(2.5).expand(batch, 3, 5, 4),
+        sample(batch, 3, 1, 1).expand(batch, 3, 5, 4),
+        sample(1, 3, 1, 1).to(memory_format=torch.channels_last).expand(batch, 3, 5, 4),
+    ):
+        gradients = []
+        for device in ("cpu", "ocl"):
+            a, b = (t.detach().to(device).requires_grad_() for t in (x, weight))
+            result = call(a, b)
+            result.sum().backward()
+            gradients.append([t.detach().cpu() for t in (result, a.grad, b.grad)])
+        torch.testing.assert_close(gradients[1], gradients[0])
+        check_all(call, x, weight, None, f"expanded {batch}")
+
+
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__)
