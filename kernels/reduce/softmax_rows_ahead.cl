@@ -2,12 +2,10 @@
 // of the next one is looked for and the results of the one before are stored, so that memory is read and written
 // all the time.
 //
-// SCRATCH: elements of a row at most. Two rows' exponentials lie SCRATCH + PAD apart: a load whose address
-// is that of a store under way but for a multiple of 4096 bytes waits for it.
+// SCRATCH: elements of a row at most.
 #ifndef SCRATCH
 #define SCRATCH 4096
 #endif
-#define PAD 512
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
@@ -65,8 +63,12 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
 #if LOG
 #define SCRATCH_OF(row) 0
 #else
-  local SCALAR scratch[2 * SCRATCH + PAD];
-#define SCRATCH_OF(row) (scratch + (row) % 2 * (SCRATCH + PAD))
+  local SCALAR scratch[2 * SCRATCH];
+  // Two rows' exponentials are half a page more than some pages apart, where there is room for that: a load
+  // whose address is that of a store under way but for a multiple of a page waits for it.
+  const uint page = 4096 / sizeof(SCALAR);
+  const uint apart = min((args.length + page / 2 - 1) / page * page + page / 2, (uint)SCRATCH);
+#define SCRATCH_OF(row) (scratch + (row) % 2 * apart)
 #endif
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
