@@ -32,16 +32,17 @@ constexpr int64_t kProductsPerOperation = 4;
 constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_blocks,
                                                 &gemm_packed, &gemm_direct};
 
-constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny, &gemm_tensor_core, &gemm_tiled,
-                                                &gemm_packed, &gemm_direct};
+constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny,          &gemm_tensor_core,
+                                                &gemm_tensor_core_f64, &gemm_tiled,
+                                                &gemm_packed,          &gemm_direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
 constexpr const GemmImplementation* kOnSubgroupGpu[] = {&gemm_skinny, &gemm_subgroup, &gemm_tiled,
                                                         &gemm_packed, &gemm_direct};
 constexpr const GemmImplementation* kOnMatrixGpu[] = {
     &gemm_skinny, &gemm_subgroup_matrix, &gemm_subgroup, &gemm_tiled, &gemm_packed, &gemm_direct};
 constexpr const GemmImplementation* kAll[] = {
-    &gemm_small,    &gemm_skinny, &gemm_blocks, &gemm_tensor_core, &gemm_subgroup_matrix,
-    &gemm_subgroup, &gemm_tiled,  &gemm_packed, &gemm_direct};
+    &gemm_small,           &gemm_skinny,   &gemm_blocks, &gemm_tensor_core, &gemm_tensor_core_f64,
+    &gemm_subgroup_matrix, &gemm_subgroup, &gemm_tiled,  &gemm_packed,      &gemm_direct};
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -242,7 +243,8 @@ std::span<const GemmImplementation* const> gemm_implementations(const Device& de
   // A CPU that plays a GPU may have such sub-groups, but it is to run what most GPUs do.
   if (p.device_class != DeviceClass::gpu) return kOnGpu;
   if (p.subgroup_matrix_size != 0) return kOnMatrixGpu;
-  return p.required_sub_group_sizes != 0 ? std::span(kOnSubgroupGpu) : std::span(kOnGpu);
+  if (p.required_sub_group_sizes != 0) return kOnSubgroupGpu;
+  return kOnGpu;
 }
 
 bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }

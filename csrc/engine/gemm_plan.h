@@ -72,7 +72,7 @@ struct GemmImplementation {
 };
 
 extern const GemmImplementation gemm_small, gemm_blocks, gemm_packed, gemm_skinny, gemm_tensor_core,
-    gemm_subgroup_matrix, gemm_subgroup, gemm_tiled, gemm_direct;
+    gemm_tensor_core_f64, gemm_subgroup_matrix, gemm_subgroup, gemm_tiled, gemm_direct;
 
 /// The elements along k that gemm_packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).

@@ -12,6 +12,7 @@
 #include "gemm/tiles.clh"
 #include "gemm/tile_sizes.clh"
 #include "gemm/fetch.clh"
+#include "gemm/keep.clh"
 
 #ifndef OUT_WIDTH
 #define OUT_WIDTH 1
@@ -22,29 +23,6 @@
 #define ROWS (ROWS_FIT(16) ? 16 : ROWS_FIT(8) ? 8 : ROWS_FIT(4) ? 4 : ROWS_FIT(2) ? 2 : 1)
 
 typedef TYPEV(C, RUN) Run;
-// keep_a and keep_b: from registers to local memory.
-#define DEFINE_KEEP(name, tag, width, loads, size, by_k, line)                              \
-  static inline void name(private const RAW(tag, width) *raw, local T *tile, uint item,     \
-                          const uint conjugate) {                                           \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                    \
-      const uint e = item + i * ITEMS;                                                      \
-      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;               \
-      const uint2 place = place_of(e, by_k, size, width);                                   \
-      TYPEV(C, width) values = DECODE_AS(C, tag, width, raw[i]);                            \
-      values = CONJUGATE(values, conjugate);                                                \
-      local T *to = tile + place.y * line + place.x;                                        \
-      if (by_k || width == 1) {                                                             \
-        _Pragma("unroll") for (uint j = 0; j < width; j++) {                                \
-          to[j * line] = ((private const T *)&values)[j];                                   \
-        }                                                                                   \
-      } else {                                                                              \
-        *(local TYPEV(C, width) *)to = values;                                              \
-      }                                                                                     \
-    }                                                                                       \
-  }
-DEFINE_KEEP(keep_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_LINE)
-DEFINE_KEEP(keep_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_LINE)
-
 /// Stores OUT_WIDTH neighbouring elements from their sums, or keeps the sums where k is split.
 #if OUT_WIDTH > 1
 typedef TYPEV(C, OUT_WIDTH) Out;

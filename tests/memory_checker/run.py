@@ -39,6 +39,7 @@ NOT_LAUNCHED = {
     "attention/forward_tensor_core.cl": "PTX",
     "gemm/subgroup.cl": "sub-groups, which OpenCL 1.2 hasn't",
     "gemm/tensor_core.cl": "PTX",
+    "gemm/tensor_core_f64.cl": "PTX",
     "probe/bandwidth.cl": "measures the device",
     "probe/fma.cl": "measures the device",
     "tuner/compare.cl": "the tuner runs every kernel that could take a product",

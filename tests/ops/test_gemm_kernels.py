@@ -123,7 +123,7 @@ from tests.ops import products as t
 dtype = t.dtype_of(sys.argv[2])
 t.check(torch.mm, t.make(40, 64, dtype=dtype), t.make(64, 48, dtype=dtype))
 """
-# Those of gemm_tiled.cpp and gemm_tensor_core.cpp.
+# Those of gemm_tiled.cpp, gemm_tensor_core.cpp and gemm_tensor_core_f64.cpp.
 TILES = [
     ("32x64x32", "float32"),
     ("16x16x8", "complex128"),
@@ -140,7 +140,17 @@ MORE_TILES = [
     ("64x128x8", "float32,float64"),
     ("64x64x8", "float64,complex64"),
 ]
-TENSOR_CORE_TILES = ["128x128x32", "64x128x64", "64x128x32", "64x64x64"]
+TENSOR_CORE_TILES = [
+    ("tensor_core", "float16,bfloat16", "128x128x32"),
+    ("tensor_core", "float16,bfloat16", "64x128x64"),
+    ("tensor_core", "float16,bfloat16", "64x128x32"),
+    ("tensor_core", "float16,bfloat16", "64x64x64"),
+    ("tensor_core_f64", "float64", "128x128x8"),
+    ("tensor_core_f64", "float64", "64x128x8"),
+    ("tensor_core_f64", "float64", "64x64x16"),
+    ("tensor_core_f64", "float64", "32x64x16"),
+    ("tensor_core_f64", "float64", "32x32x16"),
+]
 
 
 # Large unrolled kernels take some drivers for CPUs seconds each to compile.
@@ -153,16 +163,16 @@ def test_every_tile(tile, dtypes):
 
 
 @pytest.mark.parametrize("without", ["", "warpgroup_mma"])
-@pytest.mark.parametrize("tile", TENSOR_CORE_TILES)
-def test_every_tile_of_tensor_cores(tile, without):
+@pytest.mark.parametrize("name, dtypes, tile", TENSOR_CORE_TILES)
+def test_every_tile_of_tensor_cores(name, dtypes, tile, without):
     """Elsewhere they have to say why not, and the others compute."""
-    environment = {"TORCH_OCL_GEMM": "tensor_core", "TORCH_OCL_GEMM_TILE": tile}
+    environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = torch.ocl.get_device_properties(0).has_tensor_cores
-    script, dtypes = (EVERY_LAYOUT, "float16,bfloat16") if there else (ONE_PRODUCT, "float16")
+    script, dtypes = (EVERY_LAYOUT, dtypes) if there else (ONE_PRODUCT, dtypes.split(",")[0])
     environment |= {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WITHOUT": without}
     trace = run_script(script, dtypes, **environment)
-    reason = ": tensor_core refuses: the device has none of NVIDIA's"
-    assert (": tensor_core runs" if there else reason) in trace
+    reason = f": {name} refuses: the device has none of NVIDIA's"
+    assert (f": {name} runs" if there else reason) in trace
 
 
 SUBGROUPS = [
