@@ -1,6 +1,7 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <string_view>
 
 #include "engine/norm.h"
 #include "engine/norm_launch.h"
@@ -79,6 +80,13 @@ struct Problem {
         cpu && aligned && static_cast<size_t>(bytes) >= device.properties().last_level_cache;
     return {Define{aligned && (!cpu || streaming) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
             Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
+  }
+
+  /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.
+  bool paired(const NormLaunch<RowArguments>& launch, const char* param_tag) const {
+    const std::string_view half = tag(ScalarType::BFloat16);
+    return device.is_cpu() && width == 16 && stretch == arguments.length &&
+           arguments.length % 32 == 0 && in_tag == half && param_tag == half && launch.aligned(32);
   }
 
   /// Vectors that each of `items` work-items of a GPU keeps of a row between the passes over it,
@@ -179,10 +187,12 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   NormLaunch launch(problem.device, problem.arguments);
   launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
   const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
+  const char* param_tag = tag_or(weight, tag_or(bias, problem.in_tag));
   Kernel& kernel =
       (kept > 0 ? kept_family : rows_family)
           .get(problem.device, {{"IN", problem.in_tag},
-                                {"PARAM", tag_or(weight, tag_or(bias, problem.stat_tag))},
+                                {"PARAM", param_tag},
+                                {"PAIRS", problem.paired(launch, param_tag)},
                                 {"STAT", problem.stat_tag},
                                 {"ACC", problem.acc_tag},
                                 {"WEIGHT", weight.defined()},
@@ -230,13 +240,14 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   NormLaunch launch(problem.device, arguments);
   launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
   const auto access = problem.access(launch, 3 * static_cast<int64_t>(x.nbytes()));
-  const char* param_tag = tag_or(weight, problem.stat_tag);
+  const char* param_tag = tag_or(weight, problem.in_tag);
   const KernelFamily& family = shape.grouped ? runs_backward_family
                                : kept > 0    ? kept_backward_family
                                              : rows_backward_family;
   // What a family has no use for is left out: it would make programs that differ in nothing.
   Kernel& kernel = family.get(problem.device, {{"IN", problem.in_tag},
                                                {"PARAM", param_tag},
+                                               {"PAIRS", problem.paired(launch, param_tag)},
                                                {"STAT", problem.stat_tag},
                                                {"ACC", problem.acc_tag},
                                                {"WEIGHT", weight.defined()},

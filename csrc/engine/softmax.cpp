@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string_view>
 
 #include "engine/dtype.h"
 #include "engine/row_share.h"
@@ -64,6 +65,16 @@ struct Plan {
     return true;
   }
 
+  /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.
+  bool paired_rows() const {
+    if (width != 16 || arguments.length % 32 != 0) return false;
+    for (int i = 0; i < buffer_count; ++i) {
+      if (arguments.offset[i] % 64 != 0) return false;
+    }
+    const std::string_view half = tag(ScalarType::BFloat16);
+    return in == half && out == half;
+  }
+
   /// What is read and written.
   size_t moved_bytes() const {
     size_t bytes = 0;
@@ -76,6 +87,7 @@ struct Plan {
     bool aligned = false;    // vectors are moved in one piece
     bool streaming = false;  // and stored past the caches, which can't hold the results anyway
     int scratch = 0;         // elements of a row in local memory
+    bool paired = false;     // vector_pairs.clh
   };
 
   /// A GPU wants all vectors aligned; a CPU cares only where results go past its caches, which
@@ -103,6 +115,7 @@ struct Plan {
                             {"WIDTH", lanes},
                             {"GROUP", group},
                             {"SCRATCH", form.scratch},
+                            {"PAIRS", form.paired},
                             {"KEPT", form.kept},
                             {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
                             {form.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
@@ -116,13 +129,14 @@ struct Plan {
   void launch_rows(const KernelFamily& family, bool forward) {
     const bool cpu = device.is_cpu();
     const size_t group = cpu ? 1 : share_row(arguments.length, width, element_size[0]).items;
-    const RowForm form = row_form(forward);
+    RowForm form = row_form(forward);
     int64_t each = cpu ? std::max<int64_t>(1, kElementsPerItem / arguments.length) : 1;
     if (form.scratch > 0) {
       const int64_t items = int64_t{device.properties().compute_units} * kItemsPerUnit;
       each = std::max(each, std::min(arguments.outer / items, kMostRowsPerItem));
     }
     const bool ahead = form.scratch > 0 && each >= kLeastRowsAhead;
+    form.paired = ahead && paired_rows();
     arguments.outer_per_item = static_cast<uint32_t>(each);
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;

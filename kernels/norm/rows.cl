@@ -43,22 +43,36 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
       STORE_TO(STAT, rstd_base + args.offset[3], row, rstd);
     }
 #if !RUNS
-#define NORMAL(load) ((load(IN, x, i) - mean) * rstd)
+#define NORMAL(x) (((x) - mean) * rstd)
 #if WEIGHT && BIAS
-#define RESULT(load) fma(NORMAL(load), load(PARAM, weight, i), load(PARAM, bias, i))
+#define RESULT(x, weight, bias) fma(NORMAL(x), weight, bias)
 #elif WEIGHT
-#define RESULT(load) (NORMAL(load) * load(PARAM, weight, i))
+#define RESULT(x, weight, bias) (NORMAL(x) * (weight))
 #elif BIAS
-#define RESULT(load) (NORMAL(load) + load(PARAM, bias, i))
+#define RESULT(x, weight, bias) (NORMAL(x) + (bias))
 #else
-#define RESULT(load) NORMAL(load)
+#define RESULT(x, weight, bias) NORMAL(x)
 #endif
     const uint fetched = ahead ? 2 * args.length : args.length;
-    FOR_VECTORS(i, args.length) {
-      PREFETCH_NEXT(x, i, fetched);
-      STOREV_TO(IN, y, i, RESULT(LOADV_OF));
+#if PAIRS
+    for (uint v = 0; v < args.length / WIDTH; v += 2) {
+      PREFETCH_NEXT(x, v, fetched);
+      VECTOR x0, x1, w0 = ZERO, w1 = ZERO, b0 = ZERO, b1 = ZERO;
+      LOAD_TWO(IN, x, v, x0, x1);
+      if (WEIGHT) LOAD_TWO(PARAM, weight, v, w0, w1);
+      if (BIAS) LOAD_TWO(PARAM, bias, v, b0, b1);
+      x0 = RESULT(x0, w0, b0);
+      x1 = RESULT(x1, w1, b1);
+      STORE_TWO(IN, y, v, x0, x1);
     }
-    FOR_TAIL(i, args.length) STORE_TO(IN, y, i, RESULT(LOAD_OF));
+#else
+#define RESULT_AT(load, i) RESULT(load(IN, x, i), load(PARAM, weight, i), load(PARAM, bias, i))
+    FOR_VECTORS(v, args.length) {
+      PREFETCH_NEXT(x, v, fetched);
+      STOREV_TO(IN, y, v, RESULT_AT(LOADV_OF, v));
+    }
+    FOR_TAIL(i, args.length) STORE_TO(IN, y, i, RESULT_AT(LOAD_OF, i));
+#endif
 #else
     const uint channel = row % args.groups * args.runs;
 #if GROUP > 1

@@ -10,10 +10,17 @@
 #define DPARAM 1
 #endif
 
+// STORE_TWO wants a NaN without a payload (OpenCL's NAN has one).
+#if PAIRS
+static inline float statistic(float value) { return value != value ? as_float(0x7fc00000) : value; }
+#else
+#define statistic(value) (value)
+#endif
+#define RSTD_OF(row) statistic(LOAD_OF(STAT, rstd_base + args.offset[3], row))
 #if RMS
 #define MEAN_OF(row) ((SCALAR)0)
 #else
-#define MEAN_OF(row) LOAD_OF(STAT, mean_base + args.offset[2], row)
+#define MEAN_OF(row) statistic(LOAD_OF(STAT, mean_base + args.offset[2], row))
 #endif
 #if WEIGHT
 #define WEIGHTED(g, load, i) ((g) * load(PARAM, weight, i))
@@ -26,61 +33,10 @@ typedef struct {
   SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
 } RowState;
 
-// Adds the weighted gradients and their products with the deviations from `mean`, of `count` elements of a row of
-// `length`. Asks for the next row's gradients, and row_gradients() for its x, so that memory is read all the time.
-static inline void weighted_products(global const char* grad, global const char* x,
-                                     global const char* weight, uint count, uint item, SCALAR mean,
-                                     SCALAR* sum, SCALAR* product, uint length) {
-  const uint vectors = count / WIDTH;
-  if (vectors > 0) {
-    VECTOR s0 = ZERO, s1 = ZERO, p0 = ZERO, p1 = ZERO;
-    uint v = item;
-    for (; v + GROUP < vectors; v += 2 * GROUP) {
-      PREFETCH_NEXT(grad, v, length);
-      PREFETCH_NEXT(grad, v + GROUP, length);
-      const VECTOR g0 = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
-      const VECTOR g1 = WEIGHTED(LOADV_OF(IN, grad, v + GROUP), LOADV_OF, v + GROUP);
-      s0 += g0;
-      s1 += g1;
-      p0 = fma(g0, LOADV_OF(IN, x, v) - mean, p0);
-      p1 = fma(g1, LOADV_OF(IN, x, v + GROUP) - mean, p1);
-    }
-    if (v < vectors) {
-      const VECTOR g = WEIGHTED(LOADV_OF(IN, grad, v), LOADV_OF, v);
-      s0 += g;
-      p0 = fma(g, LOADV_OF(IN, x, v) - mean, p0);
-    }
-    *sum += sum_lanes(s0 + s1);
-    *product += sum_lanes(p0 + p1);
-  }
-  FOR_TAIL(i, count) {
-    const SCALAR g = WEIGHTED(LOAD_OF(IN, grad, i), LOAD_OF, i);
-    *sum += g;
-    *product = fma(g, LOAD_OF(IN, x, i) - mean, *product);
-  }
-}
-
-static inline RowState row_state(global const char* grad, global const char* x,
-                                 global const char* weight, SCALAR mean, SCALAR rstd, uint length,
-                                 uint item, local SCALAR* shared) {
-  RowState state = {mean, rstd, 0, 0};
-#if DX
-  SCALAR sum = 0, product = 0;
-  for (uint begin = 0; begin < length; begin += BLOCK) {
-    const ulong start = (ulong)begin * STORAGE_SIZE(IN);
-    SCALAR block_sum = 0, block_product = 0;
-    weighted_products(grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM),
-                      min((uint)BLOCK, length - begin), item, mean, &block_sum, &block_product, length);
-    sum += block_sum;
-    product += block_product;
-  }
-#if !RMS
-  state.constant_ = group_sum(sum, item, shared) / length;
-#endif
-  state.slope = group_sum(product, item, shared) * rstd / length;
-#endif
-  return state;
-}
+/// Of a stretch of a row: its weighted gradients, and their products with the deviations from the mean.
+typedef struct {
+  SCALAR gradients, products;
+} RowSums;
 
 // Partial sums are read again soon, so they stay in the caches whatever the other stores do.
 #if WIDTH > 1
@@ -90,28 +46,137 @@ static inline RowState row_state(global const char* grad, global const char* x,
 #endif
 #define KEEP(p, i, v) STORE(ACC, p, i, v)
 
-// All loads come before the stores, which a compiler must take for stores to the same memory.
-static inline void row_gradients(global const char* grad, global const char* x,
-                                 global const char* weight, global char* out, global char* partial,
-                                 RowState row, uint length, uint item) {
-  global char* dbias = partial;
-  global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
-#define STEP(T, load, store, keep, i)                                           \
-  const T g = load(IN, grad, i), weighted = WEIGHTED(g, load, i);               \
-  const T normal = (load(IN, x, i) - row.mean) * row.rstd;                      \
-  if (DPARAM) {                                                                 \
-    const T weight_sum = fma(g, normal, load(ACC, dweight, i));                 \
-    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + g);                          \
+// Element i's gradient g and deviation d, for the gradients of weight and bias. Both loads come before the stores,
+// which a compiler must take for stores to the same memory.
+#define ADD_PARAMETERS(T, load, keep, i, g, d)                                  \
+  do {                                                                          \
+    const T weight_sum = fma(g, (d) * rstd, load(ACC, dweight, i));             \
+    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));                        \
     keep(dweight, i, weight_sum);                                               \
-  }                                                                             \
-  if (DX) {                                                                     \
-    store(IN, out, i, fma(normal, (T)(-row.slope), weighted - row.constant_) * row.rstd); \
+  } while (0)
+
+// The first pass over `count` elements of a row of `length`: its sums, and its share of the gradients of weight and
+// bias. They are added here because stores are worked off in their order: among those of the second pass they would
+// wait for memory. Asks for the next row's gradients, and row_gradients() for its x, so that memory is read all the
+// time.
+static inline RowSums first_pass(global const char* grad, global const char* x,
+                                 global const char* weight, global char* dbias,
+                                 global char* dweight, uint count, uint item, SCALAR mean,
+                                 SCALAR rstd, uint length) {
+  RowSums sums = {0, 0};
+  const uint vectors = count / WIDTH;
+  if (vectors > 0) {
+    VECTOR s0 = ZERO, s1 = ZERO, p0 = ZERO, p1 = ZERO;
+    uint v = item;
+    for (; v + GROUP < vectors; v += 2 * GROUP) {
+      PREFETCH_NEXT(grad, v, length);
+      if (!PAIRS) PREFETCH_NEXT(grad, v + GROUP, length);
+      if (!DX) PREFETCH_NEXT(x, v, length);
+      if (!DX && !PAIRS) PREFETCH_NEXT(x, v + GROUP, length);
+      VECTOR g0, g1, d0, d1, w0, w1;
+      LOAD_TWO(IN, grad, v, g0, g1);
+      LOAD_TWO(IN, x, v, d0, d1);
+      d0 -= mean;
+      d1 -= mean;
+      if (DPARAM) {
+        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g0, d0);
+        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v + GROUP, g1, d1);
+      }
+      if (WEIGHT) {
+        LOAD_TWO(PARAM, weight, v, w0, w1);
+        g0 *= w0;
+        g1 *= w1;
+      }
+      s0 += g0;
+      s1 += g1;
+      p0 = fma(g0, d0, p0);
+      p1 = fma(g1, d1, p1);
+    }
+    if (v < vectors) {
+      const VECTOR g = LOADV_OF(IN, grad, v), d = LOADV_OF(IN, x, v) - mean;
+      if (DPARAM) ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g, d);
+      const VECTOR weighted = WEIGHTED(g, LOADV_OF, v);
+      s0 += weighted;
+      p0 = fma(weighted, d, p0);
+    }
+    sums.gradients = sum_lanes(s0 + s1);
+    sums.products = sum_lanes(p0 + p1);
   }
+  FOR_TAIL(i, count) {
+    const SCALAR g = LOAD_OF(IN, grad, i), d = LOAD_OF(IN, x, i) - mean;
+    if (DPARAM) ADD_PARAMETERS(SCALAR, LOAD_OF, KEEP, i, g, d);
+    const SCALAR weighted = WEIGHTED(g, LOAD_OF, i);
+    sums.gradients += weighted;
+    sums.products = fma(weighted, d, sums.products);
+  }
+  return sums;
+}
+
+static inline RowState row_state(global const char* grad, global const char* x,
+                                 global const char* weight, global char* partial, SCALAR mean,
+                                 SCALAR rstd, uint length, uint item, local SCALAR* shared) {
+  RowState state = {mean, rstd, 0, 0};
+  SCALAR sum = 0, product = 0;
+  global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
+  for (uint begin = 0; begin < length; begin += BLOCK) {
+    const ulong start = (ulong)begin * STORAGE_SIZE(IN), kept = (ulong)begin * STORAGE_SIZE(ACC);
+    const RowSums sums = first_pass(grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM),
+                                    partial + kept, dweight + kept, min((uint)BLOCK, length - begin), item,
+                                    mean, rstd, length);
+    sum += sums.gradients;
+    product += sums.products;
+  }
+#if DX
+#if !RMS
+  state.constant_ = group_sum(sum, item, shared) / length;
+#endif
+  state.slope = group_sum(product, item, shared) * rstd / length;
+#endif
+  return state;
+}
+
+// The second pass, over what the first one has left in the cache.
+#define GRADIENT(T, g, x) \
+  (fma(((x) - row.mean) * row.rstd, (T)(-row.slope), (g) - row.constant_) * row.rstd)
+static inline void row_gradients(global const char* grad, global const char* x,
+                                 global const char* weight, global char* out, RowState row,
+                                 uint length, uint item) {
+#if PAIRS
+  for (uint v = 0; v < length / WIDTH; v += 2) {
+    PREFETCH_NEXT(x, v, length);
+    VECTOR g0, g1, x0, x1, w0, w1;
+    LOAD_TWO(IN, grad, v, g0, g1);
+    LOAD_TWO(IN, x, v, x0, x1);
+    if (WEIGHT) {
+      LOAD_TWO(PARAM, weight, v, w0, w1);
+      g0 *= w0;
+      g1 *= w1;
+    }
+    x0 = GRADIENT(VECTOR, g0, x0);
+    x1 = GRADIENT(VECTOR, g1, x1);
+    STORE_TWO(IN, out, v, x0, x1);
+  }
+#else
+#define GRADIENT_AT(T, load, i) \
+  GRADIENT(T, WEIGHTED(load(IN, grad, i), load, i), load(IN, x, i))
   FOR_VECTORS(v, length) {
     PREFETCH_NEXT(x, v, length);
-    STEP(VECTOR, LOADV_OF, STOREV_TO, KEEPV, v)
+    STOREV_TO(IN, out, v, GRADIENT_AT(VECTOR, LOADV_OF, v));
   }
-  FOR_TAIL(i, length) { STEP(SCALAR, LOAD_OF, STORE_TO, KEEP, i) }
+  FOR_TAIL(i, length) STORE_TO(IN, out, i, GRADIENT_AT(SCALAR, LOAD_OF, i));
+#endif
+}
+
+// Partial sums as norm_finish wants them.
+static inline void order_partial(global char* partial, uint length) {
+#if PAIRS && DPARAM
+  for (uint v = 0; v < 2 * length / WIDTH; v += 2) {
+    VECTOR x0 = LOADV_OF(ACC, partial, v), x1 = LOADV_OF(ACC, partial, v + 1);
+    IN_ORDER(x0, x1);
+    KEEPV(partial, v, x0);
+    KEEPV(partial, v + 1, x1);
+  }
+#endif
 }
 
 kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global const char* x_base,
@@ -140,10 +205,11 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
     global const char* x = ROW_START(x_base, 1, IN, row);
-    const RowState state =
-        row_state(grad, x, weight, MEAN_OF(row), LOAD_OF(STAT, rstd_base + args.offset[3], row),
-                  args.length, item, SHARED);
-    row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), partial, state, args.length,
-                  item);
+    const RowState state = row_state(grad, x, weight, partial, MEAN_OF(row), RSTD_OF(row),
+                                     args.length, item, SHARED);
+#if DX
+    row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), state, args.length, item);
+#endif
   }
+  order_partial(partial, args.length);
 }

@@ -2,13 +2,14 @@
 // of the next one is looked for and the results of the one before are stored, so that memory is read and written
 // all the time.
 //
-// SCRATCH: elements of a row at most.
+// SCRATCH: elements of a row at most. PAIRS: see vector_pairs.clh.
 #ifndef SCRATCH
 #define SCRATCH 4096
 #endif
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
+#include "include/vector_pairs.clh"
 
 /// A row whose exponentials are there: what makes results of them, or for log_softmax of the elements.
 typedef struct {
@@ -18,14 +19,31 @@ typedef struct {
   SCALAR largest, scale;  // LOG: the logarithm of the sum, else one by the sum
 } Row;
 
-static inline void store_vector(Row row, uint v) {
+// `count` vectors from v on, side by side: a vector's exponential is a chain in which every step waits.
+#define AT_ONCE (PAIRS ? 4 : 2)
+#define EACH(count) _Pragma("unroll") for (uint u = 0; u < (count); u++)
+#define EACH_TWO(count) _Pragma("unroll") for (uint u = 0; u < (count) / 2; u++)
+#define LOAD_VECTORS(count, tag, p, v, x)                                   \
+  do {                                                                      \
+    EACH_TWO(count) LOAD_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);  \
+    if ((count) == 1) x[0] = LOADV_OF(tag, p, v);                           \
+  } while (0)
+#define STORE_VECTORS(count, tag, p, v, x)                                   \
+  do {                                                                       \
+    EACH_TWO(count) STORE_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);  \
+    if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);              \
+  } while (0)
+
 #if LOG
-  const VECTOR result = (LOADV_OF(IN, row.in, v) - row.largest) - row.scale;
+#define RESULTS(count, v, row, x)                                             \
+  do {                                                                        \
+    LOAD_VECTORS(count, IN, (row).in, v, x);                                  \
+    EACH(count) x[u] = (x[u] - (row).largest) - (row).scale;                  \
+  } while (0)
 #else
-  const VECTOR result = LOAD_SCRATCH(v, row.exponentials) * row.scale;
+#define RESULTS(count, v, row, x) \
+  EACH(count) x[u] = LOAD_SCRATCH((v) + u, (row).exponentials) * (row).scale
 #endif
-  STOREV_FROM(OUT, ACC, WIDTH, row.out, v, result);
-}
 
 static inline void store_element(Row row, uint i) {
 #if LOG
@@ -42,19 +60,20 @@ static inline void store_element(Row row, uint i) {
 #define KEEPV(v, e) STORE_SCRATCH(e, v, exponentials)
 #endif
 
-// `count` vectors from v on, side by side: a vector's exponential is a chain in which every step waits.
-#define EACH(count) _Pragma("unroll") for (uint u = 0; u < (count); u++)
 #define WORK_OFF(count)                                                            \
   do {                                                                             \
     PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));                   \
     VECTOR e[count], x[count];                                                     \
-    EACH(count) e[u] = EXPV(LOADV_OF(IN, in, v + u) - largest);                    \
+    LOAD_VECTORS(count, IN, in, v, e);                                             \
+    EACH(count) e[u] = EXPV(e[u] - largest);                                       \
     EACH(count) KEEPV(v + u, e[u]);                                                \
-    block += (count) == 1 ? e[0] : e[0] + e[(count)-1];                            \
-    EACH(count) x[u] = LOADV_OF(IN, next, v + u);                                  \
+    EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                      \
+    block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                           \
+    LOAD_VECTORS(count, IN, next, v, x);                                           \
     EACH(count) most = LARGER(x[u], most);                                         \
     if (stores) {                                                                  \
-      EACH(count) store_vector(before, v + u);                                     \
+      RESULTS(count, v, before, x);                                                \
+      STORE_VECTORS(count, OUT, before.out, v, x);                                 \
     }                                                                              \
   } while (0)
 
@@ -97,8 +116,12 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
       VECTOR block = (VECTOR)(0);
       const uint end = min(begin + BLOCK, vectors);
       uint v = begin;
-      for (; v + 1 < end; v += 2) WORK_OFF(2);
+      for (; v + AT_ONCE <= end; v += AT_ONCE) WORK_OFF(AT_ONCE);
+#if PAIRS
+      if (v < end) WORK_OFF(2);
+#else
       if (v < end) WORK_OFF(1);
+#endif
       total += block;
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
@@ -121,6 +144,15 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     in = next;
     out += out_bytes;
   }
-  for (uint v = 0; v < vectors; v++) store_vector(before, v);
+  uint v = 0;
+  VECTOR x[2];
+  for (; v + 1 < vectors; v += 2) {
+    RESULTS(2, v, before, x);
+    STORE_VECTORS(2, OUT, before.out, v, x);
+  }
+  if (v < vectors) {
+    RESULTS(1, v, before, x);
+    STORE_VECTORS(1, OUT, before.out, v, x);
+  }
   for (uint i = tail; i < length; i++) store_element(before, i);
 }

@@ -40,6 +40,32 @@ def test_rms_norm(dtype, shape):
         check(lambda x: functional.rms_norm(x, inner, eps=0.5), [x])
 
 
+@pytest.mark.parametrize("parameter", [None, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("first", [0, 8, 32])
+@pytest.mark.parametrize("length", [32, 96, 4128])
+def test_rows_of_bfloat16(length, first, parameter):
+    """CPUs take two elements of a word at a time, where rows are whole words of 64 bytes."""
+    x = made((40 * length + first,), torch.bfloat16)
+    weight, bias = (parameter and made((length,), parameter, seed) for seed in (1, 2))
+    parameters = [] if parameter is None else [weight, bias]
+
+    def rows(function):
+        return lambda x, *given: function(x[first:].view(40, length), (length,), *given)
+
+    check(rows(functional.layer_norm), [x, *parameters])
+    check(rows(functional.rms_norm), [x, *parameters[:1]])
+
+
+@pytest.mark.parametrize("bits", [-1, 0x7FC00000, 0x7FFFFFFF])
+def test_any_nan_among_the_statistics(bits):
+    """What a NaN carries besides may not make a number of it."""
+    rstd = torch.ones(4, 1)
+    rstd.view(torch.int32)[2] = bits
+    x, weight = made((4, 64), torch.bfloat16).to("ocl"), made((64,), torch.bfloat16, 1).to("ocl")
+    out = aten._fused_rms_norm_backward(x, x, [64], rstd.to("ocl"), weight, [True, True])[0]
+    assert out.isnan().cpu().all(1).tolist() == [False, False, True, False]
+
+
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 @pytest.mark.parametrize("with_respect_to", ["input", "weight"])
 def test_tangent_of_rms_norm(dtype, with_respect_to):

@@ -101,6 +101,19 @@ def test_any_nan(op, bits):
         assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("first", [0, 8, 32])
+@pytest.mark.parametrize("length", [32, 96, 1056, 4096])
+def test_rows_of_bfloat16(op, first, length):
+    """CPUs take two elements of a word at a time, where rows are whole words of 64 bytes."""
+    bits = (torch.randn(300 * length + first) * 4).bfloat16()
+    bits.view(torch.int16)[first + length + 5] = -1  # a NaN
+    bits[first + 2 * length : first + 3 * length : 3] = -float("inf")
+    x = bits[first:].view(300, length)
+    actual = op(bits.to("ocl")[first:].view(300, length), 1)
+    assert_close(actual.cpu(), op(x.double(), 1).bfloat16(), equal_nan=True)
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_exponentials_down_to_nothing(dim):
     """Shares of every size that a float has, each to a few ulps; smaller ones may be 0."""
