@@ -34,8 +34,8 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
     } else if (row + 1 < end_row) {
       next = row_moments(ROW_START(x_base, 0, IN, row + 1), args.length, item, SHARED);
     }
-    const SCALAR mean = moments.mean;
-    const SCALAR rstd = 1 / sqrt(moments.m2 / args.length + eps);
+    const SCALAR mean = quiet(moments.mean);
+    const SCALAR rstd = quiet(1 / sqrt(moments.m2 / args.length + eps));
     if (item == 0) {
 #if !RMS
       STORE_TO(STAT, mean_base + args.offset[2], row, mean);

@@ -10,17 +10,11 @@
 #define DPARAM 1
 #endif
 
-// STORE_TWO wants a NaN without a payload (OpenCL's NAN has one).
-#if PAIRS
-static inline float statistic(float value) { return value != value ? as_float(0x7fc00000) : value; }
-#else
-#define statistic(value) (value)
-#endif
-#define RSTD_OF(row) statistic(LOAD_OF(STAT, rstd_base + args.offset[3], row))
+#define RSTD_OF(row) quiet(LOAD_OF(STAT, rstd_base + args.offset[3], row))
 #if RMS
 #define MEAN_OF(row) ((SCALAR)0)
 #else
-#define MEAN_OF(row) statistic(LOAD_OF(STAT, mean_base + args.offset[2], row))
+#define MEAN_OF(row) quiet(LOAD_OF(STAT, mean_base + args.offset[2], row))
 #endif
 #if WEIGHT
 #define WEIGHTED(g, load, i) ((g) * load(PARAM, weight, i))
@@ -33,7 +27,7 @@ typedef struct {
   SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
 } RowState;
 
-/// Of a stretch of a row: its weighted gradients, and their products with the deviations from the mean.
+/// Of a stretch of a row: its weighted gradients, and their products with the normalised elements.
 typedef struct {
   SCALAR gradients, products;
 } RowSums;
@@ -46,14 +40,24 @@ typedef struct {
 #endif
 #define KEEP(p, i, v) STORE(ACC, p, i, v)
 
-// Element i's gradient g and deviation d, for the gradients of weight and bias. Both loads come before the stores,
+// Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come before the stores,
 // which a compiler must take for stores to the same memory.
-#define ADD_PARAMETERS(T, load, keep, i, g, d)                                  \
+#define ADD_PARAMETERS(T, load, keep, i, g, x)                                  \
   do {                                                                          \
-    const T weight_sum = fma(g, (d) * rstd, load(ACC, dweight, i));             \
+    const T weight_sum = fma(g, x, load(ACC, dweight, i));                      \
     if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));                        \
     keep(dweight, i, weight_sum);                                               \
   } while (0)
+
+#if PAIRS
+#define PREFETCH_TWO(p, v, length) PREFETCH_NEXT(p, v, length)  // a cache line
+#else
+#define PREFETCH_TWO(p, v, length)       \
+  do {                                   \
+    PREFETCH_NEXT(p, v, length);         \
+    PREFETCH_NEXT(p, v + GROUP, length); \
+  } while (0)
+#endif
 
 // The first pass over `count` elements of a row of `length`: its sums, and its share of the gradients of weight and
 // bias. They are added here because stores are worked off in their order: among those of the second pass they would
@@ -69,18 +73,16 @@ static inline RowSums first_pass(global const char* grad, global const char* x,
     VECTOR s0 = ZERO, s1 = ZERO, p0 = ZERO, p1 = ZERO;
     uint v = item;
     for (; v + GROUP < vectors; v += 2 * GROUP) {
-      PREFETCH_NEXT(grad, v, length);
-      if (!PAIRS) PREFETCH_NEXT(grad, v + GROUP, length);
-      if (!DX) PREFETCH_NEXT(x, v, length);
-      if (!DX && !PAIRS) PREFETCH_NEXT(x, v + GROUP, length);
-      VECTOR g0, g1, d0, d1, w0, w1;
+      PREFETCH_TWO(grad, v, length);
+      if (!DX) PREFETCH_TWO(x, v, length);
+      VECTOR g0, g1, x0, x1, w0, w1;
       LOAD_TWO(IN, grad, v, g0, g1);
-      LOAD_TWO(IN, x, v, d0, d1);
-      d0 -= mean;
-      d1 -= mean;
+      LOAD_TWO(IN, x, v, x0, x1);
+      x0 = (x0 - mean) * rstd;
+      x1 = (x1 - mean) * rstd;
       if (DPARAM) {
-        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g0, d0);
-        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v + GROUP, g1, d1);
+        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g0, x0);
+        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v + GROUP, g1, x1);
       }
       if (WEIGHT) {
         LOAD_TWO(PARAM, weight, v, w0, w1);
@@ -89,25 +91,25 @@ static inline RowSums first_pass(global const char* grad, global const char* x,
       }
       s0 += g0;
       s1 += g1;
-      p0 = fma(g0, d0, p0);
-      p1 = fma(g1, d1, p1);
+      p0 = fma(g0, x0, p0);
+      p1 = fma(g1, x1, p1);
     }
     if (v < vectors) {
-      const VECTOR g = LOADV_OF(IN, grad, v), d = LOADV_OF(IN, x, v) - mean;
-      if (DPARAM) ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g, d);
+      const VECTOR g = LOADV_OF(IN, grad, v), normal = (LOADV_OF(IN, x, v) - mean) * rstd;
+      if (DPARAM) ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g, normal);
       const VECTOR weighted = WEIGHTED(g, LOADV_OF, v);
       s0 += weighted;
-      p0 = fma(weighted, d, p0);
+      p0 = fma(weighted, normal, p0);
     }
     sums.gradients = sum_lanes(s0 + s1);
     sums.products = sum_lanes(p0 + p1);
   }
   FOR_TAIL(i, count) {
-    const SCALAR g = LOAD_OF(IN, grad, i), d = LOAD_OF(IN, x, i) - mean;
-    if (DPARAM) ADD_PARAMETERS(SCALAR, LOAD_OF, KEEP, i, g, d);
+    const SCALAR g = LOAD_OF(IN, grad, i), normal = (LOAD_OF(IN, x, i) - mean) * rstd;
+    if (DPARAM) ADD_PARAMETERS(SCALAR, LOAD_OF, KEEP, i, g, normal);
     const SCALAR weighted = WEIGHTED(g, LOAD_OF, i);
     sums.gradients += weighted;
-    sums.products = fma(weighted, d, sums.products);
+    sums.products = fma(weighted, normal, sums.products);
   }
   return sums;
 }
@@ -130,7 +132,7 @@ static inline RowState row_state(global const char* grad, global const char* x,
 #if !RMS
   state.constant_ = group_sum(sum, item, shared) / length;
 #endif
-  state.slope = group_sum(product, item, shared) * rstd / length;
+  state.slope = group_sum(product, item, shared) / length;
 #endif
   return state;
 }

@@ -9,6 +9,7 @@
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
+#define TIES_TO_EVEN LOG  // elements less the logarithm of 1 are exact
 #include "include/vector_pairs.clh"
 
 /// A row whose exponentials are there: what makes results of them, or for log_softmax of the elements.
@@ -139,7 +140,7 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     before.out = out;
     before.exponentials = exponentials;
     before.largest = largest;
-    before.scale = LOG ? log(sum) : 1 / sum;
+    before.scale = quiet(LOG ? log(sum) : 1 / sum);
     largest = largest_of_next;
     in = next;
     out += out_bytes;

@@ -56,6 +56,20 @@ def test_rows_of_bfloat16(length, first, parameter):
     check(rows(functional.rms_norm), [x, *parameters[:1]])
 
 
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan"), 3e38])
+def test_statistics_of_bfloat16_rows_that_are_not_finite(value):
+    """Their NaN stays one, whatever it carries besides."""
+    x, weight = made((5, 64), torch.bfloat16), made((64,), torch.bfloat16, 1)
+    x[1, 3], x[3] = value, value
+    for function in (functional.layer_norm, functional.rms_norm):
+        for parameters in ([], [weight]):
+            e = function(x.float(), (64,), *(w.float() for w in parameters)).bfloat16()
+            a = function(x.to("ocl"), (64,), *(w.to("ocl") for w in parameters))
+            if value == 3e38:  # sums in float overflow in some order or another
+                e, a = e[[0, 2, 4]], a[[0, 2, 4]]
+            assert_close(a.cpu(), e, equal_nan=True)
+
+
 @pytest.mark.parametrize("bits", [-1, 0x7FC00000, 0x7FFFFFFF])
 def test_any_nan_among_the_statistics(bits):
     """What a NaN carries besides may not make a number of it."""

@@ -114,6 +114,16 @@ def test_rows_of_bfloat16(op, first, length):
     assert_close(actual.cpu(), op(x.double(), 1).bfloat16(), equal_nan=True)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_exact_differences_of_bfloat16(first):
+    """Beside a dominant element log_softmax is a difference, rounded as ever."""
+    bits = torch.zeros(64 * 256 + first).bfloat16()
+    x = bits[first:].view(64, 256)
+    x.copy_(torch.randint(-255, 256, (64, 256)) / 2)
+    x[:, 0] = 256
+    assert torch.equal(bits.to("ocl")[first:].view(64, 256).log_softmax(1).cpu(), x.log_softmax(1))
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_exponentials_down_to_nothing(dim):
     """Shares of every size that a float has, each to a few ulps; smaller ones may be 0."""
