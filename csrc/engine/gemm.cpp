@@ -332,9 +332,18 @@ size_t split_bytes(const GemmPlan& plan) {
 
 void finish_split(const GemmPlan& plan, const void* sums) {
   static const KernelFamily family{"gemm/finish.cl", "gemm_finish"};
+  static const KernelFamily group_family{"gemm/finish_group.cl", "gemm_finish_group"};
   const GemmProblem& p = plan.problem;
   if (p.splits <= 1) return;
   const size_t elements = static_cast<size_t>(p.m) * p.n;
+  // Loads of one work-item after another would take a GPU as long as much of a dot product.
+  constexpr size_t kFewElements = 64, kManyParts = 8, kGroup = 128;
+  if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
+    const std::array<Define, 1> defines{{{"LOCAL", kGroup}}};
+    launch_gemm(gemm_kernel(group_family, plan, defines), plan,
+                NDRange::grid(elements * kGroup, p.batch, kGroup, 1), sums);
+    return;
+  }
   const size_t local = plan.device.is_cpu() ? 16 : 128;
   launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }

@@ -102,25 +102,17 @@ void run(const GemmPlan& source) {
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run<matrix>(source.transposed());
   }
-  GemmPlan plan = source;
-  GemmProblem& p = plan.problem;
-  const Candidates candidates = candidates_of(plan, matrix);
-  const uint64_t fits = fitting(plan, matrix);
-  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost);
+  const Candidates candidates = candidates_of(source, matrix);
+  const uint64_t fits = fitting(source, matrix);
+  TileChoice choice = choose_tile(source, candidates.tiles, fits, kLaunchCost);
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const SubgroupShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
-  set_splits(p, choice.splits, s.tile.k);
-  const Workspace sums(split_bytes(plan));
   // What has no such instructions gets here where TORCH_OCL_GEMM says so, and does without.
-  const int instructions = plan.device.properties().subgroup_matrix_size != 0 ? 1 : 2;
-  std::array<Define, kFetchDefines + 4> defines{
-      {{"WM", s.rows}, {"WN", s.columns}, {"SIZE", s.size}, {"MATRIX", matrix ? instructions : 0}}};
-  set_fetch_defines(plan, s.tile, std::span(defines).template last<kFetchDefines>());
-  const size_t items = static_cast<size_t>(s.tile.items);
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
-  finish_split(plan, sums.data());
+  const int instructions = source.device.properties().subgroup_matrix_size != 0 ? 1 : 2;
+  run_tiles(
+      family, source, s.tile, choice.splits,
+      {{"WM", s.rows}, {"WN", s.columns}, {"SIZE", s.size}, {"MATRIX", matrix ? instructions : 0}});
 }
 
 template <bool matrix>

@@ -21,52 +21,56 @@ constexpr int64_t kChunk = 8;          // elements in 16 bytes, which are copied
 struct CoreShape {
   TileShape tile;
   int warp_m, warp_n, stages;
+  int lag;         // tiles between an operand's last use and the next one in its place
   bool warpgroup;  // by Hopper's instructions for 4 warps
+
+  constexpr size_t local_memory() const {
+    return static_cast<size_t>((tile.m + tile.n) * tile.k * stages) * 2;
+  }
 };
 
 constexpr CoreShape warp_shape(int m, int n, int k, int warp_m, int warp_n, int stages,
                                float efficiency) {
   const int items = m / warp_m * (n / warp_n) * 32;
-  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, false};
+  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, 1, false};
 }
-constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, float efficiency) {
-  return {{m, n, k, m * 2, efficiency}, 16, n, stages, true};
+constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, int lag, float efficiency) {
+  return {{m, n, k, m * 2, efficiency}, 16, n, stages, lag, true};
 }
-
-// What an operand may have for the second-level cache to hold it while tiles read it again.
-constexpr int64_t kCachedBytes = 64 << 20;
 
 // Efficiencies as measured on an NVIDIA H200 (460 TFLOP/s is 1).
-constexpr std::array<CoreShape, 5> kShapes{{
-    warpgroup_shape(128, 128, 32, 3, 0.96F),
-    warpgroup_shape(64, 128, 64, 2, 1.00F),
-    warpgroup_shape(64, 128, 32, 4, 0.95F),
+constexpr std::array<CoreShape, 8> kShapes{{
+    warpgroup_shape(128, 256, 64, 4, 2, 1.70F),
+    warpgroup_shape(128, 192, 64, 5, 2, 1.60F),
+    warpgroup_shape(128, 128, 64, 3, 1, 1.36F),
+    warpgroup_shape(64, 128, 64, 4, 2, 1.12F),
+    warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
+    warpgroup_shape(64, 128, 64, 2, 1, 1.00F),
     warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
     warp_shape(64, 64, 64, 32, 32, 3, 0.68F),
 }};
+static_assert(std::ranges::all_of(
+    kShapes, [](const CoreShape& s) { return s.local_memory() <= kAssembledLocalMemory; }));
 constexpr std::array<TileShape, kShapes.size()> kTiles = [] {
   std::array<TileShape, kShapes.size()> tiles{};
   for (size_t i = 0; i < kShapes.size(); ++i) tiles[i] = kShapes[i].tile;
   return tiles;
 }();
 
-/// Set where the driver turns out not to assemble Hopper's instructions.
-std::atomic<bool> warpgroups_fail{false};
+/// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
+/// with more local memory than it compiles for, or at all.
+std::atomic<bool> large_tiles_fail{false}, warpgroups_fail{false};
 
 uint64_t fitting(const GemmPlan& plan) {
   const DeviceProperties& properties = plan.device.properties();
   const bool warpgroups = properties.has_warpgroup_mma && !warpgroups_fail.load();
-  // Larger tiles read their operands less often. That counts where they come from memory.
-  const GemmProblem& p = plan.problem;
-  const bool large =
-      (int64_t{p.m} + p.n) * p.k * 2 > 2 * kCachedBytes && std::min(p.m, p.n) >= 4096;
+  const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
   uint64_t fits = 0;
   for (size_t i = 0; i < kShapes.size(); ++i) {
     const CoreShape& s = kShapes[i];
-    const size_t local = static_cast<size_t>((s.tile.m + s.tile.n) * s.tile.k * s.stages) * 2;
-    if (s.warpgroup && !warpgroups) continue;
-    if (s.warpgroup && s.tile.m < 128 && large) continue;
-    if (local <= properties.local_memory) fits |= uint64_t{1} << i;
+    const bool beyond = s.local_memory() > properties.local_memory;
+    // Where there are large tiles, the small ones for the same instructions have no use.
+    if (s.warpgroup ? warpgroups && beyond == large : !beyond) fits |= uint64_t{1} << i;
   }
   return fits;
 }
@@ -143,18 +147,22 @@ bool is_wide(const GemmPlan& plan) {
 Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
   static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
   const GemmProblem& p = plan.problem;
-  const std::array<Define, 11> defines{{{"BM", s.tile.m},
+  const size_t local = s.local_memory();
+  const std::array<Define, 13> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
                                         {"WM", s.warp_m},
                                         {"WN", s.warp_n},
                                         {"STAGES", s.stages},
-                                        {"AHEAD", s.stages - 2},
+                                        {"LAG", s.lag},
+                                        {"AHEAD", s.stages - s.lag - 1},
                                         {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
                                         {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
                                         {"WARPGROUP", s.warpgroup},
-                                        {"OCL_PTX_TARGET", "sm_90a"}}};
-  return gemm_kernel(family, plan, std::span(defines).first(s.warpgroup ? 11 : 10));
+                                        {"OCL_PTX_TARGET", "sm_90a"},
+                                        {"OCL_PTX_LOCAL", local}}};
+  const bool large = local > plan.device.properties().local_memory;
+  return gemm_kernel(family, plan, std::span(defines).first(large ? 13 : s.warpgroup ? 12 : 11));
 }
 
 void run(const GemmPlan& source) {
@@ -170,19 +178,20 @@ void run(const GemmPlan& source) {
   const CoreShape& s = kShapes[static_cast<size_t>(choice.index)];
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
-  Kernel* kernel = nullptr;
-  try {
-    kernel = &kernel_of(plan, s);
-  } catch (const std::exception& error) {
-    if (!s.warpgroup) throw;
-    warn(std::string("warp-wide matrix instructions instead of Hopper's: ") + error.what());
-    warpgroups_fail.store(true);
-    return run(source);
-  }
   set_splits(p, choice.splits, s.tile.k);
   const Workspace sums(split_bytes(plan));
   const size_t items = static_cast<size_t>(s.tile.items);
-  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
+  try {
+    launch_gemm(kernel_of(plan, s), plan, NDRange::linear(tile_groups(p, s.tile) * items, items),
+                sums.data());
+  } catch (const Error& error) {
+    if (!s.warpgroup) throw;
+    const bool large = s.local_memory() > plan.device.properties().local_memory;
+    warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
+         std::string(error.what()));
+    (large ? large_tiles_fail : warpgroups_fail).store(true);
+    return run(source);
+  }
   finish_split(plan, sums.data());
 }
 

@@ -1,9 +1,5 @@
 // Products in double precision by NVIDIA's tensor cores (kernels/gemm/tensor_core_f64.cl).
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
-#include <span>
 
 #include "engine/gemm_plan.h"
 #include "engine/gemm_tiles.h"
@@ -42,23 +38,14 @@ void run(const GemmPlan& source) {
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run(source.transposed());
   }
-  GemmPlan plan = source;
-  GemmProblem& p = plan.problem;
   constexpr uint64_t kAll = (uint64_t{1} << kShapes.shapes.size()) - 1;
-  TileChoice choice = choose_tile(plan, kShapes.tiles, kAll, kLaunchCost);
+  TileChoice choice = choose_tile(source, kShapes.tiles, kAll, kLaunchCost);
   if (choice.index < 0) choice.index = 0;
   const DoubleShape& s = kShapes.shapes[static_cast<size_t>(choice.index)];
-  set_splits(p, choice.splits, s.tile.k);
-  const Workspace sums(split_bytes(plan));
   // Compute capability 9.0 has a larger instruction.
-  const int depth = plan.device.properties().has_warpgroup_mma ? 8 : 4;
-  std::array<Define, kFetchDefines + 3> defines{
-      {{"WM", s.warp_m}, {"WN", s.warp_n}, {"MMA_K", depth}}};
-  set_fetch_defines(plan, s.tile, std::span(defines).last<kFetchDefines>());
-  const size_t items = static_cast<size_t>(s.tile.items);
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
-  finish_split(plan, sums.data());
+  const int depth = source.device.properties().has_warpgroup_mma ? 8 : 4;
+  run_tiles(family, source, s.tile, choice.splits,
+            {{"WM", s.warp_m}, {"WN", s.warp_n}, {"MMA_K", depth}});
 }
 
 std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {

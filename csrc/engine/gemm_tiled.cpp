@@ -96,27 +96,18 @@ void run_tiled(const GemmPlan& source) {
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run_tiled(source.transposed());
   }
-  GemmPlan plan = source;
-  GemmProblem& p = plan.problem;
-  const Candidates candidates = candidates_of(plan);
-  const uint64_t fits = fitting(plan, candidates.shapes);
-  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost);
+  const Candidates candidates = candidates_of(source);
+  const uint64_t fits = fitting(source, candidates.shapes);
+  TileChoice choice = choose_tile(source, candidates.tiles, fits, kLaunchCost);
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const TiledShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
-  set_splits(p, choice.splits, s.tile.k);
-
-  const Workspace sums(split_bytes(plan));
-  std::array<Define, kFetchDefines + 5> defines{{{"TM", s.rows},
-                                                 {"TN", s.columns},
-                                                 {"RUN", s.run},
-                                                 {"SLICES", s.slices},
-                                                 {"OUT_WIDTH", store_width(plan)}}};
-  set_fetch_defines(plan, s.tile, std::span(defines).last<kFetchDefines>());
-  const size_t items = static_cast<size_t>(s.tile.items);
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
-  finish_split(plan, sums.data());
+  run_tiles(family, source, s.tile, choice.splits,
+            {{"TM", s.rows},
+             {"TN", s.columns},
+             {"RUN", s.run},
+             {"SLICES", s.slices},
+             {"OUT_WIDTH", store_width(source)}});
 }
 
 std::vector<GemmVariation> vary_tiled(const GemmPlan& plan, int stage) {

@@ -1,5 +1,7 @@
 #include "engine/gemm_tiles.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -153,26 +155,6 @@ size_t tile_groups(const GemmProblem& problem, const TileShape& shape) {
          problem.batch * problem.splits;
 }
 
-void set_fetch_defines(const GemmPlan& plan, const TileShape& tile,
-                       std::span<Define, kFetchDefines> defines) {
-  const GemmProblem& p = plan.problem;
-  const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
-             k = static_cast<uint64_t>(tile.k);
-  const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
-                    is_near(n, p.b.column, k, p.b.row, plan.b_size);
-  const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
-  const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
-  const std::array<Define, kFetchDefines> values{{{"BM", tile.m},
-                                                  {"BN", tile.n},
-                                                  {"BK", tile.k},
-                                                  {"NEAR", near},
-                                                  {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
-                                                  {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
-                                                  {"A_WIDTH", a_width},
-                                                  {"B_WIDTH", b_width}}};
-  std::copy(values.begin(), values.end(), defines.begin());
-}
-
 bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
                    uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
                    bool whole_lines) {
@@ -183,6 +165,37 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
   return within == 1 && reinterpret_cast<uintptr_t>(data) % (vector * element_size) == 0 &&
          (others <= 1 || between % vector == 0) && batch_stride % vector == 0 &&
          (!whole_lines || along_k || lines % vector == 0);
+}
+
+void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+               int64_t splits, std::initializer_list<Define> parameters) {
+  constexpr size_t kFetchDefines = 8, kMostParameters = 5;
+  TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
+  GemmPlan plan = source;
+  GemmProblem& p = plan.problem;
+  set_splits(p, splits, tile.k);
+  const Workspace sums(split_bytes(plan));
+  const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
+             k = static_cast<uint64_t>(tile.k);
+  const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
+                    is_near(n, p.b.column, k, p.b.row, plan.b_size);
+  const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
+  const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
+  std::array<Define, kFetchDefines + kMostParameters> defines{
+      {{"BM", tile.m},
+       {"BN", tile.n},
+       {"BK", tile.k},
+       {"NEAR", near},
+       {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
+       {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
+       {"A_WIDTH", a_width},
+       {"B_WIDTH", b_width}}};
+  std::copy(parameters.begin(), parameters.end(), defines.begin() + kFetchDefines);
+  Kernel& kernel =
+      gemm_kernel(family, plan, std::span(defines).first(kFetchDefines + parameters.size()));
+  const size_t items = static_cast<size_t>(tile.items);
+  launch_gemm(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data());
+  finish_split(plan, sums.data());
 }
 
 }  // namespace ocl

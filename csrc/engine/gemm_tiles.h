@@ -1,11 +1,12 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 //
 // Offers: TileShape, shape_table(), TileCandidates, tile_cost(), choose_tile(),
-// check_forced_tile(), vary_tile(), reads_by_k(), takes_vectors(), set_fetch_defines().
+// check_forced_tile(), vary_tile(), reads_by_k(), takes_vectors(), run_tiles().
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "engine/gemm_plan.h"
@@ -79,9 +80,10 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
                    uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
                    bool whole_lines);
 
-/// What kernels/gemm/fetch.clh is compiled with for the plan's operands and that tile.
-inline constexpr size_t kFetchDefines = 8;
-void set_fetch_defines(const GemmPlan& plan, const TileShape& tile,
-                       std::span<Define, kFetchDefines> defines);
+/// Runs a kernel whose work-groups take those tiles, brought by kernels/gemm/fetch.clh, with the
+/// compile parameters that it has besides those of fetch.clh (at most 5), and adds up the parts
+/// into which k is split.
+void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+               int64_t splits, std::initializer_list<Define> parameters);
 
 }  // namespace ocl

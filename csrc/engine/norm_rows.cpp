@@ -245,9 +245,10 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                : kept > 0    ? kept_backward_family
                                              : rows_backward_family;
   // What a family has no use for is left out: it would make programs that differ in nothing.
+  const bool paired = !shape.grouped && problem.paired(launch, param_tag);
   Kernel& kernel = family.get(problem.device, {{"IN", problem.in_tag},
                                                {"PARAM", param_tag},
-                                               {"PAIRS", problem.paired(launch, param_tag)},
+                                               {"PAIRS", paired},
                                                {"STAT", problem.stat_tag},
                                                {"ACC", problem.acc_tag},
                                                {"WEIGHT", weight.defined()},

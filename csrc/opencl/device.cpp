@@ -143,6 +143,7 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
     p.limits_registers = has_word(extensions, "cl_nv_compiler_options");
     // Neither earlier nor later capabilities have these instructions.
     p.has_warpgroup_mma = major == 9 && minor == 0;
+    p.has_assembled_local_memory = p.has_warpgroup_mma;
   } else if (has_word(extensions, "cl_amd_device_attribute_query")) {
     p.registers_per_item = 255;
   } else if (has_word(extensions, "cl_intel_subgroups")) {
@@ -162,6 +163,7 @@ std::vector<FeatureFlag> unwanted_features() {
       {"work_group_reduce", &DeviceProperties::has_work_group_reduce},
       {"tensor_cores", &DeviceProperties::has_tensor_cores},
       {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
+      {"assembled_local_memory", &DeviceProperties::has_assembled_local_memory},
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
       {"int8_dot", &DeviceProperties::has_int8_dot},
       {"system_svm", &DeviceProperties::has_system_svm}};

@@ -58,6 +58,8 @@ struct DeviceProperties {
   uint32_t subgroup_matrix_size = 0;
   bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
+  /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h).
+  bool has_assembled_local_memory = false;
   bool has_bf16_dot = false;       // x86's AVX512-BF16, and a driver that compiles assembly
   bool has_int8_dot = false;       // likewise, of AVX512-VNNI
   bool limits_registers = false;   // -cl-nv-maxrregcount (cl_nv_compiler_options)
@@ -65,6 +67,10 @@ struct DeviceProperties {
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time
 };
+
+/// What compute capability 9.0 gives a work-group of them (CUDA C++ Programming Guide, technical
+/// specifications per compute capability).
+inline constexpr uint64_t kAssembledLocalMemory = 227 << 10;
 
 /// Driver quirks that change what the backend does; filled in by quirks.cpp alone.
 struct Quirks {

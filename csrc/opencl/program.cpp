@@ -265,7 +265,9 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
                 name + " with options \"" + all_options + "\"\n" + log);
   }
   if (const std::string target = value_of_define(all_options, "OCL_PTX_TARGET"); !target.empty()) {
-    const std::string ptx = retarget_ptx(binary_of(program, device), target);
+    std::string ptx = retarget_ptx(binary_of(program, device), target);
+    const std::string local = value_of_define(all_options, "OCL_PTX_LOCAL");
+    if (!local.empty()) ptx = resize_local_array(std::move(ptx), local);
     api().clReleaseProgram(program);
     program = build_ptx(name, ptx, all_options);
   } else if (device.quirks().keeps_compiler) {

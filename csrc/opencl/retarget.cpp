@@ -27,4 +27,18 @@ std::string retarget_ptx(std::string ptx, std::string_view target) {
   return ptx;
 }
 
+std::string resize_local_array(std::string ptx, std::string_view bytes) {
+  constexpr std::string_view kShared = ".shared ";  // as a declaration has it: ld.shared.f32 has no space
+  const size_t at = ptx.find(kShared);
+  const size_t open = at == std::string::npos ? at : ptx.find_first_of("[;", at);
+  if (open == std::string::npos || ptx[open] != '[' ||
+      ptx.find(kShared, open) != std::string::npos) {
+    throw std::runtime_error("the driver's PTX has not one array in local memory");
+  }
+  const size_t close = ptx.find(']', open);
+  if (close == std::string::npos) throw std::runtime_error("the driver's PTX has an odd array");
+  ptx.replace(open + 1, close - open - 1, bytes);
+  return ptx;
+}
+
 }  // namespace ocl

@@ -5,9 +5,11 @@
 // instructions for 4 of them (64 x BN sums) read both operands from local memory and run while the
 // next tile is waited for.
 //
-// Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES and AHEAD (STAGES - 2, as a
-// literal), A_BY_K and B_BY_K (1: an operand is contiguous along k, 0: along its rows or columns),
-// WARPGROUP. IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the
+// Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES, LAG (1 or, of WARPGROUP, 2:
+// a tile's place is taken that many tiles later, and with 2 the work-group meets once a tile),
+// AHEAD (STAGES - LAG - 1, as a literal), A_BY_K and B_BY_K (1: an operand is contiguous along k,
+// 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see opencl/retarget.h: STAGES *
+// STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the
 // other strides multiples of 8 elements, and k above 0.
 #ifndef IN0
 #define IN0 f16
@@ -35,6 +37,9 @@
 #endif
 #ifndef STAGES
 #define STAGES 3
+#endif
+#ifndef LAG
+#define LAG 1
 #endif
 #ifndef AHEAD
 #define AHEAD 1
@@ -134,14 +139,18 @@ static inline void finish8(private const float *sums, global const char *c, glob
 
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(OPERANDS) {
+#ifdef OCL_PTX_LOCAL
+  local uchar memory[1024] __attribute__((aligned(1024)));
+#else
   local uchar memory[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
+#endif
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const Tile tile = tile_of(p, BM, BN);
   const uint row0 = tile.row * BM, column0 = tile.column * BN, z = tile.z, split = tile.split;
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
   ADVANCE_OPERANDS((ulong)z);
   const uint warp_m = warp / WARPS_N * WM, warp_n = warp % WARPS_N * WN;
-  const uint stages = local_address(memory);
+  const uint stages = local_address_of_any(memory);
 
   // Where this work-item's copies of the next tile begin, and how much of k is left from there.
   const ulong a_stride = (A_BY_K ? p.a_row : p.a_column) * 2;
@@ -175,7 +184,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
 #pragma unroll
-  for (uint s = 0; s < STAGES - 1; s++) FETCH();
+  for (uint s = 0; s < STAGES - LAG; s++) FETCH();
   // At least once, even for the compiler: a way around the loop would set sums beside it, and then
   // it waits after every multiplication.
   uint k0 = start;
@@ -188,10 +197,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     const ulong a_tile = descriptor(stages + from + warp / 4 * 64 * BK * 2, A_BY_K, BK);
     const ulong b_tile = descriptor(stages + from + A_BYTES, B_BY_K, BK);
     MULTIPLY_TILE(sum, a_tile, b_tile);  // behind those of the tile before
+#if LAG == 2
+    // Since the barrier no one reads the tile before the one before any more.
+    FETCH();
+    WAIT_MULTIPLY(1);
+#else
     // No one reads the tile before any more, so it can be overwritten.
     WAIT_MULTIPLY(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     FETCH();
+#endif
 #else
     // No one reads the tile before any more, so it can be overwritten.
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -231,7 +246,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 
   // Through local memory, OUT_ROWS rows at a time, so that neighbouring work-items store
   // neighbouring elements.
-  local float *lines = (local float *)memory;
+  local float *lines = (local float *)(size_t)stages;
   const bool wide = p.splits == 1 && (p.flags & FLAG_WIDE);
 #pragma unroll 1
   for (uint first = 0; first < BM; first += OUT_ROWS) {

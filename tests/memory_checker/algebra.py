@@ -22,6 +22,7 @@ def products():
         torch.randn(36, 40).to("ocl") @ torch.randn(44, 40).to("ocl").t(),
         torch.randn(40, 36).to("ocl").t() @ torch.randn(40, 44).to("ocl"),
         torch.randn(2100, 13).to("ocl").t() @ torch.randn(2100, 16).to("ocl"),
+        torch.dot(torch.randn(70000).to("ocl"), torch.randn(70000).to("ocl")),
     ]
     keep.append(torch.ocl.pack_weights(nn.Linear(37, 35).to("ocl"))(x.detach()))
     # Quantised weights, float8.

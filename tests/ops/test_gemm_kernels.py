@@ -141,9 +141,11 @@ MORE_TILES = [
     ("64x64x8", "float64,complex64"),
 ]
 TENSOR_CORE_TILES = [
+    ("tensor_core", "float16,bfloat16", "128x256x64"),
+    ("tensor_core", "float16,bfloat16", "128x192x64"),
+    ("tensor_core", "float16,bfloat16", "128x128x64"),
     ("tensor_core", "float16,bfloat16", "128x128x32"),
     ("tensor_core", "float16,bfloat16", "64x128x64"),
-    ("tensor_core", "float16,bfloat16", "64x128x32"),
     ("tensor_core", "float16,bfloat16", "64x64x64"),
     ("tensor_core_f64", "float64", "128x128x8"),
     ("tensor_core_f64", "float64", "64x128x8"),
@@ -162,7 +164,7 @@ def test_every_tile(tile, dtypes):
     assert ": tiled runs" in trace
 
 
-@pytest.mark.parametrize("without", ["", "warpgroup_mma"])
+@pytest.mark.parametrize("without", ["", "assembled_local_memory", "warpgroup_mma"])
 @pytest.mark.parametrize("name, dtypes, tile", TENSOR_CORE_TILES)
 def test_every_tile_of_tensor_cores(name, dtypes, tile, without):
     """Elsewhere they have to say why not, and the others compute."""

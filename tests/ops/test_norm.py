@@ -108,6 +108,9 @@ def test_group_norm(dtype, shape):
     check(lambda x, w, b: functional.group_norm(x, groups, w, b), [x, weight, bias])
     if shape == (2, 6, 4, 5):
         check(lambda x: functional.group_norm(x, 6), [x])
+        # A channel per group, whose elements fill vectors.
+        even = [made((3, 4, 8, 8), dtype), made(4, dtype, 1), made(4, dtype, 2)]
+        check(lambda x, w, b: functional.group_norm(x, 4, w, b), even)
         last = x.contiguous(memory_format=torch.channels_last)
         check(lambda x, w: functional.group_norm(x, 1, w), [last, weight])
 

@@ -103,6 +103,15 @@ void test_retarget() {
   REQUIRE(retarget_ptx(ptx, "sm_90a") ==
           ".version 9.0\n.target sm_90a, texmode_independent\n\tone;\ntwo;\n");
   REQUIRE_CONTAINS(message_of([] { retarget_ptx("ELF", "sm_90a"); }), "not PTX");
+
+  const std::string array = ".shared .align 1024 .b8 tiles[1024];\nld.shared.f32 %f1, [%r1+8];\n";
+  REQUIRE(resize_local_array(array, "196608") ==
+          ".shared .align 1024 .b8 tiles[196608];\nld.shared.f32 %f1, [%r1+8];\n");
+  for (const std::string& other : {std::string("ld.shared.f32 %f1, [%r1];\n"), array + array,
+                                   std::string(".shared .b32 one;\n.reg .b32 r[4];\n"),
+                                   std::string(".shared .b8 open[10")}) {
+    REQUIRE_CONTAINS(message_of([&] { resize_local_array(other, "196608"); }), "array");
+  }
 }
 
 void test_registry() {
