@@ -138,6 +138,7 @@ class DeviceProperties:
     has_int64_atomics: bool
     has_work_group_reduce: bool
     has_tensor_cores: bool
+    has_warpgroup_mma: bool
     has_bf16_dot: bool
     has_int8_dot: bool
     extensions: str = dataclasses.field(repr=False)

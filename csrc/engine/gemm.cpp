@@ -372,6 +372,15 @@ bool gemm_takes_blocks(const GemmDescription& description) {
   return plan.device.is_cpu() && gemm_blocks.refuse(plan) == nullptr;
 }
 
+bool gemm_wants_contiguous_k(const GemmDescription& description) {
+  constexpr int64_t kLeastSize = 64;
+  const bool bytes =
+      description.a.dtype == ScalarType::Char || description.a.dtype == ScalarType::Byte;
+  return bytes && description.a.dtype == description.b.dtype &&
+         device(current_device()).properties().has_warpgroup_mma &&
+         std::min({description.m, description.n, description.k}) >= kLeastSize;
+}
+
 void gemm(const GemmDescription& description) {
   if (description.m == 0 || description.n == 0 || description.batch == 0) return;
   GemmPlan plan = make_plan(description);

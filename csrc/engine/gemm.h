@@ -50,6 +50,10 @@ void gemm(const GemmDescription& description);
 /// over a long k (kernels/gemm/blocks.cl).
 bool gemm_takes_blocks(const GemmDescription& description);
 
+/// Whether gemm() is so much faster with a's rows and b's columns contiguous that it pays to copy
+/// them: the matrix instructions for 8-bit integers read them only so.
+bool gemm_wants_contiguous_k(const GemmDescription& description);
+
 /// A matrix b that many products share, packed once: panels of adjacent columns, each a row of
 /// `columns` elements after the other, padded with zeros.
 struct GemmPanels {

@@ -60,9 +60,9 @@ struct DeviceProperties {
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
   /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h).
   bool has_assembled_local_memory = false;
-  bool has_bf16_dot = false;       // x86's AVX512-BF16, and a driver that compiles assembly
-  bool has_int8_dot = false;       // likewise, of AVX512-VNNI
-  bool limits_registers = false;   // -cl-nv-maxrregcount (cl_nv_compiler_options)
+  bool has_bf16_dot = false;      // x86's AVX512-BF16, and a driver that compiles assembly
+  bool has_int8_dot = false;      // likewise, of AVX512-VNNI
+  bool limits_registers = false;  // -cl-nv-maxrregcount (cl_nv_compiler_options)
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time

@@ -28,7 +28,8 @@ std::string retarget_ptx(std::string ptx, std::string_view target) {
 }
 
 std::string resize_local_array(std::string ptx, std::string_view bytes) {
-  constexpr std::string_view kShared = ".shared ";  // as a declaration has it: ld.shared.f32 has no space
+  constexpr std::string_view kShared =
+      ".shared ";  // as a declaration has it: ld.shared.f32 has no space
   const size_t at = ptx.find(kShared);
   const size_t open = at == std::string::npos ? at : ptx.find_first_of("[;", at);
   if (open == std::string::npos || ptx[open] != '[' ||

@@ -124,7 +124,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     return;
   }
   check_dtype(name, out);
-  const Tensor left = readable(a, out), right = readable(b, out);
+  Tensor left = readable(a, out), right = readable(b, out);
   GemmDescription description;
   description.m = out.size(dims - 2);
   description.n = out.size(dims - 1);
@@ -133,6 +133,12 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.a = gemm_operand(left);
   description.b = gemm_operand(right);
   description.out = gemm_operand(out);
+  if (gemm_wants_contiguous_k(description)) {
+    left = left.contiguous();
+    right = right.mT().contiguous().mT();
+    description.a = gemm_operand(left);
+    description.b = gemm_operand(right);
+  }
   description.out.data = out.mutable_data_ptr();
   description.alpha = alpha;
   description.activation = activation;

@@ -1,4 +1,5 @@
-// The matrix product in half or bfloat16, summed in float by tensor cores.
+// The matrix product in half or bfloat16, summed in float, or in integers of 8 bits, summed in 32, by
+// tensor cores.
 //
 // Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group
 // of 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's
@@ -6,11 +7,12 @@
 // next tile is waited for.
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES, LAG (1 or, of WARPGROUP, 2:
-// a tile's place is taken that many tiles later, and with 2 the work-group meets once a tile),
-// AHEAD (STAGES - LAG - 1, as a literal), A_BY_K and B_BY_K (1: an operand is contiguous along k,
+// a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),
+// AHEAD (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1: an operand is contiguous along k,
 // 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see opencl/retarget.h: STAGES *
-// STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1 = OUT is f16 or bf16. Needs both operands aligned to 16 bytes, with the
-// other strides multiples of 8 elements, and k above 0.
+// STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1 = OUT is f16 or bf16, or,
+// with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both operands aligned to 16 bytes,
+// with the other strides multiples of that, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16
@@ -44,6 +46,9 @@
 #ifndef AHEAD
 #define AHEAD 1
 #endif
+#ifndef LINE_BYTES
+#define LINE_BYTES 64
+#endif
 #ifndef A_BY_K
 #define A_BY_K 1
 #endif
@@ -56,42 +61,53 @@
 
 #define WARPS_N (BN / WN)
 #define ITEMS (BM / WM * WARPS_N * 32)
-#define A_BYTES (BM * BK * 2)
-#define B_BYTES (BN * BK * 2)
+#define ELEMENT STORAGE_SIZE(IN0)
+#define CHUNK (16 / ELEMENT)  // elements that are copied at once
+#define DEPTH (LINE_BYTES / 2)  // of a tile, in 16 bits
+#define A_BYTES (BM * BK * ELEMENT)
+#define B_BYTES (BN * BK * ELEMENT)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
-// Chunks of 8 elements in a line of a tile: a row or column of the operand by k, else one k.
-#define A_CHUNKS (A_BY_K ? BK / 8 : BM / 8)
-#define B_CHUNKS (B_BY_K ? BK / 8 : BN / 8)
+// Chunks in a line of a tile: a row or column of the operand by k, else one k of a panel of 64.
+#define A_CHUNKS (A_BY_K ? BK / CHUNK : 8)
+#define B_CHUNKS (B_BY_K ? BK / CHUNK : 8)
 #define FM (WM / 16)  // 16 x 16 pieces of a
 #define FN (WN / 8)   // 16 x 8 pieces of b
 // The sums of the piece (i, j).
 #define SUM(i, j) (sum + ((i) * FN + (j)) * 4)
 
-// The epilogue's rows, in floats; the padding keeps 16-byte alignment.
+#define PIECES_f16 1
+#define PIECES_bf16 1
+#define PIECES_i8 0
+#define PIECES_u8 0
+#define HALVES PASTE2(PIECES_, IN0)
+#define T2 TYPEV(C, 2)
+
+// The epilogue's rows, in sums; the padding keeps 16-byte alignment.
 #define OUT_LINE (BN + 4)
 #define OUT_FITS(rows) ((rows) * OUT_LINE * 4 <= STAGES * STAGE_BYTES)
 #define OUT_ROWS (OUT_FITS(BM) ? BM : OUT_FITS(BM / 2) ? BM / 2 : OUT_FITS(BM / 4) ? BM / 4 : 16)
 
-/// Starts this work-item's copies of a tile: chunk `chunk` of line `line` (of which `bytes` exist)
-/// and of those that follow. `from` is where the first one is, `stride` the bytes from line to
-/// line. Lines from `lines` on are zeros.
+/// The bytes of a chunk of which `left` elements exist.
+static inline uint bytes_of(int left) { return clamp(left, 0, CHUNK) * ELEMENT; }
+
+/// Starts this work-item's copies of a tile: chunk `chunk` of line `line` and of those that follow.
+/// `from` is where the first one is, `stride` the bytes from line to line. Lines from `lines` on
+/// are zeros, and so is what is past `left` elements along them.
 static inline void copy_tile(uint to, global const char *from, ulong stride, uint line, uint chunk,
-                             uint lines, uint bytes, const bool by_k, const uint size) {
-  const uint chunks = by_k ? BK / 8 : size / 8, step = ITEMS / chunks;
-  const uint all = by_k ? size : BK;
-  const uint first = chunk_offset(line, chunk, by_k, BK);
+                             uint lines, int left, const bool by_k, const uint size) {
+  // Multiples of 8 lines, so that chunks are permuted alike, which divide those of a panel.
+  const uint step = ITEMS / (by_k ? BK / CHUNK : 8);
+  const uint first = to + chunk_offset(line, chunk, by_k, DEPTH);
 #pragma unroll
-  for (uint i = 0; i < (all + step - 1) / step; i++) {
-    const uint l = line + i * step;
-    if (all % step != 0 && l >= all) continue;
-    const uint at = step % 8 == 0 ? first + i * step * (by_k ? BK * 2 : 128)
-                                  : chunk_offset(l, chunk, by_k, BK);
-    copy_async(to + at, from + i * step * stride, l < lines ? bytes : 0);
+  for (uint l = 0; l < (by_k ? size : size / 64 * BK); l += step) {
+    const uint panel = by_k ? 0 : l / BK, ahead = by_k ? l : l % BK;
+    const uint bytes = bytes_of(left - (int)(chunk * CHUNK + panel * 64));
+    copy_async(first + l * (by_k ? LINE_BYTES : 128), from + ahead * stride + panel * 128,
+               line + ahead < lines ? bytes : 0);
   }
 }
 
-/// The bytes of a chunk of 8 elements of which `left` exist.
-static inline uint bytes_of(int left) { return clamp(left, 0, 8) * 2; }
+#if !WARPGROUP
 
 /// The piece of a (16 x 16) at row m0 and depth k0 of a tile.
 static inline uint4 piece_of_a(uint tile, uint m0, uint k0, uint lane) {
@@ -112,6 +128,9 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
       tile + chunk_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BK));
 }
 
+#endif
+
+#if HALVES
 /// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish8(private const float *sums, global const char *c, global char *out,
                            const Problem p, float alpha, float beta, ulong row, ulong column) {
@@ -137,6 +156,8 @@ static inline void finish8(private const float *sums, global const char *c, glob
   *(global uint4 *)(out + (row * p.out_row + column) * 2) = packed;
 }
 
+#endif
+
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(OPERANDS) {
 #ifdef OCL_PTX_LOCAL
@@ -153,34 +174,32 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   const uint stages = local_address_of_any(memory);
 
   // Where this work-item's copies of the next tile begin, and how much of k is left from there.
-  const ulong a_stride = (A_BY_K ? p.a_row : p.a_column) * 2;
-  const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * 2;
+  const ulong a_stride = (A_BY_K ? p.a_row : p.a_column) * ELEMENT;
+  const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * ELEMENT;
   const uint a_line = item / A_CHUNKS, a_chunk = item % A_CHUNKS;
   const uint b_line = item / B_CHUNKS, b_chunk = item % B_CHUNKS;
   a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride +
-       ((A_BY_K ? start : row0) + a_chunk * 8) * 2;
+       ((A_BY_K ? start : row0) + a_chunk * CHUNK) * ELEMENT;
   b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
-       ((B_BY_K ? start : column0) + b_chunk * 8) * 2;
+       ((B_BY_K ? start : column0) + b_chunk * CHUNK) * ELEMENT;
   uint left = end - start, to = 0, from = 0;
-#define FETCH()                                                                        \
-  do {                                                                                 \
-    if (left > 0) {                                                                    \
-      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left, \
-                bytes_of((int)(A_BY_K ? left : p.m - row0) - (int)a_chunk * 8),        \
-                A_BY_K, BM);                                                           \
-      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk,                   \
-                B_BY_K ? p.n - column0 : left,                                         \
-                bytes_of((int)(B_BY_K ? left : p.n - column0) - (int)b_chunk * 8),     \
-                B_BY_K, BN);                                                           \
-      a += A_BY_K ? BK * 2 : BK * a_stride;                                            \
-      b += B_BY_K ? BK * 2 : BK * b_stride;                                            \
-      left = left > BK ? left - BK : 0;                                                \
-    }                                                                                  \
-    commit_copies();                                                                   \
-    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                      \
+#define FETCH()                                                                         \
+  do {                                                                                  \
+    if (left > 0) {                                                                     \
+      const uint rows = p.m - row0, columns = p.n - column0;                            \
+      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? rows : left,        \
+                A_BY_K ? left : rows, A_BY_K, BM);                                      \
+      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk,                    \
+                B_BY_K ? columns : left, B_BY_K ? left : columns, B_BY_K, BN);          \
+      a += A_BY_K ? LINE_BYTES : BK * a_stride;                                         \
+      b += B_BY_K ? LINE_BYTES : BK * b_stride;                                         \
+      left = left > BK ? left - BK : 0;                                                 \
+    }                                                                                   \
+    commit_copies();                                                                    \
+    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                       \
   } while (0)
 
-  float sum[FM * FN * 4];
+  T sum[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
 #pragma unroll
@@ -194,8 +213,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #if WARPGROUP
     publish_tiles();
     barrier(CLK_LOCAL_MEM_FENCE);
-    const ulong a_tile = descriptor(stages + from + warp / 4 * 64 * BK * 2, A_BY_K, BK);
-    const ulong b_tile = descriptor(stages + from + A_BYTES, B_BY_K, BK);
+    const ulong a_tile = descriptor(stages + from + warp / 4 * 64 * BK * ELEMENT, A_BY_K, DEPTH);
+    const ulong b_tile = descriptor(stages + from + A_BYTES, B_BY_K, DEPTH);
     MULTIPLY_TILE(sum, a_tile, b_tile);  // behind those of the tile before
 #if LAG == 2
     // Since the barrier no one reads the tile before the one before any more.
@@ -246,8 +265,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 
   // Through local memory, OUT_ROWS rows at a time, so that neighbouring work-items store
   // neighbouring elements.
-  local float *lines = (local float *)(size_t)stages;
-  const bool wide = p.splits == 1 && (p.flags & FLAG_WIDE);
+  local T *lines = (local T *)(size_t)stages;
 #pragma unroll 1
   for (uint first = 0; first < BM; first += OUT_ROWS) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -257,14 +275,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       if (at < first || at >= first + OUT_ROWS) continue;
 #pragma unroll
       for (uint j = 0; j < FN; j++) {
-        local float *to =
-            lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
-        *(local float2 *)to = (float2)(SUM(i, j)[0], SUM(i, j)[1]);
-        *(local float2 *)(to + 8 * OUT_LINE) = (float2)(SUM(i, j)[2], SUM(i, j)[3]);
+        local T *to = lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
+        *(local T2 *)to = (T2)(SUM(i, j)[0], SUM(i, j)[1]);
+        *(local T2 *)(to + 8 * OUT_LINE) = (T2)(SUM(i, j)[2], SUM(i, j)[3]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (wide) {
+#if HALVES
+    if (p.splits == 1 && (p.flags & FLAG_WIDE)) {
       for (uint e = item; e < OUT_ROWS * BN / 8; e += ITEMS) {
         const uint r = e / (BN / 8), column = e % (BN / 8) * 8;
         if (row0 + first + r < p.m && column0 + column < p.n) {
@@ -274,13 +292,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
                   (ulong)column0 + column);
         }
       }
-    } else {
-      for (uint e = item; e < OUT_ROWS * BN; e += ITEMS) {
-        const ulong row = row0 + first + e / BN, column = column0 + e % BN;
-        if (row < p.m && column < p.n) {
-          const float total = lines[e / BN * OUT_LINE + e % BN];
-          FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
-        }
+      continue;
+    }
+#endif
+    for (uint e = item; e < OUT_ROWS * BN; e += ITEMS) {
+      const ulong row = row0 + first + e / BN, column = column0 + e % BN;
+      if (row < p.m && column < p.n) {
+        const T total = lines[e / BN * OUT_LINE + e % BN];
+        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
       }
     }
   }

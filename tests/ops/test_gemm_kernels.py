@@ -146,6 +146,11 @@ TENSOR_CORE_TILES = [
     ("tensor_core", "float16,bfloat16", "128x128x64"),
     ("tensor_core", "float16,bfloat16", "128x128x32"),
     ("tensor_core", "float16,bfloat16", "64x128x64"),
+    ("tensor_core", "int8,uint8", ""),
+    ("tensor_core", "int8", "128x256x128"),
+    ("tensor_core", "int8", "128x192x128"),
+    ("tensor_core", "int8", "128x128x128"),
+    ("tensor_core", "uint8", "64x128x128"),
     ("tensor_core", "float16,bfloat16", "64x64x64"),
     ("tensor_core_f64", "float64", "128x128x8"),
     ("tensor_core_f64", "float64", "64x128x8"),
@@ -153,6 +158,10 @@ TENSOR_CORE_TILES = [
     ("tensor_core_f64", "float64", "32x64x16"),
     ("tensor_core_f64", "float64", "32x32x16"),
 ]
+
+
+def hopper():
+    return torch.ocl.get_device_properties(0).has_warpgroup_mma
 
 
 # Large unrolled kernels take some drivers for CPUs seconds each to compile.
@@ -173,8 +182,12 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, without):
     script, dtypes = (EVERY_LAYOUT, dtypes) if there else (ONE_PRODUCT, dtypes.split(",")[0])
     environment |= {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WITHOUT": without}
     trace = run_script(script, dtypes, **environment)
-    reason = f": {name} refuses: the device has none of NVIDIA's"
-    assert (f": {name} runs" if there else reason) in trace
+    if not there:
+        assert f": {name} refuses: the device has none of NVIDIA's" in trace
+    elif "int8" in dtypes and (without == "warpgroup_mma" or not hopper()):
+        assert f": {name} refuses: only Hopper's instructions take 8 bits" in trace
+    else:
+        assert f": {name} runs" in trace
 
 
 SUBGROUPS = [
