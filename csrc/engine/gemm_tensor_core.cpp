@@ -215,13 +215,14 @@ void run(const GemmPlan& source) {
   try {
     launch_gemm(kernel_of(plan, s), plan, NDRange::linear(tile_groups(p, s.tile) * items, items),
                 sums.data());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (!s.warpgroup) throw;
     const bool large = s.local_memory() > plan.device.properties().local_memory;
     warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
          std::string(error.what()));
     (large ? large_tiles_fail : warpgroups_fail).store(true);
-    return run(source);
+    // Nothing else takes 8 bits here.
+    return fitting(source) == 0 ? gemm_tiled.run(source) : run(source);
   }
   finish_split(plan, sums.data());
 }
