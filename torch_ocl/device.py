@@ -139,6 +139,7 @@ class DeviceProperties:
     has_work_group_reduce: bool
     has_tensor_cores: bool
     has_warpgroup_mma: bool
+    has_assembled_local_memory: bool
     has_bf16_dot: bool
     has_int8_dot: bool
     extensions: str = dataclasses.field(repr=False)

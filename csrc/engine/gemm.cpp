@@ -376,8 +376,9 @@ bool gemm_wants_contiguous_k(const GemmDescription& description) {
   constexpr int64_t kLeastSize = 64;
   const bool bytes =
       description.a.dtype == ScalarType::Char || description.a.dtype == ScalarType::Byte;
-  return bytes && description.a.dtype == description.b.dtype &&
-         device(current_device()).properties().has_warpgroup_mma &&
+  if (!bytes || description.a.dtype != description.b.dtype) return false;
+  const DeviceProperties& p = device(current_device()).properties();
+  return p.has_tensor_cores && p.has_warpgroup_mma &&
          std::min({description.m, description.n, description.k}) >= kLeastSize;
 }
 

@@ -137,13 +137,17 @@ class AlignedOperand {
  public:
   AlignedOperand(const GemmPlan& plan, bool aligned, const char*& data, uint64_t& line_stride,
                  uint64_t& k_stride, uint64_t& batch_stride, uint32_t lines)
-      : workspace_(aligned ? 0 : bytes(plan, lines, reads_by_k(line_stride, k_stride))) {
+      : workspace_(aligned ? 0
+                           : bytes(plan, lines, reads_by_k(line_stride, k_stride)) *
+                                 matrices(plan, batch_stride)) {
     if (aligned) return;
     const bool along_k = reads_by_k(line_stride, k_stride);
     const uint32_t length = along_k ? plan.problem.k : lines;
     const uint32_t count = along_k ? lines : plan.problem.k;
     const uint64_t pitch = NDRange::round_up(length, chunk_of(plan));
-    gemm_gather(plan, data, plan.a_size, along_k ? k_stride : line_stride,
+    GemmPlan copied = plan;
+    copied.problem.batch = matrices(plan, batch_stride);
+    gemm_gather(copied, data, plan.a_size, along_k ? k_stride : line_stride,
                 along_k ? line_stride : k_stride, batch_stride, length, count, pitch,
                 workspace_.data());
     data = workspace_.data();
@@ -156,7 +160,10 @@ class AlignedOperand {
   static size_t bytes(const GemmPlan& plan, uint32_t lines, bool along_k) {
     const size_t length = along_k ? plan.problem.k : lines,
                  count = along_k ? lines : plan.problem.k;
-    return plan.problem.batch * count * NDRange::round_up(length, chunk_of(plan)) * plan.a_size;
+    return count * NDRange::round_up(length, chunk_of(plan)) * plan.a_size;
+  }
+  static uint32_t matrices(const GemmPlan& plan, uint64_t batch_stride) {
+    return batch_stride == 0 ? 1 : plan.problem.batch;
   }
   Workspace workspace_;
 };
@@ -211,11 +218,10 @@ void run(const GemmPlan& source) {
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
   set_splits(p, choice.splits, s.tile.k);
   const Workspace sums(split_bytes(plan));
-  const size_t items = static_cast<size_t>(s.tile.items);
+  Kernel* kernel = nullptr;
   try {
-    launch_gemm(kernel_of(plan, s), plan, NDRange::linear(tile_groups(p, s.tile) * items, items),
-                sums.data());
-  } catch (const std::exception& error) {
+    kernel = &kernel_of(plan, s);
+  } catch (const Error& error) {
     if (!s.warpgroup) throw;
     const bool large = s.local_memory() > plan.device.properties().local_memory;
     warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
@@ -224,6 +230,8 @@ void run(const GemmPlan& source) {
     // Nothing else takes 8 bits here.
     return fitting(source) == 0 ? gemm_tiled.run(source) : run(source);
   }
+  const size_t items = static_cast<size_t>(s.tile.items);
+  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
   finish_split(plan, sums.data());
 }
 

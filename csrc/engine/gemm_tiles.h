@@ -1,7 +1,8 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 //
 // Offers: TileShape, shape_table(), TileCandidates, tile_cost(), choose_tile(),
-// check_forced_tile(), vary_tile(), reads_by_k(), takes_vectors(), run_tiles().
+// check_forced_tile(), vary_tile(), set_splits(), tile_groups(), reads_by_k(), takes_vectors(),
+// run_tiles().
 #pragma once
 
 #include <array>

@@ -58,7 +58,8 @@ struct DeviceProperties {
   uint32_t subgroup_matrix_size = 0;
   bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
-  /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h).
+  /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h): follows from the
+  /// compute capability, OpenCL has no question for it.
   bool has_assembled_local_memory = false;
   bool has_bf16_dot = false;      // x86's AVX512-BF16, and a driver that compiles assembly
   bool has_int8_dot = false;      // likewise, of AVX512-VNNI
@@ -68,8 +69,8 @@ struct DeviceProperties {
   bool has_compiler = true;  // compiles and links OpenCL C at run time
 };
 
-/// What compute capability 9.0 gives a work-group of them (CUDA C++ Programming Guide, technical
-/// specifications per compute capability).
+/// Bytes that a work-group may have with compute capability 9.0 (CUDA C++ Programming Guide,
+/// technical specifications per compute capability).
 inline constexpr uint64_t kAssembledLocalMemory = 227 << 10;
 
 /// Driver quirks that change what the backend does; filled in by quirks.cpp alone.

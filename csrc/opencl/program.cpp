@@ -184,8 +184,7 @@ struct ProgramCache::Impl {
   cl_program make(const std::string& name, const Source& source, const std::string& all_options);
   cl_program load(const std::string& key, const std::string& name, const std::string& all_options);
   cl_program build(const std::string& name, const Source& source, const std::string& all_options);
-  cl_program build_ptx(const std::string& name, const std::string& ptx,
-                       const std::string& all_options);
+  cl_program assemble(const std::string& name, cl_program compiled, const std::string& all_options);
 
   Device& device;
   const std::string options;
@@ -264,12 +263,8 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
     throw Error("clBuildProgram", code, &device,
                 name + " with options \"" + all_options + "\"\n" + log);
   }
-  if (const std::string target = value_of_define(all_options, "OCL_PTX_TARGET"); !target.empty()) {
-    std::string ptx = retarget_ptx(binary_of(program, device), target);
-    const std::string local = value_of_define(all_options, "OCL_PTX_LOCAL");
-    if (!local.empty()) ptx = resize_local_array(std::move(ptx), local);
-    api().clReleaseProgram(program);
-    program = build_ptx(name, ptx, all_options);
+  if (!value_of_define(all_options, "OCL_PTX_TARGET").empty()) {
+    program = assemble(name, program, all_options);
   } else if (device.quirks().keeps_compiler) {
     // Where the driver does not take its own binary, the program serves as it is.
     if (cl_program lean = from_binary(device, binary_of(program, device), all_options, code)) {
@@ -284,11 +279,23 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
   return program;
 }
 
-cl_program ProgramCache::Impl::build_ptx(const std::string& name, const std::string& ptx,
-                                         const std::string& all_options) {
-  cl_int code = CL_SUCCESS;
-  std::string log;
-  if (cl_program program = from_binary(device, ptx, all_options, code, &log)) return program;
+/// The program in the place of `compiled`: its PTX, changed as retarget.h says, assembled anew.
+cl_program ProgramCache::Impl::assemble(const std::string& name, cl_program compiled,
+                                        const std::string& all_options) {
+  struct Release {
+    ~Release() { api().clReleaseProgram(program); }
+    cl_program program;
+  } release{compiled};
+  cl_int code = CL_BUILD_PROGRAM_FAILURE;
+  std::string log, ptx = binary_of(compiled, device);
+  try {
+    ptx = retarget_ptx(std::move(ptx), value_of_define(all_options, "OCL_PTX_TARGET"));
+    const std::string local = value_of_define(all_options, "OCL_PTX_LOCAL");
+    if (!local.empty()) ptx = resize_local_array(std::move(ptx), local);
+    if (cl_program program = from_binary(device, ptx, all_options, code, &log)) return program;
+  } catch (const std::runtime_error& error) {
+    log = error.what();
+  }
   throw Error("clBuildProgram", code, &device,
               name + " retargeted, with options \"" + all_options + "\"\n" + log);
 }

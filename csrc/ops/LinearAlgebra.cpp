@@ -106,6 +106,17 @@ GemmOperand gemm_operand(const Tensor& matrix) {
   return operand;
 }
 
+namespace {
+
+/// The matrices, copied unless their rows are contiguous; an expanded one once.
+Tensor with_contiguous_rows(const Tensor& matrices) {
+  if (matrices.size(-1) <= 1 || matrices.stride(-1) == 1) return matrices;
+  const bool expanded = matrices.dim() == 3 && matrices.stride(0) == 0;
+  return expanded ? matrices[0].contiguous().expand(matrices.sizes()) : matrices.contiguous();
+}
+
+}  // namespace
+
 void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& c,
               const Tensor& out, const Scalar& alpha, const Scalar& beta,
               GemmActivation activation) {
@@ -134,8 +145,8 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.b = gemm_operand(right);
   description.out = gemm_operand(out);
   if (gemm_wants_contiguous_k(description)) {
-    left = left.contiguous();
-    right = right.mT().contiguous().mT();
+    left = with_contiguous_rows(left);
+    right = with_contiguous_rows(right.mT()).mT();
     description.a = gemm_operand(left);
     description.b = gemm_operand(right);
   }

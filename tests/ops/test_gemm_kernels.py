@@ -140,24 +140,36 @@ MORE_TILES = [
     ("64x128x8", "float32,float64"),
     ("64x64x8", "float64,complex64"),
 ]
+# And which of WITHOUT leave Hopper that tile.
+WITHOUT = ["", "assembled_local_memory", "warpgroup_mma"]
 TENSOR_CORE_TILES = [
-    ("tensor_core", "float16,bfloat16", "128x256x64"),
-    ("tensor_core", "float16,bfloat16", "128x192x64"),
-    ("tensor_core", "float16,bfloat16", "128x128x64"),
-    ("tensor_core", "float16,bfloat16", "128x128x32"),
-    ("tensor_core", "float16,bfloat16", "64x128x64"),
-    ("tensor_core", "int8,uint8", ""),
-    ("tensor_core", "int8", "128x256x128"),
-    ("tensor_core", "int8", "128x192x128"),
-    ("tensor_core", "int8", "128x128x128"),
-    ("tensor_core", "uint8", "64x128x128"),
-    ("tensor_core", "float16,bfloat16", "64x64x64"),
-    ("tensor_core_f64", "float64", "128x128x8"),
-    ("tensor_core_f64", "float64", "64x128x8"),
-    ("tensor_core_f64", "float64", "64x64x16"),
-    ("tensor_core_f64", "float64", "32x64x16"),
-    ("tensor_core_f64", "float64", "32x32x16"),
+    ("tensor_core", "float16,bfloat16", "128x256x64", WITHOUT[:1]),
+    ("tensor_core", "float16,bfloat16", "128x192x64", WITHOUT[:1]),
+    ("tensor_core", "float16,bfloat16", "128x128x64", WITHOUT[:1]),
+    ("tensor_core", "float16,bfloat16", "128x128x32", WITHOUT[1:]),
+    ("tensor_core", "float16,bfloat16", "64x128x64", WITHOUT[:2]),
+    ("tensor_core", "float16,bfloat16", "64x64x64", WITHOUT),
+    ("tensor_core", "int8,uint8", "", WITHOUT[:2]),
+    ("tensor_core", "int8", "128x256x128", WITHOUT[:1]),
+    ("tensor_core", "int8", "128x192x128", WITHOUT[:1]),
+    ("tensor_core", "int8", "128x128x128", WITHOUT[:1]),
+    ("tensor_core", "uint8", "64x128x128", WITHOUT[:2]),
+    ("tensor_core_f64", "float64", "128x128x8", WITHOUT),
+    ("tensor_core_f64", "float64", "64x128x8", WITHOUT),
+    ("tensor_core_f64", "float64", "64x64x16", WITHOUT),
+    ("tensor_core_f64", "float64", "32x64x16", WITHOUT),
+    ("tensor_core_f64", "float64", "32x32x16", WITHOUT),
 ]
+MANY_TILES = """
+for dtype in map(t.dtype_of, sys.argv[2].split(",")):
+    # Along k, so that the place of each comes to hold several; and k in parts.
+    for m, n, k in [(136, 264, 1100), (72, 80, 5003)]:
+        for a in (t.make(m, k, dtype=dtype), t.make(k, m, dtype=dtype).mT):
+            for b in (t.make(k, n, dtype=dtype), t.make(n, k, dtype=dtype).mT):
+                t.check(torch.mm, a, b)
+        t.check(torch.bmm, a.expand(3, m, k), t.make(3, k, n, dtype=dtype))
+        t.check(torch.bmm, t.make(3, m, k, dtype=dtype), b.expand(3, k, n))
+"""
 
 
 def hopper():
@@ -173,14 +185,15 @@ def test_every_tile(tile, dtypes):
     assert ": tiled runs" in trace
 
 
-@pytest.mark.parametrize("without", ["", "assembled_local_memory", "warpgroup_mma"])
-@pytest.mark.parametrize("name, dtypes, tile", TENSOR_CORE_TILES)
-def test_every_tile_of_tensor_cores(name, dtypes, tile, without):
+@pytest.mark.parametrize("without", WITHOUT)
+@pytest.mark.parametrize("name, dtypes, tile, left_by", TENSOR_CORE_TILES)
+def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
     """Elsewhere they have to say why not, and the others compute."""
     environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = torch.ocl.get_device_properties(0).has_tensor_cores
-    script, dtypes = (EVERY_LAYOUT, dtypes) if there else (ONE_PRODUCT, dtypes.split(",")[0])
-    environment |= {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WITHOUT": without}
+    script = EVERY_LAYOUT + MANY_TILES if there else ONE_PRODUCT
+    dtypes = dtypes if there else dtypes.split(",")[0]
+    environment |= {"TORCH_OCL_VERBOSE": "dispatch,build", "TORCH_OCL_WITHOUT": without}
     trace = run_script(script, dtypes, **environment)
     if not there:
         assert f": {name} refuses: the device has none of NVIDIA's" in trace
@@ -188,6 +201,10 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, without):
         assert f": {name} refuses: only Hopper's instructions take 8 bits" in trace
     else:
         assert f": {name} runs" in trace
+        if tile and hopper() and without in left_by:
+            assert "-DBM={} -DBN={} -DBK={} ".format(*tile.split("x")) in trace
+        assert "smaller tiles of products" not in trace
+        assert "products without Hopper's instructions" not in trace
 
 
 SUBGROUPS = [
