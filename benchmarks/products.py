@@ -53,8 +53,11 @@ def compare(size, layout, dtype):
     assert_close(ours, theirs, **loose)
     once = [seconds_of(*side, 1) for side in sides]
     calls = [max(3, min(400, int(SECONDS / seconds))) for seconds in once]
-    rows = [[seconds_of(*side, n) for side, n in zip(sides, calls, strict=True)] for _ in range(ROWS)]
-    return [2e-12 * size**3 / min(times) for times in zip(*rows, strict=True)]
+    best = [float("inf")] * len(sides)
+    for _ in range(ROWS):
+        for i, side in enumerate(sides):
+            best[i] = min(best[i], seconds_of(*side, calls[i]))
+    return [2e-12 * size**3 / seconds for seconds in best]
 
 
 def main(arguments=None):
