@@ -67,6 +67,8 @@ def main(arguments=None):
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
     chosen = parser.parse_args(arguments)
+    if min(chosen.sizes) < 1:
+        parser.error("a size is at least 1")
     if not torch.cuda.is_available():
         parser.error("this needs a torch with CUDA and a device for it")
     torch.manual_seed(0)

@@ -207,6 +207,24 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
         assert "products without Hopper's instructions" not in trace
 
 
+FEW_LONG_SUMS = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from tests.ops import products as t
+for dtype in map(t.dtype_of, sys.argv[2].split(",")):
+    t.check(torch.dot, t.make(70001, dtype=dtype), t.make(70001, dtype=dtype))
+    a, b = t.make(2, 1, 70000, dtype=dtype), t.make(2, 70000, 1, dtype=dtype)
+    t.check(torch.baddbmm, t.make(2, 1, 1, dtype=dtype), a, b, alpha=2, beta=3)
+"""
+
+
+def test_parts_added_by_a_group():
+    """Of few results and many parts of k, as on a GPU."""
+    environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
+    trace = run_script(FEW_LONG_SUMS, "float32,float64,bfloat16,complex64,int64", **environment)
+    assert "gemm_finish_group" in trace
+
+
 SUBGROUPS = [
     ("subgroup", "float32", ""),
     ("subgroup", "float32", "32x32x16"),
