@@ -17,6 +17,12 @@ using c10::ScalarType;
 constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that are read again
 // Partial sums grow by so many rows at most, which bounds their rounding error.
 constexpr int64_t kMostRowsPerItem = 1024;
+// Without them: most rows are worked off beside the one before.
+constexpr int64_t kMostRowsAlone = 64;
+
+// A row of kernels/norm/rows_backward_ahead.cl: what is kept of it and the sums of the weight's
+// gradients take five times as much of a CPU's first cache.
+constexpr size_t kMostAheadBytes = 4096;
 
 // Of kernels/norm/rows_backward_kept.cl: elements of a row in a work-item's registers, and its
 // groups.
@@ -29,6 +35,7 @@ constexpr int64_t kKeptSharesPerUnit = 10, kKeptRegisters = 96;
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily kept_family{"norm/rows_kept.cl", "norm_rows_kept"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
+const KernelFamily backward_ahead_family{"norm/rows_backward_ahead.cl", "norm_rows_backward_ahead"};
 const KernelFamily kept_backward_family{"norm/rows_backward_kept.cl", "norm_rows_backward_kept"};
 const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
 const KernelFamily finish_family{"norm/finish.cl", "norm_finish"};
@@ -70,16 +77,25 @@ struct Problem {
     group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
   }
 
+  /// Whether all vectors are aligned.
+  bool aligned(const NormLaunch<RowArguments>& launch) const {
+    return width > 1 && stretch % width == 0 && launch.aligned(width);
+  }
+
+  /// Whether results go past a CPU's caches, which can't hold them anyway: what is read and written
+  /// has so many `bytes`.
+  bool streaming(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
+    return device.is_cpu() && aligned(launch) &&
+           static_cast<size_t>(bytes) >= device.properties().last_level_cache;
+  }
+
   /// Compile parameters for vectors that are aligned: -DALIGNED_VECTORS for GPUs, which move them
-  /// in one piece then; on CPUs only together with -DSTREAMING_STORES, for results that the caches
-  /// can't hold anyway. `bytes`: of all that is read and written.
+  /// in one piece then; on CPUs only together with -DSTREAMING_STORES.
   std::array<Define, 2> access(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
-    const bool aligned = width > 1 && stretch % width == 0 && launch.aligned(width);
-    const bool cpu = device.is_cpu();
-    const bool streaming =
-        cpu && aligned && static_cast<size_t>(bytes) >= device.properties().last_level_cache;
-    return {Define{aligned && (!cpu || streaming) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
-            Define{streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}};
+    const bool past = streaming(launch, bytes);
+    return {Define{past || (!device.is_cpu() && aligned(launch)) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT",
+                   1},
+            Define{past ? "STREAMING_STORES" : "CACHED_STORES", 1}};
   }
 
   /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.
@@ -219,19 +235,20 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   const int64_t kept = problem.keep(shape);
   // Partial sums: a sample's channels, or the elements of a row per share of the rows.
   int64_t parts = 1, columns = shape.length;
+  const int64_t shares =
+      int64_t{problem.device.properties().compute_units} * (kept > 0 ? kKeptSharesPerUnit : 16);
   if (shape.grouped) {
     parts = shape.rows / shape.groups;
     columns = shape.groups * (shape.length / shape.run);
   } else if (parameters) {
-    const int64_t shares =
-        int64_t{problem.device.properties().compute_units} * (kept > 0 ? kKeptSharesPerUnit : 16);
     const int64_t per_share = (shape.rows + shares - 1) / shares;
     arguments.rows_per_item =
         static_cast<uint32_t>(std::clamp(per_share, kLeastRowsPerItem, kMostRowsPerItem));
     parts = (shape.rows + arguments.rows_per_item - 1) / arguments.rows_per_item;
   } else if (problem.device.is_cpu()) {
     arguments.rows_per_item =
-        static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
+        static_cast<uint32_t>(std::max({int64_t{1}, kNormElementsPerItem / shape.length,
+                                        std::min(shape.rows / shares, kMostRowsAlone)}));
   }
   c10::DataPtr partial;
   if (parameters || shape.grouped) {
@@ -239,9 +256,13 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
   }
   NormLaunch launch(problem.device, arguments);
   launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
-  const auto access = problem.access(launch, 3 * static_cast<int64_t>(x.nbytes()));
+  const int64_t bytes = 3 * static_cast<int64_t>(x.nbytes());
+  const auto access = problem.access(launch, bytes);
   const char* param_tag = tag_or(weight, problem.in_tag);
+  const bool ahead = !shape.grouped && dx.defined() && problem.streaming(launch, bytes) &&
+                     static_cast<size_t>(shape.length) * acc_size <= kMostAheadBytes;
   const KernelFamily& family = shape.grouped ? runs_backward_family
+                               : ahead       ? backward_ahead_family
                                : kept > 0    ? kept_backward_family
                                              : rows_backward_family;
   // What a family has no use for is left out: it would make programs that differ in nothing.
@@ -256,6 +277,7 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                                {"DX", dx.defined()},
                                                {"DPARAM", shape.grouped || parameters},
                                                {"KEPT", kept},
+                                               {"LONGEST", ahead ? kMostAheadBytes / acc_size : 0},
                                                {"OCL_MAX_REGISTERS", kept > 0 ? kKeptRegisters : 0},
                                                {"WIDTH", problem.width},
                                                {"GROUP", problem.group},

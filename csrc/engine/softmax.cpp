@@ -20,14 +20,17 @@ using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
 constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
+constexpr int64_t kBackwardBytes = 8192;  // of its gradients, and of its results
 // Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
 // and work-items enough for each core.
-constexpr int64_t kMostRowsPerItem = 32, kLeastRowsAhead = 4, kItemsPerUnit = 16;
+constexpr int64_t kMostRowsPerItem = 64, kLeastRowsAhead = 4, kItemsPerUnit = 16;
 constexpr size_t kGpuLocal = 128;
 
 const KernelFamily rows{"reduce/softmax_rows.cl", "softmax_rows"};
 const KernelFamily rows_ahead{"reduce/softmax_rows_ahead.cl", "softmax_rows_ahead"};
 const KernelFamily rows_backward{"reduce/softmax_rows.cl", "softmax_rows_backward"};
+const KernelFamily rows_backward_ahead{"reduce/softmax_rows_backward_ahead.cl",
+                                       "softmax_rows_backward_ahead"};
 const KernelFamily columns{"reduce/softmax_columns.cl", "softmax_columns"};
 const KernelFamily columns_backward{"reduce/softmax_columns.cl", "softmax_columns_backward"};
 
@@ -72,7 +75,7 @@ struct Plan {
       if (arguments.offset[i] % 64 != 0) return false;
     }
     const std::string_view half = tag(ScalarType::BFloat16);
-    return in == half && out == half;
+    return in == half && grad == half && out == half;
   }
 
   /// What is read and written.
@@ -96,11 +99,14 @@ struct Plan {
     const bool aligned = aligned_rows();
     if (!device.is_cpu())
       return {share_row(arguments.length, width, element_size[0]).kept, aligned, false, 0};
-    const auto most = static_cast<uint32_t>(kScratchBytes / c10::elementSize(acc_dtype));
-    const int scratch = forward && arguments.length <= most ? static_cast<int>(most) : 0;
-    const bool streaming = aligned && !(forward && !log && stash && scratch == 0) &&
+    const auto most = static_cast<uint32_t>((forward ? kScratchBytes : kBackwardBytes) /
+                                            c10::elementSize(acc_dtype));
+    const bool fits = arguments.length <= most;
+    const bool streaming = aligned && !(forward && !log && stash && !fits) &&
                            moved_bytes() >= device.properties().last_level_cache;
-    return {0, streaming, streaming, scratch};
+    // Backward, rows that stay in the caches are read again as soon.
+    const bool scratch = fits && (forward || streaming);
+    return {0, streaming, streaming, scratch ? static_cast<int>(most) : 0};
   }
 
   void enqueue(const KernelFamily& family, int lanes, size_t group, const NDRange& range,
@@ -137,11 +143,12 @@ struct Plan {
     }
     const bool ahead = form.scratch > 0 && each >= kLeastRowsAhead;
     form.paired = ahead && paired_rows();
+    const KernelFamily& ahead_family = forward ? rows_ahead : rows_backward_ahead;
     arguments.outer_per_item = static_cast<uint32_t>(each);
     const size_t groups =
         (size_t{arguments.outer} + arguments.outer_per_item - 1) / arguments.outer_per_item;
     const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
-    enqueue(ahead ? rows_ahead : family, width, group, NDRange::linear(groups * group, local),
+    enqueue(ahead ? ahead_family : family, width, group, NDRange::linear(groups * group, local),
             form);
   }
 

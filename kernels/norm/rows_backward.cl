@@ -1,26 +1,7 @@
 // Gradients of layer norm and RMS norm: a work-item, or a work-group of GROUP, takes a share of the
 // rows, and sums the gradients of weight and bias over them in a row of partial sums of its own.
-//
-// DX, DPARAM: which gradients are wanted, of the input; of weight and bias (RMS: of the weight).
-// partial is [share][bias, weight][length].
 #include "include/item_by_item.clh"
-#include "norm/rows.clh"
-#ifndef DX
-#define DX 1
-#define DPARAM 1
-#endif
-
-#define RSTD_OF(row) quiet(LOAD_OF(STAT, rstd_base + args.offset[3], row))
-#if RMS
-#define MEAN_OF(row) ((SCALAR)0)
-#else
-#define MEAN_OF(row) quiet(LOAD_OF(STAT, mean_base + args.offset[2], row))
-#endif
-#if WEIGHT
-#define WEIGHTED(g, load, i) ((g) * load(PARAM, weight, i))
-#else
-#define WEIGHTED(g, load, i) (g)
-#endif
+#include "norm/rows_backward.clh"
 
 typedef struct {
   SCALAR mean, rstd;
@@ -31,23 +12,6 @@ typedef struct {
 typedef struct {
   SCALAR gradients, products;
 } RowSums;
-
-// Partial sums are read again soon, so they stay in the caches whatever the other stores do.
-#if WIDTH > 1
-#define KEEPV(p, i, v) PASTE2(vstore, WIDTH)(v, i, (global SCALAR*)(p))
-#else
-#define KEEPV(p, i, v) STORE(ACC, p, i, v)
-#endif
-#define KEEP(p, i, v) STORE(ACC, p, i, v)
-
-// Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come before the stores,
-// which a compiler must take for stores to the same memory.
-#define ADD_PARAMETERS(T, load, keep, i, g, x)                                  \
-  do {                                                                          \
-    const T weight_sum = fma(g, x, load(ACC, dweight, i));                      \
-    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));                        \
-    keep(dweight, i, weight_sum);                                               \
-  } while (0)
 
 #if PAIRS
 #define PREFETCH_TWO(p, v, length) PREFETCH_NEXT(p, v, length)  // a cache line
@@ -169,18 +133,6 @@ static inline void row_gradients(global const char* grad, global const char* x,
 #endif
 }
 
-// Partial sums as norm_finish wants them.
-static inline void order_partial(global char* partial, uint length) {
-#if PAIRS && DPARAM
-  for (uint v = 0; v < 2 * length / WIDTH; v += 2) {
-    VECTOR x0 = LOADV_OF(ACC, partial, v), x1 = LOADV_OF(ACC, partial, v + 1);
-    IN_ORDER(x0, x1);
-    KEEPV(partial, v, x0);
-    KEEPV(partial, v + 1, x1);
-  }
-#endif
-}
-
 kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global const char* x_base,
                                             global const char* mean_base,
                                             global const char* rstd_base,
@@ -195,14 +147,7 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
   const uint first_row = group * args.rows_per_item;
   const uint end_row = min(first_row + args.rows_per_item, args.rows);
 #if DPARAM
-  FOR_VECTORS(v, args.length) {
-    KEEPV(partial, v, ZERO);
-    KEEPV(partial + (ulong)args.length * STORAGE_SIZE(ACC), v, ZERO);
-  }
-  FOR_TAIL(i, args.length) {
-    KEEP(partial, i, 0);
-    KEEP(partial, args.length + i, 0);
-  }
+  clear_partial(partial, args.length, item);
 #endif
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);

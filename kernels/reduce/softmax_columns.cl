@@ -83,7 +83,7 @@ kernel ITEM_BY_ITEM void softmax_columns_backward(global const char* grad_base,
     const VECTOR g = LOADV_OF(GRAD, grad + i * grad_next, 0);
     const VECTOR y = LOADV_OF(IN, result + i * result_next, 0);
 #if LOG
-    const VECTOR value = g - exp(y) * sum;
+    const VECTOR value = g - SHARE_OF(SUFFIX(WIDTH), y) * sum;
 #else
     const VECTOR value = (g - sum) * y;
 #endif

@@ -185,10 +185,10 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
 
 #if LOG
 #define TERM(grad, result) (grad)
-#define GRAD_INPUT(grad, result) ((grad) - exp(result) * sum)
+#define GRAD_INPUT(n, grad, result) ((grad) - SHARE_OF(n, result) * sum)
 #else
 #define TERM(grad, result) ((grad) * (result))
-#define GRAD_INPUT(grad, result) (((grad) - sum) * (result))
+#define GRAD_INPUT(n, grad, result) (((grad) - sum) * (result))
 #endif
     SCALAR sum = 0;
 #if KEPT
@@ -199,7 +199,7 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
     }
     FOR_KEPT(j) total += TERM(g[j], y[j]);
     sum = group_sum(sum_lanes(total), item, SHARED);
-    FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(g[j], y[j]));
+    FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(SUFFIX(WIDTH), g[j], y[j]));
 #else
     if (vectors > 0) {
       VECTOR total = (VECTOR)(0);
@@ -215,10 +215,10 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
 
     for (uint v = item; v < vectors; v += GROUP) {
       STOREV_FROM(OUT, ACC, WIDTH, out, v,
-                  GRAD_INPUT(LOADV_OF(GRAD, grad, v), LOADV_OF(IN, result, v)));
+                  GRAD_INPUT(SUFFIX(WIDTH), LOADV_OF(GRAD, grad, v), LOADV_OF(IN, result, v)));
     }
     FOR_TAIL(i) {
-      STORE_FROM(OUT, ACC, out, i, GRAD_INPUT(LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i)));
+      STORE_FROM(OUT, ACC, out, i, GRAD_INPUT(, LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i)));
     }
 #endif
   }
