@@ -277,7 +277,7 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                                {"DX", dx.defined()},
                                                {"DPARAM", shape.grouped || parameters},
                                                {"KEPT", kept},
-                                               {"LONGEST", ahead ? kMostAheadBytes / acc_size : 0},
+                                               {"SCRATCH", ahead ? kMostAheadBytes / acc_size : 0},
                                                {"OCL_MAX_REGISTERS", kept > 0 ? kKeptRegisters : 0},
                                                {"WIDTH", problem.width},
                                                {"GROUP", problem.group},

@@ -3,6 +3,12 @@
 #include "include/item_by_item.clh"
 #include "norm/rows_backward.clh"
 
+#if WEIGHT
+#define WEIGHTED(g, load, i) ((g) * load(PARAM, weight, i))
+#else
+#define WEIGHTED(g, load, i) (g)
+#endif
+
 typedef struct {
   SCALAR mean, rstd;
   SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
@@ -12,6 +18,15 @@ typedef struct {
 typedef struct {
   SCALAR gradients, products;
 } RowSums;
+
+// Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come before the stores,
+// which a compiler must take for stores to the same memory.
+#define ADD_PARAMETERS(T, load, keep, i, g, x)                                  \
+  do {                                                                          \
+    const T weight_sum = fma(g, x, load(ACC, dweight, i));                      \
+    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));                        \
+    keep(dweight, i, weight_sum);                                               \
+  } while (0)
 
 #if PAIRS
 #define PREFETCH_TWO(p, v, length) PREFETCH_NEXT(p, v, length)  // a cache line
