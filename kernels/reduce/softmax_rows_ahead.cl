@@ -1,24 +1,17 @@
-// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the largest element
-// of the next one is looked for and the results of the one before are stored, so that memory is read and written
-// all the time.
+// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the next one is fetched
+// and its largest element looked for, and the results of the one before are stored: every element is read once, in the
+// order in which it lies in memory, and memory is read and written all the time.
 //
 // SCRATCH: elements of a row at most. PAIRS: see vector_pairs.clh.
 #ifndef SCRATCH
 #define SCRATCH 4096
 #endif
+#define OPAQUE_0 opaque_0
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "reduce/softmax.clh"
 #define TIES_TO_EVEN LOG  // elements less the logarithm of 1 are exact
 #include "include/vector_pairs.clh"
-
-/// A row whose exponentials are there: what makes results of them, or for log_softmax of the elements.
-typedef struct {
-  global const char* in;
-  global char* out;
-  local const SCALAR* exponentials;
-  SCALAR largest, scale;  // LOG: the logarithm of the sum, else one by the sum
-} Row;
 
 // `count` vectors from v on, side by side: a vector's exponential is a chain in which every step waits.
 #define AT_ONCE (PAIRS ? 4 : 2)
@@ -35,82 +28,77 @@ typedef struct {
     if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);              \
   } while (0)
 
+// What is kept of a row are its exponentials, or for log_softmax its elements less the largest; `scale` is one by the
+// sum of the exponentials, or its logarithm.
 #if LOG
-#define RESULTS(count, v, row, x)                                             \
-  do {                                                                        \
-    LOAD_VECTORS(count, IN, (row).in, v, x);                                  \
-    EACH(count) x[u] = (x[u] - (row).largest) - (row).scale;                  \
+#define TO_KEEP(below, exponential) (below)
+#define RESULT(kept, scale) ((kept) - (scale))
+#else
+#define TO_KEEP(below, exponential) (exponential)
+#define RESULT(kept, scale) ((kept) * (scale))
+#endif
+
+#define STORE_RESULTS(count, v)                                                       \
+  do {                                                                                \
+    VECTOR result[count];                                                             \
+    EACH(count) result[u] = RESULT(LOAD_SCRATCH((v) + u, kept), scale);               \
+    STORE_VECTORS(count, OUT, out, v, result);                                        \
   } while (0)
-#else
-#define RESULTS(count, v, row, x) \
-  EACH(count) x[u] = LOAD_SCRATCH((v) + u, (row).exponentials) * (row).scale
-#endif
 
-static inline void store_element(Row row, uint i) {
-#if LOG
-  const SCALAR result = (LOAD_OF(IN, row.in, i) - row.largest) - row.scale;
-#else
-  const SCALAR result = row.exponentials[i] * row.scale;
-#endif
-  STORE_FROM(OUT, ACC, row.out, i, result);
-}
-
-#if LOG
-#define KEEPV(v, e)
-#else
-#define KEEPV(v, e) STORE_SCRATCH(e, v, exponentials)
-#endif
-
-#define WORK_OFF(count)                                                            \
-  do {                                                                             \
-    PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));                   \
-    VECTOR e[count], x[count];                                                     \
-    LOAD_VECTORS(count, IN, in, v, e);                                             \
-    EACH(count) e[u] = EXPV(e[u] - largest);                                       \
-    EACH(count) KEEPV(v + u, e[u]);                                                \
-    EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                      \
-    block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                           \
-    LOAD_VECTORS(count, IN, next, v, x);                                           \
-    EACH(count) most = LARGER(x[u], most);                                         \
-    if (stores) {                                                                  \
-      RESULTS(count, v, before, x);                                                \
-      STORE_VECTORS(count, OUT, before.out, v, x);                                 \
-    }                                                                              \
+#define WORK_OFF(count)                                                               \
+  do {                                                                                \
+    if (!PAIRS) PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));          \
+    if (stores) STORE_RESULTS(count, v);                                              \
+    VECTOR below[count], e[count], x[count];                                          \
+    EACH(count) below[u] = LOAD_SCRATCH(v + u, fetched) - largest;                    \
+    EACH(count) e[u] = EXPV(below[u]);                                                \
+    EACH(count) STORE_SCRATCH(TO_KEEP(below[u], e[u]), v + u, kept);                  \
+    EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                         \
+    block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                              \
+    LOAD_VECTORS(count, IN, next, v, x);                                              \
+    EACH(count) STORE_SCRATCH(x[u], v + u, fetched);                                  \
+    EACH(count) most = LARGER(x[u], most);                                            \
   } while (0)
 
 kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
                                             const SoftmaxArgs args) {
-#if LOG
-#define SCRATCH_OF(row) 0
-#else
-  local SCALAR scratch[2 * SCRATCH];
-  // Two rows' exponentials are half a page more than some pages apart, where there is room for that: a load
-  // whose address is that of a store under way but for a multiple of a page waits for it.
-  const uint page = 4096 / sizeof(SCALAR);
-  const uint apart = min((args.length + page / 2 - 1) / page * page + page / 2, (uint)SCRATCH);
-#define SCRATCH_OF(row) (scratch + (row) % 2 * apart)
-#endif
+  local SCALAR fetched[SCRATCH], kept[SCRATCH];
+  const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
   const uint end_row = min(first_row + args.outer_per_item, args.outer);
   if (first_row >= end_row) return;
   const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN), out_bytes = (ulong)length * STORAGE_SIZE(OUT);
-  global const char* in = in_base + args.offset[0] + first_row * in_bytes;
+  global const char* next = in_base + args.offset[0] + first_row * in_bytes;
   global char* out = out_base + args.offset[1] + first_row * out_bytes;
 
   VECTOR most = (VECTOR)(LOWEST(ACC));
-  SCALAR largest = LOWEST(ACC);
-  for (uint v = 0; v < vectors; v++) most = LARGER(LOADV_OF(IN, in, v), most);
-  for (uint i = tail; i < length; i++) largest = LARGER(LOAD_OF(IN, in, i), largest);
-  Row before = {in, out, SCRATCH_OF(1), 0, 0};
+  SCALAR largest = LOWEST(ACC), scale = 0;
+#if PAIRS
+  for (uint v = 0; v < vectors; v += 2) {
+    VECTOR x[2];
+    LOAD_VECTORS(2, IN, next, v, x);
+    EACH(2) STORE_SCRATCH(x[u], v + u, fetched);
+    EACH(2) most = LARGER(x[u], most);
+  }
+#else
+  for (uint v = 0; v < vectors; v++) {
+    const VECTOR x = LOADV_OF(IN, next, v);
+    STORE_SCRATCH(x, v, fetched);
+    most = LARGER(x, most);
+  }
+#endif
+  for (uint i = tail; i < length; i++) {
+    fetched[i] = LOAD_OF(IN, next, i);
+    largest = LARGER(fetched[i], largest);
+  }
   for (uint row = first_row; row < end_row; row++) {
     if (vectors > 0) {
       const SCALAR of_vectors = max_lanes(most);
       largest = LARGER(of_vectors, largest);
     }
     const bool stores = row > first_row;
-    global const char* next = row + 1 < end_row ? in + in_bytes : in;
-    local SCALAR* exponentials = SCRATCH_OF(row);
+    if (row + 1 < end_row) next += in_bytes;
     VECTOR total = (VECTOR)(0);
     most = (VECTOR)(LOWEST(ACC));
     for (uint begin = 0; begin < vectors; begin += BLOCK) {
@@ -127,33 +115,19 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
     for (uint i = tail; i < length; i++) {
-      const SCALAR e = EXP_ONE(LOAD_OF(IN, in, i) - largest);
-#if !LOG
-      exponentials[i] = e;
-#endif
+      if (stores) STORE_FROM(OUT, ACC, out, i, RESULT(kept[i], scale));
+      const SCALAR below = fetched[i] - largest, e = EXP_ONE(below);
+      kept[i] = TO_KEEP(below, e);
       sum += e;
-      const SCALAR x = LOAD_OF(IN, next, i);
-      largest_of_next = LARGER(x, largest_of_next);
-      if (stores) store_element(before, i);
+      fetched[i] = LOAD_OF(IN, next, i);
+      largest_of_next = LARGER(fetched[i], largest_of_next);
     }
-    before.in = in;
-    before.out = out;
-    before.exponentials = exponentials;
-    before.largest = largest;
-    before.scale = quiet(LOG ? log(sum) : 1 / sum);
+    if (stores) out += out_bytes;
+    scale = quiet(LOG ? log(sum) : 1 / sum);
     largest = largest_of_next;
-    in = next;
-    out += out_bytes;
   }
   uint v = 0;
-  VECTOR x[2];
-  for (; v + 1 < vectors; v += 2) {
-    RESULTS(2, v, before, x);
-    STORE_VECTORS(2, OUT, before.out, v, x);
-  }
-  if (v < vectors) {
-    RESULTS(1, v, before, x);
-    STORE_VECTORS(1, OUT, before.out, v, x);
-  }
-  for (uint i = tail; i < length; i++) store_element(before, i);
+  for (; v + 1 < vectors; v += 2) STORE_RESULTS(2, v);
+  if (v < vectors) STORE_RESULTS(1, v);
+  for (uint i = tail; i < length; i++) STORE_FROM(OUT, ACC, out, i, RESULT(kept[i], scale));
 }

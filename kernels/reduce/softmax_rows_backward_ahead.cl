@@ -6,6 +6,7 @@
 #ifndef SCRATCH
 #define SCRATCH 1024
 #endif
+#define OPAQUE_0 opaque_0
 #include "include/item_by_item.clh"
 #include "reduce/softmax.clh"
 #include "include/vector_pairs.clh"
@@ -36,6 +37,7 @@ kernel ITEM_BY_ITEM void softmax_rows_backward_ahead(global const char* grad_bas
                                                      global const char* result_base,
                                                      global char* out_base, const SoftmaxArgs args) {
   local Kept kept[SCRATCH / WIDTH];
+  const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
   const uint end_row = min(first_row + args.outer_per_item, args.outer);
