@@ -93,9 +93,10 @@ struct Problem {
   /// in one piece then; on CPUs only together with -DSTREAMING_STORES.
   std::array<Define, 2> access(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
     const bool past = streaming(launch, bytes);
-    return {Define{past || (!device.is_cpu() && aligned(launch)) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT",
-                   1},
-            Define{past ? "STREAMING_STORES" : "CACHED_STORES", 1}};
+    return {
+        Define{past || (!device.is_cpu() && aligned(launch)) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT",
+               1},
+        Define{past ? "STREAMING_STORES" : "CACHED_STORES", 1}};
   }
 
   /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.

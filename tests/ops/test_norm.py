@@ -153,18 +153,32 @@ def test_modules(make):
     assert_close(twin(x.to("ocl")).cpu(), module(x))
 
 
-def test_larger_than_the_caches():
-    """Results of this size are stored past the caches, in whole vectors; and not, a row is odd."""
-    for length in (1024, 1023):
-        rows = 2**24 // length
-        inputs = [made((rows, length), torch.float32), made(length, torch.float32, 1)]
-        actual, expected = (
-            results(lambda x, w: functional.layer_norm(x, [x.shape[1]], w), inputs, device)
-            for device in ("ocl", "cpu")
-        )
-        assert_close(actual[0].cpu(), expected[0], rtol=1e-4, atol=1e-4)
-        assert_close(actual[1].cpu(), expected[1], rtol=1e-4, atol=1e-4)
-        assert_close(actual[2].cpu(), expected[2], rtol=1e-3, atol=2e-2)
+LARGE = [(torch.float32, n) for n in (48, 1023, 1024, 1040)]
+LARGE += [(torch.float64, 8), (torch.float64, 512), (torch.float16, 768)]
+LARGE += [(torch.bfloat16, n) for n in (48, 96, 1024)]
+
+
+@pytest.mark.parametrize("dtype,length", LARGE, ids=str)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("norm", [functional.layer_norm, functional.rms_norm])
+def test_larger_than_the_caches(norm, weighted, dtype, length):
+    """Results of this size are stored past the caches, in whole vectors of rows, odd and even
+    numbers of them; and not, where rows aren't that."""
+    rows = 12 * 2**20 // dtype.itemsize // length + 1
+    inputs = [made((rows, length), dtype)]
+    if weighted:
+        inputs += [made(length, dtype, seed) for seed in (1, 2)[: 2 - (norm is functional.rms_norm)]]
+    check(lambda x, *parameters: norm(x, [length], *parameters), inputs)
+
+
+def test_rows_that_are_not_finite_among_many():
+    """The rows beside them are as they would be."""
+    x = made((3000, 1024), torch.float32)
+    x[5, 7], x[9, 0], x[11] = torch.nan, torch.inf, 0
+    for norm in (functional.layer_norm, functional.rms_norm):
+        actual, expected = (results(lambda x: norm(x, [1024]), [x], device) for device in ("ocl", "cpu"))
+        for a, e in zip(actual, expected, strict=True):
+            assert_close(a.cpu(), e, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
 def pairs(function):

@@ -46,18 +46,58 @@ def test_rows_around_the_scratch_memory(op, dtype):
         assert_close(op(x.to("ocl"), 1).cpu(), expected, **FORWARD.get(dtype, {}))
 
 
+# Rows of whole vectors, odd and even numbers of them, and not; past what is kept of a row, too.
+LARGE = [(torch.float32, n) for n in (1000, 1008, 1024, 2048, 2064)]
+LARGE += [(torch.float64, 24), (torch.float64, 1024), (torch.float16, 768)]
+LARGE += [(torch.bfloat16, n) for n in (48, 1024, 1056)]
+
+
+def large(dtype, length):
+    """Rows that are, with as many results, more than the caches hold, and one of zeros, one that
+    has a NaN, one an infinity."""
+    x = torch.randn(40 * 2**20 // dtype.itemsize // length, length)
+    x[0], x[1, 7], x[2, 9] = 0, torch.nan, torch.inf
+    return x.to(dtype)
+
+
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("length", [1024, 1000, 8192])
-def test_results_larger_than_the_caches(op, length):
+@pytest.mark.parametrize("dtype,length", LARGE, ids=str)
+def test_results_larger_than_the_caches(op, dtype, length):
     """They are stored past them, where rows are whole vectors."""
-    x = torch.randn(10 * 2**20 // length, length)
-    here, there = x.to("ocl").requires_grad_(), x.requires_grad_()
+    x = large(dtype, length)
+    here = x.to("ocl").requires_grad_()
+    there = x.to(torch.float64, copy=True).requires_grad_()
     results = [op(here, 1), op(there, 1)]
-    assert_close(results[0].detach().cpu(), results[1].detach(), **FORWARD[torch.float32])
-    grad = torch.randn_like(results[1])
+    expected = results[1].detach().to(dtype)
+    near = FORWARD.get(dtype, {})
+    assert_close(results[0].detach().cpu(), expected, equal_nan=True, **near)
+    grad = torch.randn_like(x)
     results[0].backward(grad.to("ocl"))
-    results[1].backward(grad)
-    assert_close(here.grad.cpu(), there.grad, **BACKWARD[torch.float32])
+    results[1].backward(grad.double())
+    near = BACKWARD.get(dtype, {})
+    assert_close(here.grad.cpu(), there.grad.to(dtype), equal_nan=True, **near)
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_gradient_in_place_of_its_operand(name):
+    backward = getattr(torch.ops.aten, f"{name}_backward_data")
+    y, grad = torch.randn(4000, 1024), torch.randn(4000, 1024)
+    expected = backward(grad, y, 1, torch.float32)
+    actual = grad.to("ocl")
+    result = {"out" if name == "_log_softmax" else "grad_input": actual}
+    backward.out(actual, y.to("ocl"), 1, torch.float32, **result)
+    assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_gradient_of_any_numbers():
+    """Not only of results, which are at most 0: exponentials down to nothing and up to infinity."""
+    backward = torch.ops.aten._log_softmax_backward_data
+    for rows, dtype in ((3, torch.float32), (4000, torch.float32), (8000, torch.bfloat16)):
+        y = torch.linspace(-110, 95, 1024).repeat(rows, 1).to(dtype)
+        grad = torch.full_like(y, 0.5)
+        actual = backward(grad.to("ocl"), y.to("ocl"), 1, dtype).cpu()
+        expected = backward(grad.double(), y.double(), 1, torch.float64)
+        assert_close(actual, expected.to(dtype), rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("op", OPS)
