@@ -167,18 +167,22 @@ def test_larger_than_the_caches(norm, weighted, dtype, length):
     rows = 12 * 2**20 // dtype.itemsize // length + 1
     inputs = [made((rows, length), dtype)]
     if weighted:
-        inputs += [made(length, dtype, seed) for seed in (1, 2)[: 2 - (norm is functional.rms_norm)]]
+        inputs += [
+            made(length, dtype, seed) for seed in (1, 2)[: 2 - (norm is functional.rms_norm)]
+        ]
     check(lambda x, *parameters: norm(x, [length], *parameters), inputs)
 
 
-def test_rows_that_are_not_finite_among_many():
+@pytest.mark.parametrize("norm", [functional.layer_norm, functional.rms_norm])
+def test_rows_that_are_not_finite_among_many(norm):
     """The rows beside them are as they would be."""
     x = made((3000, 1024), torch.float32)
     x[5, 7], x[9, 0], x[11] = torch.nan, torch.inf, 0
-    for norm in (functional.layer_norm, functional.rms_norm):
-        actual, expected = (results(lambda x: norm(x, [1024]), [x], device) for device in ("ocl", "cpu"))
-        for a, e in zip(actual, expected, strict=True):
-            assert_close(a.cpu(), e, rtol=1e-4, atol=1e-3, equal_nan=True)
+    actual, expected = (
+        results(lambda x: norm(x, [1024]), [x], device) for device in ("ocl", "cpu")
+    )
+    for a, e in zip(actual, expected, strict=True):
+        assert_close(a.cpu(), e, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
 def pairs(function):

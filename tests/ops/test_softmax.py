@@ -97,7 +97,8 @@ def test_gradient_of_any_numbers():
         grad = torch.full_like(y, 0.5)
         actual = backward(grad.to("ocl"), y.to("ocl"), 1, dtype).cpu()
         expected = backward(grad.double(), y.double(), 1, torch.float64)
-        assert_close(actual, expected.to(dtype), rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)
+        near = 2e-2 if dtype == torch.bfloat16 else 1e-5
+        assert_close(actual, expected.to(dtype), rtol=near, atol=1e-5)
 
 
 @pytest.mark.parametrize("op", OPS)
