@@ -152,6 +152,7 @@ void common_defines(DefineList& defines, const Device& device, const Operands& o
   if (access.aligned) defines.add({"ALIGNED_VECTORS", 1});
   if (access.streaming) defines.add({"STREAMING_STORES", 1});
   if (access.vectors > 1) defines.add({"VECTORS", access.vectors});
+  if (access.paired) defines.add({"PAIRS", 1});
   if (operands.checked) defines.add({"FAILS", op.check.macro});
   if (operands.wide_quotient) defines.add({"WIDE_QUOTIENT", 1});
   if (operands.rounded_mask != 0) {

@@ -36,12 +36,14 @@ class DefineList {
 };
 
 /// How many elements a work-item's vectors have, whether they all are aligned to their size,
-/// whether stores go past the caches, and how many vectors of contiguous operands it takes.
+/// whether stores go past the caches, how many vectors of contiguous operands it takes, and whether
+/// by pairs (kernels/include/vector_pairs.clh).
 struct Access {
   int width = 1;
   bool aligned = false;
   bool streaming = false;
   int vectors = 1;
+  bool paired = false;
 };
 
 /// Whether results would only push other things out of a CPU's caches: an ordinary store reads the

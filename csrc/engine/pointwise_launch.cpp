@@ -255,6 +255,15 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
           arguments);
 }
 
+/// Whether all is bfloat16, in whole cache lines, and computed with as float.
+bool takes_pairs(const Operands& operands, c10::function_ref<bool(int, size_t)> is_aligned) {
+  if (operands.compute_tag != tag(at::kFloat)) return false;
+  for (int i = 0; i < operands.count; ++i) {
+    if (operands.tags[i] != tag(at::kBFloat16) || !is_aligned(i, 64)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n) {
@@ -266,6 +275,7 @@ void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int
   const auto is_aligned = [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; };
   Access access = choose_access(queue.device(), operands, op, moved, is_aligned);
   access.vectors = vectors_per_item(queue.device(), operands, op, access);
+  access.paired = access.vectors % 2 == 0 && takes_pairs(operands, is_aligned);
   DefineList defines;
   if (takes_complex_vectors(queue.device(), operands, op)) {
     access.width = static_cast<int>(64 / operands.compute_size);

@@ -1,12 +1,16 @@
 // Pointwise over operands that all lie in memory in the order of iteration: VECTORS vectors of WIDTH elements
 // per work-item, the last elements one at a time. Global size: ceil(n / (VECTORS * WIDTH)) or more.
+//
+// PAIRS: all operands are bfloat16 in whole cache lines, and VECTORS is even (see vector_pairs.clh).
 #include "include/prefetch.clh"
 #include "pointwise/operands.clh"
-
 #ifndef VECTORS
 #define VECTORS 1
 #endif
 #define PER_ITEM (VECTORS * WIDTH)
+#ifndef PAIRS
+#define PAIRS 0
+#endif
 
 typedef struct {
   ulong offset[NOPS];  // bytes
@@ -18,6 +22,34 @@ typedef struct {
 #define PREFETCH_IN(k, name, tag) \
   if (PER_ITEM * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, PER_ITEM, name, chunk);
 #define LOAD_VECTOR(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
+#if PAIRS
+#define TIES_TO_EVEN 1
+#include "include/vector_pairs.clh"
+static inline uint16 encoded(float16 x) { return x != x ? (uint16)(0x7fc00000) : rounded(x); }
+#define LOAD_WORDS(k, name, tag) const uint16 w##k = ((global const uint16*)(name))[i];
+#define LOAD_EVEN(k, name, tag) const T a##k = EVEN_OF(w##k);
+#define LOAD_ODD(k, name, tag) const T a##k = ODD_OF(w##k);
+#define DECLARE_WORDS(k, name, tag) uint16 e##k, o##k;
+#define KEEP_EVEN(k, name, tag) e##k = encoded(r##k);
+#define KEEP_ODD(k, name, tag) o##k = encoded(r##k);
+#define STORE_WORDS(k, name, tag) STORE_ALIGNED(uint16, name, i, WORDS_OF(e##k, o##k));
+#define COMPUTE_PAIR()        \
+  FOR_INS(LOAD_WORDS)         \
+  FOR_OUTS(DECLARE_WORDS)     \
+  {                           \
+    LOAD_INS(LOAD_EVEN)       \
+    FOR_OUTS(DECLARE_RESULT)  \
+    APPLY();                  \
+    FOR_OUTS(KEEP_EVEN)       \
+  }                           \
+  {                           \
+    LOAD_INS(LOAD_ODD)        \
+    FOR_OUTS(DECLARE_RESULT)  \
+    APPLY();                  \
+    FOR_OUTS(KEEP_ODD)        \
+  }                           \
+  FOR_OUTS(STORE_WORDS)
+#endif
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, i, r##k);
 // Complex numbers as vectors of twice as many reals.
@@ -44,9 +76,15 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
   FOR_OUTS(STORE_VECTOR)
   if (x + PER_ITEM <= layout.n) {
     FOR_INS(PREFETCH_IN)
+#if PAIRS
+    for (size_t i = chunk * (VECTORS / 2); i < (chunk + 1) * (VECTORS / 2); i++) {
+      COMPUTE_PAIR()
+    }
+#else
     for (size_t i = chunk * VECTORS; i < (chunk + 1) * VECTORS; i++) {
       COMPUTE_VECTOR()
     }
+#endif
     return;
   }
 #if VECTORS > 1
