@@ -51,6 +51,7 @@ bool is_refusal(Device& device, const Operands& operands, const Op& op) {
 }  // namespace
 
 bool should_stream(const Device& device, const Operands& operands, uint64_t moved) {
+  if (operands.outputs == operands.count) return false;
   if (moved < 2 * device.properties().last_level_cache) return false;
   for (int i = operands.outputs; i < operands.count; ++i) {
     for (int k = 0; k < operands.outputs; ++k) {

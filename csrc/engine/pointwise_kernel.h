@@ -48,7 +48,8 @@ struct Access {
 
 /// Whether results would only push other things out of a CPU's caches: an ordinary store reads the
 /// line first. What the operands don't fit into at once, a next op won't find there anyway. Not for
-/// what is updated in place, whose lines are there.
+/// what is updated in place, whose lines are there, nor where nothing is read: the last lines of a
+/// fill are found in the caches by what reads it, at the cost of writing them back later.
 /// `moved`: bytes read and written. A little more than the cache holds is better left to it.
 bool should_stream(const Device& device, const Operands& operands, uint64_t moved);
 

@@ -1,4 +1,4 @@
-"""Functions of the half types, of every number there is, and by every way that vectors are taken."""
+"""Functions of the half types, of every number there is and however their vectors are taken."""
 
 import numpy
 import pytest
