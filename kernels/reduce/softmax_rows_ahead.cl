@@ -17,15 +17,15 @@
 #define AT_ONCE (PAIRS ? 4 : 2)
 #define EACH(count) _Pragma("unroll") for (uint u = 0; u < (count); u++)
 #define EACH_TWO(count) _Pragma("unroll") for (uint u = 0; u < (count) / 2; u++)
-#define LOAD_VECTORS(count, tag, p, v, x)                                   \
-  do {                                                                      \
-    EACH_TWO(count) LOAD_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);  \
-    if ((count) == 1) x[0] = LOADV_OF(tag, p, v);                           \
+#define LOAD_VECTORS(count, tag, p, v, x)                                             \
+  do {                                                                                \
+    EACH_TWO(count) LOAD_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);            \
+    if ((count) == 1) x[0] = LOADV_OF(tag, p, v);                                     \
   } while (0)
-#define STORE_VECTORS(count, tag, p, v, x)                                   \
-  do {                                                                       \
-    EACH_TWO(count) STORE_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);  \
-    if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);              \
+#define STORE_VECTORS(count, tag, p, v, x)                                            \
+  do {                                                                                \
+    EACH_TWO(count) STORE_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);           \
+    if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);                       \
   } while (0)
 
 // What is kept of a row are its exponentials, or for log_softmax its elements less the largest; `scale` is one by the
@@ -41,7 +41,7 @@
 #define STORE_RESULTS(count, v)                                                       \
   do {                                                                                \
     VECTOR result[count];                                                             \
-    EACH(count) result[u] = RESULT(LOAD_SCRATCH((v) + u, kept), scale);               \
+    EACH(count) result[u] = RESULT(kept[(v) + u], scale);                             \
     STORE_VECTORS(count, OUT, out, v, result);                                        \
   } while (0)
 
@@ -50,19 +50,20 @@
     if (!PAIRS) PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));          \
     if (stores) STORE_RESULTS(count, v);                                              \
     VECTOR below[count], e[count], x[count];                                          \
-    EACH(count) below[u] = LOAD_SCRATCH(v + u, fetched) - largest;                    \
+    EACH(count) below[u] = fetched[v + u] - largest;                                  \
     EACH(count) e[u] = EXPV(below[u]);                                                \
-    EACH(count) STORE_SCRATCH(TO_KEEP(below[u], e[u]), v + u, kept);                  \
+    EACH(count) kept[v + u] = TO_KEEP(below[u], e[u]);                                \
     EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                         \
     block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                              \
     LOAD_VECTORS(count, IN, next, v, x);                                              \
-    EACH(count) STORE_SCRATCH(x[u], v + u, fetched);                                  \
+    EACH(count) fetched[v + u] = x[u];                                                \
     EACH(count) most = LARGER(x[u], most);                                            \
   } while (0)
 
 kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
                                             const SoftmaxArgs args) {
-  local SCALAR fetched[SCRATCH], kept[SCRATCH];
+  local VECTOR fetched[SCRATCH / WIDTH], kept[SCRATCH / WIDTH];
+  local SCALAR *const fetched_one = (local SCALAR*)fetched, *const kept_one = (local SCALAR*)kept;
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
@@ -78,19 +79,19 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   for (uint v = 0; v < vectors; v += 2) {
     VECTOR x[2];
     LOAD_VECTORS(2, IN, next, v, x);
-    EACH(2) STORE_SCRATCH(x[u], v + u, fetched);
+    EACH(2) fetched[v + u] = x[u];
     EACH(2) most = LARGER(x[u], most);
   }
 #else
   for (uint v = 0; v < vectors; v++) {
     const VECTOR x = LOADV_OF(IN, next, v);
-    STORE_SCRATCH(x, v, fetched);
+    fetched[v] = x;
     most = LARGER(x, most);
   }
 #endif
   for (uint i = tail; i < length; i++) {
-    fetched[i] = LOAD_OF(IN, next, i);
-    largest = LARGER(fetched[i], largest);
+    fetched_one[i] = LOAD_OF(IN, next, i);
+    largest = LARGER(fetched_one[i], largest);
   }
   for (uint row = first_row; row < end_row; row++) {
     if (vectors > 0) {
@@ -115,12 +116,12 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
     for (uint i = tail; i < length; i++) {
-      if (stores) STORE_FROM(OUT, ACC, out, i, RESULT(kept[i], scale));
-      const SCALAR below = fetched[i] - largest, e = EXP_ONE(below);
-      kept[i] = TO_KEEP(below, e);
+      if (stores) STORE_FROM(OUT, ACC, out, i, RESULT(kept_one[i], scale));
+      const SCALAR below = fetched_one[i] - largest, e = EXP_ONE(below);
+      kept_one[i] = TO_KEEP(below, e);
       sum += e;
-      fetched[i] = LOAD_OF(IN, next, i);
-      largest_of_next = LARGER(fetched[i], largest_of_next);
+      fetched_one[i] = LOAD_OF(IN, next, i);
+      largest_of_next = LARGER(fetched_one[i], largest_of_next);
     }
     if (stores) out += out_bytes;
     scale = quiet(LOG ? log(sum) : 1 / sum);
@@ -129,5 +130,5 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   uint v = 0;
   for (; v + 1 < vectors; v += 2) STORE_RESULTS(2, v);
   if (v < vectors) STORE_RESULTS(1, v);
-  for (uint i = tail; i < length; i++) STORE_FROM(OUT, ACC, out, i, RESULT(kept[i], scale));
+  for (uint i = tail; i < length; i++) STORE_FROM(OUT, ACC, out, i, RESULT(kept_one[i], scale));
 }
