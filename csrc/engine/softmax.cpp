@@ -19,8 +19,9 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
-constexpr int64_t kScratchBytes = 16384;  // of a row's exponentials on a CPU: half of its L1 cache
-constexpr int64_t kBackwardBytes = 8192;  // of its gradients, and of its results
+// What a CPU's kernels keep of a row in local memory, twice: its elements and exponentials, its
+// gradients and results. Together they are what every OpenCL has, and most of a first cache.
+constexpr int64_t kScratchBytes = 16384, kBackwardBytes = 8192;
 // Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
 // and work-items enough for each core.
 constexpr int64_t kMostRowsPerItem = 64, kLeastRowsAhead = 4, kItemsPerUnit = 16;

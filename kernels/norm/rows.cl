@@ -18,7 +18,7 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
   global const char* weight = weight_base + args.offset[4];
   global const char* bias = bias_base + args.offset[5];
   const uint first_row = group * args.rows_per_item;
-  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   if (first_row >= end_row) return;
   // The next row's statistics come before this row's results, which need not wait then for the sums across
   // lanes, the root and the quotient at their end. Long rows would be read from memory twice.

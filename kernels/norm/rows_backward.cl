@@ -160,7 +160,7 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
   global char* partial =
       partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
   const uint first_row = group * args.rows_per_item;
-  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
 #if DPARAM
   clear_partial(partial, args.length, item);
 #endif

@@ -59,7 +59,7 @@ kernel ITEM_BY_ITEM void norm_rows_backward_ahead(global const char* grad_base, 
   local Kept kept[SCRATCH / WIDTH];
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.rows_per_item;
-  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   if (first_row >= end_row) return;
   global const char* weight = weight_base + args.offset[4];
   global char* partial = partial_base + args.offset[6] + (ulong)get_global_id(0) * 2 * length * STORAGE_SIZE(ACC);

@@ -29,7 +29,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
   const uint item = get_local_id(0), vectors = args.length / WIDTH;
   const uint share = get_group_id(0);
   const uint first_row = share * args.rows_per_item;
-  const uint end_row = min(first_row + args.rows_per_item, args.rows);
+  const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   VECTOR bias_sum[KEPT], weight_sum[KEPT];
   _Pragma("unroll") for (uint j = 0; j < KEPT; j++) bias_sum[j] = weight_sum[j] = ZERO;
 #if WEIGHT

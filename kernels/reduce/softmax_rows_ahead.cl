@@ -67,7 +67,7 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
-  const uint end_row = min(first_row + args.outer_per_item, args.outer);
+  const uint end_row = first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
   if (first_row >= end_row) return;
   const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN), out_bytes = (ulong)length * STORAGE_SIZE(OUT);
   global const char* next = in_base + args.offset[0] + first_row * in_bytes;

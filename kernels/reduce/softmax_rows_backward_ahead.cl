@@ -40,7 +40,7 @@ kernel ITEM_BY_ITEM void softmax_rows_backward_ahead(global const char* grad_bas
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
-  const uint end_row = min(first_row + args.outer_per_item, args.outer);
+  const uint end_row = first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
   if (first_row >= end_row) return;
   const ulong first = (ulong)first_row * length;
   global const char* grad = grad_base + args.offset[0] + first * STORAGE_SIZE(GRAD);

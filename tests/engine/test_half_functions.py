@@ -50,3 +50,36 @@ def test_wherever_they_lie(dtype):
         for first, last in ((1, None), (32, None), (0, -1), (64, -77)):
             part = function(x[first:last])
             assert torch.equal(part.view(torch.int16), whole[first:last].view(torch.int16))
+
+
+GRADIENTS = ["silu", "gelu", "gelu by tanh", "mish"]
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_gradients_where_they_cancel(name, dtype):
+    """They are sums that are near zero somewhere, where an error of the terms would show."""
+    x = every_number(dtype)
+    x = x[x.abs() < 5]
+
+    def gradient(x):
+        x = x.detach().clone().requires_grad_()
+        return torch.autograd.grad(FUNCTIONS[name](x).sum(), x)[0]
+
+    actual, expected = gradient(x.to("ocl")).cpu(), gradient(x.double())
+    bits, least = HALVES[dtype]
+    _, exponent = numpy.frexp(expected.numpy())
+    ulp = numpy.exp2(numpy.maximum(exponent - bits, least))
+    off = (actual.double() - expected).abs().numpy()
+    assert (off <= (0.5 + 1 / 16) * ulp + 2e-7).all(), x[off > ulp]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_softplus_gradient_of_large_numbers(dtype):
+    x = torch.linspace(80, 88.6, 64).to(dtype)
+
+    def gradient(x):
+        x = x.requires_grad_()
+        return torch.autograd.grad(functional.softplus(x, 1, 100).sum(), x)[0]
+
+    assert torch.equal(gradient(x.to("ocl")).cpu(), gradient(x))
