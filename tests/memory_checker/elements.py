@@ -35,6 +35,12 @@ def reductions():
     pairs = torch.randn(9, 96).bfloat16().to("ocl").requires_grad_()
     keep += [pairs.softmax(1), torch.nn.functional.layer_norm(pairs, (96,))]
     keep += torch.autograd.grad(keep[-1].sum(), pairs)
+    keep += torch.autograd.grad(pairs.softmax(1)[:, 0].sum(), pairs)
+    whole = torch.randn(9, 48).to("ocl").requires_grad_()
+    weight = torch.randn(48).to("ocl").requires_grad_()
+    norm = functional.layer_norm(whole, (48,), weight, weight)
+    keep += torch.autograd.grad(norm[:, 0].sum(), (whole, weight))
+    keep += torch.autograd.grad(whole.log_softmax(1)[:, 0].sum(), whole)
     leaf = x.clone().requires_grad_()
     keep += torch.autograd.grad(leaf.softmax(0)[0].sum(), leaf)
     return keep
