@@ -153,7 +153,7 @@ def test_modules(make):
     assert_close(twin(x.to("ocl")).cpu(), module(x))
 
 
-LARGE = [(torch.float32, n) for n in (48, 1023, 1024, 1040)]
+LARGE = [(torch.float32, n) for n in (48, 1023, 1024, 1040, 8192)]
 LARGE += [(torch.float64, 8), (torch.float64, 512), (torch.float16, 768)]
 LARGE += [(torch.bfloat16, n) for n in (48, 96, 1024)]
 
@@ -164,7 +164,7 @@ LARGE += [(torch.bfloat16, n) for n in (48, 96, 1024)]
 def test_larger_than_the_caches(norm, weighted, dtype, length):
     """Results of this size are stored past the caches, in whole vectors of rows, odd and even
     numbers of them; and not, where rows aren't that."""
-    rows = 12 * 2**20 // dtype.itemsize // length + 1
+    rows = 20 * 2**20 // dtype.itemsize // length + 1
     inputs = [made((rows, length), dtype)]
     if weighted:
         inputs += [

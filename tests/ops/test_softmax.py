@@ -47,7 +47,7 @@ def test_rows_around_the_scratch_memory(op, dtype):
 
 
 # Rows of whole vectors, odd and even numbers of them, and not; past what is kept of a row, too.
-LARGE = [(torch.float32, n) for n in (1000, 1008, 1024, 2048, 2064)]
+LARGE = [(torch.float32, n) for n in (1000, 1008, 1024, 2048, 2064, 8192)]
 LARGE += [(torch.float64, 24), (torch.float64, 1024), (torch.float16, 768)]
 LARGE += [(torch.bfloat16, n) for n in (48, 1024, 1056)]
 
