@@ -52,7 +52,8 @@ def test_wherever_they_lie(dtype):
             assert torch.equal(part.view(torch.int16), whole[first:last].view(torch.int16))
 
 
-GRADIENTS = ["silu", "gelu", "gelu by tanh", "mish"]
+#: What floats leave of a sum near zero.
+GRADIENTS = {"silu": 6e-8, "gelu": 2e-7, "gelu by tanh": 2e-7, "mish": 6e-8}
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
@@ -71,7 +72,7 @@ def test_gradients_where_they_cancel(name, dtype):
     _, exponent = numpy.frexp(expected.numpy())
     ulp = numpy.exp2(numpy.maximum(exponent - bits, least))
     off = (actual.double() - expected).abs().numpy()
-    assert (off <= (0.5 + 1 / 16) * ulp + 2e-7).all(), x[off > ulp]
+    assert (off <= (0.5 + 1 / 16) * ulp + GRADIENTS[name]).all(), x[off > ulp]
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
