@@ -1,13 +1,15 @@
 """Lists the usable OpenCL devices that this machine's own drivers offer; exits with 1 if there are
 none.
 
-`make` asks before it decides whether a driver has to come from pip. Knows nothing of torch_ocl: it
-runs before that is built. What is usable is what is_usable() in csrc/opencl/quirks.cpp says.
+`make` asks before it decides whether a driver has to come from pip. It runs before torch_ocl is
+built. What is usable is what refusal_of() in csrc/opencl/quirks.cpp says.
 """
 
 import ctypes
 import glob
+import importlib.util
 import os
+import pathlib
 import sys
 import sysconfig
 
@@ -15,9 +17,20 @@ CL_DEVICE_TYPE_ALL = 0xFFFFFFFF
 CL_DEVICE_AVAILABLE = 0x1027
 CL_DEVICE_COMPILER_AVAILABLE = 0x1028
 CL_DEVICE_NAME = 0x102B
+CL_DRIVER_VERSION = 0x102D
 CL_DEVICE_LINKER_AVAILABLE = 0x103E
 CL_PLATFORM_NAME = 0x0902
 NEEDED = (CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_LINKER_AVAILABLE)
+
+
+def name_unlisted_drivers() -> None:
+    """As the package does it: drivers without an .icd file are named to the loader."""
+    path = pathlib.Path(__file__).resolve().parents[1] / "torch_ocl" / "_loader.py"
+    spec = importlib.util.spec_from_file_location("_loader", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if drivers := module.find_unlisted_drivers():
+        os.environ["OCL_ICD_FILENAMES"] = ":".join(drivers)
 
 
 def open_loader() -> ctypes.CDLL | None:
@@ -56,12 +69,16 @@ def says_no(function, handle: ctypes.c_void_p, what: int) -> bool:
 
 
 def is_usable(loader: ctypes.CDLL, device: ctypes.c_void_p, names: str) -> bool:
+    version = text(loader.clGetDeviceInfo, device, CL_DRIVER_VERSION)
+    if "rusticl" in names and version.split(".")[0].isdigit() and int(version.split(".")[0]) <= 22:
+        return False
     return "FPGA Emulation" not in names and not any(
         says_no(loader.clGetDeviceInfo, device, what) for what in NEEDED
     )
 
 
 def main() -> int:
+    name_unlisted_drivers()
     loader = open_loader()
     if loader is None:
         return 1

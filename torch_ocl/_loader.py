@@ -1,16 +1,33 @@
-"""Finds what pip installed of OpenCL: ICD loaders and Intel's CPU runtime.
+"""Finds what an ICD loader would not find by itself: loaders and Intel's CPU runtime from pip, and
+drivers that lie on the machine without an `.icd` file.
 
 The `.icd` file in Intel's wheel names a path that does not exist, so its library is handed to the
-loader by name. Everything the system installed is found by the loader itself.
+loader by name. A container that was given an NVIDIA GPU has the driver's library, but mostly no
+`.icd` file.
 """
 
+import glob
 import importlib.metadata
 import importlib.util
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _INTEL_RUNTIME = "libintelocl.so"
+_VENDORS = "/etc/OpenCL/vendors"
+
+#: Drivers by the names under which they are installed. What has no folder is for dlopen to find.
+_WELL_KNOWN = (
+    "libnvidia-opencl.so.1",
+    "libamdocl64.so",
+    "/opt/rocm*/lib/libamdocl64.so",
+    "libigdrcl.so",
+    "/usr/lib/*/intel-opencl/libigdrcl.so",
+    "libRusticlOpenCL.so.1",
+    "libpocl.so.2",
+    "libmali.so.1",
+)
 
 
 def _existing(paths: Iterable[Path]) -> list[str]:
@@ -41,6 +58,44 @@ def find_loaders() -> list[str]:
     found = [path for root in roots for path in sorted(root.glob("*/lib/libOpenCL.so.1"))]
     found += [folder / "libOpenCL.so.1" for folder in _library_folders()]
     return _existing(found)
+
+
+def find_drivers() -> list[str]:
+    """Drivers that no loader finds by itself: paths, and names for dlopen."""
+    return find_icd_files() + find_unlisted_drivers()
+
+
+def find_unlisted_drivers(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Drivers of this machine and of its conda environment that have no `.icd` file where loaders
+    look. None if the user has said by OCL_ICD_VENDORS or OCL_ICD_FILENAMES which ones to take."""
+    if environment.get("OCL_ICD_VENDORS") or environment.get("OCL_ICD_FILENAMES"):
+        return []
+    found = []
+    if conda := environment.get("CONDA_PREFIX"):
+        found += _listed_in(os.path.join(conda, "etc", "OpenCL", "vendors"))
+    listed = {_stem(driver) for driver in (*found, *_listed_in(_VENDORS))}
+    for name in _WELL_KNOWN:
+        if _stem(name) not in listed:
+            found += sorted(glob.glob(name)) if name.startswith("/") else [name]
+    return found
+
+
+def _listed_in(folder: str) -> list[str]:
+    """The drivers that a folder's `.icd` files name."""
+    drivers = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.icd"))):
+        try:
+            text = Path(path).read_text(errors="replace").strip()
+        except OSError:
+            continue
+        if text:
+            drivers.append(text.splitlines()[0])
+    return drivers
+
+
+def _stem(driver: str) -> str:
+    """libpocl of /usr/lib/libpocl.so.2.10.0."""
+    return os.path.basename(driver).split(".so")[0]
 
 
 def find_icd_files() -> list[str]:

@@ -64,7 +64,7 @@ def _load_native() -> None:
             f"it was built for torch {built_for}, this is torch {torch.__version__}; "
             "reinstall it with pip install --no-build-isolation"
         )
-    _C.configure_loader(_loader.find_loaders(), _loader.find_icd_files())
+    _C.configure_loader(_loader.find_loaders(), _loader.find_drivers())
 
 
 def _series(version: str) -> list[str]:

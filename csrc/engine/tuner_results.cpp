@@ -1,10 +1,11 @@
 #include "engine/tuner_results.h"
 
+#include <fcntl.h>
+
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -60,12 +61,24 @@ void warn_once(const std::string& path, const std::string& reason) {
   if (!warned.exchange(true)) warn("tuning results in " + path + " are ignored: " + reason);
 }
 
-/// Whether there is something else than a file: reading a pipe or a device may never end, and
-/// nothing may take its place.
-bool is_no_file(const std::string& path) {
-  std::error_code failure;
-  const auto status = std::filesystem::status(path, failure);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+/// Where a file lies. The cache's folder is held by its descriptor; -1 where it is not there.
+struct Place {
+  int folder;
+  std::string name;
+};
+
+Place place_of(const std::string& path, bool make_folder) {
+  const PrivateFolder& cache = cache_folder();
+  const size_t slash = path.rfind('/');
+  if (cache.path().empty() || slash == std::string::npos || path.substr(0, slash) != cache.path()) {
+    return {AT_FDCWD, path};
+  }
+  return {make_folder ? cache.make() : cache.open(), path.substr(slash + 1)};
+}
+
+FileContent read_text(const std::string& path) {
+  const Place place = place_of(path, /*make_folder=*/false);
+  return place.folder == -1 ? FileContent{} : read_private_file(place.folder, place.name);
 }
 
 /// At most `count` comma-separated fields, the last with the rest.
@@ -93,14 +106,14 @@ std::optional<Result> parse_result(std::string_view line) {
   return result;
 }
 
-/// Fills the table, or says why not; a missing file is "".
-std::optional<std::string> parse_file(const Device& device, const std::string& path, Table& table) {
-  if (is_no_file(path)) return "it is no regular file";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return "";
+/// Fills the table, or says why not.
+std::optional<std::string> parse(const Device& device, std::string_view text, Table& table) {
   std::map<std::string, std::string> found;
   size_t lines = 0;
-  for (std::string line; std::getline(file, line);) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
     ++lines;
     if (line.starts_with(kValidator) && line.size() > kValidator.size()) {
       const std::vector<std::string_view> fields = fields_of(line, 3);
@@ -109,11 +122,13 @@ std::optional<std::string> parse_file(const Device& device, const std::string& p
     }
     std::optional<Result> result = parse_result(line);
     // A file that was cut off ends within a line.
-    if (!result || file.eof()) return "line " + std::to_string(lines) + " is damaged";
+    if (!result || end == std::string_view::npos) {
+      return "line " + std::to_string(lines) + " is damaged";
+    }
     const Key key{result->operation, result->problem};
     table.insert_or_assign(key, std::move(*result));
   }
-  if (file.bad() || lines == 0) return "it can't be read, or is empty";
+  if (lines == 0) return "it is empty";
   for (const auto& [name, value] : validators(device)) {
     const auto it = found.find(name);
     if (it == found.end()) return "it does not say for which " + name;
@@ -124,8 +139,13 @@ std::optional<std::string> parse_file(const Device& device, const std::string& p
 
 bool read_locked(const Device& device, const std::string& path, Known& known) {
   Table table;
-  if (const std::optional<std::string> reason = parse_file(device, path, table)) {
-    if (!reason->empty()) warn_once(path, *reason);
+  const FileContent content = read_text(path);
+  if (!content.text) {
+    if (!content.reason.empty()) warn_once(path, content.reason);
+    return false;
+  }
+  if (const std::optional<std::string> reason = parse(device, *content.text, table)) {
+    warn_once(path, *reason);
     return false;
   }
   for (auto& [key, result] : table) known.table.insert_or_assign(key, std::move(result));
@@ -140,13 +160,14 @@ void look_once(const Device& device, const std::string& path, Known& known) {
 }
 
 bool write_locked(const Device& device, const std::string& path, const Known& known) {
-  if (is_no_file(path)) {
-    warn_once(path, "it is no regular file");
+  const FileContent before = read_text(path);
+  if (!before.reason.empty()) {  // nothing may take the place of a pipe, or of another's file
+    warn_once(path, before.reason);
     return false;
   }
   Table table;
-  // Whatever is not a file of results of this device is replaced.
-  if (parse_file(device, path, table)) table.clear();
+  // A file that holds no results of this device is replaced.
+  if (before.text && parse(device, *before.text, table)) table.clear();
   for (const auto& [key, result] : known.table) table.insert_or_assign(key, result);
   std::ostringstream text;
   for (const auto& [name, value] : validators(device)) {
@@ -158,8 +179,10 @@ bool write_locked(const Device& device, const std::string& path, const Known& kn
     text << result.operation << ',' << result.problem << ',' << result.choice << ',' << time
          << '\n';
   }
-  if (!cache_folder().empty() && path.starts_with(cache_folder())) make_cache_folder();
-  const std::string reason = replace_file(path, {text.str()});
+  const Place place = place_of(path, /*make_folder=*/true);
+  const std::string reason = place.folder == -1
+                                 ? "its folder can't be made"
+                                 : replace_private_file(place.folder, place.name, {text.str()});
   if (reason.empty()) return true;
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) {
@@ -191,10 +214,10 @@ std::string filename(const Device& device) {
     std::string name = current.filename;
     return name.insert(extension ? dot : name.size(), std::to_string(device.index()));
   }
-  if (cache_folder().empty()) return {};
+  if (cache_folder().path().empty()) return {};
   std::string key;
   for (const auto& [name, value] : validators(device)) key += name + "=" + value + "\n";
-  return cache_folder() + "/tuned_" + digest(key).hex() + ".csv";
+  return cache_folder().path() + "/tuned_" + digest(key).hex() + ".csv";
 }
 
 std::optional<std::string> find(const Device& device, const std::string& operation,

@@ -5,43 +5,21 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 namespace ocl {
 namespace {
 
 struct Configuration {
-  std::vector<std::string> loaders;
-  std::vector<std::string> icd_files;
+  std::vector<std::string> loaders, drivers;
 };
 
 // Never destroyed: api() may be called while the process exits.
 Configuration& configuration() {
   static auto* instance = new Configuration;
   return *instance;
-}
-
-bool contains_entry(std::string_view list, std::string_view entry) {
-  for (size_t start = 0; start <= list.size();) {
-    const size_t end = std::min(list.find(':', start), list.size());
-    if (list.substr(start, end - start) == entry) return true;
-    start = end + 1;
-  }
-  return false;
-}
-
-// Loaders read OCL_ICD_FILENAMES when they enumerate, so it must be set before the first call.
-void add_icd_files(const std::vector<std::string>& files) {
-  const char* current = std::getenv("OCL_ICD_FILENAMES");
-  std::string list = current == nullptr ? "" : current;
-  bool changed = false;
-  for (const std::string& file : files) {
-    if (access(file.c_str(), R_OK) != 0 || contains_entry(list, file)) continue;
-    if (!list.empty()) list += ':';
-    list += file;
-    changed = true;
-  }
-  if (changed) setenv("OCL_ICD_FILENAMES", list.c_str(), 1);
 }
 
 // The loader in Intel's wheel is linked against Intel's compiler runtime, which lies beside it, but
@@ -62,6 +40,18 @@ bool resolve(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+/// Whether the file of the library that a function belongs to holds that word. True if that can't
+/// be told.
+template <class Function>
+bool mentions(Function function, const std::string& word) {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(function), &info) == 0) return true;
+  std::ifstream file(info.dli_fname, std::ios::binary);
+  if (!file) return true;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.find(word) != std::string::npos;
+}
+
 /// Fills in the table from one loader; the reason if that fails, empty otherwise.
 std::string open_loader(const std::string& path, Api& api) {
   api = Api{};
@@ -79,6 +69,7 @@ std::string open_loader(const std::string& path, Api& api) {
   OCL_OPTIONAL_FUNCTIONS(OCL_RESOLVE)
 #undef OCL_RESOLVE
   api.loader_path = path;
+  api.reads_icd_filenames = mentions(api.clGetPlatformIDs, "OCL_ICD_FILENAMES");
   return {};
 }
 
@@ -91,7 +82,6 @@ void open_api(Api& api) {
     candidates = configuration().loaders;
     candidates.insert(candidates.end(), {"libOpenCL.so.1", "libOpenCL.so"});
   }
-  add_icd_files(configuration().icd_files);
   std::string reasons;
   for (const std::string& path : candidates) {
     // A configured file that does not exist is no news: the package names all places it knows.
@@ -108,9 +98,11 @@ void open_api(Api& api) {
 
 }  // namespace
 
-void configure_loader(std::vector<std::string> loaders, std::vector<std::string> icd_files) {
-  configuration() = {std::move(loaders), std::move(icd_files)};
+void configure_loader(std::vector<std::string> loaders, std::vector<std::string> drivers) {
+  configuration() = {std::move(loaders), std::move(drivers)};
 }
+
+const std::vector<std::string>& configured_drivers() { return configuration().drivers; }
 
 const char* install_advice() {
   return "Install your GPU vendor's OpenCL driver, or a CPU runtime: `pip install intel-opencl-rt "

@@ -80,13 +80,15 @@ struct Api {
   OCL_OPTIONAL_FUNCTIONS(OCL_DECLARE)
 #undef OCL_DECLARE
   std::string unavailable;
-  std::string loader_path;  // the libOpenCL that was opened
+  std::string loader_path;          // the libOpenCL that was opened
+  bool reads_icd_filenames = true;  // ocl-icd, the loader of Debian and its kin, does not
 };
 
-/// Names the ICD loaders to try, in order, before the system's, and ICD files to add to
-/// OCL_ICD_FILENAMES. Called by the Python package, which knows where pip put them; no effect once
-/// api() has run.
-void configure_loader(std::vector<std::string> loaders, std::vector<std::string> icd_files);
+/// Names the ICD loaders to try, in order, before the system's, and drivers for them to load beside
+/// those they find. Called by the Python package, which knows where pip put them; no effect once
+/// they are open.
+void configure_loader(std::vector<std::string> loaders, std::vector<std::string> drivers);
+const std::vector<std::string>& configured_drivers();
 
 namespace detail {
 const Api& load_api();

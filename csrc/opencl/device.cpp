@@ -52,6 +52,13 @@ T number(cl_device_id id, cl_device_info what, T otherwise) {
                                                                                       : otherwise;
 }
 
+/// Of what is divided by or counts things: drivers that answer 0 exist.
+template <class T>
+T positive(cl_device_id id, cl_device_info what, T otherwise) {
+  const T value = number<T>(id, what, otherwise);
+  return value > 0 ? value : otherwise;
+}
+
 template <class T>
 std::vector<T> numbers(cl_device_id id, cl_device_info what) {
   const std::vector<char> bytes = query(id, what);
@@ -118,9 +125,9 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
         (least == 8 || least == 16)) {
       p.subgroup_matrix_size = least;
     }
-    if (p.max_sub_group_size == 1) p.max_sub_group_size = number<cl_uint>(id, kWarpSizeNv, 1);
+    if (p.max_sub_group_size == 1) p.max_sub_group_size = positive<cl_uint>(id, kWarpSizeNv, 1);
     if (p.max_sub_group_size == 1)
-      p.max_sub_group_size = number<cl_uint>(id, kWavefrontWidthAmd, 1);
+      p.max_sub_group_size = positive<cl_uint>(id, kWavefrontWidthAmd, 1);
   }
 }
 
@@ -236,17 +243,17 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   p.driver_version = text(id, CL_DRIVER_VERSION);
   p.version = text(id, CL_DEVICE_VERSION);
   p.extensions = text(id, CL_DEVICE_EXTENSIONS);
-  p.compute_units = number<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+  p.compute_units = positive<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   p.max_clock_mhz = number<cl_uint>(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0);
-  p.max_work_group_size = number<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
+  p.max_work_group_size = positive<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
   p.global_memory = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
   p.max_allocation = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
   p.local_memory = number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0);
   p.global_cache = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0);
-  p.cache_line = number<cl_uint>(id, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 64);
-  p.max_parameter_size = number<size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE, 1024);
-  p.base_address_align = number<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8;
-  p.vector_width_float = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
+  p.cache_line = positive<cl_uint>(id, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 64);
+  p.max_parameter_size = positive<size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE, 1024);
+  p.base_address_align = positive<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8;
+  p.vector_width_float = positive<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
   p.vector_width_double = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, 0);
   p.vector_width_half = number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF, 0);
   p.host_unified_memory = number<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) != CL_FALSE;
@@ -273,6 +280,7 @@ Device::Device(int index, cl_platform_id platform, cl_device_id id, DeviceProper
       id_(id),
       properties_(std::move(properties)),
       quirks_(quirks_of(properties_)) {
+  configure_compiler(properties_);
   const cl_context_properties request[] = {CL_CONTEXT_PLATFORM,
                                            reinterpret_cast<cl_context_properties>(platform_), 0};
   cl_int code = CL_SUCCESS;

@@ -149,11 +149,19 @@ void correct_properties(DeviceProperties& properties);
 
 /// Fills in the quirks of a device from its properties; all of them live in quirks.cpp.
 Quirks quirks_of(const DeviceProperties& properties);
+/// Sets what a driver's compiler needs to work, before it is first used; in quirks.cpp too.
+void configure_compiler(const DeviceProperties& properties);
 /// The environment's settings of drivers' compilers, a line each: binaries depend on them.
 std::string compiler_settings();
-/// False for devices that must not be used at all (Intel's FPGA emulator, devices without a
-/// compiler, ...); also in quirks.cpp.
-bool is_usable(const DeviceProperties& properties);
+/// Why a device must not be used at all, empty for others; also in quirks.cpp.
+struct Refusal {
+  std::string reason;
+  bool warn = false;  // who has it expects it among the devices
+};
+Refusal refusal_of(const DeviceProperties& properties);
+/// Why a driver that is installed may offer no devices: what follows "offers no devices" in a
+/// sentence; also in quirks.cpp.
+std::string cause_of_no_devices(std::string_view platform);
 
 /// Number of usable devices, in the order GPUs, accelerators, CPUs, or as TORCH_OCL_DEVICES says
 /// (comma-separated selectors, each an index into the default order, a type

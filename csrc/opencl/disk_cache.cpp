@@ -1,18 +1,18 @@
 #include "opencl/disk_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <ctime>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "opencl/environment.h"
@@ -21,11 +21,9 @@
 namespace ocl {
 namespace {
 
-namespace fs = std::filesystem;
-
 // The folder's size is looked at when this part of what it may hold has been written.
 constexpr uint64_t kLooksPerSize = 8;
-constexpr std::chrono::hours kAbandoned{24};
+constexpr time_t kAbandonedSeconds = 24 * 3600;
 
 constexpr char kMagic[8] = {'O', 'C', 'L', 'P', 'R', 'O', 'G', '1'};
 
@@ -80,16 +78,6 @@ std::string named_folder() {
   return home.empty() ? home : home + "/.cache/torch_ocl";
 }
 
-/// Why nothing is read from that folder; empty if it may be, or is yet to be made. Binaries are run
-/// as they are: as ssh's, the files must be out of others' reach, so that nobody runs code as us.
-std::string distrust(const std::string& folder) {
-  struct stat status;
-  if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return {};
-  if (status.st_uid != geteuid() && status.st_uid != 0) return "belongs to another user";
-  if (status.st_mode & (S_IWGRP | S_IWOTH)) return "can be written by others (chmod go-w mends it)";
-  return {};
-}
-
 void warn_once(const std::string& text) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) {
@@ -99,17 +87,26 @@ void warn_once(const std::string& text) {
   }
 }
 
-std::string trusted_folder() {
-  const std::string folder = named_folder();
-  const std::string reason = distrust(folder);
-  if (reason.empty()) return folder;
-  warn_once("the program cache " + folder + " is not used: the folder " + reason);
-  return {};
+std::string file_of(const std::string& key) { return digest(key).hex() + ".bin"; }
+
+void warn_of_file(const std::string& path, const std::string& reason) {
+  static std::atomic<bool> warned{false};
+  if (!warned.exchange(true))
+    warn("cache file " + path + " is not used, and built again: " + reason);
 }
 
-void warn_damaged(const std::string& path) {
-  static std::atomic<bool> warned{false};
-  if (!warned.exchange(true)) warn("cache file " + path + " is damaged or foreign: built again");
+/// The payload, if `text` is an intact file of that key.
+std::optional<std::string_view> payload_of(std::string_view text, const std::string& key) {
+  Header header;
+  if (text.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, text.data(), sizeof header);
+  const std::string_view rest = text.substr(sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
+      header.payload_bytes != rest.size() - std::min(rest.size(), key.size()) ||
+      !rest.starts_with(key) || header.checksum != digest(rest)) {
+    return std::nullopt;
+  }
+  return rest.substr(key.size());
 }
 
 }  // namespace
@@ -125,31 +122,17 @@ Digest digest(std::string_view text) {
   return {hash(text, 0x243f6a8885a308d3), hash(text, 0x13198a2e03707344)};
 }
 
-const std::string& cache_folder() {
-  static const std::string folder = trusted_folder();
-  return folder;
-}
-
-void make_cache_folder() {
-  std::error_code failure;
-  if (cache_folder().empty() || fs::is_directory(cache_folder(), failure)) return;
-  fs::create_directories(fs::path(cache_folder()).parent_path(), failure);
-  mkdir(cache_folder().c_str(), 0700);  // see distrust()
-}
-
-std::string replace_file(const std::string& path, std::initializer_list<std::string_view> parts) {
-  static std::atomic<unsigned> counter{0};
-  const std::string temporary =
-      path + "." + std::to_string(getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  for (const std::string_view part : parts) {
-    file.write(part.data(), static_cast<std::streamsize>(part.size()));
-  }
-  file.close();
-  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  const std::string reason = std::strerror(errno);
-  std::remove(temporary.c_str());
-  return reason;
+const PrivateFolder& cache_folder() {
+  static const PrivateFolder* const folder = [] {
+    auto* made = new PrivateFolder(named_folder());  // programs are stored while the process ends
+    made->open();
+    const std::string reason = made->reason();
+    if (reason.empty()) return made;
+    warn_once("the program cache " + made->path() + " is not used: the folder " + reason);
+    delete made;
+    return new PrivateFolder("");
+  }();
+  return *folder;
 }
 
 DiskCache::DiskCache() : folder_(cache_folder()) {
@@ -158,38 +141,27 @@ DiskCache::DiskCache() : folder_(cache_folder()) {
   written_ = max_bytes_;  // the first file written makes it look
 }
 
-std::string DiskCache::path_of(const std::string& key) const {
-  return folder_ + "/" + digest(key).hex() + ".bin";
-}
-
 std::optional<std::string> DiskCache::load(const std::string& key) const {
-  if (!enabled()) return std::nullopt;
-  std::ifstream file(path_of(key), std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream stream;
-  stream << file.rdbuf();
-  const std::string text = std::move(stream).str();
-  Header header;
-  if (text.size() < sizeof header) {
-    warn_damaged(path_of(key));
+  const int folder = folder_.open();
+  if (folder < 0) return std::nullopt;
+  const std::string name = file_of(key), path = folder_.path() + "/" + name;
+  const FileContent content = read_private_file(folder, name);
+  if (!content.text) {
+    if (!content.reason.empty()) warn_of_file(path, content.reason);
     return std::nullopt;
   }
-  std::memcpy(&header, text.data(), sizeof header);
-  const std::string_view rest = std::string_view(text).substr(sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
-      header.payload_bytes != rest.size() - std::min(rest.size(), key.size()) ||
-      !rest.starts_with(key) || header.checksum != digest(rest)) {
-    warn_damaged(path_of(key));
+  const std::optional<std::string_view> payload = payload_of(*content.text, key);
+  if (!payload) {
+    warn_of_file(path, "it is damaged or foreign");
     return std::nullopt;
   }
   // Its time of use, which limit_size() goes by: times of access are often not kept.
-  utimensat(AT_FDCWD, path_of(key).c_str(), nullptr, 0);
-  return std::string(rest.substr(key.size()));
+  utimensat(folder, name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  return std::string(*payload);
 }
 
 void DiskCache::store(const std::string& key, std::string_view payload) const {
   if (!enabled()) return;
-  make_cache_folder();
   std::string content = key;
   content.append(payload);
   Header header{};
@@ -199,46 +171,52 @@ void DiskCache::store(const std::string& key, std::string_view payload) const {
   header.checksum = digest(content);
 
   const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
-  if (const std::string reason = replace_file(path_of(key), {head, content}); !reason.empty()) {
-    warn_once("the program cache in " + folder_ + " can't be written (" + reason + ")");
+  const int folder = folder_.make();
+  const std::string reason = folder >= 0
+                                 ? replace_private_file(folder, file_of(key), {head, content})
+                             : folder_.reason().empty() ? "the folder can't be made"
+                                                        : "the folder " + folder_.reason();
+  if (!reason.empty()) {
+    warn_once("the program cache in " + folder_.path() + " can't be written (" + reason + ")");
     return;
   }
-  limit_size(sizeof header + content.size());
+  limit_size(folder, sizeof header + content.size());
 }
 
 // Several processes may do this at a time: each removes what it finds oldest, and a file that is
 // gone or in use elsewhere harms nobody (an open file can still be read; a missing one is built
 // again).
-void DiskCache::limit_size(uint64_t written) const {
+void DiskCache::limit_size(int folder, uint64_t written) const {
   if (written_.fetch_add(written) + written < max_bytes_ / kLooksPerSize) return;
   written_ = 0;
   struct File {
-    fs::file_time_type used;
+    timespec used;
     uint64_t bytes;
-    fs::path path;
+    std::string name;
   };
   std::vector<File> files;
   uint64_t total = 0;
-  std::error_code failure;
-  const auto now = fs::file_time_type::clock::now();
-  for (fs::directory_iterator entry(folder_, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    std::error_code vanished;
-    const File file{entry->last_write_time(vanished), entry->file_size(vanished), entry->path()};
-    if (vanished) continue;
-    if (file.path.extension() == ".bin") {
-      total += file.bytes;
-      files.push_back(file);
-    } else if (file.path.extension() == ".tmp" && now - file.used > kAbandoned) {
-      fs::remove(file.path, vanished);  // its writer was killed
+  const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(own < 0 ? nullptr : fdopendir(own), &closedir);
+  if (!listing) return;
+  while (const dirent* entry = readdir(listing.get())) {
+    struct stat status;
+    const std::string name = entry->d_name;
+    if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (name.ends_with(".bin")) {
+      total += static_cast<uint64_t>(status.st_size);
+      files.push_back({status.st_mtim, static_cast<uint64_t>(status.st_size), name});
+    } else if (name.ends_with(".tmp") && std::time(nullptr) - status.st_mtime > kAbandonedSeconds) {
+      unlinkat(folder, name.c_str(), 0);  // its writer was killed
     }
   }
   if (total <= max_bytes_) return;
-  std::sort(files.begin(), files.end(),
-            [](const File& a, const File& b) { return a.used < b.used; });
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
   for (const File& file : files) {
     if (total <= max_bytes_ / 4 * 3) return;  // leaves room, so that the next look has less to do
-    fs::remove(file.path, failure);
+    unlinkat(folder, file.name.c_str(), 0);
     total -= file.bytes;
   }
 }

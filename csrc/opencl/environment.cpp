@@ -9,13 +9,13 @@
 
 namespace ocl {
 
-std::vector<std::string_view> split_list(std::string_view text) {
+std::vector<std::string_view> split_list(std::string_view text, char separator) {
   constexpr std::string_view kBlanks = " \t";
   std::vector<std::string_view> items;
   while (!text.empty()) {
-    const size_t comma = text.find(',');
-    std::string_view item = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    const size_t place = text.find(separator);
+    std::string_view item = text.substr(0, place);
+    text = place == std::string_view::npos ? std::string_view() : text.substr(place + 1);
     item.remove_prefix(std::min(item.size(), item.find_first_not_of(kBlanks)));
     item = item.substr(0, item.find_last_not_of(kBlanks) + 1);
     if (!item.empty()) items.push_back(item);

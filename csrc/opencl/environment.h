@@ -9,9 +9,9 @@
 
 namespace ocl {
 
-/// The items of a comma-separated list, without the blanks around them and without empty ones. They
-/// point into `text`.
-std::vector<std::string_view> split_list(std::string_view text);
+/// The items of a list, without the blanks around them and without empty ones. They point into
+/// `text`.
+std::vector<std::string_view> split_list(std::string_view text, char separator = ',');
 
 /// The variable's value if it is a whole number above 0. `otherwise` if it is unset or empty, and,
 /// with a warning, if it is anything else. Warns each time, so callers keep what they got.

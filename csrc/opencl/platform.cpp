@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "opencl/device.h"
+#include "opencl/driver_list.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
 
@@ -38,9 +39,12 @@ struct Slot {
 };
 
 struct Registry {
+  std::mutex mutex;  // guards what follows, and the making of devices
   std::vector<std::unique_ptr<Slot>> slots;
   std::string reason;  // why there are none
-  std::mutex mutex;    // guards the making of devices
+  // What is left out, and why. What the user would miss is warned of where others are found.
+  std::vector<std::string> notes, warnings;
+  std::atomic<bool> settled{false};  // from then on the slots don't change
 };
 
 std::string lower(std::string_view text) {
@@ -66,6 +70,15 @@ std::string listing(const std::vector<std::unique_ptr<Slot>>& slots) {
     const DeviceProperties& p = slots[i]->properties;
     text += (i == 0 ? "" : ", ") + std::to_string(i) + ": " + p.name + " (" + p.platform + ", " +
             class_name(p.device_class) + ")";
+  }
+  return text;
+}
+
+/// What is left out, as sentences.
+std::string left_out(const Registry& registry) {
+  std::string text;
+  for (const auto* list : {&registry.warnings, &registry.notes}) {
+    for (const std::string& note : *list) text += " Left out: " + note + ".";
   }
   return text;
 }
@@ -108,27 +121,25 @@ void apply_selectors(const char* text, Registry& registry) {
   }
   if (registry.slots.empty()) {
     registry.reason = "No OpenCL device is selected: TORCH_OCL_DEVICES=\"" + std::string(text) +
-                      "\" matches none of " + before + ".";
+                      "\" matches none of " + before + "." + left_out(registry);
   }
 }
 
-void add_devices(cl_platform_id platform, Registry& registry) {
+/// The platform's devices; none where it has none. A failure is tried once more: a driver that
+/// another process is just starting, or that was upgraded, may fail the first time.
+std::vector<cl_device_id> devices_of(cl_platform_id platform) {
+  std::vector<cl_device_id> ids;
   cl_uint count = 0;
-  const cl_int code = api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-  if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && count == 0)) return;
-  check(code, "clGetDeviceIDs", nullptr);
-  std::vector<cl_device_id> ids(count);
-  OCL_CALL(nullptr, clGetDeviceIDs, platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
-  for (cl_device_id id : ids) {
-    try {
-      DeviceProperties properties = probe_device(platform, id);
-      if (is_usable(properties)) {
-        registry.slots.push_back(std::make_unique<Slot>(platform, id, std::move(properties)));
-      }
-    } catch (const std::exception& error) {
-      warn(std::string("an OpenCL device is left out: ") + error.what());
-    }
+  cl_int code = CL_SUCCESS;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    code = api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+    if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && count == 0)) return {};
+    if (code != CL_SUCCESS) continue;
+    ids.resize(count);
+    code = api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+    if (code == CL_SUCCESS) return ids;
   }
+  throw_error("clGetDeviceIDs", code, nullptr);
 }
 
 std::string platform_name(cl_platform_id platform) {
@@ -137,55 +148,113 @@ std::string platform_name(cl_platform_id platform) {
   return name[0] == '\0' ? "without a name" : name;
 }
 
-void enumerate(Registry& registry) {
-  if (!api().unavailable.empty()) {
-    registry.reason = api().unavailable;
-    return;
+/// False if a call failed that may succeed the next time.
+bool add_device(cl_platform_id platform, cl_device_id id, Registry& registry) {
+  try {
+    DeviceProperties properties = probe_device(platform, id);
+    const Refusal refusal = refusal_of(properties);
+    if (refusal.reason.empty()) {
+      registry.slots.push_back(std::make_unique<Slot>(platform, id, std::move(properties)));
+    } else {
+      auto& list = refusal.warn ? registry.warnings : registry.notes;
+      list.push_back(properties.name + " (" + properties.platform + "): " + refusal.reason);
+    }
+    return true;
+  } catch (const std::exception& error) {
+    registry.warnings.push_back("a device of " + platform_name(platform) + ": " + error.what());
+    return false;
   }
-  // Drivers start threads as soon as they are asked for platforms: from here on a fork is harmful.
-  pthread_atfork(nullptr, nullptr, [] { detail::forked.store(initialized.load()); });
-  initialized.store(true);
+}
+
+bool add_devices(cl_platform_id platform, Registry& registry) {
+  const std::string name = platform_name(platform);
+  try {
+    const std::vector<cl_device_id> ids = devices_of(platform);
+    if (ids.empty()) {
+      registry.notes.push_back("the platform " + name + ", which offers no devices" +
+                               cause_of_no_devices(name));
+    }
+    bool all = true;
+    for (cl_device_id id : ids) all &= add_device(platform, id, registry);
+    return all;
+  } catch (const std::exception& error) {
+    registry.warnings.push_back("the platform " + name + ": " + error.what());
+    return false;
+  }
+}
+
+std::vector<cl_platform_id> find_platforms() {
+  // Loaders look for drivers in their first call.
+  const DriverList drivers(configured_drivers());
   cl_uint count = 0;
   const cl_int code = api().clGetPlatformIDs(0, nullptr, &count);
-  if (code == kPlatformNotFound || (code == CL_SUCCESS && count == 0)) {
-    registry.reason = std::string("No OpenCL driver is installed. ") + install_advice();
-    return;
-  }
+  if (code == kPlatformNotFound || (code == CL_SUCCESS && count == 0)) return {};
   check(code, "clGetPlatformIDs", nullptr);
   std::vector<cl_platform_id> platforms(count);
   OCL_CALL(nullptr, clGetPlatformIDs, count, platforms.data(), nullptr);
+  // ocl-icd lists a driver that two files name twice.
+  std::vector<cl_platform_id> once;
   for (cl_platform_id platform : platforms) {
-    try {
-      add_devices(platform, registry);
-    } catch (const std::exception& error) {
-      warn("the OpenCL platform " + platform_name(platform) + " is left out: " + error.what());
-    }
+    if (std::ranges::find(once, platform) == once.end()) once.push_back(platform);
   }
+  return once;
+}
+
+/// False if a call failed that may succeed the next time.
+bool enumerate(Registry& registry) {
+  if (!api().unavailable.empty()) {
+    registry.reason = api().unavailable;
+    return true;
+  }
+  // Drivers start threads as soon as they are asked for platforms: from here on a fork is harmful.
+  static const int handler =
+      pthread_atfork(nullptr, nullptr, [] { detail::forked.store(initialized.load()); });
+  static_cast<void>(handler);
+  initialized.store(true);
+  const std::vector<cl_platform_id> platforms = find_platforms();
+  if (platforms.empty()) {
+    registry.reason = std::string("No OpenCL driver is installed. ") + install_advice();
+    return true;
+  }
+  bool all = true;
+  for (cl_platform_id platform : platforms) all &= add_devices(platform, registry);
   std::stable_sort(registry.slots.begin(), registry.slots.end(), [](const auto& a, const auto& b) {
     return a->properties.device_class < b->properties.device_class;
   });
   if (registry.slots.empty()) {
-    registry.reason =
-        std::string("The installed OpenCL drivers offer no usable device. ") + install_advice();
-    return;
+    registry.reason = "The installed OpenCL drivers offer no usable device." + left_out(registry) +
+                      " " + install_advice();
+    return all;
   }
+  for (const std::string& warning : registry.warnings) warn("left out: " + warning);
   const char* selectors = std::getenv("TORCH_OCL_DEVICES");
   if (selectors != nullptr && *selectors != '\0') apply_selectors(selectors, registry);
+  return true;
+}
+
+/// Looks for devices until it has found some, or none for a reason that stays. Holds the mutex.
+void look(Registry& registry) {
+  registry.reason.clear();
+  registry.notes.clear();
+  registry.warnings.clear();
+  bool settled = false;
+  try {
+    settled = enumerate(registry);
+  } catch (const std::exception& error) {
+    registry.slots.clear();
+    registry.reason = std::string("OpenCL is not available: ") + error.what();
+  }
+  registry.settled.store(settled, std::memory_order_release);
 }
 
 // Leaked on purpose: drivers tear themselves down in their own exit handlers, in an order nobody
 // controls, and releasing objects after that crashes the process at its very end.
 Registry& registry() {
-  static Registry* const instance = [] {
-    auto* made = new Registry;
-    try {
-      enumerate(*made);
-    } catch (const std::exception& error) {
-      made->slots.clear();
-      made->reason = std::string("OpenCL is not available: ") + error.what();
-    }
-    return made;
-  }();
+  static Registry* const instance = new Registry;
+  if (!instance->settled.load(std::memory_order_acquire)) {
+    std::lock_guard<std::mutex> lock(instance->mutex);
+    if (!instance->settled.load(std::memory_order_relaxed)) look(*instance);
+  }
   return *instance;
 }
 
@@ -198,7 +267,8 @@ void detail::throw_forked() { throw std::runtime_error(kForked); }
 int device_count() noexcept {
   if (process_was_forked()) return 0;
   try {
-    return static_cast<int>(registry().slots.size());
+    const Registry& all = registry();
+    return all.settled.load(std::memory_order_acquire) ? static_cast<int>(all.slots.size()) : 0;
   } catch (...) {  // out of host memory
     return 0;
   }
@@ -206,19 +276,21 @@ int device_count() noexcept {
 
 std::string unavailable_reason() {
   if (process_was_forked()) return kForked;
-  return registry().reason;
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return all.reason;
 }
 
 Device& detail::make_device(int index) {
   check_not_forked();
   Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
   if (all.slots.empty()) throw std::runtime_error(all.reason);
   if (index < 0 || static_cast<size_t>(index) >= all.slots.size()) {
     throw std::runtime_error("OpenCL device index " + std::to_string(index) +
                              " is out of range; the devices are " + listing(all.slots) + ".");
   }
   Slot& slot = *all.slots[static_cast<size_t>(index)];
-  std::lock_guard<std::mutex> lock(all.mutex);
   if (slot.device == nullptr) {
     slot.device = new Device(index, slot.platform, slot.id, slot.properties);
   }

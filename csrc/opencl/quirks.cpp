@@ -15,20 +15,52 @@ bool has(std::string_view text, std::string_view part) {
 
 bool is_pocl(const DeviceProperties& p) { return has(p.platform, "Portable Computing Language"); }
 
+bool is_rusticl(std::string_view platform) { return has(platform, "rusticl"); }
+
+/// The number at the start of a version; 0 if there is none.
+int major_version(const std::string& version) { return std::atoi(version.c_str()); }
+
 bool is_intel_cpu(const DeviceProperties& p) {
   return p.device_class == DeviceClass::cpu && has(p.platform, "Intel");
 }
 
 }  // namespace
 
-bool is_usable(const DeviceProperties& p) {
-  // OpenCL C is compiled at run time; devices for offline binaries only can't take part.
-  if (!p.has_compiler) return false;
+Refusal refusal_of(const DeviceProperties& p) {
+  if (!p.has_compiler) return {"it has no compiler for OpenCL C, or is not available"};
   // Intel's FPGA emulator (platform "Intel(R) FPGA Emulation Platform for OpenCL(TM)") comes with
   // oneAPI to debug FPGA kernels: it runs on the CPU, slower than the CPU runtime beside it, and
   // would come before it in the order of devices.
-  if (has(p.platform, "FPGA Emulation") || has(p.name, "FPGA Emulation")) return false;
-  return true;
+  if (has(p.platform, "FPGA Emulation") || has(p.name, "FPGA Emulation")) {
+    return {"it emulates an FPGA on the CPU"};
+  }
+  // Mesa 22.3.6 (Debian 12) computes wrong matrix products in silence, and refuses most kernels
+  // that take structs (CL_INVALID_ARG_SIZE). Reproduction: 512x256 by 256x512, 41% of the elements
+  // are off by up to 4.5. Mesa 25.0.7 is right.
+  if (is_rusticl(p.platform) && major_version(p.driver_version) <= 22) {
+    return {"Mesa " + p.driver_version +
+                "'s rusticl computes wrong results; Mesa 25.0.7 is known to be right",
+            true};
+  }
+  return {};
+}
+
+std::string cause_of_no_devices(std::string_view platform) {
+  if (is_rusticl(platform)) {
+    return " unless the environment variable RUSTICL_ENABLE names Mesa's driver of the GPU: "
+           "radeonsi (AMD), iris (Intel), panfrost (Arm), llvmpipe (the CPU), ...";
+  }
+  if (has(platform, "Clover")) return "; Mesa has replaced it by rusticl";
+  const bool amd = has(platform, "AMD"), intel = has(platform, "Intel");
+  if (amd || intel) {
+    return std::string(": is there a GPU, and may this user open /dev/dri/renderD*") +
+           (amd ? " and /dev/kfd" : "") + " (groups render and video)?";
+  }
+  if (has(platform, "NVIDIA")) {
+    return ": is there a GPU, are the kernel's module and this driver of the same version, and are "
+           "/dev/nvidia* there (a container must be given the GPU)?";
+  }
+  return {};
 }
 
 void correct_properties(DeviceProperties& p) {
@@ -68,6 +100,15 @@ std::string compiler_settings() {
     }
   }
   return settings;
+}
+
+void configure_compiler(const DeviceProperties& p) {
+  // PoCL 6.0 (Debian 13, LLVM 19) aborts the process while it compiles loops over work-items
+  // ("Instruction Combining did not reach a fixpoint", github.com/pocl/pocl/issues/1608):
+  // reproduction: a batch norm's training pass. Its other way to form work-groups does not.
+  if (is_pocl(p) && major_version(p.driver_version) == 6) {
+    setenv("POCL_WORK_GROUP_METHOD", "cbs", /*overwrite=*/0);
+  }
 }
 
 Quirks quirks_of(const DeviceProperties& p) {

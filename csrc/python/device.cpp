@@ -86,7 +86,7 @@ c10::DeviceIndex checked_index(int64_t index) {
 }
 
 void bind_device(py::module_& module) {
-  module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("icd_files"));
+  module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("drivers"));
   module.def("device_count", &device_count, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());
   module.def("is_initialized", &is_initialized);

@@ -6,6 +6,7 @@ It is off in the process of the tests; each case has a process, or two, of its o
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,22 @@ def test_what_is_no_file_is_left_alone(file):
     _, trace = run(script, TORCH_OCL_TUNABLE_DURATION="1")
     assert file.is_fifo() and searched(trace)
     assert trace.count("no regular file") == 1
+
+
+def test_results_are_this_users_own(file):
+    """They choose what runs: what others could have put there is not read, and nothing takes its
+    place."""
+    run("import os; os.umask(0)\n" + ONE_PRODUCT, TORCH_OCL_TUNABLE_DURATION="1")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = file.read_text()
+    script = "assert not tunable.read_file()"
+    file.chmod(0o602)
+    _, trace = run(script)
+    assert "can be written by others" in trace
+    other = file.with_name("other")
+    file.chmod(0o600), file.rename(other), file.symlink_to(other)
+    _, trace = run(script + " and not tunable.write_file()")
+    assert "it is a link" in trace and file.is_symlink() and other.read_text() == text
 
 
 @pytest.mark.parametrize(

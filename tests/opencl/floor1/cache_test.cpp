@@ -1,4 +1,7 @@
 // The cache of built programs on disk.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <iterator>
@@ -38,16 +41,14 @@ void test_disk_cache(Device& device) {
   }
   REQUIRE_CONTAINS(child("build", environment + " TORCH_OCL_CACHE=0").output, "built 1 loaded 0");
   // A folder that others can write to: nothing of it is run, with one warning.
-  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
-    fs::permissions(cache, others, fs::perm_options::add);
-    const Result open = child("build", environment);
-    REQUIRE_CONTAINS(open.output, "built 1 loaded 0");
-    const size_t warning = open.output.find("is not used");
-    REQUIRE(open.code == 0 && warning != std::string::npos);
-    REQUIRE(open.output.find("is not used", warning + 1) == std::string::npos);
-    fs::permissions(cache, others, fs::perm_options::remove);
-    run("built 0 loaded 1");
-  }
+  fs::permissions(cache, fs::perms::others_write, fs::perm_options::add);
+  const Result open = child("build", environment);
+  REQUIRE_CONTAINS(open.output, "built 1 loaded 0");
+  const size_t refusal = open.output.find("is not used");
+  REQUIRE(open.code == 0 && refusal != std::string::npos);
+  REQUIRE(open.output.find("is not used", refusal + 1) == std::string::npos);
+  fs::permissions(cache, fs::perms::others_write, fs::perm_options::remove);
+  run("built 0 loaded 1");
   // A folder that can't be made: one warning, and the kernels run.
   write_file(work_folder + "/plain_file", "");
   const Result result =
@@ -56,6 +57,57 @@ void test_disk_cache(Device& device) {
   const size_t warning = result.output.find("can't be written");
   REQUIRE(result.code == 0 && warning != std::string::npos);
   REQUIRE(result.output.find("can't be written", warning + 1) == std::string::npos);
+}
+
+// Binaries are run as they are: what others could have put there is not.
+void test_cache_trust(Device& device) {
+  const std::string top = work_folder + "/trust" + index_text(device), cache = top + "/cache";
+  const std::string environment = "TORCH_OCL_CACHE=1 TORCH_OCL_CACHE_DIR=" + cache +
+                                  " CHILD_DEVICE=" + index_text(device) +
+                                  " POCL_CACHE_DIR=" + top + "-pocl";
+  const auto mode = [](const fs::path& path) {
+    return static_cast<int>(fs::status(path).permissions()) & 0777;
+  };
+  // Of modes that the umask would have changed, the folders above too.
+  for (const char* mask : {"0", geteuid() == 0 ? "0777" : "077"}) {
+    fs::remove_all(top);
+    REQUIRE_CONTAINS(child("build", environment + " CHILD_UMASK=" + mask).output, "built 1");
+    REQUIRE(mode(top) == 0700 && mode(cache) == 0700);
+    REQUIRE(mode(fs::directory_iterator(cache)->path()) == 0600);
+  }
+  const fs::path file = fs::directory_iterator(cache)->path();
+  const auto refused = [&](const char* reason) {
+    const Result result = child("build", environment);
+    REQUIRE_CONTAINS(result.output, "built 1 loaded 0");
+    REQUIRE_CONTAINS(result.output, reason);
+    // It was replaced by one that is trusted.
+    REQUIRE_CONTAINS(child("build", environment).output, "built 0 loaded 1");
+  };
+  fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+  refused("can be written by others");
+  fs::rename(file, top + "/elsewhere");
+  fs::create_symlink(top + "/elsewhere", file);
+  refused("it is a link");
+  fs::remove(file);
+  REQUIRE(mkfifo(file.c_str(), 0600) == 0);  // nobody writes to it
+  refused("no regular file");
+  if (geteuid() == 0) {
+    fs::permissions(cache, fs::perms(0755));
+    REQUIRE(chown(file.c_str(), 65534, 65534) == 0);
+    refused("belongs to another user");
+  }
+  // A folder above that others may write to: they could put another one in this one's place. Not so
+  // where it is sticky.
+  for (const int above : {0777, 01777}) {
+    fs::permissions(top, fs::perms(above));
+    const Result result = child("build", environment);
+    REQUIRE_CONTAINS(result.output, above == 0777 ? "built 1 loaded 0" : "built 0 loaded 1");
+    REQUIRE(contains(result.output, "is in " + fs::canonical(top).string()) == (above == 0777));
+  }
+  // What takes the folder's place while it is open changes nothing.
+  const Result swapped = child("swap", environment);
+  REQUIRE_CONTAINS(swapped.output, "stored 1 of 1");
+  REQUIRE(fs::is_symlink(cache) && fs::is_empty(top + "/other"));
 }
 
 // Times of last use decide: those of the fake files are set, that of the one loaded is now.

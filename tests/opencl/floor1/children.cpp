@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 
 #include "harness.h"
 #include "kernels.h"
+#include "opencl/driver_list.h"
 #include "opencl/program.h"
 #include "tests.h"
 
@@ -31,9 +33,15 @@ int run_child(const std::string& name) {
   }
   if (name == "configure") {
     configure_loader({"/nonexistent/libOpenCL.so", std::getenv("LOADER")},
-                     {"/first", "/nonexistent/icd", std::getenv("ICD")});
+                     {"/first", "/nonexistent/icd", std::getenv("ICD"), "libname.so.1"});
+    const auto files = [] { return std::string(std::getenv("OCL_ICD_FILENAMES")); };
     const std::string path = api().loader_path;
-    std::printf("loader %s\nfiles %s\n", path.c_str(), std::getenv("OCL_ICD_FILENAMES"));
+    std::string during;
+    {
+      const DriverList drivers(configured_drivers());
+      during = files();
+    }
+    std::printf("loader %s\nfiles %s\nthen %s\n", path.c_str(), during.c_str(), files().c_str());
     return 0;
   }
   if (name == "fork_first") {  // a fork before OpenCL is touched harms nobody
@@ -46,7 +54,27 @@ int run_child(const std::string& name) {
     waitpid(pid, nullptr, 0);
     return 0;
   }
+  if (const char* mask = std::getenv("CHILD_UMASK")) umask(std::strtoul(mask, nullptr, 8));
   Device& device = child_device();
+  if (name == "swap") {
+    const fs::path cache = std::getenv("TORCH_OCL_CACHE_DIR"), top = cache.parent_path();
+    const auto build = [&](int add) {
+      Queue queue(device);
+      Memory memory(device, 4096);
+      launch(fill_kernel.get(device, {{"ADD", add}}), queue, NDRange::linear(100, 64),
+             Pointer{memory.at()}, 100, 1);
+      queue.finish();
+    };
+    build(71);
+    fs::rename(cache, top / "held");
+    fs::create_directory(top / "other");
+    fs::create_symlink(top / "other", cache);
+    const auto count = [&] { return std::distance(fs::directory_iterator(top / "held"), {}); };
+    const auto before = count();
+    build(72);
+    std::printf("stored %d of 1\n", static_cast<int>(count() - before));
+    return 0;
+  }
   if (name == "build" || name == "build_other") {
     const char* asked = std::getenv("ADD");
     const int add = name == "build" ? 0 : asked == nullptr ? 1 : std::atoi(asked);

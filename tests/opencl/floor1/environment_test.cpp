@@ -77,13 +77,14 @@ void test_unavailable() {
   const Result no_driver = child("list", "-u OCL_ICD_FILENAMES OCL_ICD_VENDORS=/nonexistent/");
   REQUIRE_CONTAINS(no_driver.output, "count 0");
   REQUIRE_CONTAINS(no_driver.output, "No OpenCL driver is installed");
-  // A configured loader that is absent is passed over; files are appended to what the user has.
+  // A configured loader that is absent is passed over; drivers are appended to what the user has, and
+  // only while the loader looks for them.
   const std::string icd = work_folder + "/second_icd";
   write_file(icd, "");
   const Result configured =
       child("configure", "OCL_ICD_FILENAMES=/first LOADER=" + api().loader_path + " ICD=" + icd);
   REQUIRE_CONTAINS(configured.output,
-                   "loader " + api().loader_path + "\nfiles /first:" + icd + "\n");
+                   "loader " + api().loader_path + "\nfiles /first:" + icd + ":libname.so.1\nthen /first\n");
   REQUIRE_CONTAINS(child("fork_first").output, "child has devices");
 }
 

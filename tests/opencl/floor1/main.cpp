@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
       {"threads", test_threads},
       {"fork", test_forked_child},
       {"disk cache", test_disk_cache},
+      {"cache trust", test_cache_trust},
       {"cache size", test_cache_size},
       {"verbose", test_verbose},
       {"exit", test_exit},

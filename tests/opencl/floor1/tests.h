@@ -31,6 +31,7 @@ void test_events(ocl::Device& device);
 void test_threads(ocl::Device& device);
 void test_forked_child(ocl::Device& device);
 void test_disk_cache(ocl::Device& device);
+void test_cache_trust(ocl::Device& device);
 void test_cache_size(ocl::Device& device);
 void test_verbose(ocl::Device& device);
 void test_exit(ocl::Device& device);
