@@ -51,17 +51,26 @@ void Event::record(Queue& queue, bool timing) {
   completion_.reset();
   if (timing) {
     completion_ = std::make_shared<Completion>();
+    // Given up on failure: a driver may have registered the callback all the same.
     auto* shared = new std::shared_ptr<Completion>(completion_);
     const cl_int code =
         api().clSetEventCallback(marker, CL_COMPLETE, &Completion::completed, shared);
     if (code != CL_SUCCESS) {
-      delete shared;
       completion_.reset();
       throw_error("clSetEventCallback", code, device);
     }
   }
   // Without a flush the marker may never be submitted, and a host that only polls never sees it.
   queue.flush();
+}
+
+bool Event::try_record(Queue& queue) noexcept {
+  const cl_event before = handle_;
+  try {
+    record(queue);
+  } catch (...) {  // where the marker is there, only the flush failed
+  }
+  return handle_ != before;
 }
 
 void Event::block(Queue& queue) const {
@@ -80,6 +89,15 @@ bool Event::query() const {
   queue_->completed(number_);
   // A timed event is complete once its time is known: elapsed_ms may follow at once.
   return completion_ == nullptr || completion_->ns.load() != 0;
+}
+
+bool Event::over() const noexcept {
+  if (handle_ == nullptr) return true;
+  if (process_was_forked()) return false;
+  cl_int status = CL_QUEUED;
+  const cl_int code = api().clGetEventInfo(handle_, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                           sizeof status, &status, nullptr);
+  return code == CL_SUCCESS && status <= CL_COMPLETE;
 }
 
 void Event::synchronize() const {

@@ -63,6 +63,7 @@ void Kernel::set_local(cl_uint index, size_t bytes) {
   const bool remembered = index < kMemoArguments && bytes < kLocal;
   const uint32_t size = kLocal | static_cast<uint32_t>(bytes);
   if (remembered && memos_[index].size == size) return;
+  if (remembered) memos_[index].size = kUnknown;  // see set()
   set_uncached_local(index, bytes);
   if (remembered) memos_[index].size = size;
 }

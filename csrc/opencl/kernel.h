@@ -76,8 +76,9 @@ class Kernel {
  private:
   static constexpr cl_uint kMemoArguments = 16;
   static constexpr size_t kMemoBytes = 48;
+  static constexpr uint32_t kUnknown = 0;  // no argument has that size
   struct Memo {
-    uint32_t size = 0;
+    uint32_t size = kUnknown;
     std::array<unsigned char, kMemoBytes> bytes;
   };
 
@@ -85,6 +86,8 @@ class Kernel {
     if (index < kMemoArguments && size <= kMemoBytes) {
       Memo& memo = memos_[index];
       if (memo.size == size && same(memo.bytes.data(), value, size)) return;
+      // A call that fails may have taken effect all the same: then nothing is known.
+      memo.size = kUnknown;
       set_uncached(index, size, value);
       memo.size = static_cast<uint32_t>(size);
       std::memcpy(memo.bytes.data(), value, size);

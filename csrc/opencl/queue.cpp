@@ -178,7 +178,7 @@ AssertBuffer& Queue::asserts() {
 
 std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
   if (checks_.load(std::memory_order_relaxed) && checks_.exchange(false)) {
-    if (auto failure = asserts().take(*this)) return failure;
+    if (auto failure = take_own_assertion()) return failure;
   } else if (!finished) {
     finish();
   }
@@ -190,11 +190,27 @@ std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
     watches_.store(false);
   }
   std::optional<DeviceAssertion> first;
-  for (Queue* other : watched) {
-    auto failure = other->asserts().take(*this);
-    if (!first) first = std::move(failure);
+  for (size_t i = 0; i < watched.size(); ++i) {
+    try {
+      auto failure = watched[i]->asserts().take(*this);
+      if (!first) first = std::move(failure);
+    } catch (...) {
+      keep_watching({watched.begin() + static_cast<std::ptrdiff_t>(i), watched.end()});
+      if (first) return first;  // it would be lost; the device's failure shows in the next wait
+      throw;
+    }
   }
   return first;
+}
+
+/// A record that can't be read is kept for the next wait: a later op is not to be blamed for it.
+std::optional<DeviceAssertion> Queue::take_own_assertion() {
+  try {
+    return asserts().take(*this);
+  } catch (...) {
+    mark_checks();
+    throw;
+  }
 }
 
 void Queue::watch(Queue& other) {
@@ -205,9 +221,13 @@ void Queue::watch(Queue& other) {
     std::lock_guard<std::mutex> lock(other.asserts_mutex_);
     added.insert(added.end(), other.watched_.begin(), other.watched_.end());
   }
-  if (added.empty()) return;
+  keep_watching(added);
+}
+
+void Queue::keep_watching(const std::vector<Queue*>& queues) {
+  if (queues.empty()) return;
   std::lock_guard<std::mutex> lock(asserts_mutex_);
-  for (Queue* queue : added) {
+  for (Queue* queue : queues) {
     if (queue != this && std::ranges::find(watched_, queue) == watched_.end()) {
       watched_.push_back(queue);
     }

@@ -86,6 +86,10 @@ class Queue {
   /// false where that makes no difference, without a wait.
   bool help();
 
+  std::optional<DeviceAssertion> take_own_assertion();
+  /// Adds to watched_.
+  void keep_watching(const std::vector<Queue*>& queues);
+
   /// The queue for a copy of that many bytes: small ones by the calling thread where possible.
   cl_command_queue for_copy(size_t bytes);
 
@@ -120,10 +124,15 @@ class Event {
   /// Marks all work enqueued on `queue` so far; replaces what was recorded before. With `timing`
   /// the completion time is kept for elapsed_ms.
   void record(Queue& queue, bool timing = false);
+  /// The same for clean-up that can't raise: false if the driver failed. Who waits for results gets
+  /// the failure.
+  bool try_record(Queue& queue) noexcept;
   /// Makes later work on `queue` wait for this event, without blocking the host. Works across
   /// queues of one context; across contexts (devices) it waits on the host.
   void block(Queue& queue) const;
   bool query() const;
+  /// Whether the driver says that the work has ended, well or not. False where it doesn't answer.
+  bool over() const noexcept;
   void synchronize() const;
   bool recorded() const { return handle_ != nullptr; }
   /// Where it was recorded last; null before that.

@@ -74,6 +74,10 @@ class Expander {
     scopes_.back().insert(path);
     mark(1, path);
     size_t number = 0;
+    const size_t outermost = scopes_.size();
+    // A file taken under an #if brings its lines into the count even where the preprocessor skips
+    // them, and with them the #line behind. Each end of a branch sets the count right.
+    bool uncertain = false, recount = false;
     for (std::string_view rest = text; !rest.empty();) {
       const size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
@@ -84,11 +88,18 @@ class Expander {
         if (const std::string name = quoted(directive.rest); !name.empty()) {
           include(name, path, number);
           mark(number + 1, path);
+          uncertain = scopes_.size() > outermost;
           continue;
         }
       }
       follow(directive.name);
       out_.append(line).push_back('\n');
+      if (!uncertain) continue;
+      recount |= directive.name.starts_with("el") || directive.name == "endif";
+      if (!recount || line.ends_with('\\')) continue;  // a condition may have several lines
+      mark(number + 1, path);
+      recount = false;
+      uncertain = scopes_.size() > outermost;
     }
   }
 

@@ -30,14 +30,6 @@ c10::Stream stream_of(const Device& device, c10::StreamId id) {
                      c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device.index())), id);
 }
 
-bool is_over(const Event& event) {
-  try {
-    return event.query();
-  } catch (...) {  // the work failed: it uses the memory no more
-    return true;
-  }
-}
-
 }  // namespace
 
 DeviceCache::DeviceCache(Device& device) : device_(device) {
@@ -81,8 +73,8 @@ void DeviceCache::free(void* address) noexcept {
   stats_.on_free(block->segment->small, block->size);
   report(address, -static_cast<int64_t>(block->size));
   if (C10_UNLIKELY(block->used_by != nullptr)) {
-    record_events(block);
-    if (block->pending_events > 0) return;
+    await_uses(block);
+    return;
   }
   if (!keep_apart(block)) make_free(block);
 }
@@ -104,9 +96,9 @@ void DeviceCache::release_cached() {
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
   std::lock_guard lock(mutex_);
   // What has been enqueued and freed since: a kernel that was given addresses holds no buffer.
-  finish_events();
+  const bool finished = finish_events();
   merge_last_freed();
-  release_unused_segments();
+  if (finished) release_unused_segments();
 }
 
 DeviceCache::Pools& DeviceCache::pools_of(c10::StreamId stream) {
@@ -127,9 +119,9 @@ Block* DeviceCache::take_after_release(size_t size, bool small, c10::StreamId st
           std::to_string(size) + " bytes, releasing what is cached");
   }
   merge_last_freed();
-  // The device may hold on to released memory until the work that uses it is done.
-  finish_events();
-  release_unused_segments();
+  // The device may hold on to released memory until the work that uses it is done; and kernels that
+  // were given addresses may still write to what is released while they run.
+  if (finish_events()) release_unused_segments();
   if (Block* block = take(size, small, stream)) return block;
   return create_segment(size, small, stream);
 }
@@ -269,42 +261,58 @@ void DeviceCache::merge_last_freed() {
   }
 }
 
-void DeviceCache::record_events(Block* block) {
+/// Keeps the block until the work now on the streams that used it is over.
+void DeviceCache::await_uses(Block* block) {
   const auto streams = std::move(block->used_by);
   for (const c10::StreamId stream : *streams) {
-    try {
-      Queue& queue = queue_of(stream_of(device_, stream));
-      auto event = std::make_unique<Event>();
-      event->record(queue);
-      pending_[stream].push_back({std::move(event), block});
-      ++block->pending_events;
-    } catch (...) {
-      // A broken queue runs nothing any more, so there is nothing to wait for; the failure shows in
-      // the next call that may raise.
-    }
+    auto& frees = pending_[stream];
+    frees.push_back({std::make_unique<Event>(), block});
+    ++block->pending_events;
+    record(*frees.back().event, stream);
+  }
+}
+
+/// False if the driver failed: then nothing is known of the stream's work, and the event is
+/// recorded later, which only waits for more.
+bool DeviceCache::record(Event& event, c10::StreamId stream) noexcept {
+  if (event.recorded()) return true;
+  try {
+    return event.try_record(queue_of(stream_of(device_, stream)));
+  } catch (...) {  // the stream has no queue yet, and can't have one
+    return false;
   }
 }
 
 void DeviceCache::process_events() {
   for (auto entry = pending_.begin(); entry != pending_.end();) {
-    auto& frees = entry->second;
-    while (!frees.empty() && is_over(*frees.front().event)) {
-      Block* block = frees.front().block;
-      frees.pop_front();
-      if (--block->pending_events == 0) make_free(block);
+    auto& [stream, frees] = *entry;
+    while (!frees.empty() && record(*frees.front().event, stream) && frees.front().event->over()) {
+      take_first(frees);
     }
     entry = frees.empty() ? pending_.erase(entry) : std::next(entry);
   }
 }
 
-void DeviceCache::finish_events() {
+void DeviceCache::take_first(std::deque<PendingFree>& frees) {
+  Block* block = frees.front().block;
+  frees.pop_front();
+  if (--block->pending_events == 0) make_free(block);
+}
+
+/// False if the driver failed: work may still be under way.
+bool DeviceCache::finish_events() {
   stats_.on_synchronize();
   try {
     finish_device(static_cast<c10::DeviceIndex>(device_.index()));
-  } catch (const Error&) {
-    // Reported by the call that waits for results; here it only means that nothing is running.
+  } catch (const Error&) {  // who waits for results gets the failure
+    process_events();
+    return false;
   }
-  process_events();
+  for (auto& [stream, frees] : pending_) {
+    while (!frees.empty()) take_first(frees);
+  }
+  pending_.clear();
+  return true;
 }
 
 size_t DeviceCache::limit() const {

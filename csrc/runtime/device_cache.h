@@ -62,7 +62,7 @@ class DeviceCache {
     }
   };
   struct PendingFree {
-    std::unique_ptr<Event> event;
+    std::unique_ptr<Event> event;  // not recorded where the driver failed to
     Block* block;
   };
 
@@ -81,9 +81,11 @@ class DeviceCache {
   Block* take_apart(size_t size, c10::StreamId stream);
   void merge_last_freed();
   bool merge(Block* block, Block* neighbour);
+  void await_uses(Block* block);
+  bool record(Event& event, c10::StreamId stream) noexcept;
   void process_events();
-  void finish_events();
-  void record_events(Block* block);
+  void take_first(std::deque<PendingFree>& frees);
+  bool finish_events();
   size_t limit() const;
   size_t available() const;
   void report(void* address, int64_t change);
@@ -96,7 +98,7 @@ class DeviceCache {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Pools>> pools_;  // by stream id
   ska::flat_hash_map<const void*, Block*> live_;
-  // By the stream the events were recorded on, which completes them in order.
+  // By the stream whose work they wait for, which completes it in order.
   std::map<c10::StreamId, std::deque<PendingFree>> pending_;
   std::vector<Block*> spare_;  // Block objects to reuse
   MemoryStats stats_;

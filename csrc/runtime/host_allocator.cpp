@@ -38,15 +38,20 @@ struct PinnedBlock {
   bool contains(const void* pointer) const {
     return pointer >= address && pointer < address + size;
   }
-  bool idle() {
-    std::erase_if(events, [](const auto& event) {
-      try {
-        return event->query();
-      } catch (...) {  // the work failed: it is over all the same
-        return true;
-      }
+  /// Marks the work now on the queues that used it. Those whose driver fails to stay in used_by.
+  void record_uses() noexcept {
+    std::erase_if(used_by, [this](Queue* queue) {
+      auto event = std::make_unique<Event>();
+      if (!event->try_record(*queue)) return false;
+      events.push_back(std::move(event));
+      return true;
     });
-    return events.empty();
+  }
+  /// Whether all its uses are known to be over.
+  bool idle() noexcept {
+    if (!used_by.empty()) record_uses();
+    std::erase_if(events, [](const auto& event) { return event->over(); });
+    return used_by.empty() && events.empty();
   }
 };
 
@@ -77,15 +82,7 @@ class PinnedCache {
 
   void free(PinnedBlock* block) noexcept {
     std::lock_guard lock(mutex_);
-    for (Queue* queue : block->used_by) {
-      try {
-        auto event = std::make_unique<Event>();
-        event->record(*queue);
-        block->events.push_back(std::move(event));
-      } catch (...) {  // a broken queue runs nothing any more
-      }
-    }
-    block->used_by.clear();
+    block->record_uses();
     block->live = false;
     live_.fetch_sub(1, std::memory_order_relaxed);
     active_requests_.decrease(1);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 
 #include "opencl/api.h"
 
@@ -34,11 +36,37 @@ class Pages {
   /// Null if the system has no memory for it.
   void* begin() const { return begin_; }
 
-  static void CL_CALLBACK destroy(cl_mem, void* pages) { delete static_cast<Pages*>(pages); }
-
  private:
   size_t mapped_;
   void *start_ = nullptr, *begin_ = nullptr;
+};
+
+/// The pages of all buffers, by a number of their own. A driver may register a callback and report
+/// an error all the same: whoever comes first gives the pages back, and who comes next finds none.
+class LentPages {
+ public:
+  uintptr_t lend(std::unique_ptr<Pages> pages) {
+    std::lock_guard lock(mutex_);
+    pages_.emplace(++last_, std::move(pages));
+    return last_;
+  }
+  void give_back(uintptr_t number) {
+    std::unique_ptr<Pages> pages;  // unmapped without the lock
+    std::lock_guard lock(mutex_);
+    if (auto node = pages_.extract(number)) pages = std::move(node.mapped());
+  }
+  static LentPages& of_all_devices() {
+    static auto* instance = new LentPages;  // callbacks may come while the process ends
+    return *instance;
+  }
+  static void CL_CALLBACK destroyed(cl_mem, void* number) {
+    of_all_devices().give_back(reinterpret_cast<uintptr_t>(number));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uintptr_t, std::unique_ptr<Pages>> pages_;
+  uintptr_t last_ = 0;
 };
 
 }  // namespace
@@ -55,13 +83,14 @@ cl_mem create_segment_buffer(const Device& device, size_t bytes, cl_int& code) {
   cl_mem mem = api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                                     bytes, pages->begin(), &code);
   if (code != CL_SUCCESS) return nullptr;
-  code = api().clSetMemObjectDestructorCallback(mem, &Pages::destroy, pages.get());
-  if (code != CL_SUCCESS) {
-    api().clReleaseMemObject(mem);
-    return nullptr;
-  }
-  pages.release();  // the callback's
-  return mem;
+  LentPages& lent = LentPages::of_all_devices();
+  const uintptr_t number = lent.lend(std::move(pages));
+  code = api().clSetMemObjectDestructorCallback(mem, &LentPages::destroyed,
+                                                reinterpret_cast<void*>(number));
+  if (code == CL_SUCCESS) return mem;
+  api().clReleaseMemObject(mem);
+  lent.give_back(number);
+  return nullptr;
 }
 
 }  // namespace ocl

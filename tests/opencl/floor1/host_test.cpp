@@ -90,6 +90,8 @@ void test_sources() {
   size_t copies = 0;
   for (size_t at = 0; (at = branches.find("int twice(", at)) != std::string::npos; ++at) ++copies;
   REQUIRE(copies == 3);
+  // The preprocessor passes over the #line behind a file that it skips: the end of the branch has one.
+  REQUIRE_CONTAINS(kernel_source("test/skipped.cl"), "\n#endif\n#line 8 \"test/skipped.cl\"\n");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/no_include.cl"); }), "test/no_include.cl:2");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/absent.cl"); }),
                    "no kernel file \"test/absent.cl\"");

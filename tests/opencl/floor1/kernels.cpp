@@ -23,6 +23,10 @@ void write_kernels() {
       "kernel void empty(global char* base, ulong offset, int n) {}\n"
       "kernel void null_operand(global int* base, ulong offset, global int* other, ulong o) {\n"
       "  if (get_global_id(0) == 0) base[offset / 4] = other == 0 ? 41 : 40;\n}\n");
+  write_file(root + "test/skipped.cl",
+             "#if defined(NOWHERE)\n#if 1\n#include \"include/twice.clh\"\n#endif\n#elif 1 && \\\n"
+             "    defined(NOT_HERE)\n#endif\nkernel void skipped(global int* out) {\n"
+             "  out[0] = undeclared;\n}\n");
   write_file(root + "test/other.cl",
              "#include \"include/twice.clh\"\n"
              "kernel void other(global int* base, ulong offset, local int* tmp) {\n"
@@ -81,6 +85,7 @@ const KernelFamily math_kernel{"test/math.cl", "math"};
 const KernelFamily features_kernel{"test/features.cl", "features"};
 const KernelFamily checked_kernel{"test/checked.cl", "checked"};
 const KernelFamily broken_kernel{"test/broken.cl", "broken"};
+const KernelFamily skipped_kernel{"test/skipped.cl", "skipped"};
 const KernelFamily no_include_kernel{"test/no_include.cl", "x"};
 const KernelFamily branches_kernel{"test/branches.cl", "branches"};
 const KernelFamily absent_kernel{"test/absent.cl", "x"};

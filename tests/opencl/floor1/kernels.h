@@ -21,6 +21,7 @@ extern const KernelFamily math_kernel;
 extern const KernelFamily features_kernel;
 extern const KernelFamily checked_kernel;
 extern const KernelFamily broken_kernel;
+extern const KernelFamily skipped_kernel;
 extern const KernelFamily no_include_kernel;
 extern const KernelFamily branches_kernel;
 extern const KernelFamily absent_kernel;

@@ -80,6 +80,9 @@ void test_failures(Device& device) {
   // NVIDIA's compiler passes over #line: it counts lines of the expanded source.
   const bool keeps_lines = !contains(device.properties().platform, "NVIDIA");
   if (keeps_lines) REQUIRE_CONTAINS(log, "include/broken.clh:3");
+  if (keeps_lines) {
+    REQUIRE_CONTAINS(message_of([&] { skipped_kernel.get(device, {}); }), "test/skipped.cl:9");
+  }
   REQUIRE_CONTAINS(log, "undeclared_name");
   REQUIRE_CONTAINS(message_of([&] { absent_kernel.get(device, {}); }), "test/absent.cl");
   REQUIRE_CONTAINS(message_of([&] { no_include_kernel.get(device, {}); }), "absent.clh");
