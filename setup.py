@@ -21,7 +21,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 # What CMake installs beside _C; an editable install needs these in the source tree too.
-COMPANIONS = ("libtorch_ocl.so", "ops_manifest.json")
+COMPANIONS = ("libtorch_ocl.so", "device_count", "ops_manifest.json")
 
 
 def tool(name: str) -> str:

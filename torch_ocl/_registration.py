@@ -1,11 +1,14 @@
 """Adds device `ocl` to torch, once per process, and never breaks `import torch`."""
 
 import contextlib
+import itertools
+from pathlib import Path
 
 import torch
 
 from torch_ocl import (
     _cross_entropy,
+    _harmless,
     _loader,
     _multiprocessing,
     _parameters,
@@ -42,6 +45,7 @@ def register() -> None:
         _multiprocessing.install()
         _parameters.install()
         _cross_entropy.install()
+        _harmless.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True
@@ -64,7 +68,11 @@ def _load_native() -> None:
             f"it was built for torch {built_for}, this is torch {torch.__version__}; "
             "reinstall it with pip install --no-build-isolation"
         )
-    _C.configure_loader(_loader.find_loaders(), _loader.find_drivers())
+    loaders, drivers = _loader.find_loaders(), _loader.find_drivers()
+    _C.configure_loader(loaders, drivers)
+    options = [("--loader", path) for path in loaders] + [("--driver", path) for path in drivers]
+    program = Path(_C.__file__).with_name("device_count")
+    _C.configure_device_count([str(program), *itertools.chain(*options)])
 
 
 def _series(version: str) -> list[str]:

@@ -35,7 +35,8 @@ def _get_device_index(device: DeviceLike, optional: bool = False) -> int:
 def existing_device_index(device: DeviceLike) -> int:
     """As _get_device_index with optional, but raises RuntimeError if there is no such device."""
     index = _get_device_index(device, optional=True)
-    _C.check_device(index)
+    if not 0 <= index < _C.device_count():
+        _C.check_device(index)  # which says what devices there are
     return index
 
 

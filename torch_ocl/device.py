@@ -12,7 +12,10 @@ from torch_ocl._utils import DeviceLike, _get_device_index, existing_device_inde
 
 
 def is_available() -> bool:
-    """True if there is a usable OpenCL device. Never raises; see unavailable_reason()."""
+    """True if there is a usable OpenCL device. Never raises; see unavailable_reason().
+
+    Does not initialise OpenCL: a process that has only asked can still be forked.
+    """
     return _C.device_count() > 0
 
 
@@ -22,7 +25,10 @@ def unavailable_reason() -> str:
 
 
 def device_count() -> int:
-    """The number of usable devices: GPUs first, CPUs last, or as TORCH_OCL_DEVICES says."""
+    """The number of usable devices: GPUs first, CPUs last, or as TORCH_OCL_DEVICES says.
+
+    Does not initialise OpenCL, as is_available().
+    """
     return _C.device_count()
 
 
@@ -46,8 +52,10 @@ def init() -> None:
     _C.check_device(0)
 
 
-# Torch calls it before it makes the first tensor on the device.
-_lazy_init = init
+def _lazy_init() -> None:
+    """Torch calls it before it makes the first tensor on the device, and also before it asks for
+    the current device or stream (torch.compile does so on behalf of CPU programs). What needs
+    OpenCL initialises it by itself."""
 
 
 def _is_in_bad_fork() -> bool:

@@ -5,12 +5,15 @@ from collections.abc import Iterable
 import torch
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, _get_device_index
+from torch_ocl._utils import DeviceLike, existing_device_index
 
 
 def default_generator(device: DeviceLike = None) -> torch.Generator:
-    """The generator that random ops on a device use if they are given none."""
-    return _C.default_generator(_get_device_index(device, optional=True))
+    """The generator that random ops on a device use if they are given none.
+
+    Neither this nor its state and seed initialise OpenCL.
+    """
+    return _C.default_generator(existing_device_index(device))
 
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:

@@ -20,8 +20,8 @@ namespace {
 
 constexpr cl_int kPlatformNotFound = -1001;  // CL_PLATFORM_NOT_FOUND_KHR
 constexpr const char* kForked =
-    "OpenCL was already in use when this process was forked (asking for devices is enough), and "
-    "its drivers do not survive a fork. "
+    "OpenCL was already in use when this process was forked, and its drivers do not survive a "
+    "fork. "
     "Start worker processes with the 'spawn' method, for example "
     "torch.multiprocessing.set_start_method('spawn') or "
     "DataLoader(..., multiprocessing_context='spawn'), or use the device in the parent only.";

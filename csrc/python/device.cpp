@@ -10,6 +10,7 @@
 
 #include "opencl/api.h"
 #include "python/bindings.h"
+#include "runtime/device_count.h"
 #include "runtime/generator.h"
 #include "runtime/generator_seed.h"
 #include "runtime/stream.h"
@@ -87,7 +88,8 @@ c10::DeviceIndex checked_index(int64_t index) {
 
 void bind_device(py::module_& module) {
   module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("drivers"));
-  module.def("device_count", &device_count, release_gil());
+  module.def("configure_device_count", &configure_device_count, py::arg("command"));
+  module.def("device_count", &count_devices, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());
   module.def("is_initialized", &is_initialized);
   module.def("is_in_bad_fork", &process_was_forked);
@@ -103,7 +105,9 @@ void bind_device(py::module_& module) {
       "exchange_device",
       [](int64_t index) {
         const int previous = current_device();
-        if (index >= 0) set_device(checked_index(index));
+        // Entering the current device's context, as checkpoints do, is no use of it.
+        const bool is_current = index == previous && index < count_devices();
+        if (index >= 0 && !is_current) set_device(checked_index(index));
         return previous;
       },
       release_gil());
@@ -116,11 +120,12 @@ void bind_device(py::module_& module) {
     return properties_dict(found->properties());
   });
 
-  module.def("default_generator", [](int64_t index) {
+  // Before the first use the caller checks the index.
+  module.def("default_generator", [](c10::DeviceIndex index) {
     const at::Generator* generator = nullptr;
     {
       py::gil_scoped_release release;
-      generator = &default_generator(checked_index(index));
+      generator = &default_generator(index);
     }
     PyObject* wrapped = THPGenerator_Wrap(*generator);
     if (!wrapped) throw py::error_already_set();

@@ -118,7 +118,9 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  const c10::DeviceIndex index = existing(device);
+  const c10::DeviceIndex index = device < 0 ? current_device() : device;
+  // A state needs no driver: torch.random.fork_rng saves it in programs that never use the device.
+  if (is_initialized() || index >= kMaxDevices) existing(index);
   Defaults& all = defaults();
   std::lock_guard lock(all.mutex);
   at::Generator& generator = all.generators[index];

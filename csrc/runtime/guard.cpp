@@ -34,7 +34,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     set_device_unchecked(device.index());
   }
+  // Autograd asks at its first backward pass, starts a thread for each device and then refuses to
+  // work in forked children: a program that only uses the CPU must not be told of any. See
+  // AutogradEngine in hooks.cpp.
   c10::DeviceIndex deviceCount() const noexcept override {
+    if (!is_initialized()) return 0;
     return static_cast<c10::DeviceIndex>(std::min<int>(device_count(), kMaxDevices));
   }
 
@@ -66,9 +70,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   bool queryStream(const c10::Stream& stream) const override { return stream_is_idle(stream); }
-  void synchronizeStream(const c10::Stream& stream) const override { synchronize(stream); }
+  // Nothing was enqueued before the first use, and waiting for nothing must not initialise.
+  void synchronizeStream(const c10::Stream& stream) const override {
+    if (is_initialized()) synchronize(stream);
+  }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    // Nothing was enqueued before the first use, and waiting for nothing must not initialise.
     if (is_initialized()) synchronize_device(index);
   }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12

@@ -3,11 +3,14 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "opencl/device.h"
 #include "runtime/allocator.h"
+#include "runtime/device_count.h"
 #include "runtime/generator.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
@@ -15,17 +18,34 @@
 namespace ocl {
 namespace {
 
+// Autograd starts its devices' threads once, at the first backward pass. Where that came before
+// the first use of OpenCL there were none to start (GuardImpl::deviceCount()): this makes up for
+// it. Engine keeps both members for classes derived from it.
+struct AutogradEngine final : torch::autograd::Engine {
+  static void start_missing_threads(torch::autograd::Engine& engine) {
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    engine.initialize_device_threads_pool();
+    if ((engine.*&AutogradEngine::device_ready_queues_).empty()) {
+      (engine.*&AutogradEngine::start_device_threads)();
+    }
+  }
+};
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return ocl::device_count() > 0; }
+  bool isAvailable() const override { return count_devices() > 0; }
+  /// Autograd asks in the first steps of a backward pass that some device takes part in.
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
-    return is_initialized() && index < ocl::device_count();
+    if (!is_initialized() || index >= ocl::device_count()) return false;
+    AutogradEngine::start_missing_threads(torch::autograd::Engine::get_default_engine());
+    return true;
   }
   /// Raises with what to install if there is no device.
   void init() const override { ocl::device(0); }
 
   c10::DeviceIndex deviceCount() const override {
-    return static_cast<c10::DeviceIndex>(ocl::device_count());
+    return static_cast<c10::DeviceIndex>(count_devices());
   }
   void setCurrentDevice(c10::DeviceIndex index) const override { set_device(index); }
   c10::DeviceIndex getCurrentDevice() const override { return current_device(); }

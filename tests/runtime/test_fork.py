@@ -53,11 +53,42 @@ def test_using_the_device_in_a_forked_child_raises(use):
     assert "status 7" in out
 
 
-def test_asking_for_devices_is_using_them():
-    inside = "torch.ones(3, device='ocl')"
-    out = run(IN_CHILD.format(before="assert torch.ocl.is_available()", inside=inside))
-    assert "RuntimeError" in out and "spawn" in out
-    assert "status 7" in out
+QUESTIONS = """
+torch.ocl.is_available() and torch.ocl.device_count()
+torch.accelerator.is_available() and torch.accelerator.current_stream()
+torch._C._get_accelerator().type == "ocl"
+torch.ocl.default_stream().synchronize() is None
+torch.ocl.get_rng_state().numel() and torch.ocl.manual_seed(3) is None
+torch.optim.Adam([torch.ones(1, requires_grad=True)]).step() is None
+"""
+
+
+def test_asking_for_devices_is_not_using_them():
+    out = run(
+        f"""
+        import os, torch
+        for question in {QUESTIONS.strip().splitlines()}:
+            assert eval(question), question
+            if os.fork() == 0:
+                print(torch.ones(3, device="ocl").sum().item(), flush=True)
+                os._exit(0)
+            os.wait()
+        """
+    )
+    assert out.split() == ["3.0"] * len(QUESTIONS.strip().splitlines())
+
+
+def test_without_the_program_that_counts_opencl_is_started():
+    out = run(
+        """
+        import torch
+        from torch_ocl import _C
+        _C.configure_device_count(["/nonexistent/device_count"])
+        print(torch.ocl.device_count(), torch.ocl.is_initialized())
+        """
+    )
+    count, initialized = out.split()
+    assert int(count) > 0 and initialized == "True"
 
 
 def test_the_child_knows_it_and_may_use_the_cpu():
