@@ -137,7 +137,7 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf build dist *.egg-info torch_ocl/*.so torch_ocl/device_count torch_ocl/ops_manifest.json $(STAMPS)/package
+	rm -rf build dist *.egg-info torch_ocl/*.so $(addprefix torch_ocl/,_built_for.py device_count ops_manifest.json) $(STAMPS)/package
 
 distclean: clean
 	rm -rf $(VENV)

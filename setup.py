@@ -7,6 +7,7 @@ Build isolation would fetch another torch (several GB) and build against that on
 MAX_JOBS limits the compiler's parallel jobs, CMAKE_ARGS adds arguments of your own.
 """
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 # What CMake installs beside _C; an editable install needs these in the source tree too.
-COMPANIONS = ("libtorch_ocl.so", "device_count", "ops_manifest.json")
+COMPANIONS = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
 
 
 def tool(name: str) -> str:
@@ -33,6 +34,21 @@ def tool(name: str) -> str:
     return found
 
 
+def check_environment() -> None:
+    """Says what is missing before CMake, which doesn't know that pip has put it out of sight."""
+    if importlib.util.find_spec("torch") is not None:
+        return
+    isolated = any("pip-build-env-" in folder for folder in sys.path)
+    sys.exit(
+        "torch_ocl is built against the torch that it will run with, and there is none "
+        + ("in the environment that pip makes for a build. " if isolated else "here. ")
+        + "Install torch (for instance pip install torch --index-url "
+        "https://download.pytorch.org/whl/cpu) and what building needs (pip install -r "
+        "requirements-build.txt), and build in that environment: "
+        "pip install --no-build-isolation ."
+    )
+
+
 class BuildPy(build_py):
     def run(self):
         # setuptools packs whatever it finds there: leftovers of a renamed module, too.
@@ -42,6 +58,7 @@ class BuildPy(build_py):
 
 class BuildExtension(build_ext):
     def run(self):
+        check_environment()
         self.in_source = self.editable_mode or self.inplace  # run() resets inplace for a while
         super().run()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -98,7 +99,16 @@ def ops_gaps() -> str:
     return table(["op", "dtype", "why"], rows) if rows else "None.\n"
 
 
+def environment() -> str:
+    """The variables that the package reads, and those of others."""
+    # The file alone: the package would load torch.
+    listed = runpy.run_path(str(ROOT / "torch_ocl" / "_environment.py"))
+    variables = {**listed["VARIABLES"], **listed["OTHERS_VARIABLES"]}
+    return table(["variable", "meaning"], [[f"`{name}`", text] for name, text in variables.items()])
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "environment": environment,
     "op-coverage-all": coverage_tables.every_op,
     "op-coverage-gaps": coverage_tables.gaps,
     "op-coverage-host": coverage_tables.host_staged,

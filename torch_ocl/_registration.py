@@ -8,11 +8,14 @@ import torch
 
 from torch_ocl import (
     _cross_entropy,
+    _environment,
+    _grad_scaler,
     _harmless,
     _loader,
     _multiprocessing,
     _parameters,
     _printing,
+    _separate_processes,
     _unavailable,
 )
 
@@ -45,7 +48,9 @@ def register() -> None:
         _multiprocessing.install()
         _parameters.install()
         _cross_entropy.install()
+        _grad_scaler.install()
         _harmless.install()
+        _separate_processes.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True
@@ -57,22 +62,31 @@ def register() -> None:
     # As torch's own list has it for `cuda`: modules whose parameters are not known yet move, too.
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.ocl)
     _printing.install()
+    _environment.warn_of_unknown_names()
 
 
 def _load_native() -> None:
+    _check_torch_version()
     from torch_ocl import _C
 
-    built_for = getattr(_C, "build_torch_version", None)
-    if built_for and _series(built_for) != _series(torch.__version__):
-        raise RuntimeError(
-            f"it was built for torch {built_for}, this is torch {torch.__version__}; "
-            "reinstall it with pip install --no-build-isolation"
-        )
     loaders, drivers = _loader.find_loaders(), _loader.find_drivers()
     _C.configure_loader(loaders, drivers)
     options = [("--loader", path) for path in loaders] + [("--driver", path) for path in drivers]
     program = Path(_C.__file__).with_name("device_count")
     _C.configure_device_count([str(program), *itertools.chain(*options)])
+
+
+def _check_torch_version() -> None:
+    """Comes before the library, which the linker refuses in words of its own."""
+    try:
+        from torch_ocl._built_for import TORCH_VERSION
+    except ImportError:  # nothing is built, which loading the library says
+        return
+    if _series(TORCH_VERSION) != _series(torch.__version__):
+        raise RuntimeError(
+            f"it was built for torch {TORCH_VERSION}, this is torch {torch.__version__}; "
+            "build it again, with pip install --no-build-isolation"
+        )
 
 
 def _series(version: str) -> list[str]:

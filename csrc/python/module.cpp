@@ -7,9 +7,6 @@
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native part of torch_ocl; use torch.ocl instead.";
-#ifdef TORCH_OCL_BUILD_TORCH_VERSION
-  module.attr("build_torch_version") = TORCH_OCL_BUILD_TORCH_VERSION;
-#endif
   ocl::python::bind_errors(module);
   ocl::python::bind_device(module);
   ocl::python::bind_stream(module);

@@ -57,9 +57,7 @@ def _in_a_fork(function):
 
 
 def _group():
-    torch.distributed.init_process_group(
-        store=torch.distributed.HashStore(), rank=0, world_size=1
-    )
+    torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
 
 
 def trains_with_each_kind_of_optimizer():
@@ -130,7 +128,12 @@ def mixed_precision_in_bfloat16():
     model = _model()
     with torch.autocast("cpu"):
         out = model(_inputs())
-    return str(out.dtype), out.tolist(), torch.is_autocast_enabled(), torch.get_autocast_dtype("cpu")
+    return (
+        str(out.dtype),
+        out.tolist(),
+        torch.is_autocast_enabled(),
+        torch.get_autocast_dtype("cpu"),
+    )
 
 
 def scaler_of_the_cpu():
@@ -187,7 +190,13 @@ def old_types_and_storages():
     named = storage._get_legacy_storage_class().__name__, storage.type(), x.type()
     pickled = x.untyped_storage().device.type, isinstance(storage, torch.FloatStorage)
     torch.set_default_tensor_type(torch.DoubleTensor)
-    return named, pickled, torch.ones(1).type(), torch.get_default_dtype(), x.type("torch.IntTensor")
+    return (
+        named,
+        pickled,
+        torch.ones(1).type(),
+        torch.get_default_dtype(),
+        x.type("torch.IntTensor"),
+    )
 
 
 def names_devices():
@@ -247,7 +256,8 @@ def works_with_many_modules():
     with torch.no_grad():
         encoded = nn.TransformerEncoder(layer, 1)(x)
     recurrent = nn.LSTM(8, 4, batch_first=True)(x)[0]
-    flat = nn.utils.parameters_to_vector(nn.utils.parametrizations.weight_norm(_model()[0]).parameters())
+    normed = nn.utils.parametrizations.weight_norm(_model()[0])
+    flat = nn.utils.parameters_to_vector(normed.parameters())
     packed = nn.utils.rnn.pack_padded_sequence(x, [3, 2], batch_first=True).data
     parts = encoded, recurrent, flat, packed, nn.LazyLinear(2)(x)
     return [part.tolist() for part in parts]
@@ -314,7 +324,8 @@ def all_programs():
 
 def main():
     # Once, rather than in each child that needs them.
-    for module in ("_dynamo", "_functorch.aot_autograd", "distributed.checkpoint", "distributed.fsdp"):
+    modules = "_dynamo", "_functorch.aot_autograd", "distributed.checkpoint", "distributed.fsdp"
+    for module in modules:
         importlib.import_module(f"torch.{module}")
     outcomes = {
         program.__name__: _in_a_fork(lambda program=program: _outcome(program))

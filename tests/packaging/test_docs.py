@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from torch_ocl import _environment
+
 ROOT = Path(__file__).resolve().parents[2]
 IN_SOURCE_TREE = (ROOT / "torch_ocl" / "ops_manifest.json").exists()
 BUILT_WITH_PINNED_TORCH = torch.__version__.startswith("2.13.")
@@ -25,11 +27,15 @@ def test_generated_parts_are_current() -> None:
 
 
 @pytest.mark.skipif(not IN_SOURCE_TREE, reason="not run from the source tree")
-def test_environment_variables_are_documented() -> None:
+def test_environment_variables_are_listed() -> None:
+    """Those that the sources read are the listed ones, which the documentation is made from."""
     reads = r"(?:getenv\(|positive_number\(|switched_on\(|environ\S*[\[(])\"(TORCH_OCL_\w+)\""
-    read = set()
-    for folder, pattern in (("csrc", "*.cpp"), ("torch_ocl", "*.py")):
-        for path in (ROOT / folder).rglob(pattern):
-            read |= set(re.findall(reads, path.read_text()))
-    readme = (ROOT / "README.md").read_text()
-    assert {name for name in read if f"`{name}`" not in readme} == set()
+
+    def read(*folders: str) -> set[str]:
+        paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+        sources = [path.read_text() for path in paths if path.suffix in (".cpp", ".h", ".py")]
+        return {name for source in sources for name in re.findall(reads, source)}
+
+    assert read("csrc", "torch_ocl") == set(_environment.VARIABLES)
+    of_tests = read("tests") - set(_environment.VARIABLES)
+    assert of_tests == set(_environment.TEST_VARIABLES)

@@ -66,6 +66,26 @@ def test_opencl_is_not_linked(pattern: str) -> None:
     assert "$ORIGIN" in dynamic
 
 
+@pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="not run from the source tree")
+def test_build_isolation_is_named(tmp_path: Path) -> None:
+    """pip builds in an environment of its own unless told otherwise: it has setuptools alone."""
+    site = tmp_path / "pip-build-env-1"
+    site.mkdir()
+    purelib = Path(sysconfig.get_path("purelib"))
+    for name in ("setuptools", "_distutils_hack", "pkg_resources"):
+        if (purelib / name).exists():
+            (site / name).symlink_to(purelib / name)
+    done = subprocess.run(
+        [sys.executable, "-S", "setup.py", "build_ext", "--build-temp", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "--no-build-isolation" in done.stderr and "requirements-build.txt" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     not (ROOT / "build" / "CMakeCache.txt").exists(), reason="would build everything from scratch"

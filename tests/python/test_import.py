@@ -88,6 +88,19 @@ def test_a_package_without_its_library(tmp_path):
     assert sum("could not be loaded" in line for line in lines) == 3, out
 
 
+def test_another_version_of_torch(tmp_path):
+    """It is found out before the library is loaded, which would fail for want of a symbol."""
+    package = tmp_path / "torch_ocl"
+    package.mkdir()
+    for file in Path(torch_ocl.__file__).parent.glob("*.py"):
+        shutil.copy(file, package)
+    (package / "_built_for.py").write_text('TORCH_VERSION = "2.3.1+cpu"')
+    (package / "_C.py").write_text("raise ImportError('undefined symbol')")
+    code = "import torch; print(torch.ocl.unavailable_reason()); torch.ones(2).sum()"
+    out = run(code, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert "built for torch 2.3.1" in out and "undefined symbol" not in out
+
+
 def test_without_a_device_none_is_made_current():
     out = run(
         """

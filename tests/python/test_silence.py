@@ -1,0 +1,57 @@
+"""What would go wrong in silence is warned of, once."""
+
+import os
+import textwrap
+
+import pytest
+
+from tests.fresh import run_script
+
+STEPS = """
+import warnings, torch, torch_ocl._separate_processes as separate
+warnings.simplefilter("always")
+separate.install()
+def step(device):
+    parameter = torch.ones(2, device=device, requires_grad=True)
+    parameter.grad = torch.ones(2, device=device)
+    torch.optim.SGD([parameter]).step()
+"""
+
+
+def warnings_of(code, **environment):
+    done = run_script(textwrap.dedent(code), environment=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "times"),
+    [("2", "cpu ocl ocl", 1), ("2", "cpu", 0), ("1", "ocl", 0), ("x", "ocl", 0)],
+)
+def test_processes_that_train_separate_models(size, steps, times):
+    code = STEPS + f"for device in {steps.split()}: step(device)"
+    assert warnings_of(code, WORLD_SIZE=size).count("a model of its own") == times
+
+
+def test_processes_in_a_group_are_not_warned_of():
+    code = (
+        STEPS
+        + """
+torch.distributed.init_process_group(
+    "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+step("ocl")
+"""
+    )
+    assert "a model of its own" not in warnings_of(code, WORLD_SIZE="2")
+
+
+def test_unknown_environment_variables():
+    code = "from torch_ocl import _environment; _environment.warn_of_unknown_names()"
+    told = warnings_of(code, TORCH_OCL_VERBSE="all", TORCH_OCL_QUX="1", TORCH_OCL_CACHE="1")
+    assert "TORCH_OCL_VERBSE is unknown: did you mean TORCH_OCL_VERBOSE?" in told
+    assert "TORCH_OCL_QUX is unknown: there are TORCH_OCL_DEVICES" in told
+    assert told.count("is unknown") == 2
+    assert (
+        warnings_of("import warnings; warnings.simplefilter('error'); " + code, TORCH_OCL_A="1")
+        == ""
+    )

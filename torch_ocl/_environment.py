@@ -1,0 +1,110 @@
+"""The environment variables that the package reads, each with what it does.
+
+Values that mean nothing are warned of where they are read. A name that is none of these is read
+nowhere, so that a misspelt one would do nothing, in silence.
+"""
+
+import contextlib
+import difflib
+import os
+import warnings
+
+VARIABLES = {
+    "TORCH_OCL_DEVICES": (
+        "which devices to use, in which order: comma-separated indices, types (`gpu`, "
+        "`accelerator`, `cpu`) or parts of a device's, platform's or vendor's name or "
+        "version (`pocl`). Default: GPUs, accelerators, CPUs"
+    ),
+    "TORCH_OCL_FALLBACK": (
+        "`1`: ops without a kernel run on the CPU, with a warning, and are counted"
+    ),
+    "TORCH_OCL_VERBOSE": (
+        "traces on stderr: any of `build`, `launch`, `dispatch`, `memory`, `tune`, or `all`"
+    ),
+    "TORCH_OCL_CACHE": "`0`: compiled kernels aren't kept on disk",
+    "TORCH_OCL_CACHE_DIR": (
+        "where they are kept; default `$XDG_CACHE_HOME/torch_ocl` or `~/.cache/torch_ocl`. A "
+        "folder that others can write to isn't used"
+    ),
+    "TORCH_OCL_CACHE_SIZE": (
+        "MiB of them to keep, about; those not used for longest go first; default 1024"
+    ),
+    "TORCH_OCL_KERNEL_DIR": (
+        "read kernels from this folder instead of the library, to edit them without a rebuild"
+    ),
+    "TORCH_OCL_MEMORY_FRACTION": (
+        "the part of a device's memory that may be allocated, in (0, 1]; default 1"
+    ),
+    "TORCH_OCL_GEMM": (
+        "the matrix product to use wherever it can serve, for comparisons; a wrong name lists them"
+    ),
+    "TORCH_OCL_GEMM_TILE": (
+        "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
+    ),
+    "TORCH_OCL_WINOGRAD": (
+        "`0`: 3 x 3 convolutions on CPUs are sums of all products, not of transformed tiles "
+        "([precision](docs/performance.md#convolutions))"
+    ),
+    "TORCH_OCL_GEMM_WORKSPACE": (
+        "the bytes a matrix product may take for packed operands; small values make it work "
+        "in blocks"
+    ),
+    "TORCH_OCL_SORT": (
+        "likewise the sort to use wherever it can serve: `insertion`, `radix_rows`, "
+        "`radix_parts`, `bitonic`, `radix_wide` or `radix_tiles`"
+    ),
+    "TORCH_OCL_TUNABLE": (
+        "`1`: the fastest kernels and tiles for a program's matrix products are searched for "
+        "and kept, as with `torch.ocl.tunable.enable()`"
+    ),
+    "TORCH_OCL_TUNABLE_TUNING": "`0`: only what was found before is used",
+    "TORCH_OCL_TUNABLE_DURATION": (
+        "milliseconds that the search for one class of shapes may take, compiling included; "
+        "default 5000"
+    ),
+    "TORCH_OCL_TUNABLE_ITERATIONS": "timings of one kernel, at most; default 20",
+    "TORCH_OCL_TUNABLE_FILENAME": (
+        "the file of results; default: one in `TORCH_OCL_CACHE_DIR` for each device and driver"
+    ),
+    "TORCH_OCL_LOADER": "the ICD loader (`libOpenCL.so.1`) to open instead of the one found",
+    "TORCH_OCL_TUNE_AS": (
+        "`cpu` or `gpu`: choose kernels as for that class of device, to test the variants "
+        "for GPUs where there is none"
+    ),
+    "TORCH_OCL_WITHOUT": (
+        "features to leave out though the device has them, to test what a lesser one would "
+        "do: any of `fp64`, `fp16`, `subgroups`, `int64_atomics`, `work_group_reduce`, "
+        "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` (Hopper's), `bf16_dot` "
+        "and `int8_dot` (x86's AVX512-BF16 and AVX512-VNNI), `system_svm` (addresses as "
+        "kernels' arguments)"
+    ),
+}
+OTHERS_VARIABLES = {
+    "OCL_ICD_FILENAMES": (
+        "read by the ICD loader: more drivers, for those that aren't in `/etc/OpenCL/vendors`"
+    ),
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": (
+        "read by PyTorch: `0` keeps `import torch` from loading extensions; `import "
+        "torch_ocl` then does"
+    ),
+}
+# Read by the package's own tests.
+TEST_VARIABLES = (
+    "TORCH_OCL_AS_GPU_DTYPES",
+    "TORCH_OCL_COVERAGE_DTYPES",
+    "TORCH_OCL_COVERAGE_SAMPLES",
+    "TORCH_OCL_TEST_DTYPES",
+)
+
+
+def warn_of_unknown_names() -> None:
+    """Never raises, even where warnings are errors: it runs within `import torch`."""
+    known = (*VARIABLES, *TEST_VARIABLES)
+    for name in os.environ:
+        if name.startswith("TORCH_OCL_") and name not in known:
+            similar = difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.8)
+            advice = (
+                f"did you mean {similar[0]}?" if similar else f"there are {', '.join(VARIABLES)}"
+            )
+            with contextlib.suppress(Warning):
+                warnings.warn(f"the environment variable {name} is unknown: {advice}", stacklevel=2)

@@ -1,0 +1,36 @@
+"""A warning for processes of one launch that train separate models.
+
+torchrun starts several and sets WORLD_SIZE. Libraries choose how processes work together from lists
+of devices that they know; on any other each trains alone, in silence.
+"""
+
+import os
+import warnings
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+def install() -> None:
+    """Nothing in a process that is the only one."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if not size.isdecimal() or int(size) < 2:
+        return
+
+    def check(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if any(p.device.type == "ocl" for group in optimizer.param_groups for p in group["params"]):
+            hook.remove()
+            if not torch.distributed.is_initialized():
+                _warn(size)
+
+    hook = register_optimizer_step_post_hook(check)
+
+
+def _warn(size: str) -> None:
+    warnings.warn(
+        f"WORLD_SIZE is {size}, but this process trains on ocl and is in no process group: each "
+        "of the processes trains a model of its own. No backend of torch.distributed takes ocl "
+        "tensors: start a single process (without torchrun), or train on the CPU.",
+        stacklevel=3,
+    )
