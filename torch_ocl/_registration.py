@@ -15,6 +15,7 @@ from torch_ocl import (
     _multiprocessing,
     _parameters,
     _printing,
+    _process_groups,
     _separate_processes,
     _unavailable,
 )
@@ -50,6 +51,7 @@ def register() -> None:
         _cross_entropy.install()
         _grad_scaler.install()
         _harmless.install()
+        _process_groups.install()
         _separate_processes.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(

@@ -1,0 +1,81 @@
+// torch.distributed's collectives on `ocl` tensors: an error that says what to do where the process
+// group has no backend for them.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/library.h>
+
+#include "runtime/stream.h"
+
+namespace ocl {
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+/// The group that an argument is or names; null for other arguments.
+Group group_of(const c10::Argument& argument, const c10::IValue& value) {
+  if (argument.name() != "process_group" && argument.name() != "group_name") return nullptr;
+  if (value.isString()) return c10d::resolve_process_group(value.toStringRef());
+  return value.isCustomClass() ? value.toCustomClass<c10d::ProcessGroup>() : nullptr;
+}
+
+// Stands above upstream's kernel for all devices, which looks for the backend.
+void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                   torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  const auto values = torch::jit::last(*stack, arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Group group = group_of(arguments[i], values[i]);
+    TORCH_CHECK(!group || group->hasBackendForDeviceType(kDeviceType), op.schema().name(),
+                ": the process group has no backend for ocl tensors. Send them as CPU tensors, "
+                "tensor.cpu(), in a group of the backend gloo, or run a single process.");
+  }
+  op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+}
+
+void check(torch::Library& library, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&check_backend>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(c10d, AutogradPrivateUse1, m) {
+  check(m, {"_allgather_base_",
+            "_reduce_scatter_base_",
+            "allgather_",
+            "allgather_coalesced_",
+            "allgather_into_tensor_coalesced_",
+            "allreduce_",
+            "allreduce_coalesced_",
+            "alltoall_",
+            "alltoall_base_",
+            "barrier",
+            "broadcast_",
+            "gather_",
+            "recv_",
+            "recv_any_source_",
+            "reduce_",
+            "reduce_scatter_",
+            "reduce_scatter_tensor_coalesced_",
+            "scatter_",
+            "send"});
+}
+
+TORCH_LIBRARY_IMPL(_c10d_functional, AutogradPrivateUse1, m) {
+  check(m, {"all_gather_into_tensor",
+            "all_gather_into_tensor_coalesced",
+            "all_gather_into_tensor_out",
+            "all_reduce",
+            "all_reduce_",
+            "all_reduce_coalesced",
+            "all_reduce_coalesced_",
+            "all_to_all_single",
+            "broadcast",
+            "broadcast_",
+            "reduce_scatter_tensor",
+            "reduce_scatter_tensor_coalesced",
+            "reduce_scatter_tensor_out"});
+}
+
+}  // namespace
+}  // namespace ocl
