@@ -1,9 +1,10 @@
 // torch.distributed's collectives on `ocl` tensors: an error that says what to do where the process
 // group has no backend for them.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/library.h>
 
 #include "runtime/stream.h"
 
@@ -40,41 +41,18 @@ void check(torch::Library& library, std::initializer_list<const char*> names) {
 }
 
 TORCH_LIBRARY_IMPL(c10d, AutogradPrivateUse1, m) {
-  check(m, {"_allgather_base_",
-            "_reduce_scatter_base_",
-            "allgather_",
-            "allgather_coalesced_",
-            "allgather_into_tensor_coalesced_",
-            "allreduce_",
-            "allreduce_coalesced_",
-            "alltoall_",
-            "alltoall_base_",
-            "barrier",
-            "broadcast_",
-            "gather_",
-            "recv_",
-            "recv_any_source_",
-            "reduce_",
-            "reduce_scatter_",
-            "reduce_scatter_tensor_coalesced_",
-            "scatter_",
-            "send"});
+  check(m, {"_allgather_base_", "_reduce_scatter_base_", "allgather_", "allgather_coalesced_",
+            "allgather_into_tensor_coalesced_", "allreduce_", "allreduce_coalesced_", "alltoall_",
+            "alltoall_base_", "barrier", "broadcast_", "gather_", "recv_", "recv_any_source_",
+            "reduce_", "reduce_scatter_", "reduce_scatter_tensor_coalesced_", "scatter_", "send"});
 }
 
 TORCH_LIBRARY_IMPL(_c10d_functional, AutogradPrivateUse1, m) {
-  check(m, {"all_gather_into_tensor",
-            "all_gather_into_tensor_coalesced",
-            "all_gather_into_tensor_out",
-            "all_reduce",
-            "all_reduce_",
-            "all_reduce_coalesced",
-            "all_reduce_coalesced_",
-            "all_to_all_single",
-            "broadcast",
-            "broadcast_",
-            "reduce_scatter_tensor",
-            "reduce_scatter_tensor_coalesced",
-            "reduce_scatter_tensor_out"});
+  check(m,
+        {"all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_gather_into_tensor_out",
+         "all_reduce", "all_reduce_", "all_reduce_coalesced", "all_reduce_coalesced_",
+         "all_to_all_single", "broadcast", "broadcast_", "reduce_scatter_tensor",
+         "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_out"});
 }
 
 }  // namespace
