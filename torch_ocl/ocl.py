@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch_ocl import _C, _utils, memory, packed, random, tunable  # noqa: F401
+from torch_ocl import _C, _storages, _utils, memory, packed, random, tunable  # noqa: F401
 from torch_ocl.device import (  # noqa: F401
     DeviceProperties,
     _is_in_bad_fork,
@@ -131,6 +131,8 @@ __all__ = [
     "tunable",
     "unavailable_reason",
 ]
+
+globals().update(_storages.legacy_classes())
 
 
 def __getattr__(name: str) -> Any:

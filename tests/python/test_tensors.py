@@ -136,3 +136,16 @@ def test_conjugates_and_negatives_of_float8():
     plain = torch.zeros(3)
     torch._neg_view(plain).copy_(got)
     assert torch.equal(plain, -wanted.float())
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_old_storages_have_their_class():
+    storage = torch.arange(3.0, device="ocl").storage()
+    assert storage._get_legacy_storage_class() is torch.ocl.FloatStorage
+    assert storage.type() == "torch.ocl.FloatStorage"
+    assert isinstance(storage, torch.ocl.FloatStorage)
+    assert not isinstance(storage, torch.FloatStorage | torch.ocl.HalfStorage)
+    assert torch.ocl.FloatStorage(2).device.type == "ocl"
+    assert pickle.loads(pickle.dumps(storage)).tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="Not available"):
+        torch.ocl.FloatStorage.from_buffer(b"")
