@@ -99,7 +99,8 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("torch_ocl-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"torch_ocl/libtorch_ocl.so", "torch_ocl/ops_manifest.json"} <= set(names)
+    companions = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
+    assert {f"torch_ocl/{name}" for name in companions} <= set(names)
     assert not any(name.startswith(("tests/", "csrc/", "codegen/", "examples/")) for name in names)
 
     # Its own site-packages come first; torch is borrowed from this environment, whose .pth files
@@ -112,6 +113,7 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     # The drivers that this environment sees by being where they are.
     code = (
         "import torch, torch_ocl; print(torch_ocl.__file__); "
+        "assert torch.ocl.is_available() and not torch.ocl.is_initialized(); "
         "x = torch.arange(6., device='ocl').reshape(2, 3); print((x @ x.t()).sum().item())"
     )
     drivers = list(Path(sys.prefix, "lib").glob("libintelocl.so"))
