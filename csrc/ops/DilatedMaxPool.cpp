@@ -60,6 +60,21 @@ std::array<int64_t, 3> output_sizes(const char* name, const at::Tensor& in,
   return sizes;
 }
 
+/// Gives a result its shape, in the format of `in`: as on the CPU a volume without a batch keeps
+/// channels last, too.
+void resize_volume(const at::Tensor& out, const at::Tensor& in, at::IntArrayRef spatial) {
+  const c10::DimVector sizes = with_spatial_sizes(in, spatial);
+  const at::MemoryFormat format = in.suggest_memory_format();
+  if (format != at::MemoryFormat::Contiguous || in.dim() == 5 ||
+      format_of(in.unsqueeze(0)) != at::MemoryFormat::ChannelsLast3d) {
+    out.resize_(sizes, format);
+    return;
+  }
+  out.resize_({sizes[1], sizes[2], sizes[3], sizes[0]});
+  const int64_t row = sizes[3] * sizes[0];
+  out.as_strided_(sizes, {1, sizes[2] * row, row, sizes[0]});
+}
+
 }  // namespace
 
 void structured_max_pool2d_with_indices_out::impl(const at::Tensor& self,
@@ -93,9 +108,8 @@ std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
   check_maximum("max_pool3d", self.scalar_type());
   check_same_dtype(out, self.scalar_type());
   check_same_dtype(indices, at::kLong);
-  const at::MemoryFormat format = self.suggest_memory_format();
-  out.resize_(with_spatial_sizes(self, sizes), format);
-  indices.resize_(out.sizes(), format);
+  resize_volume(out, self, sizes);
+  resize_volume(indices, self, sizes);
   max_pool(out, indices, self, window);
   return {out, indices};
 }

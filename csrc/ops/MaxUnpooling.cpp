@@ -51,7 +51,9 @@ at::Tensor& unpool(const at::Tensor& self, const at::Tensor& indices, at::IntArr
     TORCH_CHECK(size >= 0, "max_unpool: output_size must not be negative, but got ", output_size);
     arguments.plane *= static_cast<uint64_t>(size);
   }
-  out.resize_(with_spatial_sizes(self, output_size), self.suggest_memory_format());
+  // CPU torch's volumes, and those that compiled graphs expect, are contiguous.
+  out.resize_(with_spatial_sizes(self, output_size),
+              axes == 3 ? at::MemoryFormat::Contiguous : self.suggest_memory_format());
   out.zero_();
   if (self.numel() == 0) return out;
   TORCH_CHECK(arguments.plane > 0, "max_unpool: no index is valid for output_size ", output_size);

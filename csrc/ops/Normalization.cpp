@@ -6,6 +6,7 @@
 
 #include "engine/norm.h"
 #include "ops/NormChecks.h"
+#include "ops/SpatialShapes.h"
 #include "ops/_batch_norm_no_update.h"
 #include "ops/_batch_norm_with_update.h"
 #include "ops/_native_batch_norm_legit.h"
@@ -20,17 +21,6 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-
-/// The format of an input, also of a batch of one whose stride doesn't tell, as that of an image
-/// with channels last after unsqueeze(0).
-at::MemoryFormat format_of(const at::Tensor& input) {
-  const at::MemoryFormat format = input.suggest_memory_format();
-  if (format != at::MemoryFormat::Contiguous || input.is_contiguous()) return format;
-  for (const auto last : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
-    if (input.is_contiguous(last)) return last;
-  }
-  return format;
-}
 
 /// The arguments of a forward pass, checked.
 struct Forward {

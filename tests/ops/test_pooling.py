@@ -1,10 +1,13 @@
 """Average, max, adaptive and fractional pooling, and unpooling, against CPU torch."""
 
+import contextlib
+import itertools
+
 import pytest
 import torch
 from torch.nn import functional
 
-from tests.layouts import on_device
+from tests.layouts import dense_strides, laid_out, on_device, told_strides
 from tests.ops.spatial import (
     FLOATING,
     INTEGER,
@@ -289,6 +292,46 @@ def test_adaptive_averages_of_three_axes_are_contiguous(sizes):
     for actual, expected in zip(run("ocl"), run("cpu"), strict=True):
         assert actual.stride() == expected.stride()
         torch.testing.assert_close(actual.cpu(), expected)
+
+
+def strides_of_results(call, x):
+    x.requires_grad_()
+    results = call(x)
+    results = results if isinstance(results, tuple) else (results,)
+    return [told_strides(t) for t in (*results, *torch.autograd.grad(results[0].sum(), x))]
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_strides(axes, batch):
+    """CPU torch's, also where a size of 1 or a missing batch makes formats hard to tell."""
+
+    def unpool(t):
+        indices = torch.zeros_like(t, dtype=torch.int64)
+        return getattr(functional, f"max_unpool{axes}d")(t.detach(), indices, 2) + 0 * t.sum()
+
+    calls = [
+        max_pool(axes, kernel_size=2, stride=1, padding=1),
+        average_pool(axes, kernel_size=2, stride=1, padding=1),
+        lambda t: getattr(functional, f"adaptive_max_pool{axes}d")(t, 2, return_indices=True),
+        lambda t: getattr(functional, f"adaptive_avg_pool{axes}d")(t, 2),
+        unpool,
+    ]
+    whole = (*batch, 3, *range(4, 4 + axes))
+    shapes = [whole] + [(*whole[:d], 1, *whole[d + 1 :]) for d in range(len(whole))]
+    for shape in shapes:
+        x = sample(*shape)
+        choices = [*dense_strides(shape), x.movedim(-1, 0).contiguous().movedim(0, -1).stride()]
+        if not batch:  # channels last
+            choices.append(x.movedim(0, -1).contiguous().movedim(-1, 0).stride())
+        for number, strides in itertools.product(range(len(calls)), choices):
+            found = []
+            # CPU torch's gradient of unpooling takes no channels last, its pools not all layouts.
+            with contextlib.suppress(RuntimeError):
+                found.append(strides_of_results(calls[number], laid_out(x, strides)))
+            if found:
+                found.append(strides_of_results(calls[number], laid_out(x.to("ocl"), strides)))
+                assert found[0] == found[1], (number, shape, strides)
 
 
 @pytest.mark.parametrize(
