@@ -26,7 +26,8 @@
     }                                                                             \
   }
 
-// Eight positions' moments, from registers, are merged with what came before by Chan's formula.
+// Eight positions' moments, from registers, are merged with what came before by Chan's formula. Past an
+// infinite mean there are no distances.
 #define MOMENTS(T, load, store)                                                   \
   global const char* x = POINTER(x_base, 0, first);                               \
   T mean = (T)(0), m2 = (T)(0);                                                   \
@@ -39,14 +40,14 @@
     for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);          \
     const SCALAR share = (SCALAR)8 / (i + 8);                                     \
     const T delta = own - mean;                                                   \
-    mean += delta * share;                                                        \
+    mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;            \
     m2 += squares + delta * delta * (i * share);                                  \
     x += 8 * NEXT;                                                                \
   }                                                                               \
   for (; i < n; i++) {                                                            \
     const T v = load(IN, x, 0);                                                   \
     const T delta = v - mean;                                                     \
-    mean += delta / (i + 1);                                                      \
+    mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);            \
     m2 += delta * (v - mean);                                                     \
     x += NEXT;                                                                    \
   }                                                                               \

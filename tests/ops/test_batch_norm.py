@@ -1,5 +1,7 @@
 """Batch norm against CPU torch: forward, backward, running statistics."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional
@@ -65,6 +67,42 @@ def test_formats(shape, strides, training):
     assert out.stride() == expected.stride()
     assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-5)
     assert_close(grad.cpu(), expected_grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 5, 7), (2, 16, 5, 7), (1, 6, 3, 4, 5)])
+@pytest.mark.parametrize("training", [True, False])
+def test_gradient_with_other_strides_than_the_input(shape, training):
+    """What is expected comes from a contiguous gradient: CPU torch misreads one with channels last
+    where the batch is 1 and the input contiguous."""
+    inputs = [made(shape, torch.float32), *(made(shape[1], torch.float32, i) for i in (1, 2))]
+    mean, var = made(shape[1], torch.float32, 3), made(shape[1], torch.float32, 4).abs() + 0.5
+    flowing = made((shape[0], math.prod(shape[2:]), shape[1]), torch.float32, 5).transpose(1, 2)
+
+    def run(device, flowing):
+        leaves = [t.to(device).requires_grad_() for t in inputs]
+        running = [t.to(device) for t in (mean, var)]
+        out = functional.batch_norm(leaves[0], *running, *leaves[1:], training=training)
+        return torch.autograd.grad(out, leaves, flowing)
+
+    expected = run("cpu", flowing.reshape(shape).contiguous())
+    flowing = flowing.transpose(1, 2).to("ocl").transpose(1, 2).view(shape)
+    assert not flowing.is_contiguous()
+    for actual, e in zip(run("ocl", flowing), expected, strict=True):
+        assert_close(actual.cpu(), e, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_infinite_means(last):
+    """One infinity makes the mean infinite, however many parts of the channel come after it."""
+    x = made((3, 9, 20, 70), torch.float32)
+    x[0, 2, 0, 1], x[1, 3, 4, 5], x[:, 4, 0, 0] = torch.inf, -torch.inf, torch.inf
+    x = x.to(memory_format=torch.channels_last) if last else x
+    means = []
+    for device in ("ocl", "cpu"):
+        mean, var = torch.zeros(9, device=device), torch.ones(9, device=device)
+        functional.batch_norm(x.to(device), mean, var, training=True)
+        means.append(mean.cpu())
+    assert_close(*means)
 
 
 def test_every_batch_norm_function():
