@@ -9,6 +9,7 @@ import torch
 from torch_ocl import (
     _cross_entropy,
     _environment,
+    _fake,
     _grad_scaler,
     _harmless,
     _loader,
@@ -49,6 +50,7 @@ def register() -> None:
         _multiprocessing.install()
         _parameters.install()
         _cross_entropy.install()
+        _fake.install()
         _grad_scaler.install()
         _harmless.install()
         _process_groups.install()

@@ -1,10 +1,13 @@
 """torch.compile on the device: what works, and what says that it does not."""
 
 import copy
+import itertools
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.nn import functional
 
 
 def function(x):
@@ -45,6 +48,70 @@ def test_training_of_modules(name):
 
     for actual, expected in zip(train("ocl"), train("cpu"), strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def convolution(axes, transposed):
+    return getattr(functional, f"conv{'_transpose' if transposed else ''}{axes}d")
+
+
+def operands(axes, transposed, batch=2, window=3, channels=4, last=(True, False)):
+    """An input and a weight on the device, each with its channels innermost or outermost."""
+    results = 6
+    shapes = (
+        (batch, channels, *range(5, 5 + axes)),
+        ((channels, results) if transposed else (results, channels)) + (window,) * axes,
+    )
+    for shape, innermost in zip(shapes, last, strict=True):
+        t = torch.randn(shape).movedim(1, -1).contiguous().movedim(-1, 1)
+        t = t if innermost else t.contiguous()
+        yield torch.empty_strided(t.shape, t.stride(), device="ocl").copy_(t).requires_grad_()
+
+
+@pytest.mark.parametrize("last", [(True, False), (False, True), (False, False)], ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_convolutions(axes, transposed, last):
+    """What follows is compiled for the strides that fake tensors have."""
+    torch._dynamo.reset()
+    conv = convolution(axes, transposed)
+    x, w = operands(axes, transposed, last=last)
+
+    def flattened(x, w):
+        result = conv(x, w)
+        return result, result.flatten(1), result.movedim(1, -1).flatten(1)
+
+    results = []
+    for call in (flattened, torch.compile(flattened, backend="aot_eager", fullgraph=True)):
+        out = call(x, w)
+        grads = torch.autograd.grad([t.square().sum() for t in out], (x, w))
+        results.append([*out, *grads])
+    for actual, expected in zip(results[1], results[0], strict=True):
+        assert actual.stride() == expected.stride()
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_strides_of_fake_convolutions(axes, transposed):
+    """Forward and backward they are those of the kernels, where sizes of 1 make formats alike,
+    too."""
+    conv = convolution(axes, transposed)
+    rest = ([1] * axes, [0] * axes, [1] * axes, transposed, [0] * axes, 1, [True, True, False])
+
+    def strides(x, w):
+        result = conv(x, w)
+        flowing = torch.empty_like(result)
+        grads = torch.ops.aten.convolution_backward(flowing, x, w, None, *rest)
+        return [t.stride() for t in (result, *grads[:2])]
+
+    lasts = itertools.product((True, False), repeat=2)
+    for batch, window, channels, last in itertools.product((1, 2), (1, 3), (1, 4), list(lasts)):
+        x, w = (
+            t.detach() for t in operands(axes, transposed, batch, window, channels, last)
+        )
+        with FakeTensorMode() as mode:
+            faked = strides(mode.from_tensor(x), mode.from_tensor(w))
+        assert faked == strides(x, w), (x.shape, x.stride(), w.shape, w.stride())
 
 
 def test_inductor_says_what_works():
