@@ -106,9 +106,7 @@ def test_strides_of_fake_convolutions(axes, transposed):
 
     lasts = itertools.product((True, False), repeat=2)
     for batch, window, channels, last in itertools.product((1, 2), (1, 3), (1, 4), list(lasts)):
-        x, w = (
-            t.detach() for t in operands(axes, transposed, batch, window, channels, last)
-        )
+        x, w = (t.detach() for t in operands(axes, transposed, batch, window, channels, last))
         with FakeTensorMode() as mode:
             faked = strides(mode.from_tensor(x), mode.from_tensor(w))
         assert faked == strides(x, w), (x.shape, x.stride(), w.shape, w.stride())
