@@ -1,7 +1,7 @@
-"""Strides that fake tensors expect of convolutions, for torch.compile and torch.export.
+"""Shapes and strides that fake tensors expect, for torch.compile and torch.export.
 
-Upstream asks one function which memory format a convolution's backend computes in. It knows the
-backends of its own devices: of any other it says contiguous, where ours follows the operands.
+Upstream decides some by the device's name, of devices that it knows. Where our results follow CPU
+torch's, or their operands, graphs would be compiled for strides that no result has.
 """
 
 from typing import Any
@@ -10,7 +10,13 @@ import torch
 
 
 def install() -> None:
-    """Makes that function answer for `ocl`; nothing where torch has no such function."""
+    """Makes upstream's functions answer for `ocl`; nothing where torch has no such functions."""
+    _install_convolution_format()
+    _install_device_hint()
+
+
+def _install_convolution_format() -> None:
+    """Which memory format a convolution's result has; of devices not known, contiguous."""
     upstream = getattr(torch._C, "_conv_determine_backend_memory_format", None)
     if upstream is None:
         return
@@ -31,3 +37,18 @@ def _convolution_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memo
     if own != torch.contiguous_format or input.dim() != weight.dim():
         return own
     return suggest_memory_format(weight)
+
+
+def _install_device_hint() -> None:
+    """Which device a result is computed on, as shape functions ask where theirs differ."""
+    module = getattr(torch, "_meta_registrations", None)
+    upstream = getattr(module, "device_hint", None)
+    # Fourier transforms have the strides that CPU torch's have with MKL, wherever they run.
+    if upstream is None or not torch.backends.mkl.is_available():
+        return
+
+    def device_hint(tensor: Any) -> str:
+        device = upstream(tensor)
+        return "cpu" if device == "ocl" else device
+
+    module.device_hint = device_hint

@@ -112,6 +112,28 @@ def test_strides_of_fake_convolutions(axes, transposed):
         assert faked == strides(x, w), (x.shape, x.stride(), w.shape, w.stride())
 
 
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="strides of other devices' results"
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: functional.pixel_shuffle(t, 2),
+        lambda t: functional.pixel_shuffle(t, 2).contiguous(),
+        lambda t: torch.nonzero_static(t[0, 0], size=4),
+    ],
+)
+def test_fakes_by_the_name_of_the_device(call):
+    """Shapes that are decided by the name are those of the kernels, which follow CPU torch."""
+    x = torch.rand(2, 8, 3, 5).to("ocl", memory_format=torch.channels_last)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+        faked = call(fake)
+    actual = call(x)
+    for a, f in zip(*map(torch.utils._pytree.tree_leaves, (actual, faked)), strict=True):
+        assert (a.shape, a.stride()) == (f.shape, f.stride())
+
+
 def test_inductor_says_what_works():
     with pytest.raises(Exception, match="no code generator for ocl.*aot_eager"):
         torch.compile(function)(torch.ones(3, 5, device="ocl"))
