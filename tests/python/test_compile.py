@@ -134,6 +134,19 @@ def test_fakes_by_the_name_of_the_device(call):
         assert (a.shape, a.stride()) == (f.shape, f.stride())
 
 
+def test_rms_norm_of_a_transposed_input():
+    def loss(x, weight):
+        return F.rms_norm(x.transpose(1, 2), (8,), weight).transpose(1, 2).contiguous().sin().sum()
+
+    def gradients(function):
+        x, weight = (t.to("ocl").requires_grad_() for t in tensors)
+        function(x, weight).backward()
+        return x.grad, weight.grad
+
+    tensors = torch.randn(2, 8, 5), torch.randn(8)
+    assert_close(gradients(torch.compile(loss, backend="aot_eager")), gradients(loss))
+
+
 def test_inductor_says_what_works():
     with pytest.raises(Exception, match="no code generator for ocl.*aot_eager"):
         torch.compile(function)(torch.ones(3, 5, device="ocl"))
