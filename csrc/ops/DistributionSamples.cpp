@@ -4,7 +4,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/sum.h>
+#include <ATen/ops/softmax.h>
 
 #include <cmath>
 #include <limits>
@@ -27,6 +27,7 @@ namespace ocl::native {
 namespace {
 
 const KernelFamily gamma_family{"random/rejection.cl", "gamma_samples"};
+const KernelFamily log_gamma_family{"random/rejection.cl", "log_gamma_samples"};
 const KernelFamily poisson_family{"random/rejection.cl", "poisson_samples"};
 const KernelFamily binomial_family{"random/rejection.cl", "binomial_samples"};
 const pointwise::Op gamma_grad_op{"standard_gamma_grad", 0, pointwise::flag::special};
@@ -52,14 +53,14 @@ double smallest_normal(at::ScalarType dtype) {
   }
 }
 
-/// Fills `out`, contiguous, with the kernel's samples; `arguments` come after the generator's.
+/// Fills `out`, contiguous, with the kernel's samples for parameters of `dtype`; `arguments` come
+/// after the generator's.
 template <class... Arguments>
-void sample(const KernelFamily& family, const at::Tensor& out,
+void sample(const KernelFamily& family, const at::Tensor& out, at::ScalarType dtype,
             const std::optional<at::Generator>& generator, const Arguments&... arguments) {
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   if (out.numel() == 0) return;
   Queue& queue = current_queue(out.device().index());
-  const at::ScalarType dtype = out.scalar_type();
   Kernel& kernel =
       family.get(queue.device(), {{"E", tag(dtype)}, {"C", tag(compute_dtype(dtype))}});
   const auto n = static_cast<uint64_t>(out.numel());
@@ -69,31 +70,44 @@ void sample(const KernelFamily& family, const at::Tensor& out,
          counter, arguments...);
 }
 
+/// The same of gamma variables, or their logarithms; none is below `least`.
+void sample_gamma(const KernelFamily& family, const at::Tensor& out, const at::Tensor& shapes,
+                  const std::optional<at::Generator>& generator, double least) {
+  const at::Tensor dense = shapes.contiguous();
+  const at::ScalarType dtype = shapes.scalar_type();
+  const Pointer parameters{dense.const_data_ptr()};
+  if (dtype == at::kDouble) {
+    sample(family, out, dtype, generator, parameters, least);
+  } else {
+    sample(family, out, dtype, generator, parameters, static_cast<float>(least));
+  }
+}
+
 }  // namespace
 
 at::Tensor _standard_gamma(const at::Tensor& self, std::optional<at::Generator> generator) {
   check_floating("gamma", self.scalar_type());
-  const at::Tensor shapes = self.contiguous();
   const at::Tensor out = at::empty(self.sizes(), self.options());
-  const Pointer parameters{shapes.const_data_ptr()};
-  const double smallest = smallest_normal(self.scalar_type());
-  if (self.scalar_type() == at::kDouble) {
-    sample(gamma_family, out, generator, parameters, smallest);
-  } else {
-    sample(gamma_family, out, generator, parameters, static_cast<float>(smallest));
-  }
+  sample_gamma(gamma_family, out, self, generator, smallest_normal(self.scalar_type()));
   return out;
 }
 
 at::Tensor _sample_dirichlet(const at::Tensor& self, std::optional<at::Generator> generator) {
-  check_floating("dirichlet", self.scalar_type());
-  const at::Tensor gamma = _standard_gamma(self, generator);
+  const at::ScalarType dtype = self.scalar_type();
+  check_floating("dirichlet", dtype);
+  // Gamma variables of small concentrations are too small for a float, often all of a row: their
+  // shares come from logarithms.
+  const at::ScalarType wide = compute_dtype(dtype);
+  const at::Tensor logarithms = at::empty(self.sizes(), self.options().dtype(wide));
+  const double lowest = wide == at::kDouble ? std::numeric_limits<double>::lowest()
+                                            : std::numeric_limits<float>::lowest();
+  sample_gamma(log_gamma_family, logarithms, self, generator, lowest);
   // A component is neither 0 nor 1: its log density stays finite.
-  const double largest = self.scalar_type() == at::kDouble  ? 1 - 0x1p-53
-                         : self.scalar_type() == at::kFloat ? 1 - 0x1p-24
-                         : self.scalar_type() == at::kHalf  ? 1 - 0x1p-11
-                                                            : 1 - 0x1p-8;
-  return gamma.div(at::sum(gamma, -1, true)).clamp_(smallest_normal(self.scalar_type()), largest);
+  const double largest = dtype == at::kDouble  ? 1 - 0x1p-53
+                         : dtype == at::kFloat ? 1 - 0x1p-24
+                         : dtype == at::kHalf  ? 1 - 0x1p-11
+                                               : 1 - 0x1p-8;
+  return at::softmax(logarithms, -1).to(dtype).clamp_(smallest_normal(dtype), largest);
 }
 
 at::Tensor poisson(const at::Tensor& self, std::optional<at::Generator> generator) {
@@ -102,7 +116,7 @@ at::Tensor poisson(const at::Tensor& self, std::optional<at::Generator> generato
   check_floating("poisson", self.scalar_type());
   const at::Tensor rates = self.contiguous();
   const at::Tensor out = at::empty(self.sizes(), self.options());
-  sample(poisson_family, out, generator, Pointer{rates.const_data_ptr()},
+  sample(poisson_family, out, self.scalar_type(), generator, Pointer{rates.const_data_ptr()},
          device(self.device().index()).asserts().mem(), site);
   return out;
 }
@@ -123,7 +137,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob,
   const at::Tensor counts = count.to(device).expand(sizes).contiguous();
   const at::Tensor probabilities = prob.to(device).expand(sizes).contiguous();
   const at::Tensor out = at::empty(sizes, counts.options());
-  sample(binomial_family, out, generator, Pointer{counts.const_data_ptr()},
+  sample(binomial_family, out, counts.scalar_type(), generator, Pointer{counts.const_data_ptr()},
          Pointer{probabilities.const_data_ptr()});
   return out;
 }

@@ -40,27 +40,33 @@ static inline Draw draw(ulong seed, ulong i, ulong counter) {
 }
 #endif
 
+/// value * e^log_factor, whose product may be too small for the type.
+typedef struct {
+  real value, log_factor;
+} Scaled;
+
 /// Gamma of shape `a`: Marsaglia and Tsang, "A simple method for generating gamma variables". A
 /// shape below 1 is raised by 1 and the sample multiplied by u^(1/a).
-static inline real sample_gamma(real a, ulong seed, ulong i, ulong counter) {
-  if (!(a >= 0)) return NAN;
-  if (a == 0) return 0;
-  real boost = 1;
+static inline Scaled sample_gamma(real a, ulong seed, ulong i, ulong counter) {
+  Scaled result = {NAN, 0};
+  if (!(a >= 0)) return result;
+  result.value = 0;
+  if (a == 0) return result;
   if (a < 1) {
-    boost = pow(draw(seed, i, counter++).u, 1 / a);
+    result.log_factor = log(draw(seed, i, counter++).u) / a;
     a += 1;
   }
   const real d = a - (real)1 / 3, c = 1 / sqrt(9 * d);
-  real result = d;
+  result.value = d;
   for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
     const Draw drawn = draw(seed, i, counter + attempt);
     const real x = drawn.normal, root = 1 + c * x;
     if (root <= 0) continue;
     const real v = root * root * root;
-    result = d * v;
+    result.value = d * v;
     if (log(drawn.u) < x * x / 2 + d * (1 - v + log(v))) break;
   }
-  return boost * result;
+  return result;
 }
 
 /// log(1 + x) - x without cancellation.
@@ -174,9 +180,21 @@ static inline real sample_half_binomial(real n, real p, ulong seed, ulong i, ulo
 kernel void gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulong shapes_offset,
                           real smallest) {
   SAMPLE_BEGIN();
-  const real sample = sample_gamma(LOAD_AS(C, E, shapes + shapes_offset, i), seed, i, counter);
+  const Scaled drawn = sample_gamma(LOAD_AS(C, E, shapes + shapes_offset, i), seed, i, counter);
+  const real sample = drawn.value * exp(drawn.log_factor);
   const real result = sample < smallest ? smallest : sample;
   STORE_FROM(E, C, out + out_offset, i, result);
+}
+
+/// Logarithms, which are told apart where most samples of a small shape would be too small for the
+/// type. Results are of type C, and finite, so that their differences are numbers.
+kernel void log_gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulong shapes_offset,
+                              real lowest) {
+  SAMPLE_BEGIN();
+  const Scaled drawn = sample_gamma(LOAD_AS(C, E, shapes + shapes_offset, i), seed, i, counter);
+  const real sample = log(drawn.value) + drawn.log_factor;
+  const real result = sample < lowest ? lowest : sample;
+  STORE_FROM(C, C, out + out_offset, i, result);
 }
 
 /// A negative rate, or NaN, fails.

@@ -104,6 +104,19 @@ def test_dirichlet(device, dtype):
     assert ((tiny > 0) & (tiny < 1)).all()
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_dirichlet_of_small_concentrations(device, dtype):
+    """Gamma variables of these are too small for the type; their shares aren't."""
+    small = torch.full((N, 2), 1e-2, dtype=dtype).to(device)
+    x = torch._sample_dirichlet(small, generator=generator()).cpu().double()[:, 0]
+    assert (x == 0.5).double().mean() < 1e-3
+    # In logarithms nearly everything is close to 0 or to 1.
+    assert abs((x < 0.5).double().mean() - 0.5) < 0.02
+    assert abs((x < 0.1).double().mean() - 0.489) < 0.02
+    nothing = torch._sample_dirichlet(torch.zeros(5, 2, dtype=dtype).to(device)).cpu()
+    assert (nothing == 0.5).all()
+
+
 # ---- Poisson ----------------------------------------------------------------------------------
 
 
@@ -316,6 +329,26 @@ def test_dirichlet_gradient(device):
     error = ((got - wanted) / wanted).abs()
     # CPU torch approximates: to 1e-3 mostly, a few percent at worst.
     assert error.median() < 1e-3 and error.max() < 0.1
+
+
+@pytest.mark.parametrize(
+    "alpha, other", [(1e-3, 1e-3), (1e-2, 1e-4), (1e-2, 100), (1, 1e-4), (100, 1e-4), (1e4, 1e-2)]
+)
+def test_dirichlet_gradient_in_single_precision(device, alpha, other):
+    """As exact as double's, also where one concentration is much larger."""
+    x = torch.tensor([1e-38, 1e-30, 1e-4, 0.3, 0.7, 0.999, 1 - 2**-24])
+    a = torch.full_like(x, alpha)
+    total = a + other
+    single = torch._dirichlet_grad(*(t.to(device) for t in (x, a, total)))
+    double = torch._dirichlet_grad(*(t.double().to(device) for t in (x, a, total)))
+    assert_close(single.cpu(), double.cpu().float(), rtol=2e-3, atol=0)
+
+
+def test_dirichlet_gradient_of_a_lost_rest(device):
+    """The sum of concentrations rounds to this one's: it is always 1."""
+    x, a = torch.tensor([1 - 2**-20, 1 - 2**-24]), torch.full((2,), 1e4)
+    got = torch._dirichlet_grad(x.to(device), a.to(device), a.to(device)).cpu()
+    assert_close(got, torch._dirichlet_grad(x, a, a))
 
 
 def test_through_distributions(device):
