@@ -48,7 +48,14 @@ Tensor inner_product(const Tensor& self, const Tensor& other) {
 
 Tensor dot(const Tensor& self, const Tensor& tensor) { return inner_product(self, tensor); }
 
-Tensor vdot(const Tensor& self, const Tensor& other) { return inner_product(self.conj(), other); }
+// Of an unresolved `other` the result is unresolved, as on the CPU.
+Tensor vdot(const Tensor& self, const Tensor& other) {
+  if (other.is_conj()) {
+    return self.is_conj() ? vdot(other.conj(), self.conj())
+                          : inner_product(self, other.conj()).conj();
+  }
+  return inner_product(self.conj(), other);
+}
 
 TORCH_IMPL_FUNC(addmv_out)(const Tensor& self, const Tensor& mat, const Tensor& vec,
                            const Scalar& beta, const Scalar& alpha, const Tensor& out) {

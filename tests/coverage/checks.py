@@ -18,6 +18,7 @@ from tests.coverage.comparison import (
     RANDOM_OPS,
     TAKEN_BEYOND,
     compare,
+    compare_properties,
     widened,
 )
 
@@ -119,10 +120,12 @@ def _run_both(on_host, on_device, what):
 def check_forward(op, dtype, limit):
     count = 0
     for number, sample in enumerate(samples(op, dtype, limit)):
-        actual = _call(op, _on_device(sample, op))
+        device_sample = _on_device(sample, op)
+        actual = _call(op, device_sample)
         expected = _call(op, sample)
         wide = _wide(op, sample, dtype)
         compare(actual, expected, op, dtype, f"forward, sample {number}", wide, sample)
+        compare_properties((actual, device_sample), (expected, sample), f"forward, sample {number}")
         count += 1
     return count
 
@@ -140,6 +143,7 @@ def check_noncontiguous(op, dtype, limit):
         )
         if both is not None:
             compare(both[1], both[0], op, dtype, what, _wide(op, strided, dtype), strided)
+            compare_properties((both[1], device_sample), (both[0], strided), what)
         count += 1
     return count
 
@@ -215,6 +219,8 @@ def check_inplace(op, dtype, limit):
         assert actual.data_ptr() == device_sample.input.data_ptr()
         wide = _wide(op, sample, dtype)
         compare(actual, expected, op, dtype, f"in-place, sample {number}", wide)
+        results = (actual, device_sample), (expected, host_sample)
+        compare_properties(*results, f"in-place, sample {number}")
         count += 1
     return count
 

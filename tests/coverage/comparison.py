@@ -1,7 +1,7 @@
 """How the op matrix compares results with CPU torch, and what single ops need beyond that.
 
 Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, CPU_ERRORS_ALLOWED, OUT_LEFT_ALONE, widened(),
-compare(), tensors().
+compare(), compare_properties(), tensors().
 """
 
 import torch
@@ -262,6 +262,45 @@ def compare(actual, expected, op, dtype, what, reference=None, sample=None):
             unique = [] if wide is None else gauge.invariants(op, tensors(wide))
             if wide is None or not _as_accurate(a, e, _plain(unique[number]), times):
                 raise
+
+
+def compare_properties(actual, expected, what):
+    """Asserts that a device result is lazily conjugated or negated, laid out in memory, a view of
+    an argument and part of autograd's graph where the CPU's is. Takes (result, its sample)."""
+    pairs = zip(_properties(*actual), _properties(*expected), strict=True)
+    for number, (a, e) in enumerate(pairs):
+        assert a == e, f"{what}, result {number}: {a} instead of {e}"
+
+
+def _properties(result, sample):
+    """Of each tensor in the result, by name."""
+    arguments = tensors((sample.input, sample.args, sample.kwargs))
+    storages = [_storage(argument) for argument in arguments]
+    return [
+        {
+            "is_conj": t.is_conj(),
+            "is_neg": t.is_neg(),
+            "requires_grad": t.requires_grad,
+            "layout": t.layout,
+            "strides": _strides(t),
+            "shares": [s is not None and s == _storage(t) for s in storages],
+        }
+        for t in tensors(result)
+        if isinstance(t, torch.Tensor)
+    ]
+
+
+def _storage(tensor):
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    return tensor.untyped_storage().data_ptr() or None
+
+
+def _strides(tensor):
+    """Where they matter: nothing steps along a dimension of one element."""
+    if tensor.layout is not torch.strided or tensor.numel() == 0:
+        return None
+    return [stride for stride, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
 
 
 def _plain(tensor):

@@ -413,3 +413,16 @@ def test_addends_of_nothing_fit_it():
     )
     factors = [torch.ones(shape, device=DEVICE) for shape in ((0, 2), (2, 10))]
     assert torch.addmm(torch.ones(10, device=DEVICE), *factors).shape == (0, 10)
+
+
+def test_vdot_of_conjugates():
+    """What is left unresolved is what CPU torch leaves."""
+    x, y = torch.randn(2, 7, dtype=torch.complex64)
+    for conjugate in ((False, False), (True, False), (False, True), (True, True)):
+        pairs = [[v.to(d) for v in (x, y)] for d in ("cpu", "ocl")]
+        want, got = (
+            torch.vdot(*(v.conj() if c else v for v, c in zip(pair, conjugate, strict=True)))
+            for pair in pairs
+        )
+        assert got.is_conj() == want.is_conj()
+        torch.testing.assert_close(got.cpu(), want)

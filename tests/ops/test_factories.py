@@ -114,6 +114,19 @@ def test_constants(device, dtype):
     check(device, lambda d: torch.empty(2, 3, dtype=dtype, device=d).new_full((), 1))
 
 
+@pytest.mark.parametrize("dtype", REAL[:4])
+@pytest.mark.parametrize("length", [0, 1, 2, 8, 301])
+def test_windows(device, length, dtype):
+    for name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+        make = getattr(torch, f"{name}_window")
+        for periodic in (True, False):
+            check(device, lambda d, make=make, p=periodic: make(length, p, dtype=dtype, device=d))
+    window = torch.kaiser_window(length, True, 3.5, device=device, requires_grad=True)
+    assert window.requires_grad and window.is_leaf
+    check(device, lambda d: torch.kaiser_window(length, True, 3.5, dtype=dtype, device=d))
+    check(device, lambda d: torch.kaiser_window(length, False, 0.0, dtype=dtype, device=d))
+
+
 def test_complex_and_polar(device):
     a, b = torch.randn(5, 6), torch.randn(5, 6)
     check(device, lambda d: torch.complex(a.to(d), b.to(d)))
