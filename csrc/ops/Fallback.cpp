@@ -49,10 +49,47 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+/// Functions that upstream has for every device, and that read elements by their addresses as if
+/// all were CPUs: left to them, they would end the process.
+constexpr const char* kReadOnHost[] = {
+    "_nnpack_spatial_convolution",
+    "_rowwise_prune",
+    "_sobol_engine_draw",
+    "_sobol_engine_ff_",
+    "_sobol_engine_initialize_state_",
+    "_sobol_engine_scramble_",
+    "choose_qparams_optimized",
+    "fbgemm_linear_fp16_weight",
+    "fbgemm_linear_fp16_weight.out",
+    "fbgemm_linear_fp16_weight_fp32_activation",
+    "fbgemm_linear_fp16_weight_fp32_activation.out",
+    "fbgemm_linear_int8_weight",
+    "fbgemm_linear_int8_weight_fp32_activation",
+    "fbgemm_linear_quantize_weight",
+    "fbgemm_pack_gemm_matrix_fp16",
+    "fbgemm_pack_quantized_matrix",
+    "fbgemm_pack_quantized_matrix.KN",
+    "mkldnn_convolution",
+    "quantized_gru_cell",
+    "quantized_lstm_cell",
+    "quantized_rnn_relu_cell",
+    "quantized_rnn_tanh_cell",
+};
+
+void register_functions_of_hosts(torch::Library& m) {
+  for (const char* name : kReadOnHost) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
+
+// Composite functions come before a fallback, and are registered for autograd as well.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { register_functions_of_hosts(m); }
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_functions_of_hosts(m); }
 
 }  // namespace ocl

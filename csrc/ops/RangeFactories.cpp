@@ -185,4 +185,9 @@ at::Tensor& logspace_out(const c10::Scalar& start, const c10::Scalar& end, int64
   return out;
 }
 
+// Upstream's calls the CPU's function.
+at::Tensor& range_out_(const c10::Scalar& start, const c10::Scalar& end, at::Tensor& out) {
+  return range_out(start, end, 1, out);
+}
+
 }  // namespace ocl::native

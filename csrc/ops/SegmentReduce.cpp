@@ -46,6 +46,8 @@ struct Problem {
         starts(initial.has_value()) {
     TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(dtype),
                                 "\"segment_reduce\" not implemented for '", dtype, "'");
+    TORCH_CHECK_INDEX(axis < data.dim() && axis < offsets.dim(), "segment_reduce: dimension ", axis,
+                      " of data with ", data.dim(), " and offsets with ", offsets.dim());
     sizes = data.sizes().vec();
     arguments.length = sizes[axis];
     arguments.segments = offsets.size(axis) - 1;
@@ -126,6 +128,9 @@ at::Tensor segment_reduce_offsets_backward(const at::Tensor& grad_, const at::Te
                                            const at::Tensor& offsets, int64_t axis,
                                            const Initial& initial) {
   Problem problem(reduction, data, offsets, axis, initial);
+  TORCH_CHECK(grad_.sizes() == problem.sizes && output_.sizes() == problem.sizes,
+              "segment_reduce: the gradient and the output have sizes ", grad_.sizes(), " and ",
+              output_.sizes(), ", not ", at::IntArrayRef(problem.sizes));
   const at::Tensor grad = grad_.contiguous(), output = output_.contiguous();
   at::Tensor out = at::zeros_like(problem.data);
   if (out.numel() == 0) return out;

@@ -208,6 +208,13 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
 
 // Upstream's function for other devices views the input as groups, which not all strides allow.
 at::Tensor native_channel_shuffle(const at::Tensor& self, int64_t groups) {
+  TORCH_CHECK(self.dim() > 2,
+              "channel_shuffle expects input with > 2 dims, but got input with sizes ",
+              self.sizes());
+  TORCH_CHECK(groups > 0,
+              "Number of groups to divide channels in must be positive. Value of groups:", groups);
+  TORCH_CHECK(self.size(1) % groups == 0, "Number of channels must be divisible by groups. Got ",
+              self.size(1), " channels and ", groups, " groups.");
   const std::array<int64_t, 2> split = {groups, self.size(1) / groups},
                                shuffled = {split[1], split[0]};
   const at::Tensor out = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
