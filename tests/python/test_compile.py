@@ -136,7 +136,13 @@ def test_fakes_by_the_name_of_the_device(call):
 
 def test_rms_norm_of_a_transposed_input():
     def loss(x, weight):
-        return F.rms_norm(x.transpose(1, 2), (8,), weight).transpose(1, 2).contiguous().sin().sum()
+        return (
+            functional.rms_norm(x.transpose(1, 2), (8,), weight)
+            .transpose(1, 2)
+            .contiguous()
+            .sin()
+            .sum()
+        )
 
     def gradients(function):
         x, weight = (t.to("ocl").requires_grad_() for t in tensors)
@@ -144,7 +150,7 @@ def test_rms_norm_of_a_transposed_input():
         return x.grad, weight.grad
 
     tensors = torch.randn(2, 8, 5), torch.randn(8)
-    assert_close(gradients(torch.compile(loss, backend="aot_eager")), gradients(loss))
+    torch.testing.assert_close(gradients(torch.compile(loss, backend="aot_eager")), gradients(loss))
 
 
 def test_inductor_says_what_works():
