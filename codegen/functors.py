@@ -1,6 +1,6 @@
 """The functors of kernels/pointwise/ops/*.clh: which exist, and what their macros say of them.
 
-Offers: Functor, find_functors().
+Offers: Functor, find_functors(), known_flags().
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 FUNCTOR_DIR = pathlib.Path(__file__).parents[1] / "kernels" / "pointwise" / "ops"
 
+FLAG_HEADER = pathlib.Path(__file__).parents[1] / "csrc" / "engine" / "pointwise.h"
+
 # op_<name>: real; cop_<name>: complex; vcop_<name>: vectors of complex numbers; op2_<name>: two
 # results.
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(op|cop|vcop|op2)_(\w+)", re.MULTILINE)
+
+_FLAG = re.compile(r"^inline constexpr uint32_t (\w+) = 1u << \d+;", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,8 @@ def find_functors(directory: pathlib.Path = FUNCTOR_DIR) -> dict[str, Functor]:
             flags.append("no_complex")
         found[name] = Functor(name, tuple(flags))
     return found
+
+
+def known_flags(header: pathlib.Path = FLAG_HEADER) -> set[str]:
+    """The names in ocl::pointwise::flag."""
+    return set(_FLAG.findall(header.read_text()))

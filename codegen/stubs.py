@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from codegen.errors import Problems
-from codegen.functors import Functor
+from codegen.functors import Functor, known_flags
 from codegen.optable import Entry
 
 # The name stands last; its type may hold commas, parentheses and line ends.
@@ -103,13 +103,20 @@ def bind(entries: list[Entry], declared: dict[str, str]) -> list[Binding]:
 def pointwise_ops(entries: list[Entry], functors: dict[str, Functor]) -> list[PointwiseOp]:
     """Every functor of the table, sorted by name.
 
-    Throws TableError for a functor without a macro and for entries that disagree on its scalars.
+    Throws TableError for a functor without a macro, for a flag that the engine doesn't have and for
+    entries that disagree on its scalars.
     """
     problems = Problems()
+    known = known_flags()
     flags: dict[str, set[str]] = {}
     scalars: dict[str, tuple[int, Entry]] = {}
     missing = set()
     for entry in entries:
+        for flag in entry.flags:
+            if flag not in known:
+                problems.add(
+                    entry.where, f"{entry.name}: csrc/engine/pointwise.h has no flag {flag}"
+                )
         for _, name in entry.stubs if entry.kind == "pointwise" else ():
             if name not in functors:
                 if name not in missing:

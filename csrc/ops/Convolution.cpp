@@ -241,10 +241,12 @@ void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor&
 }
 
 /// What upstream's convolution has seen to, where it calls these functions.
-void check_window(at::IntArrayRef stride, int64_t groups) {
+void check_window(const at::Tensor& weight, at::IntArrayRef stride, int64_t groups) {
   TORCH_CHECK(std::all_of(stride.begin(), stride.end(), [](int64_t s) { return s > 0; }),
               "non-positive stride is not supported");
   TORCH_CHECK(groups > 0, "expected groups to be greater than 0, but got groups=", groups);
+  TORCH_CHECK(weight.size(0) % groups == 0, "expected weight to be divisible by ", groups,
+              " at dimension 0, but got sizes ", weight.sizes());
 }
 
 /// What upstream leaves to its kernels for the CPU.
@@ -267,7 +269,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     bool transposed, at::IntArrayRef output_padding,
                                     int64_t groups) {
   check_same_dtype(weight, input.scalar_type());
-  check_window(stride, groups);
+  check_window(weight, stride, groups);
   TORCH_CHECK(std::all_of(dilation.begin(), dilation.end(), [](int64_t d) { return d > 0; }),
               "non-positive dilation is not supported");
   if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false) &&
@@ -316,7 +318,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     at::IntArrayRef, int64_t groups, std::array<bool, 3> output_mask) {
   check_same_dtype(weight, input.scalar_type());
   check_same_dtype(grad_output, input.scalar_type());
-  check_window(stride, groups);
+  check_window(weight, stride, groups);
   const ConvWindow window = window_of(weight, stride, padding, dilation, groups);
   const at::MemoryFormat format = format_of(input, weight);
   at::Tensor grad_input, grad_weight, grad_bias;

@@ -34,8 +34,27 @@ std::string dtypes_of(const torch::jit::Stack& stack, size_t count) {
   return text.str();
 }
 
+/// Whether results are quantised tensors, which this device has no memory layout for: with the
+/// fallback they could not be brought back.
+bool makes_quantized(const std::string& name) {
+  return name.rfind("aten::quantize_per_", 0) == 0 || name.rfind("aten::_make_per_", 0) == 0;
+}
+
+[[noreturn]] void refuse_quantized(const std::string& name) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name,
+                              "' has no kernel for the ocl device, which has no quantised tensors, "
+                              "and can't fall back to the CPU. Quantise tensors there, after "
+                              ".cpu(); torch.fake_quantize_per_tensor_affine and "
+                              "fake_quantize_per_channel_affine run on the device.");
+}
+
+void fallback_of_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  refuse_quantized(c10::toString(op.operator_name()));
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.schema().operator_name());
+  if (makes_quantized(name)) refuse_quantized(name);
   TORCH_CHECK_NOT_IMPLEMENTED(fallback_allowed(), "The operator '", name,
                               "' has no kernel for the ocl device (dtypes: ",
                               dtypes_of(*stack, op.schema().arguments().size()),
@@ -86,6 +105,10 @@ void register_functions_of_hosts(torch::Library& m) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback_of_quantized>());
 }
 
 // Composite functions come before a fallback, and are registered for autograd as well.

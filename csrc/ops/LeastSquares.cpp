@@ -1,5 +1,6 @@
 // Least squares: by QR where the rank is full, by singular values otherwise.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/Resize.h>
@@ -165,8 +166,9 @@ void check_arguments(const Tensor& a, const Tensor& b, const Tensor& solution,
   TORCH_CHECK(difference == 0 || difference == 1, name,
               ": input.dim() must be greater or equal to other.dim() and (input.dim() - "
               "other.dim()) <= 1");
-  TORCH_CHECK(a.size(-2) == b.size(difference ? -1 : -2), name,
-              ": input.size(-2) should match other.size(", difference ? -1 : -2, ")");
+  const int64_t rows = at::native::linalg_solve_is_vector_rhs(a, b) ? -1 : -2;
+  TORCH_CHECK(b.dim() >= -rows && a.size(-2) == b.size(rows), name,
+              ": input.size(-2) should match other.size(", rows, ")");
   const c10::ScalarType real = c10::toRealValueType(a.scalar_type());
   at::native::checkSameDevice(name, b, a, "other");
   at::native::checkSameDevice(name, solution, a, "solution");
@@ -178,6 +180,18 @@ void check_arguments(const Tensor& a, const Tensor& b, const Tensor& solution,
   at::native::checkLinalgCompatibleDtype(name, rank.scalar_type(), at::kLong, "rank");
   at::native::checkLinalgCompatibleDtype(name, singular_values.scalar_type(), real,
                                          "singular_values");
+}
+
+/// The right side as matrices. One dimension less than A's makes it vectors if its sizes are A's,
+/// but for the last; else matrices, in whose batch CPU torch counts the rows.
+Tensor right_side(const Tensor& a, const Tensor& b, bool vector) {
+  if (vector) return b.unsqueeze(-1);
+  if (b.dim() == a.dim()) return b;
+  const at::IntArrayRef sizes = b.sizes();
+  auto expanded =
+      at::infer_size_dimvector(a.sizes().slice(0, a.dim() - 2), sizes.slice(0, sizes.size() - 1));
+  expanded.append(sizes.end() - 2, sizes.end());
+  return b.expand(expanded);
 }
 
 /// An undefined result is an empty one.
@@ -215,8 +229,8 @@ std::tuple<Tensor&, Tensor&, Tensor&, Tensor&> linalg_lstsq_out(
   const double least = !rcond        ? epsilon * static_cast<double>(std::max(rows, columns))
                        : *rcond >= 0 ? *rcond
                                      : epsilon;
-  const bool vector = b.dim() < self.dim();
-  const Tensor right = vector ? b.unsqueeze(-1) : b;
+  const bool vector = at::native::linalg_solve_is_vector_rhs(self, b);
+  const Tensor right = right_side(self, b, vector);
   const bool with_residuals = rows > columns;
   const Solution result = by == Driver::gels    ? by_gels(self, right, with_residuals)
                           : by == Driver::gelsy ? by_gelsy(self, right, least)

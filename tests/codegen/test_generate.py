@@ -80,6 +80,13 @@ def test_scalars_that_disagree(project, capsys):
     assert "gives f 1 scalars" in refused(project, capsys, body, "#define op_f 0\n")
 
 
+def test_flag_that_the_engine_lacks(project, capsys):
+    body = "  sin: {pointwise: f, stub: sin_stub, flags: [no_bool, no_bol]}"
+    error = refused(project, capsys, body, "#define op_f 0\n")
+    assert "test.yaml:2: sin: csrc/engine/pointwise.h has no flag no_bol" in error
+    assert "no flag no_bool" not in error
+
+
 def test_composite_op(project, capsys):
     body = "  kaiser_window.periodic: {kernel: f, stub: kaiser_window_stub}"
     assert "upstream's composite serves every device" in refused(project, capsys, body)

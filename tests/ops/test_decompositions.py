@@ -3,6 +3,7 @@
 Values are compared; of vectors, which aren't unique, what they must satisfy.
 """
 
+import itertools
 import warnings
 
 import pytest
@@ -327,6 +328,24 @@ def test_lstsq(m, n, driver, dtype):
         check_lstsq(a, b, scale=1000, driver=driver)
         check_lstsq(unaligned(a), b, scale=1000, driver=driver)
         check_lstsq(a, b[..., 0].clone(), scale=1000, driver=driver)
+
+
+def test_lstsq_of_any_shapes():
+    """A right side of one dimension less is vectors only if its sizes are the matrices'."""
+    shapes = [s for n in range(4) for s in itertools.product((1, 2, 3), repeat=n)]
+    for a in [(3, 2), (2, 3, 2), (1, 3, 2), (3, 3, 2), (2, 1, 3, 2), (1, 1, 1)]:
+        a = torch.rand(a, generator=torch.Generator().manual_seed(0))
+        for shape in shapes:
+            b = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+            try:
+                expected = torch.linalg.lstsq(a, b)
+            except RuntimeError:
+                with pytest.raises(RuntimeError):
+                    torch.linalg.lstsq(on_device(a), on_device(b))
+            else:
+                actual = torch.linalg.lstsq(on_device(a), on_device(b))
+                for got, want in zip(actual, expected, strict=True):
+                    assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (2, 3), (2, 3, 3), (0, 3)], ids=str)

@@ -227,6 +227,35 @@ else:
     assert exit_code == 0, output
 
 
+def test_what_is_said_of_quantised_tensors_is_so():
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+x, scale, zero = torch.rand(3, device="ocl"), torch.ones(3, device="ocl"), torch.zeros(3).to("ocl")
+host = torch.quantize_per_tensor(x.cpu(), 0.1, 0, torch.quint8)
+for call in (
+    lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+    lambda: torch.quantize_per_channel(x, scale, zero.long(), 0, torch.qint8),
+    lambda: torch.quantize_per_tensor_dynamic(x, torch.quint8, False),
+    lambda: torch.empty(3, dtype=torch.qint8, device="ocl"),
+    lambda: host.to("ocl"),
+):
+    try:
+        call()
+    except NotImplementedError as error:
+        assert "Quantise tensors there, after .cpu()" in str(error), error
+        assert "FALLBACK" not in str(error), error
+    else:
+        raise AssertionError("nothing raised")
+faked = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)
+assert torch.allclose(faked.cpu(), host.dequantize())
+torch.fake_quantize_per_channel_affine(x, scale, zero.int(), 0, 0, 255)
+"""
+    for fallback in ("0", "1"):
+        exit_code, output = run("import torch\n" + code, TORCH_OCL_FALLBACK=fallback)
+        assert exit_code == 0, output
+
+
 CACHE_CODE = """
 import torch
 x = torch.arange(9.0).to("ocl")

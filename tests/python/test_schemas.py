@@ -250,8 +250,8 @@ def test_overrideable_convolution_without_upstreams_checks():
         aten.convolution_overrideable(*on("ocl", IMAGES, IMAGES), None, *shape, 0)
     with pytest.raises(RuntimeError, match="stride"):
         aten.convolution_overrideable(*on("ocl", IMAGES, IMAGES), None, [0, 0], *shape[1:], 1)
-    out = torch.rand(2, 2, 1, 1)
+    out, ones = torch.rand(2, 2, 1, 1), [True, True, True]
     with pytest.raises(RuntimeError, match="groups"):
-        aten.convolution_backward_overrideable(
-            *on("ocl", out, IMAGES, IMAGES), *shape, 0, [True, True, True]
-        )
+        aten.convolution_backward_overrideable(*on("ocl", out, IMAGES, IMAGES), *shape, 0, ones)
+    with pytest.raises(RuntimeError, match="divisible"):
+        aten.convolution_backward_overrideable(*on("ocl", out, IMAGES, IMAGES), *shape, 3, ones)
