@@ -43,7 +43,7 @@ def pointwise_source(bindings: list[Binding], ops: list[PointwiseOp]) -> str:
     used = {b.target for b in bindings}
     return "\n".join(
         [
-            BANNER + '#include "engine/pointwise.h"\n',
+            BANNER + '#include "engine/pointwise/pointwise.h"\n',
             *_includes(bindings),
             "\nnamespace at::native {\nnamespace {\n",
             *(_op(op) for op in ops if op.functor in used),

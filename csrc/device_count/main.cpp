@@ -15,6 +15,7 @@
 
 #include "opencl/api.h"
 #include "opencl/device.h"
+#include "opencl/platform.h"
 
 int main(int count, char** arguments) {
   std::vector<std::string> loaders, drivers;

@@ -13,7 +13,9 @@
 #include "opencl/device_assert.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
+#include "opencl/platform.h"
 #include "opencl/program.h"
+#include "opencl/quirks.h"
 
 namespace ocl {
 namespace {

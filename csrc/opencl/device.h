@@ -1,7 +1,6 @@
-// The devices of this machine: enumeration, probed properties, and what a device owns (context,
-// address space, programs).
+// A device: its probed properties and what it owns (context, address space, programs).
 //
-// Offers: DeviceProperties, Quirks, Device, device_count(), device(), process_was_forked().
+// Offers: DeviceProperties, Device, probe_device().
 #pragma once
 
 #include <array>
@@ -13,6 +12,7 @@
 #include "opencl/address_space.h"
 #include "opencl/api.h"
 #include "opencl/error.h"
+#include "opencl/quirks.h"
 
 namespace ocl {
 
@@ -73,19 +73,6 @@ struct DeviceProperties {
 /// technical specifications per compute capability).
 inline constexpr uint64_t kAssembledLocalMemory = 227 << 10;
 
-/// Driver quirks that change what the backend does; filled in by quirks.cpp alone.
-struct Quirks {
-  bool slow_vload_half = false;  // vload_half is scalar and slow: use native half or bit arithmetic
-  bool slow_int64_to_real = false;    // vectors of 64-bit integers are converted one by one
-  bool wrong_vector_pow = false;      // pow() of vectors of double is wrong beside a zero
-  bool builtin_prefetch = false;      // the compiler's __builtin_prefetch is an instruction
-  bool build_option_std = true;       // -cl-std=CLx.y is understood
-  bool explicit_vectors = true;       // explicit vector types beat the driver's own vectoriser
-  bool compiles_at_launch = false;    // a program's binary is complete only after its first launch
-  bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
-  bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
-};
-
 class ProgramCache;
 class AssertBuffer;
 
@@ -132,67 +119,7 @@ class Device {
   alignas(64) std::atomic<uint64_t> launches_{0};
 };
 
-namespace detail {
-inline constinit std::atomic<bool> forked{false};
-[[noreturn]] void throw_forked();
-// The first devices, once they are made, for a short way to them.
-inline constexpr int kRemembered = 16;
-inline constinit std::array<std::atomic<Device*>, kRemembered> made{};
-Device& make_device(int index);
-}  // namespace detail
-
 /// Asks the driver for everything in DeviceProperties. Throws Error if the device does not answer
 /// the questions that every device must.
 DeviceProperties probe_device(cl_platform_id platform, cl_device_id id);
-/// Takes back what a driver claims and does not deliver; in quirks.cpp too.
-void correct_properties(DeviceProperties& properties);
-
-/// Fills in the quirks of a device from its properties; all of them live in quirks.cpp.
-Quirks quirks_of(const DeviceProperties& properties);
-/// Sets what a driver's compiler needs to work, before it is first used; in quirks.cpp too.
-void configure_compiler(const DeviceProperties& properties);
-/// The environment's settings of drivers' compilers, a line each: binaries depend on them.
-std::string compiler_settings();
-/// Why a device must not be used at all, empty for others; also in quirks.cpp.
-struct Refusal {
-  std::string reason;
-  bool warn = false;  // who has it expects it among the devices
-};
-Refusal refusal_of(const DeviceProperties& properties);
-/// Why a driver that is installed may offer no devices: what follows "offers no devices" in a
-/// sentence; also in quirks.cpp.
-std::string cause_of_no_devices(std::string_view platform);
-
-/// Number of usable devices, in the order GPUs, accelerators, CPUs, or as TORCH_OCL_DEVICES says
-/// (comma-separated selectors, each an index into the default order, a type
-/// `gpu`/`cpu`/`accelerator`, or a part of the vendor's, platform's or device's name,
-/// case-insensitive; order is kept, duplicates dropped; empty means unset). Enumerates on the first
-/// call. Never throws: 0 if OpenCL is not available, and then unavailable_reason() says why. In a
-/// forked child of an initialised process: 0.
-int device_count() noexcept;
-/// Why device_count() is 0, with what to install; empty otherwise.
-std::string unavailable_reason();
-
-/// The device with that index. Throws std::runtime_error: with unavailable_reason() if there is
-/// none, with the index and the list of devices if it is out of range, with advice on
-/// multiprocessing's spawn start method in a forked child of a process that had used OpenCL.
-inline Device& device(int index) {
-  Device* made = nullptr;
-  if (index >= 0 && index < detail::kRemembered) {
-    made = detail::made[index].load(std::memory_order_acquire);
-  }
-  const bool usable = made != nullptr && !detail::forked.load(std::memory_order_relaxed);
-  return __builtin_expect(usable, 1) ? *made : detail::make_device(index);
-}
-
-/// True once a device has been enumerated in this process.
-bool is_initialized() noexcept;
-/// True in a child forked from a process that had initialised OpenCL: nothing works there (driver
-/// threads are gone), and a clear error beats a hang.
-inline bool process_was_forked() noexcept { return detail::forked.load(std::memory_order_relaxed); }
-/// Throws std::runtime_error, with advice on the spawn start method, in such a child.
-inline void check_not_forked() {
-  if (__builtin_expect(process_was_forked(), 0)) detail::throw_forked();
-}
-
 }  // namespace ocl

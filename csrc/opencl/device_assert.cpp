@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "opencl/platform.h"
+
 namespace ocl {
 namespace {
 

@@ -1,6 +1,9 @@
+#include "opencl/event.h"
+
 #include <chrono>
 #include <stdexcept>
 
+#include "opencl/platform.h"
 #include "opencl/queue.h"
 
 namespace ocl {

@@ -2,6 +2,7 @@
 
 #include "opencl/device_assert.h"
 #include "opencl/log.h"
+#include "opencl/platform.h"
 #include "opencl/program.h"
 
 namespace ocl {

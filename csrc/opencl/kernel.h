@@ -1,14 +1,10 @@
-// From a kernel file and compile parameters to an enqueued launch, cheap when warm.
+// A kernel with its arguments, and an enqueued launch of it; cheap when warm.
 //
-// Offers: Define, KernelFamily, Kernel, NDRange, Pointer, launch().
+// Offers: Kernel, NDRange, Pointer, LocalMemory, launch().
 //
-//   static const KernelFamily rows{"reduce/rows.cl", "reduce_rows"};
-//   Kernel& kernel = rows.get(device, {{"T", "float"}, {"WIDTH", 8}});
 //   launch(kernel, queue, NDRange::linear(n, 128), Pointer{out}, Pointer{in}, uint32_t(n));
 //
-// A warm get() hashes the parameters and looks in a table of the calling thread: no lock, no
-// string, no allocation. clSetKernelArg is not thread-safe per cl_kernel, hence one Kernel per
-// thread.
+// clSetKernelArg is not thread-safe per cl_kernel, hence one Kernel per thread.
 #pragma once
 
 #include <array>
@@ -23,19 +19,6 @@
 #include "opencl/queue.h"
 
 namespace ocl {
-
-/// A compile parameter, passed to the build as -DNAME=value. Text must be a string literal (or live
-/// for ever): it is compared by address on the warm path. No white space in it: drivers split
-/// options there.
-struct Define {
-  Define() = default;
-  Define(const char* name, const char* text) : name(name), text(text) {}
-  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
-  Define(const char* name, Integer value) : name(name), number(static_cast<int64_t>(value)) {}
-  const char* name = nullptr;
-  const char* text = nullptr;
-  int64_t number = 0;
-};
 
 /// A kernel of this thread, with a memo of its arguments: setting the same value again is free.
 class Kernel {
@@ -160,26 +143,6 @@ struct NDRange {
     return {
         3, {round_up(n[0], local[0]), round_up(n[1], local[1]), round_up(n[2], local[2])}, local};
   }
-};
-
-/// One kernel function of one file. Objects are static and live for ever.
-class KernelFamily {
- public:
-  /// `file` below kernels/, `name` the kernel function; both literals.
-  KernelFamily(const char* file, const char* name);
-  /// The kernel with these compile parameters for this thread; builds or loads on first use.
-  /// Parameters must come in the same order in every call.
-  Kernel& get(Device& device, std::span<const Define> defines) const;
-  Kernel& get(Device& device, std::initializer_list<Define> defines) const {
-    return get(device, std::span<const Define>(defines.begin(), defines.size()));
-  }
-  const char* file() const { return file_; }
-  const char* name() const { return name_; }
-
- private:
-  const char* file_;
-  const char* name_;
-  uint32_t id_;
 };
 
 /// A device address as kernel argument: takes two arguments, `global T* base, ulong byte_offset`.

@@ -1,5 +1,7 @@
 // KernelFamily::get: from compile parameters to this thread's kernel.
 
+#include "opencl/kernel_family.h"
+
 #include <cctype>
 #include <map>
 #include <mutex>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "opencl/kernel.h"
+#include "opencl/platform.h"
 #include "opencl/program.h"
 
 namespace ocl {

@@ -1,5 +1,7 @@
 // The registry of devices: which ones there are, in which order, and what happens after a fork.
 
+#include "opencl/platform.h"
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include "opencl/driver_list.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
+#include "opencl/quirks.h"
 
 namespace ocl {
 namespace {

@@ -11,8 +11,11 @@
 
 #include "opencl/disk_cache.h"
 #include "opencl/log.h"
+#include "opencl/platform.h"
 #include "opencl/queue.h"
+#include "opencl/quirks.h"
 #include "opencl/retarget.h"
+#include "opencl/sources.h"
 
 namespace ocl {
 namespace {

@@ -1,6 +1,6 @@
-// Kernel files and what is built from them: embedded sources, the build, the cache on disk.
+// What is built from kernel files: the build, the cache in memory and on disk.
 //
-// Offers: kernel_source(), ProgramCache, ProgramStats.
+// Offers: ProgramCache, ProgramStats.
 #pragma once
 
 #include <atomic>
@@ -12,15 +12,6 @@
 #include "opencl/device.h"
 
 namespace ocl {
-
-/// The text of kernels/<path> with its #include "..." lines expanded, with #line directives so that
-/// a build log names the real file. Included names are paths below kernels/, as with -I kernels;
-/// each file is taken once, under an #if too. Reads TORCH_OCL_KERNEL_DIR instead of the embedded
-/// copy when it is set. Throws std::runtime_error if a file is missing.
-std::string kernel_source(const std::string& path);
-
-/// Generated at build time from kernels/: the text of an embedded file, or an empty view.
-std::string_view embedded_kernel(std::string_view path);
 
 /// How many programs this process built from source, loaded from the disk cache, and the time
 /// spent.

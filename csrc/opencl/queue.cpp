@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "opencl/device_assert.h"
+#include "opencl/platform.h"
 
 namespace ocl {
 namespace {

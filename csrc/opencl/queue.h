@@ -1,6 +1,6 @@
-// An in-order command queue and the events on it.
+// An in-order command queue.
 //
-// Offers: Queue, Event.
+// Offers: Queue.
 //
 // Commands are counted, and so are those known to be done, because a wait that somebody made, or an
 // event, showed it. Where none is under way, brief ones needn't go through the driver's threads:
@@ -111,43 +111,6 @@ class Queue {
   std::mutex idle_mutex_;
   cl_event idle_marker_ = nullptr;  // the end of the work that idle() last asked about
   uint64_t idle_number_ = 0;        // and its number
-};
-
-/// A point in a queue's work. Default-constructed it is complete.
-class Event {
- public:
-  Event() = default;
-  ~Event();
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  /// Marks all work enqueued on `queue` so far; replaces what was recorded before. With `timing`
-  /// the completion time is kept for elapsed_ms.
-  void record(Queue& queue, bool timing = false);
-  /// The same for clean-up that can't raise: false if the driver failed. Who waits for results gets
-  /// the failure.
-  bool try_record(Queue& queue) noexcept;
-  /// Makes later work on `queue` wait for this event, without blocking the host. Works across
-  /// queues of one context; across contexts (devices) it waits on the host.
-  void block(Queue& queue) const;
-  bool query() const;
-  /// Whether the driver says that the work has ended, well or not. False where it doesn't answer.
-  bool over() const noexcept;
-  void synchronize() const;
-  bool recorded() const { return handle_ != nullptr; }
-  /// Where it was recorded last; null before that.
-  Queue* queue() const { return queue_; }
-  /// Milliseconds between the completion of two timed, completed events. Throws std::runtime_error
-  /// if either was not recorded with timing or is not complete.
-  static double elapsed_ms(const Event& start, const Event& end);
-
- private:
-  struct Completion;  // completion time, shared with the driver's callback
-  Device* device_ = nullptr;
-  Queue* queue_ = nullptr;
-  cl_event handle_ = nullptr;
-  uint64_t number_ = 0;  // of the queue's last command before it
-  std::shared_ptr<Completion> completion_;
 };
 
 }  // namespace ocl

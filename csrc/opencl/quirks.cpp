@@ -1,5 +1,7 @@
 // Every workaround for a driver: the symptom, the driver and version it was seen on, what is done.
 
+#include "opencl/quirks.h"
+
 #include <cstdlib>
 #include <string>
 #include <string_view>

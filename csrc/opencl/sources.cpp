@@ -1,5 +1,7 @@
 // kernel_source(): where kernel files come from, and their includes.
 
+#include "opencl/sources.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>

@@ -10,7 +10,7 @@
 #include <ATen/ops/leaky_relu.h>
 
 #include "engine/dtype.h"
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "ops/gelu.h"
 #include "ops/gelu_backward.h"
 #include "ops/log_sigmoid_backward.h"

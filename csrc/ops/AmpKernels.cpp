@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/multi_tensor.h"
+#include "engine/multi_tensor/multi_tensor.h"
+#include "opencl/kernel_family.h"
 #include "ops/_amp_foreach_non_finite_check_and_unscale.h"
 #include "ops/_amp_update_scale.h"
 #include "runtime/stream.h"

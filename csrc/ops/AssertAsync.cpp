@@ -6,6 +6,7 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/_assert_async.h"
 #include "ops/_functional_assert_async.h"
 #include "runtime/stream.h"

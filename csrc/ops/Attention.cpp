@@ -1,6 +1,6 @@
 // scaled_dot_product_attention: which backend serves it, and the one with a kernel of its own.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include "engine/attention.h"
+#include "engine/attention/attention.h"
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>

@@ -14,7 +14,7 @@
 #include <optional>
 #include <tuple>
 
-#include "engine/attention.h"
+#include "engine/attention/attention.h"
 #include "engine/dtype.h"
 
 namespace ocl::native {

@@ -2,7 +2,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 
-#include "engine/pool.h"
+#include "engine/spatial/pool.h"
 #include "ops/DtypeChecks.h"
 #include "ops/PoolArguments.h"
 #include "ops/avg_pool2d.h"

@@ -14,6 +14,7 @@
 
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_cholesky_solve_helper.h"
 #include "runtime/stream.h"

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "engine/linalg.h"
+#include "engine/linalg/linalg.h"
 
 namespace ocl::native {
 

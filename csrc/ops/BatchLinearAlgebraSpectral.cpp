@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "engine/linalg_spectral.h"
+#include "engine/linalg/spectral.h"
 #include "ops/BatchLinearAlgebra.h"
 #include "ops/HostStaged.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "ops/DtypeChecks.h"
 #include "ops/ldexp.h"
 

@@ -7,6 +7,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/bucketize.h"
 #include "ops/searchsorted.h"
 #include "runtime/stream.h"

@@ -4,8 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/view_as_real.h>
 
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {

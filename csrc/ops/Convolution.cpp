@@ -13,8 +13,8 @@
 
 #include <algorithm>
 
-#include "engine/conv.h"
-#include "engine/conv_depthwise.h"
+#include "engine/conv/conv.h"
+#include "engine/conv/depthwise.h"
 #include "ops/DtypeChecks.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"

@@ -10,7 +10,8 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "engine/dtype.h"
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
+#include "opencl/platform.h"
 #include "ops/Factories.h"
 #include "ops/_copy_from.h"
 #include "ops/_copy_from_and_resize.h"

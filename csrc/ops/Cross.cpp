@@ -4,8 +4,9 @@
 #include <algorithm>
 
 #include "engine/dtype.h"
-#include "engine/index_layout.h"
+#include "engine/row_major.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "runtime/stream.h"
 

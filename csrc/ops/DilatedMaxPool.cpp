@@ -4,7 +4,7 @@
 #include <ATen/native/Pool.h>
 #include <ATen/ops/empty.h>
 
-#include "engine/pool.h"
+#include "engine/spatial/pool.h"
 #include "ops/DtypeChecks.h"
 #include "ops/PoolArguments.h"
 #include "ops/SpatialShapes.h"

@@ -13,6 +13,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_cdist_backward.h"
 #include "ops/_cdist_forward.h"
@@ -26,11 +27,11 @@ using at::Tensor;
 
 namespace {
 
-const KernelFamily forward_family{"linalg/distance.cl", "distance_forward"};
-const KernelFamily tiles_family{"linalg/distance_tiles.cl", "distance_tiles"};
-const KernelFamily backward_family{"linalg/distance.cl", "distance_backward"};
+const KernelFamily forward_family{"distance/distance.cl", "distance_forward"};
+const KernelFamily tiles_family{"distance/distance_tiles.cl", "distance_tiles"};
+const KernelFamily backward_family{"distance/distance.cl", "distance_backward"};
 
-/// NORM of kernels/linalg/distance.cl.
+/// NORM of kernels/distance/distance.cl.
 int norm_of(double p) {
   if (p == 0 || p == 1 || p == 2) return static_cast<int>(p);
   return std::isinf(p) ? 3 : 4;
@@ -71,7 +72,7 @@ struct DistanceKernel {
   ScalarArgument norm;
 };
 
-constexpr int64_t kRun = 128;  // RUN of kernels/linalg/distance_tiles.cl
+constexpr int64_t kRun = 128;  // RUN of kernels/distance/distance_tiles.cl
 
 /// The distances between the rows of a and b, [batch, rows, length], contiguous.
 void distances(const Tensor& result, const Tensor& a, const Tensor& b, int64_t batch, double p,

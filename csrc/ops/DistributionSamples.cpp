@@ -10,9 +10,11 @@
 #include <limits>
 
 #include "engine/dtype.h"
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/_dirichlet_grad.h"
 #include "ops/_sample_dirichlet.h"
 #include "ops/_standard_gamma.h"

@@ -12,9 +12,10 @@
 #include <limits>
 
 #include "engine/dtype.h"
-#include "engine/random.h"
+#include "engine/random/random.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/randperm.h"
 #include "runtime/generator.h"

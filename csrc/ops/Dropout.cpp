@@ -4,7 +4,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "engine/random.h"
+#include "engine/random/random.h"
 #include "ops/DtypeChecks.h"
 #include "ops/native_dropout.h"
 

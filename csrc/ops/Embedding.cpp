@@ -7,8 +7,9 @@
 #include <cmath>
 
 #include "engine/dtype.h"
-#include "engine/index.h"
+#include "engine/index/index.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/EmbeddingRows.h"
 #include "ops/embedding_dense_backward.h"
 #include "ops/embedding_renorm.h"

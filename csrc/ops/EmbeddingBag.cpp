@@ -10,6 +10,8 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/EmbeddingRows.h"
 #include "ops/_embedding_bag.h"
 #include "ops/_embedding_bag_dense_backward.h"

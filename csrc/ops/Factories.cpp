@@ -9,6 +9,7 @@
 #include <ATen/native/TensorFactories.h>
 
 #include "engine/dtype.h"
+#include "opencl/platform.h"
 #include "ops/_efficientzerotensor.h"
 #include "ops/empty.h"
 #include "ops/empty_strided.h"

@@ -12,8 +12,9 @@
 
 #include <limits>
 
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/_fused_moving_avg_obs_fq_helper.h"
 #include "runtime/stream.h"
 

@@ -24,7 +24,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/multi_tensor.h"
+#include "engine/multi_tensor/multi_tensor.h"
+#include "opencl/kernel_family.h"
 #include "ops/_foreach_abs.h"
 #include "ops/_foreach_add.h"
 #include "ops/_foreach_addcdiv.h"

@@ -3,6 +3,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "opencl/kernel_family.h"
 #include "ops/FusedOptimizer.h"
 #include "ops/_fused_adam.h"
 #include "ops/_fused_adamw.h"

@@ -10,7 +10,8 @@
 #include <optional>
 
 #include "engine/dtype.h"
-#include "engine/multi_tensor.h"
+#include "engine/multi_tensor/multi_tensor.h"
+#include "opencl/kernel_family.h"
 
 namespace ocl::native {
 

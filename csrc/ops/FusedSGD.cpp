@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
+#include "opencl/kernel_family.h"
 #include "ops/FusedOptimizer.h"
 #include "ops/_fused_sgd.h"
 

@@ -6,7 +6,9 @@
 #include <ATen/ops/zeros.h>
 
 #include "engine/dtype.h"
-#include "engine/spatial.h"
+#include "engine/spatial/spatial.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/DtypeChecks.h"
 #include "ops/grid_sampler_2d.h"
 #include "ops/grid_sampler_2d_backward.h"

@@ -12,9 +12,11 @@
 
 #include <vector>
 
-#include "engine/count.h"
+#include "engine/binning/count.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/histc.h"
 #include "runtime/stream.h"
 

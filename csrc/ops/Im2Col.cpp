@@ -7,7 +7,9 @@
 #include <ATen/ops/empty.h>
 
 #include "engine/dtype.h"
-#include "engine/spatial.h"
+#include "engine/spatial/spatial.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/DtypeChecks.h"
 #include "ops/col2im.h"
 #include "runtime/stream.h"

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/index.h"
+#include "engine/index/index.h"
 #include "ops/_index_put_impl.h"
 #include "ops/along_dimension.h"
 #include "ops/embedding.h"

@@ -24,6 +24,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/RNN.h"
 #include "ops/mkldnn_rnn_layer.h"
 #include "ops/mkldnn_rnn_layer_backward.h"

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "engine/gemm.h"
+#include "engine/gemm/gemm.h"
 
 namespace ocl::native {
 

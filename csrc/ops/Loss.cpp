@@ -8,7 +8,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/sum.h>
 
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 #include "ops/binary_cross_entropy.h"
 #include "ops/binary_cross_entropy_backward.h"
 

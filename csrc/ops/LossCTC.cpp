@@ -11,6 +11,8 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/_ctc_loss.h"
 #include "ops/_ctc_loss_backward.h"
 #include "runtime/stream.h"

@@ -12,6 +12,8 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/multi_margin_loss.h"
 #include "ops/multi_margin_loss_backward.h"
 #include "ops/multilabel_margin_loss_backward.h"

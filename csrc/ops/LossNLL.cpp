@@ -12,6 +12,8 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/nll_loss2d_backward.h"
 #include "ops/nll_loss2d_forward.h"
 #include "ops/nll_loss_backward.h"
@@ -23,15 +25,15 @@ namespace ocl::native {
 
 namespace {
 
-const KernelFamily each_family{"reduce/nll.cl", "nll_each"};
-const KernelFamily partial_family{"reduce/nll.cl", "nll_partial"};
-const KernelFamily finish_family{"reduce/nll.cl", "nll_finish"};
-const KernelFamily backward_family{"reduce/nll.cl", "nll_backward"};
+const KernelFamily each_family{"loss/nll.cl", "nll_each"};
+const KernelFamily partial_family{"loss/nll.cl", "nll_partial"};
+const KernelFamily finish_family{"loss/nll.cl", "nll_finish"};
+const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 
 constexpr size_t kLocalSize = 64;
 constexpr uint64_t kSamplesPerPart = 2048;
 
-/// NllArgs of kernels/reduce/nll.cl.
+/// NllArgs of kernels/loss/nll.cl.
 struct Arguments {
   uint64_t offset[6];
   uint64_t samples;

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "engine/dtype.h"
-#include "engine/index_nonzero.h"
-#include "engine/pointwise.h"
+#include "engine/index/nonzero.h"
+#include "engine/pointwise/pointwise.h"
 #include "ops/DtypeChecks.h"
 #include "ops/masked_scatter.h"
 #include "ops/masked_select.h"

@@ -8,7 +8,7 @@
 #include <ATen/ops/max_pool1d_compositeimplicitautograd_dispatch.h>
 #include <torch/library.h>
 
-#include "engine/pool.h"
+#include "engine/spatial/pool.h"
 #include "ops/PoolArguments.h"
 
 namespace ocl::native {

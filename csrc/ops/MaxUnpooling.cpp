@@ -4,7 +4,8 @@
 #include <ATen/ops/empty.h>
 
 #include "engine/dtype.h"
-#include "engine/spatial.h"
+#include "engine/spatial/spatial.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/SpatialShapes.h"
 #include "ops/max_unpool2d.h"

@@ -7,7 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 
-#include "engine/attention.h"
+#include "engine/attention/attention.h"
 #include "engine/dtype.h"
 #include "ops/_native_multi_head_attention.h"
 

@@ -4,7 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
-#include "engine/norm.h"
+#include "engine/norm/norm.h"
 #include "ops/NormChecks.h"
 #include "ops/SpatialShapes.h"
 #include "ops/_batch_norm_no_update.h"

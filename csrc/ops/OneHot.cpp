@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "engine/index.h"
+#include "engine/index/index.h"
 
 namespace ocl::native {
 namespace {

@@ -9,8 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/gemm.h"
+#include "engine/gemm/gemm.h"
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "ops/LinearAlgebra.h"
 #include "runtime/stream.h"
 

@@ -8,7 +8,9 @@
 #include <array>
 
 #include "engine/dtype.h"
-#include "engine/spatial.h"
+#include "engine/spatial/spatial.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/DtypeChecks.h"
 #include "ops/SpatialShapes.h"
 #include "ops/reflection_pad1d.h"

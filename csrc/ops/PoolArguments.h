@@ -8,7 +8,7 @@
 #include <array>
 #include <optional>
 
-#include "engine/pool.h"
+#include "engine/spatial/pool.h"
 
 namespace ocl::native {
 

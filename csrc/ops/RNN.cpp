@@ -10,6 +10,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/_thnn_fused_gru_cell.h"
 #include "ops/_thnn_fused_gru_cell_backward.h"
 #include "ops/_thnn_fused_lstm_cell.h"

@@ -12,6 +12,8 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/logspace.h"
 #include "ops/range.h"
 #include "runtime/stream.h"

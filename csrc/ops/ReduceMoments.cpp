@@ -10,7 +10,7 @@
 #include <ATen/ops/sqrt.h>
 #include <c10/util/Exception.h>
 
-#include "engine/reduce.h"
+#include "engine/reduce/reduce.h"
 #include "ops/DtypeChecks.h"
 #include "ops/std.h"
 #include "ops/std_mean.h"

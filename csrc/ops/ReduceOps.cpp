@@ -14,7 +14,7 @@
 #include <cmath>
 
 #include "engine/dtype.h"
-#include "engine/reduce.h"
+#include "engine/reduce/reduce.h"
 #include "ops/DtypeChecks.h"
 #include "ops/all.h"
 #include "ops/amax.h"

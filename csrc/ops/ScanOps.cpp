@@ -7,7 +7,7 @@
 #include <ATen/native/Resize.h>
 
 #include "engine/dtype.h"
-#include "engine/scan.h"
+#include "engine/scan/scan.h"
 #include "ops/_cummax_helper.h"
 #include "ops/_cummin_helper.h"
 #include "ops/cumprod.h"

@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/dtype.h"
-#include "engine/index.h"
+#include "engine/index/index.h"
 #include "ops/DtypeChecks.h"
 #include "ops/along_dimension.h"
 #include "ops/index_add.h"

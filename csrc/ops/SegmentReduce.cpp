@@ -11,6 +11,8 @@
 #include "engine/dtype.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {

@@ -1,6 +1,6 @@
 // softmax, log_softmax and the masked softmax, forward and backward.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include "engine/softmax.h"
+#include "engine/softmax/softmax.h"
 
 #include <ATen/TensorMeta.h>
 #include <ATen/WrapDimUtils.h>

@@ -12,7 +12,7 @@
 
 #include <limits>
 
-#include "engine/sort.h"
+#include "engine/sort/sort.h"
 #include "ops/DtypeChecks.h"
 #include "ops/kthvalue.h"
 #include "ops/median.h"

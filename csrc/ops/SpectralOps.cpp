@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/fft.h"
+#include "engine/fft/fft.h"
 #include "ops/_fft_c2c.h"
 #include "ops/_fft_c2r.h"
 #include "ops/_fft_r2c.h"

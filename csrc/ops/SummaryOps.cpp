@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/count.h"
+#include "engine/binning/count.h"
 #include "ops/bincount.h"
 #include "runtime/stream.h"
 

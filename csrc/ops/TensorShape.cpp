@@ -17,9 +17,10 @@
 #include <limits>
 
 #include "engine/dtype.h"
-#include "engine/index_layout.h"
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
+#include "engine/row_major.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/cat.h"
 #include "ops/equal.h"

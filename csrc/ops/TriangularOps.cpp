@@ -7,8 +7,10 @@
 #include <limits>
 
 #include "engine/dtype.h"
-#include "engine/index_layout.h"
+#include "engine/row_major.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/DtypeChecks.h"
 #include "ops/tril.h"
 #include "ops/tril_indices.h"

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "engine/pointwise.h"
+#include "engine/pointwise/pointwise.h"
 
 namespace ocl::native {
 

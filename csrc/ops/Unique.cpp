@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "engine/sort_runs.h"
+#include "engine/sort/runs.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_unique.h"
 #include "ops/_unique2.h"

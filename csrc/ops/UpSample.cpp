@@ -3,7 +3,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 
-#include "engine/resample.h"
+#include "engine/spatial/resample.h"
 #include "ops/DtypeChecks.h"
 #include "ops/SpatialShapes.h"
 #include "ops/_upsample_bicubic2d_aa.h"

@@ -8,6 +8,7 @@
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/LinearAlgebra.h"
 #include "ops/_convert_weight_to_int4pack.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "engine/index.h"
+#include "engine/index/index.h"
 
 namespace ocl::native {
 

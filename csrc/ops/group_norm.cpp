@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/norm.h"
+#include "engine/norm/norm.h"
 #include "ops/NormChecks.h"
 #include "ops/native_group_norm.h"
 #include "ops/native_group_norm_backward.h"

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "engine/dtype.h"
-#include "engine/norm.h"
+#include "engine/norm/norm.h"
 #include "ops/NormChecks.h"
 #include "ops/_fused_rms_norm.h"
 #include "ops/_fused_rms_norm_backward.h"

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "opencl/api.h"
+#include "opencl/platform.h"
 #include "python/bindings.h"
 #include "runtime/device_count.h"
 #include "runtime/generator.h"

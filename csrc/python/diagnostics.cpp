@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "opencl/program.h"
 #include "python/bindings.h"
 #include "runtime/counters.h"

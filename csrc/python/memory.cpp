@@ -6,6 +6,7 @@
 #include <string>
 
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "python/bindings.h"
 #include "runtime/allocator.h"
 #include "runtime/host_allocator.h"

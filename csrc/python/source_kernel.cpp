@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "opencl/kernel.h"
+#include "opencl/platform.h"
 #include "opencl/program.h"
+#include "opencl/sources.h"
 #include "python/bindings.h"
 #include "runtime/stream.h"
 

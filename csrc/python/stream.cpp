@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

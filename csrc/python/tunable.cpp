@@ -7,8 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/tuner.h"
-#include "engine/tuner_results.h"
+#include "engine/tuner/results.h"
+#include "engine/tuner/tuner.h"
+#include "opencl/platform.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "opencl/platform.h"
 #include "runtime/device_cache.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "opencl/event.h"
 #include "opencl/log.h"
 #include "runtime/host_memory.h"
 #include "runtime/segment_buffer.h"

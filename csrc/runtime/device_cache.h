@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "opencl/device.h"
+#include "opencl/event.h"
 #include "opencl/queue.h"
 #include "runtime/block_pool.h"
 #include "runtime/memory_stats.h"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "opencl/device.h"
+#include "opencl/platform.h"
 
 namespace ocl {
 namespace {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "opencl/platform.h"
 #include "runtime/generator_seed.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"

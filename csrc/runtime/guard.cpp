@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "opencl/device.h"
+#include "opencl/event.h"
+#include "opencl/platform.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"

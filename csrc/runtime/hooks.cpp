@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "opencl/device.h"
+#include "opencl/platform.h"
 #include "runtime/allocator.h"
 #include "runtime/device_count.h"
 #include "runtime/generator.h"

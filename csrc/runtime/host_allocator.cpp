@@ -14,6 +14,8 @@
 #include <mutex>
 #include <vector>
 
+#include "opencl/event.h"
+#include "opencl/platform.h"
 #include "runtime/stream.h"
 
 namespace ocl {

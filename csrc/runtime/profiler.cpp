@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "opencl/device.h"
+#include "opencl/event.h"
+#include "opencl/platform.h"
 #include "runtime/stream.h"
 
 namespace ocl {

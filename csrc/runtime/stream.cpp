@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "opencl/device_assert.h"
+#include "opencl/platform.h"
 #include "runtime/stream_table.h"
 
 namespace ocl {

@@ -47,7 +47,7 @@
 #define ALIGNED_VECTORS 1
 #include "include/dtype.clh"
 
-/// The layout is that of csrc/engine/conv_depthwise_direct.cpp. Strides are in elements, offsets in bytes. An
+/// The layout is that of csrc/engine/conv/depthwise_direct.cpp. Strides are in elements, offsets in bytes. An
 /// image has less than 2^31 bytes from first to last.
 typedef struct {
   ulong in_offset, weight_offset, bias_offset, out_offset;

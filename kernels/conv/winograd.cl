@@ -36,7 +36,7 @@
 #define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
 
-/// The layout is that of csrc/engine/conv_winograd.cpp. Strides are in elements, offsets in bytes; `in`
+/// The layout is that of csrc/engine/conv/winograd.cpp. Strides are in elements, offsets in bytes; `in`
 /// begins at the first element that a window touches, in the padding where there is one.
 typedef struct {
   ulong in_offset, weight_offset, bias_offset, out_offset;

@@ -1,5 +1,5 @@
 // The Cholesky factor of blocks of at most a work-group's size, lower triangle in place: what the
-// recursion of csrc/engine/linalg_cholesky.cpp ends with.
+// recursion of csrc/engine/linalg/factor.cpp ends with.
 //
 // Compile parameter: C (matrix.clh).
 #include "linalg/matrix.clh"

@@ -1,5 +1,5 @@
 // The LU factors of panels of few columns, with row pivoting: what the recursion of
-// csrc/engine/linalg_lu.cpp ends with; and what it does with the pivots.
+// csrc/engine/linalg/factor.cpp ends with; and what it does with the pivots.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), PIVOT (0: no rows are swapped).
 #include "include/assert.clh"

@@ -1,5 +1,5 @@
 // Solves a * x = b in place of b for triangles of at most SIZE rows: what the recursion of
-// csrc/engine/linalg_triangular.cpp ends with. A work-item per column of b.
+// csrc/engine/linalg/linalg.cpp ends with. A work-item per column of b.
 //
 // Compile parameters: C (matrix.clh), SIZE.
 #include "linalg/matrix.clh"

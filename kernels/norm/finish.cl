@@ -4,7 +4,7 @@
 #include "include/item_by_item.clh"
 #include "norm/norm.clh"
 
-// The layout is that of csrc/engine/norm_rows.cpp.
+// The layout is that of csrc/engine/norm/rows.cpp.
 typedef struct {
   ulong offset[3];
   uint parts;

@@ -7,7 +7,7 @@
 #include "random/fill.clh"
 #include "random/lanes.clh"
 #include "random/transforms.clh"
-#include "include/exponential.clh"
+#include "math/exponential.clh"
 
 #ifndef DIST
 #define DIST uniform

@@ -6,7 +6,7 @@
 #define COLUMNS 0
 #endif
 
-// The layout is that of csrc/engine/sort_runs.cpp.
+// The layout is that of csrc/engine/sort/runs.cpp.
 typedef struct {
   uint n;
   uint chunk;    // items per work-item

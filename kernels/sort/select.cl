@@ -16,7 +16,7 @@
 #define CAPACITY 64
 #endif
 
-/// The layout is that of csrc/engine/sort_select.cpp.
+/// The layout is that of csrc/engine/sort/select.cpp.
 typedef struct {
   uint n, rows, k;
   uint part, parts;  // elements of a part, parts of a row

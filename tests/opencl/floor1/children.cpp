@@ -11,6 +11,7 @@
 #include "opencl/driver_list.h"
 #include "opencl/program.h"
 #include "tests.h"
+#include "opencl/platform.h"
 
 namespace floor1 {
 

@@ -4,6 +4,7 @@
 
 #include "harness.h"
 #include "tests.h"
+#include "opencl/platform.h"
 
 namespace floor1 {
 

@@ -10,6 +10,8 @@
 #include "opencl/program.h"
 #include "opencl/retarget.h"
 #include "tests.h"
+#include "opencl/platform.h"
+#include "opencl/sources.h"
 
 namespace floor1 {
 

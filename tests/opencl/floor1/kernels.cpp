@@ -2,6 +2,8 @@
 
 #include "harness.h"
 #include "opencl/program.h"
+#include "opencl/kernel_family.h"
+#include "opencl/sources.h"
 
 namespace floor1 {
 

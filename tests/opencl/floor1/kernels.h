@@ -4,6 +4,7 @@
 #pragma once
 
 #include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
 
 namespace floor1 {
 

@@ -14,6 +14,7 @@
 #include "harness.h"
 #include "kernels.h"
 #include "tests.h"
+#include "opencl/platform.h"
 
 using namespace floor1;
 

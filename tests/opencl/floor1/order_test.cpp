@@ -16,6 +16,8 @@
 #include "opencl/device_assert.h"
 #include "opencl/program.h"
 #include "tests.h"
+#include "opencl/event.h"
+#include "opencl/platform.h"
 
 namespace floor1 {
 

@@ -1,0 +1,34 @@
+// The dropout of attention's weights as a matrix (kernels/attention/dropout.cl).
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/attention/attention.h"
+#include "engine/attention/plan.h"
+#include "engine/dtype.h"
+#include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors) {
+  static const KernelFamily family{"attention/dropout.cl", "attention_dropout"};
+  if (factors.numel() == 0) return;
+  Queue& queue = current_queue(factors.device().index());
+  Device& device = queue.device();
+  const auto keys = static_cast<size_t>(factors.size(3));
+  const auto rows = static_cast<size_t>(factors.numel()) / keys;
+  Kernel& kernel = family.get(device, {{"C", tag(factors.scalar_type())}});
+  const Location location = device.addresses().find(factors.const_data_ptr());
+  const Keep keep(dropout, factors.scalar_type());
+  cl_uint index = 0;
+  kernel.set_buffer(index++, location.mem);
+  kernel.set_value(index++, static_cast<cl_ulong>(location.offset));
+  kernel.set_value(index++, static_cast<cl_ulong>(seed));
+  kernel.set_value(index++, static_cast<cl_ulong>(offset));
+  kernel.set_value(index++, static_cast<cl_uint>(keys));
+  kernel.set_bytes(index++, keep.threshold.bytes, keep.threshold.size);
+  kernel.set_bytes(index++, keep.scale.bytes, keep.scale.size);
+  constexpr size_t kLocal = 64;
+  kernel.enqueue(queue, NDRange::grid(keys, rows, kLocal, 1));
+}
+
+}  // namespace ocl

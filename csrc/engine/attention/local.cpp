@@ -1,0 +1,126 @@
+// Attention on GPUs: work-groups with tiles in local memory.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/attention/plan.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+const KernelFamily forward{"attention/forward_local.cl", "attention_forward_local"};
+const KernelFamily delta_of{"attention/backward_local.cl", "attention_delta"};
+const KernelFamily query_gradient{"attention/backward_local.cl", "attention_query_gradient"};
+const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
+
+// Of kernels/attention/local.clh.
+constexpr uint32_t kChunk = 32, kSide = 16;
+constexpr uint32_t kDeltaLanes = 16;  // LANES of kernels/attention/backward_local.cl
+
+/// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
+/// the queries.
+struct Tile {
+  uint32_t queries, keys, depth_chunks, column_chunks, side = kSide;
+
+  uint32_t items() const { return side * kSide; }
+  uint32_t query_block() const { return queries * side; }
+  uint32_t key_block() const { return keys * kSide; }
+  /// Bytes of the two tiles of operands, of a block of weights, and of `shared` values per query.
+  size_t local_bytes(size_t element_size, uint32_t shared) const {
+    const size_t rows = std::max(query_block(), key_block());
+    return element_size *
+           (2 * rows * (kChunk + 4) + query_block() * (key_block() + 4) + query_block() * shared);
+  }
+};
+
+/// `sums`: values an item keeps per chunk and row.
+Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
+  const AttentionArguments& a = plan.arguments;
+  Tile tile{4, 4, std::max(1U, block_count(a.depth, kChunk)),
+            std::max(1U, block_count(a.columns, kChunk))};
+  // Larger tiles than the registers hold cost more than they save.
+  if (plan.compute_size > 4 || tile.depth_chunks > 4 || tile.column_chunks > 4) {
+    tile.queries = tile.keys = 2;
+  }
+  while (tile.queries > 1 &&
+         (tile.query_block() >= 2 * a.queries ||
+          tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory)) {
+    tile.queries /= 2;
+    if (tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory) {
+      tile.keys = std::max(1U, tile.keys / 2);
+    }
+  }
+  return tile;
+}
+
+std::array<Define, 10> defines_of(const AttentionPlan& plan, const Tile& tile) {
+  return {{{"IN", plan.in},
+           {"C", plan.compute},
+           {"MASK", plan.mask},
+           {"DROPOUT", plan.dropout},
+           {"SIDE", tile.side},
+           {"RQ", tile.queries},
+           {"RK", tile.keys},
+           {"CD", tile.depth_chunks},
+           {"CV", tile.column_chunks},
+           {"SPLIT", plan.arguments.splits > 1}}};
+}
+
+NDRange groups(const Tile& tile, size_t count, size_t heads) {
+  return {2, {count * tile.items(), heads, 1}, {tile.items(), 1, 1}};
+}
+
+}  // namespace
+
+void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
+  AttentionArguments& a = plan.arguments;
+  Tile tile = make_tile(plan, kSide);
+  // Fewer work-items with more sums each read less of local memory.
+  if (tile.queries == 4 && tile.keys == 4) {
+    tile.side = kSide / 2;
+    tile.queries = 8;
+  }
+  const size_t heads = size_t{plan.batch} * a.heads;
+  const uint32_t query_blocks = block_count(a.queries, tile.query_block());
+  const uint64_t items = query_blocks * heads;
+  // Two work-groups for each compute unit, where the queries alone give fewer.
+  if (items <= plan.device.properties().compute_units) {
+    split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
+  }
+  constexpr uint32_t kWidth = 4;
+  const uint32_t vectors = block_count(std::max(1U, a.columns), kWidth);
+  const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
+  const auto defines = defines_of(plan, tile);
+  plan.launch(forward.get(plan.device, defines),
+              groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
+              tile.local_bytes(plan.compute_size, kSide));
+  if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
+}
+
+void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> operands) {
+  const AttentionArguments& a = plan.arguments;
+  // Rows are those that a work-group owns, queries or keys.
+  Tile tile = make_tile(plan, 0);
+  const bool full = tile.queries == 4 && tile.keys == 4;
+  // More sums than that exceed the registers.
+  if (full && std::max(tile.depth_chunks, tile.column_chunks) <= 2) {
+    tile.side = kSide / 2;
+    tile.queries = 8;
+  }
+  const auto defines = defines_of(plan, tile);
+  const auto run = [&](const KernelFamily& family, const NDRange& range) {
+    plan.launch(family.get(plan.device, defines), range, operands,
+                {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
+  };
+  const size_t heads = size_t{plan.batch} * a.heads;
+  run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaLanes, heads, 64, 1));
+  run(query_gradient, groups(tile, block_count(a.queries, tile.query_block()), heads));
+  run(key_gradient,
+      groups(tile, block_count(a.keys, tile.query_block()), size_t{plan.batch} * plan.key_heads));
+}
+
+}  // namespace ocl

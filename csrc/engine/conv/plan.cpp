@@ -1,0 +1,116 @@
+#include "engine/conv/plan.h"
+
+#include "engine/dtype.h"
+#include "runtime/allocator.h"
+
+namespace ocl {
+
+const char* sums_tag(c10::ScalarType compute) {
+  // Integers wrap, which unsigned ones do by definition.
+  return compute == c10::ScalarType::Long ? "u64" : tag(compute);
+}
+
+void AffineIndex::add(int64_t size, int64_t first, int64_t second) {
+  if (size == 0) empty_ = true;
+  if (size <= 1) return;
+  dimensions_[static_cast<size_t>(count_++)] = {size, first, second};
+}
+
+int64_t AffineIndex::elements() const {
+  int64_t product = empty_ ? 0 : 1;
+  for (int d = 0; d < count_; ++d) product *= dimensions_[static_cast<size_t>(d)].size;
+  return product;
+}
+
+AffineIndex AffineIndex::joined(Join join) const {
+  AffineIndex result;
+  result.empty_ = empty_;
+  for (int d = 0; d < count_; ++d) {
+    const Dimension& inner = dimensions_[static_cast<size_t>(d)];
+    if (result.count_ > 0) {
+      Dimension& outer = result.dimensions_[static_cast<size_t>(result.count_ - 1)];
+      const bool first = outer.first == inner.first * inner.size || join == Join::second;
+      const bool second = outer.second == inner.second * inner.size || join == Join::first;
+      if (first && second) {
+        outer = {outer.size * inner.size, inner.first, inner.second};
+        continue;
+      }
+    }
+    result.dimensions_[static_cast<size_t>(result.count_++)] = inner;
+  }
+  return result;
+}
+
+AffineIndex::Dimension AffineIndex::innermost() const {
+  return count_ == 0 ? Dimension{1, 0, 0} : dimensions_[static_cast<size_t>(count_ - 1)];
+}
+
+void AffineIndex::store(uint32_t* size, int64_t* first, int64_t* second) const {
+  for (int i = 0; i < 4; ++i) {
+    const int d = i - (4 - count_);
+    const Dimension dimension = d < 0 ? Dimension{1, 0, 0} : dimensions_[static_cast<size_t>(d)];
+    size[i] = static_cast<uint32_t>(dimension.size);
+    if (first != nullptr) first[i] = dimension.first;
+    if (second != nullptr) second[i] = dimension.second;
+  }
+}
+
+const char* ConvPlan::compute_tag() const { return sums_tag(compute); }
+
+Contraction ConvPlan::contraction() const {
+  Contraction c{};
+  rows.joined(AffineIndex::Join::both).store(c.row_size, c.row_a, c.row_out);
+  k.joined(AffineIndex::Join::first).store(c.k_size, c.k_a, nullptr);
+  c.m = static_cast<uint32_t>(rows.elements());
+  c.n = static_cast<uint32_t>(columns);
+  c.k = static_cast<uint32_t>(k.elements());
+  c.groups = static_cast<uint32_t>(groups);
+  c.a_group = a_group;
+  c.b_group = b_group;
+  c.out_group = out_group;
+  c.column_b = column_b;
+  c.column_out = column_out;
+  c.flags = bias != nullptr ? conv_flag::bias : 0;
+  c.bias_channels = static_cast<uint32_t>(bias_channels != 0 ? bias_channels : groups * columns);
+  c.splits = 1;
+  c.split_k = c.k;
+  return c;
+}
+
+ConvPlan::Buffers ConvPlan::locate(Contraction& c) const {
+  const auto find = [this](const void* address, uint64_t& offset) {
+    const Location location = device.addresses().find(address);
+    offset = location.offset;
+    return location.mem;
+  };
+  Buffers buffers{};
+  buffers.a = find(a, c.a_offset);
+  buffers.b = find(b, c.b_offset);
+  buffers.out = find(out, c.out_offset);
+  // Without a bias the kernel reads none.
+  buffers.bias = bias != nullptr ? find(bias, c.bias_offset) : buffers.out;
+  return buffers;
+}
+
+ConvWorkspace::ConvWorkspace(const ConvPlan& plan, ConvAccumulator* accumulator, Contraction& c,
+                             size_t own_bytes, size_t total_bytes) {
+  const bool shared = accumulator != nullptr && !(accumulator->first && accumulator->last);
+  own_bytes = NDRange::round_up(own_bytes, 512);
+  memory_ = allocator()->allocate(own_bytes + (shared ? 0 : total_bytes));
+  own_ = totals_ = plan.device.addresses().find(memory_.get());
+  totals_.offset += own_bytes;
+  if (shared) {
+    if (accumulator->first) {
+      accumulator->memory = allocator()->allocate(total_bytes);
+      accumulator->splits = c.splits;
+    }
+    totals_ = plan.device.addresses().find(accumulator->memory.get());
+    if (!accumulator->first) c.flags |= conv_flag::resume;
+  }
+  if (c.splits > 1 || (shared && !accumulator->last)) c.flags |= conv_flag::keep;
+  finishes_ = c.splits > 1 && (!shared || accumulator->last);
+  c.work_offset = own_.offset;
+  c.totals = totals_.offset;
+}
+
+}  // namespace ocl

@@ -1,0 +1,45 @@
+// What a convolution reads: images where they lie, or a padded copy of some of them.
+//
+// Offers: Reach, Source, source_of(), images_at_a_time() and what they cost.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <array>
+
+#include "engine/conv/conv.h"
+#include "opencl/device.h"
+
+namespace ocl {
+
+inline constexpr int kAxes = 3;
+
+/// The coordinates that windows touch along each axis.
+struct Reach {
+  std::array<int64_t, kAxes> low{}, high{};
+};
+
+/// Images of a tensor as a kernel reads them: where they lie, or a padded copy.
+struct Source {
+  c10::DataPtr copy;
+  const char* data = nullptr;  // of coordinate 0, which may be in the padding
+  std::array<int64_t, 5> stride{};
+  bool channels_last = false;
+};
+
+/// The dtype that a convolution of `dtype` is summed in. Throws NotImplementedError for others.
+c10::ScalarType computed_in(c10::ScalarType dtype);
+
+/// Whether windows of that reach can't read the tensor as it is.
+bool needs_copy(const ConvTensor& tensor, const Reach& reach);
+/// Bytes of an image's copy; 0 where none is needed.
+int64_t copy_bytes(const ConvTensor& tensor, const Reach& reach);
+/// Images [first, first + count) of `tensor`. `planes`: as a copy with a channel's positions side
+/// by side if they don't lie so.
+Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach,
+                 bool planes = false);
+
+/// How many images to take at a time, so that what is made of them stays in a CPU's cache.
+int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image);
+
+}  // namespace ocl

@@ -1,0 +1,150 @@
+// Convolutions on GPUs: tiles in local memory (kernels/conv/tiled.cl).
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "engine/conv/plan.h"
+#include "engine/dtype.h"
+#include "engine/gemm/tiles.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+/// A work-group's tile, the sums of a work-item, in runs of `run`, and the work-items that share
+/// them.
+struct ConvShape {
+  TileShape tile;
+  int rows, columns, run, slices;
+};
+
+constexpr ConvShape shape(int m, int n, int k, int rows, int columns, int run, float efficiency,
+                          int slices = 1) {
+  return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
+}
+
+// Efficiencies as measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1).
+constexpr ConvShape kShapes4[] = {
+    shape(128, 128, 8, 16, 8, 4, 1.08F), shape(128, 64, 8, 8, 8, 4, 0.98F),
+    shape(64, 64, 16, 8, 8, 4, 0.88F),   shape(64, 64, 16, 8, 8, 4, 0.80F, 4),
+    shape(128, 32, 8, 8, 4, 4, 0.82F),   shape(32, 64, 32, 4, 8, 4, 0.70F, 4),
+    shape(64, 16, 8, 4, 4, 4, 0.50F)};
+constexpr ConvShape kShapes8[] = {shape(64, 64, 8, 4, 4, 2, 1.00F),
+                                  shape(64, 32, 8, 4, 4, 2, 0.90F),
+                                  shape(64, 16, 8, 4, 4, 2, 0.70F)};
+
+constexpr double kLaunchCost = 0.9e6;  // about 5 us of an H200's compute unit
+constexpr int64_t kMostSplits = 128, kLeastPart = 128;
+// Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
+constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+/// Elements of k in a work-group's own table, for parts of `part` elements; 0: all share one.
+int table_size(int64_t part) { return part <= 512 ? 512 : part <= 2048 ? 2048 : 0; }
+
+bool fits(const Device& device, const ConvShape& s, size_t element) {
+  const TileShape& t = s.tile;
+  const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
+                       static_cast<size_t>(t.m) * 12 + 2048 * 8;
+  return local <= device.properties().local_memory &&
+         static_cast<size_t>(t.items) <= device.properties().max_work_group_size;
+}
+
+struct Choice {
+  const ConvShape* shape = nullptr;
+  int64_t splits = 1;
+};
+
+/// The shape and the number of parts of k, `least` or more, with the least work on the busiest
+/// compute unit.
+Choice choose(std::span<const ConvShape> shapes, const Device& device, const Contraction& c,
+              size_t element, int64_t least) {
+  const int64_t units = device.properties().compute_units;
+  Choice best{&shapes.back(), least};
+  double best_cost = 0;
+  bool found = false;
+  for (const ConvShape& s : shapes) {
+    if (!fits(device, s, element)) continue;
+    const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n) * c.groups;
+    for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
+      const int64_t part = blocks(c.k, splits);
+      if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
+      double cost = tile_cost(s.tile, tiles * splits, part, units);
+      if (splits > 1) {
+        // Parts are written and read as floats, at some bytes per sum.
+        cost += kLaunchCost + static_cast<double>(splits * c.groups) * c.m * c.n * 48 /
+                                  static_cast<double>(units);
+      }
+      if (!found || cost < best_cost) {
+        best = {&s, splits};
+        best_cost = cost;
+        found = true;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
+  static const KernelFamily table_family{"conv/tiled.cl", "conv_table"};
+  static const KernelFamily family{"conv/tiled.cl", "conv_tiled"};
+  static const KernelFamily finish_family{"conv/tiled.cl", "conv_tiled_finish"};
+  Contraction c = plan.contraction();
+  if (c.k == 0) return;
+  plan.k.store(c.k_size, c.k_a, c.k_b);
+  const size_t element = c10::elementSize(plan.compute);
+  const bool separate = accumulator != nullptr && !(accumulator->first && accumulator->last);
+  const int64_t most =
+      kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
+  const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
+  auto [chosen, splits] = choose(
+      element == 8 ? std::span<const ConvShape>(kShapes8) : std::span<const ConvShape>(kShapes4),
+      plan.device, c, element, least);
+  const ConvShape& s = *chosen;
+  if (separate && !accumulator->first) splits = accumulator->splits;
+  c.splits = static_cast<uint32_t>(splits);
+  c.split_k = static_cast<uint32_t>(blocks(blocks(c.k, splits), s.tile.k) * s.tile.k);
+  const size_t total_bytes = size_t{c.m} * c.n * c.groups * c.splits * element;
+  const ConvPlan::Buffers buffers = plan.locate(c);
+  const int table = table_size(c.split_k);
+  const ConvWorkspace work(plan, accumulator, c, table == 0 ? size_t{c.k} * 8 : 1,
+                           splits > 1 || separate ? total_bytes : 0);
+
+  const AffineIndex::Dimension row = plan.rows.innermost(), k = plan.k.innermost();
+  const std::array<Define, 14> defines{{{"C", plan.compute_tag()},
+                                        {"IN", tag(plan.b_dtype)},
+                                        {"OUT", tag(plan.dtype)},
+                                        {"BM", s.tile.m},
+                                        {"BN", s.tile.n},
+                                        {"BK", s.tile.k},
+                                        {"TM", s.rows},
+                                        {"TN", s.columns},
+                                        {"RUN", s.run},
+                                        {"SLICES", s.slices},
+                                        {"TABLE", table},
+                                        {"A_BY_K", k.first == 1 && row.first != 1},
+                                        {"B_BY_K", plan.column_b != 1},
+                                        {"OUT_BY_ROW", plan.column_out != 1}}};
+  const auto items = static_cast<size_t>(s.tile.items);
+  const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n);
+  if (table == 0) {
+    launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.own(),
+           c);
+  }
+  launch(family.get(plan.device, defines), plan.queue,
+         NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
+         buffers.a, buffers.b, buffers.bias, buffers.out, work.own(), work.totals(), c);
+  if (work.finishes()) {
+    launch(finish_family.get(plan.device, defines), plan.queue,
+           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), buffers.bias, buffers.out,
+           work.totals(), c);
+  }
+}
+
+}  // namespace ocl

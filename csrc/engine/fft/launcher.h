@@ -1,0 +1,129 @@
+// One Fourier transform on its way: what the choice of steps and the launch of a step share.
+//
+// Offers: Place, Ends, Launcher and the numbers that the kernel knows ways to load and store by.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <limits>
+
+#include "engine/fft/fft.h"
+#include "engine/fft/plan.h"
+#include "opencl/kernel.h"
+
+namespace ocl::fft {
+
+inline constexpr int kMaxDims = 16;
+// Lines side by side that fill a GPU's memory transactions.
+inline constexpr uint32_t kGpuSideBySide = 8;
+// Bytes of the smallest part of a cache line that a GPU fetches.
+inline constexpr int64_t kGpuSector = 32;
+
+// Numbered as in kernels/fft/line.clh.
+enum Load : uint32_t {
+  kLoadComplex,
+  kLoadReal,
+  kLoadPairs,
+  kLoadHermitian,
+  kLoadHermitianPairs,
+  kLoadProduct,
+  kLoadUnpacked
+};
+enum Store : uint32_t {
+  kStoreComplex,
+  kStoreReal,
+  kStorePairs,
+  kStoreUnpacked  // no kernel's: a flag of the last step, or a step of its own
+};
+enum Flag : uint32_t {
+  kSwapIn = 1,
+  kSwapOut = 2,
+  kChirpIn = 4,
+  kChirpOut = 8,
+  kAlongIn = 16,
+  kAlongOut = 32,
+  kPack = 64,
+  kUnpack = 128
+};
+inline constexpr uint32_t kNoLimit = std::numeric_limits<uint32_t>::max();
+
+/// FftArgs of kernels/fft/line.clh.
+struct Arguments {
+  int64_t in_stride[kMaxDims], out_stride[kMaxDims];
+  int64_t in_element, out_element;
+  uint32_t size[kMaxDims];
+  uint32_t dims, lines, tiles, lanes, pitch;
+  uint32_t before, length, after;
+  uint32_t whole, chirped, limit;
+  uint32_t load_rows, store_rows;
+  uint32_t load, store, flags, passes;
+  uint8_t radix[Schedule::kMaxPasses];
+  uint32_t unused;
+};
+static_assert(sizeof(Arguments) == 424, "must match kernels/fft/line.clh");
+
+/// Where signals lie: in a tensor, or one after another in a workspace.
+struct Place {
+  const void* address;
+  int64_t element;                   // bytes from one element to the next
+  int64_t signal;                    // bytes from one signal to the next, in a workspace
+  const int64_t* strides = nullptr;  // bytes, of the batch dimensions, in a tensor
+};
+
+/// What a sequence of steps reads, writes and does at its ends.
+struct Ends {
+  Place in, out;
+  Load load = kLoadComplex;
+  Store store = kStoreComplex;
+  uint32_t flags = 0;
+  uint32_t limit = kNoLimit;
+  uint32_t load_rows = 0, store_rows = 0;  // of a step's lines; 0: as many as it transforms
+  double scale = 1;
+  at::Tensor factors{};
+};
+
+/// One transform on its way: geometry in, launches out.
+class Launcher {
+ public:
+  Launcher(const at::Tensor& in, const at::Tensor& out, int64_t dim);
+  /// False if there are too many dimensions.
+  bool set_batch(const at::Tensor& in, const at::Tensor& out, int64_t dim);
+  void run(Kind kind, Direction direction, double scale);
+
+ private:
+  Plan plan(uint32_t n) const;
+  Plan gpu_plan(uint32_t n) const;
+  /// Lines whose elements fill a sector.
+  uint32_t side_by_side() const { return static_cast<uint32_t>(kGpuSector / complex_size_); }
+  /// Whether a GPU's work-group can take that many lines of `length` elements in registers.
+  bool fits_registers(uint32_t length, uint32_t lanes) const;
+  /// Elements of scratch memory, over all lanes, that a work-group of a GPU gets.
+  uint32_t gpu_capacity() const;
+  void choose_lanes(uint32_t rows);
+  c10::DataPtr workspace(uint64_t elements) const;
+  Place in_workspace(const c10::DataPtr& memory, uint32_t n) const;
+  void transform_signals(uint32_t n, const Ends& ends);
+  void transform_steps(const Plan& plan, uint32_t n, const Ends& ends);
+  void unpack(const Place& spectrum, const Ends& ends);
+  void step(const Place& in, const Place& out, const Ends& ends, uint32_t before, uint32_t length,
+            uint32_t after, bool in_registers = false);
+  void step_in_registers(const Place& in, const Place& out, const Ends& ends);
+
+  Queue& queue_;
+  Device& device_;
+  const c10::ScalarType real_;
+  const int64_t real_size_, complex_size_;
+  const int64_t signal_in_, signal_out_;  // elements along the dimension
+  Place in_{}, out_{};
+  std::array<int64_t, kMaxDims> in_strides_{}, out_strides_{};
+  std::array<uint32_t, kMaxDims> sizes_{};
+  uint32_t dims_ = 0, signals_ = 1;
+  uint32_t width_ = 1;   // lines in a vector; 1 on GPUs
+  bool across_ = false;  // elements of different signals are the nearer ones in memory
+  bool far_ = false;     // a signal's elements are more bytes apart than 32 bits hold
+  Arguments arguments_{};
+  at::Tensor chirp_;
+};
+
+}  // namespace ocl::fft

@@ -1,0 +1,378 @@
+#include "engine/gemm/gemm.h"
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "engine/tuner/tuner.h"
+#include "opencl/kernel_family.h"
+#include "opencl/log.h"
+#include "opencl/platform.h"
+#include "runtime/allocator.h"
+#include "runtime/stream.h"
+
+namespace ocl {
+
+using c10::ScalarType;
+
+namespace {
+
+/// Multiplications and additions that take as long as one of NDRange's operations: a lane of the
+/// narrowest vectors each.
+constexpr int64_t kProductsPerOperation = 4;
+
+/// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
+/// sum of products don't depend on the signs of its terms.
+const char* compute_tag_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float:
+    case ScalarType::Half:
+    case ScalarType::BFloat16:
+      return "f32";
+    case ScalarType::Double:
+      return "f64";
+    case ScalarType::Byte:
+    case ScalarType::Char:
+    case ScalarType::Short:
+    case ScalarType::Int:
+      return "u32";
+    case ScalarType::Long:
+      return "u64";
+    case ScalarType::ComplexFloat:
+      return "c64";
+    case ScalarType::ComplexDouble:
+      return "c128";
+    default:
+      return nullptr;
+  }
+}
+
+size_t compute_size_of(ScalarType dtype) { return std::max<size_t>(4, c10::elementSize(dtype)); }
+
+template <class To, class From>
+ScalarArgument widen(const ScalarArgument& argument) {
+  From narrow;
+  std::memcpy(&narrow, argument.bytes, sizeof narrow);
+  const To wide = static_cast<To>(narrow);
+  ScalarArgument result{};
+  std::memcpy(result.bytes, &wide, sizeof wide);
+  result.size = sizeof wide;
+  return result;
+}
+
+/// alpha or beta: checked and truncated in out's dtype, then in the type computed with.
+ScalarArgument gemm_scalar(ScalarType dtype, const c10::Scalar& value) {
+  const ScalarArgument argument = scalar_argument(compute_dtype(dtype), value);
+  switch (dtype) {
+    case ScalarType::Byte:
+      return widen<uint32_t, uint8_t>(argument);
+    case ScalarType::Char:
+      return widen<uint32_t, int8_t>(argument);
+    case ScalarType::Short:
+      return widen<uint32_t, int16_t>(argument);
+    default:
+      return argument;
+  }
+}
+
+/// True for 0 and -0 in the type computed with.
+bool is_zero(ScalarType dtype, const ScalarArgument& argument) {
+  const auto all_zero = [&]<class Element>() {
+    std::array<Element, sizeof argument.bytes / sizeof(Element)> elements;
+    std::memcpy(elements.data(), argument.bytes, sizeof argument.bytes);
+    const auto end = elements.begin() + argument.size / sizeof(Element);
+    return std::all_of(elements.begin(), end, [](Element x) { return x == 0; });
+  };
+  switch (compute_dtype(dtype)) {
+    case ScalarType::Float:
+    case ScalarType::ComplexFloat:
+      return all_zero.template operator()<float>();
+    case ScalarType::Double:
+    case ScalarType::ComplexDouble:
+      return all_zero.template operator()<double>();
+    default:
+      return all_zero.template operator()<unsigned char>();
+  }
+}
+
+/// Strides as a kernel takes them. A dimension of size 1 gets the stride that opens the fast paths.
+GemmProblem::Strides strides_of(const GemmOperand& operand, int64_t rows, int64_t columns,
+                                int64_t batch) {
+  GemmProblem::Strides s{static_cast<uint64_t>(operand.row_stride),
+                         static_cast<uint64_t>(operand.column_stride),
+                         batch == 1 ? 0 : static_cast<uint64_t>(operand.batch_stride)};
+  if (columns <= 1) s.column = 1;
+  if (rows <= 1) s.row = s.column == 1 ? static_cast<uint64_t>(columns) : 1;
+  return s;
+}
+
+uint32_t checked_size(int64_t size) {
+  TORCH_CHECK(size >= 0 && size <= std::numeric_limits<int32_t>::max(),
+              "ocl: a matrix product with a dimension of ", size, " elements");
+  return static_cast<uint32_t>(size);
+}
+
+GemmPlan make_plan(const GemmDescription& d) {
+  const ScalarType dtype = d.out.dtype;
+  const char* compute = compute_tag_of(dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(compute != nullptr, "\"gemm\" not implemented for '",
+                              c10::toString(dtype), "'");
+  Queue& queue = current_queue(current_device());
+  GemmPlan plan(queue);
+  plan.complex = c10::isComplexType(dtype);
+  plan.compute_tag = compute;
+  plan.compute_size = compute_size_of(dtype);
+  plan.a_tag = tag(d.a.dtype);
+  plan.b_tag = tag(d.b.dtype);
+  plan.out_tag = tag(dtype);
+  plan.a_size = c10::elementSize(d.a.dtype);
+  plan.b_size = c10::elementSize(d.b.dtype);
+  plan.out_size = c10::elementSize(dtype);
+  plan.activation = static_cast<int>(d.activation);
+  plan.alpha = gemm_scalar(dtype, d.alpha);
+  plan.beta = gemm_scalar(dtype, d.beta);
+  plan.parameters = gemm_parameters(plan.device, plan.compute_size, plan.complex);
+
+  GemmProblem& p = plan.problem;
+  p.m = checked_size(d.m);
+  p.n = checked_size(d.n);
+  p.k = is_zero(dtype, plan.alpha) ? 0 : checked_size(d.k);
+  // An empty sum is 0 even if alpha is infinite.
+  if (p.k == 0) std::memset(plan.alpha.bytes, 0, plan.alpha.size);
+  p.batch = checked_size(d.batch);
+  p.splits = 1;
+  p.split_k = p.k;
+  if (p.k > 0) {
+    p.a = strides_of(d.a, d.m, d.k, d.batch);
+    p.b = strides_of(d.b, d.k, d.n, d.batch);
+  }
+  p.out = strides_of(d.out, d.m, d.n, d.batch);
+  const bool addend = !is_zero(dtype, plan.beta);
+  if (addend) p.c = strides_of(d.c, d.m, d.n, d.batch);
+  p.flags = (addend ? gemm_flag::addend : 0) | (d.a.conjugate ? gemm_flag::conjugate_a : 0) |
+            (d.b.conjugate ? gemm_flag::conjugate_b : 0) |
+            (d.c.conjugate ? gemm_flag::conjugate_c : 0) |
+            (d.out.conjugate ? gemm_flag::conjugate_out : 0);
+  plan.b_packed = d.b_packed && p.k > 0;
+  plan.out = static_cast<char*>(const_cast<void*>(d.out.data));
+  // A kernel that reads nothing of an operand still gets a buffer that exists.
+  plan.a = p.k == 0 ? plan.out : static_cast<const char*>(d.a.data);
+  plan.b = p.k == 0 ? plan.out : static_cast<const char*>(d.b.data);
+  plan.c = addend ? static_cast<const char*>(d.c.data) : plan.out;
+  return plan;
+}
+
+/// The implementation TORCH_OCL_GEMM names; null without one.
+const GemmImplementation* forced_implementation() {
+  static const GemmImplementation* const forced = []() -> const GemmImplementation* {
+    check_forced_tile();
+    const char* name = std::getenv("TORCH_OCL_GEMM");
+    if (name == nullptr || *name == '\0') return nullptr;
+    std::string known;
+    for (const GemmImplementation* implementation : all_gemm_implementations()) {
+      if (std::string_view(name) == implementation->name) return implementation;
+      known += std::string(" ") + implementation->name;
+    }
+    warn(std::string("TORCH_OCL_GEMM=") + name + " names none of:" + known);
+    return nullptr;
+  }();
+  return forced;
+}
+
+std::string describe(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
+         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
+}
+
+bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
+  // What is packed already is for this one alone, small as it may be.
+  const bool only = plan.b_packed && &implementation == &gemm_packed;
+  const char* reason = only ? nullptr : implementation.refuse(plan);
+  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
+    trace(describe(plan) + ": " + implementation.name + (reason ? " refuses: " : " runs") +
+          (reason ? reason : ""));
+  }
+  return reason == nullptr;
+}
+
+void run_first(const GemmPlan& plan) {
+  const GemmImplementation* forced = plan.b_packed ? &gemm_packed : forced_implementation();
+  if (forced != nullptr && accepts(*forced, plan)) {
+    forced->run(plan);
+    return;
+  }
+  if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned_gemm(plan))
+    return;
+  for (const GemmImplementation* implementation : gemm_implementations(plan.device)) {
+    if (accepts(*implementation, plan)) {
+      implementation->run(plan);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
+
+GemmPlan GemmPlan::transposed() const {
+  GemmPlan t = *this;
+  std::swap(t.a, t.b);
+  std::swap(t.a_tag, t.b_tag);
+  std::swap(t.a_size, t.b_size);
+  GemmProblem& p = t.problem;
+  std::swap(p.m, p.n);
+  std::swap(p.a, p.b);
+  for (GemmProblem::Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
+  const uint32_t conjugates = problem.flags & (gemm_flag::conjugate_a | gemm_flag::conjugate_b);
+  p.flags &= ~(gemm_flag::conjugate_a | gemm_flag::conjugate_b);
+  if (conjugates & gemm_flag::conjugate_a) p.flags |= gemm_flag::conjugate_b;
+  if (conjugates & gemm_flag::conjugate_b) p.flags |= gemm_flag::conjugate_a;
+  return t;
+}
+
+Workspace::Workspace(size_t bytes)
+    : memory_(bytes == 0 ? c10::DataPtr() : allocator()->allocate(bytes)) {}
+
+Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
+                    std::span<const Define> parameters) {
+  constexpr size_t kMost = 20;
+  std::array<Define, kMost> defines;
+  size_t count = 0;
+  const auto add = [&](const Define& define) { defines[count++] = define; };
+  add({"C", plan.compute_tag});
+  add({"IN0", plan.a_tag});
+  add({"IN1", plan.b_tag});
+  add({"OUT", plan.out_tag});
+  add({"ACTIVATION", plan.activation});
+  TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
+  for (const Define& define : parameters) add(define);
+  return family.get(plan.device, std::span<const Define>(defines).first(count));
+}
+
+void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, const void* workspace,
+                 std::span<const unsigned char> extra) {
+  cl_uint index = 0;
+  detail::set_argument(kernel, index, Pointer{plan.a});
+  detail::set_argument(kernel, index, Pointer{plan.b});
+  detail::set_argument(kernel, index, Pointer{plan.c});
+  detail::set_argument(kernel, index, Pointer{plan.out});
+  detail::set_argument(kernel, index, Pointer{workspace != nullptr ? workspace : plan.out});
+  kernel.set_value(index++, plan.problem);
+  kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
+  kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
+  if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
+  const GemmProblem& p = plan.problem;
+  const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
+  const int64_t work = std::max(results, results * p.k / kProductsPerOperation);
+  kernel.enqueue(plan.queue, range.of_work(work * p.batch));
+}
+
+void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
+                 uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
+                 uint64_t pitch, char* copy) {
+  static const KernelFamily family{"gemm/gather.cl", "gemm_gather"};
+  const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
+  const size_t local = plan.device.is_cpu() ? 16 : 64;
+  launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
+         NDRange::grid(size_t{length} * lines, plan.problem.batch, local, 1), Pointer{source},
+         Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
+         lines, cl_ulong{pitch});
+}
+
+void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
+  const int64_t k = problem.k;
+  int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
+  if (splits <= 1) return;
+  const int64_t part = NDRange::round_up((k + splits - 1) / splits, multiple);
+  splits = (k + part - 1) / part;
+  problem.splits = static_cast<uint32_t>(splits);
+  problem.split_k = static_cast<uint32_t>(part);
+}
+
+size_t split_bytes(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (p.splits <= 1) return 0;
+  return static_cast<size_t>(p.splits) * p.batch * p.m * p.n * plan.compute_size;
+}
+
+void finish_split(const GemmPlan& plan, const void* sums) {
+  static const KernelFamily family{"gemm/finish.cl", "gemm_finish"};
+  static const KernelFamily group_family{"gemm/finish_group.cl", "gemm_finish_group"};
+  const GemmProblem& p = plan.problem;
+  if (p.splits <= 1) return;
+  const size_t elements = static_cast<size_t>(p.m) * p.n;
+  // Loads of one work-item after another would take a GPU as long as much of a dot product.
+  constexpr size_t kFewElements = 64, kManyParts = 8, kGroup = 128;
+  if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
+    const std::array<Define, 1> defines{{{"LOCAL", kGroup}}};
+    launch_gemm(gemm_kernel(group_family, plan, defines), plan,
+                NDRange::grid(elements * kGroup, p.batch, kGroup, 1), sums);
+    return;
+  }
+  const size_t local = plan.device.is_cpu() ? 16 : 128;
+  launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
+}
+
+GemmPanels gemm_panels(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
+  if (!device.is_cpu() || k == 0 || n == 0) return {};
+  GemmDescription d;
+  d.n = n;
+  d.k = k;
+  d.a.dtype = d.b.dtype = d.out.dtype = dtype;
+  return panels_of(make_plan(d));
+}
+
+void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels) {
+  GemmDescription d;
+  d.n = n;
+  d.k = k;
+  d.a = d.b = b;
+  d.out.data = panels;
+  d.out.dtype = b.dtype;
+  pack_columns(make_plan(d), panels);
+}
+
+bool gemm_takes_blocks(const GemmDescription& description) {
+  const GemmPlan plan = make_plan(description);
+  return plan.device.is_cpu() && gemm_blocks.refuse(plan) == nullptr;
+}
+
+bool gemm_wants_contiguous_k(const GemmDescription& description) {
+  constexpr int64_t kLeastSize = 64;
+  const bool bytes =
+      description.a.dtype == ScalarType::Char || description.a.dtype == ScalarType::Byte;
+  if (!bytes || description.a.dtype != description.b.dtype) return false;
+  const DeviceProperties& p = device(current_device()).properties();
+  return p.has_tensor_cores && p.has_warpgroup_mma &&
+         std::min({description.m, description.n, description.k}) >= kLeastSize;
+}
+
+void gemm(const GemmDescription& description) {
+  if (description.m == 0 || description.n == 0 || description.batch == 0) return;
+  GemmPlan plan = make_plan(description);
+  // What a GPU's grid has at least in its third dimension.
+  constexpr uint32_t kMostBatches = 65535;
+  for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
+    plan.problem.batch = std::min(left, kMostBatches);
+    run_first(plan);
+    const GemmProblem& p = plan.problem;
+    plan.a += p.a.batch * p.batch * plan.a_size;
+    plan.b += p.b.batch * p.batch * plan.b_size;
+    plan.c += p.c.batch * p.batch * plan.out_size;
+    plan.out += p.out.batch * p.batch * plan.out_size;
+  }
+}
+
+}  // namespace ocl

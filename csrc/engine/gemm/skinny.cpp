@@ -1,0 +1,205 @@
+// Products with few rows or columns: bound by one read of the large matrix
+// (kernels/gemm/skinny_*.cl).
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
+constexpr int kDotColumns = 4;        // of more, those whose sums are in registers at a time
+
+/// The plan with the large matrix as a: as few columns as there are.
+GemmPlan oriented(const GemmPlan& plan) {
+  return plan.problem.m < plan.problem.n ? plan.transposed() : plan;
+}
+
+int rounded_columns(uint32_t n) { return n <= 1 ? 1 : n <= 2 ? 2 : n <= 4 ? 4 : 8; }
+
+/// The dot kernel reads rows of a and columns of b; where they aren't contiguous they are copied.
+bool copies_rows(const GemmPlan& plan) { return plan.problem.a.column != 1; }
+bool copies_columns(const GemmPlan& plan) { return plan.problem.b.row != 1; }
+/// Without rows of one element, which are contiguous in both directions.
+bool by_columns(const GemmPlan& plan) {
+  return plan.problem.a.row == 1 && plan.problem.a.column != 1 && plan.problem.m > 1;
+}
+
+int64_t copied_bytes(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (by_columns(plan) || !copies_rows(plan)) return 0;
+  return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
+}
+
+/// Whether dot products of the rows and columns as they lie beat packing, which has the large
+/// matrix written once more, with up to so many columns. Adding up the lanes costs as much as about
+/// eight elements of k for each sum.
+bool prefers_dots(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan) || copies_columns(plan)) {
+    return false;
+  }
+  // A processor's own dot products, which packed panels take, are twice as fast.
+  const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
+  return p.n <= most && uint64_t{p.n} * 8 <= p.k;
+}
+
+const char* refuse(const GemmPlan& source) {
+  const GemmPlan plan = oriented(source);
+  const GemmProblem& p = plan.problem;
+  if (p.k == 0) return "k is 0";
+  if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
+      !prefers_dots(plan)) {
+    return "too many rows and columns";
+  }
+  if (plan.device.is_cpu() && copied_bytes(plan) > plan.parameters.max_workspace) {
+    return "the large matrix is contiguous in no direction and its copy exceeds the workspace";
+  }
+  return nullptr;
+}
+
+void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
+  static const KernelFamily family{"gemm/skinny_axpy.cl", "gemm_skinny_axpy"};
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  GemmProblem& p = plan.problem;
+  const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
+  const size_t items = (p.m + step - 1) / step;
+  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 512, 8);
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(gemm_kernel(family, plan, defines), plan,
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
+  finish_split(plan, sums.data());
+}
+
+/// run_axpy() for GPUs.
+void run_group_axpy(GemmPlan& plan, std::span<const Define> common) {
+  static const KernelFamily family{"gemm/group_axpy.cl", "gemm_group_axpy"};
+  constexpr size_t kLanes = 32, kDepth = 8;
+  GemmProblem& p = plan.problem;
+  const int most = plan.parameters.skinny.width;
+  const bool vectors = most > 1 && takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k,
+                                                 p.a.column, p.a.batch, true);
+  const int width = vectors ? most : 1;
+  const std::array<Define, 5> defines{
+      {{"WIDTH", width}, common[1], common[2], {"LANES", kLanes}, {"DEPTH", kDepth}}};
+  const size_t step = kLanes * static_cast<size_t>(width), groups = (p.m + step - 1) / step;
+  split_k(p, groups * p.batch, plan.device.properties().compute_units * 4, 16 * kDepth, kDepth);
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(
+      gemm_kernel(family, plan, defines), plan,
+      NDRange::volume({groups * kLanes * kDepth, p.splits, p.batch}, {kLanes * kDepth, 1, 1}),
+      sums.data());
+  finish_split(plan, sums.data());
+}
+
+void run_dot(GemmPlan& plan, std::span<const Define> defines) {
+  static const KernelFamily family{"gemm/skinny_dot.cl", "gemm_skinny_dot"};
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  GemmProblem& p = plan.problem;
+  const size_t items = (p.m + parameters.rows - 1) / parameters.rows;
+  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
+  const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
+  const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
+  const size_t rows_at = sums_bytes + NDRange::round_up(column_bytes, 512);
+  const Workspace workspace(rows_at + copied_bytes(plan));
+  GemmPlan copied = plan;
+  if (copies_columns(plan)) {
+    copied.b = workspace.data() + sums_bytes;
+    copied.problem.b = {1, p.k, uint64_t{p.n} * p.k};
+    gemm_gather(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.k, p.n, p.k,
+                workspace.data() + sums_bytes);
+  }
+  if (copies_rows(plan)) {
+    copied.a = workspace.data() + rows_at;
+    copied.problem.a = {p.k, 1, uint64_t{p.m} * p.k};
+    gemm_gather(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.k, p.m, p.k,
+                workspace.data() + rows_at);
+  }
+  launch_gemm(gemm_kernel(family, copied, defines), copied,
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
+  finish_split(plan, workspace.data());
+}
+
+void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
+  static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
+  GemmProblem& p = plan.problem;
+  const size_t local = plan.parameters.skinny.local;
+  const int most = plan.parameters.skinny.width;
+  const bool vectors =
+      most > 1 && p.a.column == 1 && p.b.row == 1 &&
+      takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
+      takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
+  const int width = vectors ? most : 1;
+  const std::array<Define, 4> defines{{{"WIDTH", width}, common[1], common[2], {"LOCAL", local}}};
+  split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096,
+          local * static_cast<size_t>(width));
+  const Workspace sums(split_bytes(plan));
+  launch_gemm(gemm_kernel(family, plan, defines), plan,
+              NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
+  finish_split(plan, sums.data());
+}
+
+void run(const GemmPlan& source) {
+  GemmPlan plan = oriented(source);
+  const SkinnyParameters& parameters = plan.parameters.skinny;
+  // rows x columns sums stay in registers.
+  int columns = rounded_columns(plan.problem.n), rows = 0;
+  if (plan.problem.n > kMostColumns) {
+    columns = kDotColumns;
+    rows = plan.parameters.packed.rows * plan.parameters.packed.vectors / columns;
+  } else {
+    // A column is read in runs of rows x width elements, so there the runs are as long as possible.
+    const int wanted = plan.device.is_cpu() && by_columns(plan) ? 16 : parameters.rows;
+    rows = std::max(1, std::min(wanted, 16 / columns));
+    // A dot product has one row; copies of it would be loaded and summed with it.
+    if (plan.problem.m == 1 && !by_columns(plan)) rows = 1;
+  }
+  int width = parameters.width;
+  if (plan.device.is_cpu() && by_columns(plan)) {
+    // Runs are no longer than a column.
+    width = std::min(width, static_cast<int>(std::bit_floor(plan.problem.m)));
+    while (static_cast<uint32_t>(rows * width) > plan.problem.m) rows = (rows + 1) / 2;
+  }
+  plan.parameters.skinny.rows = rows;
+  plan.parameters.skinny.width = width;
+  const std::array<Define, 4> defines{
+      {{"WIDTH", width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
+  if (by_columns(plan)) {
+    plan.device.is_cpu() ? run_axpy(plan, defines) : run_group_axpy(plan, defines);
+  } else if (plan.device.is_cpu()) {
+    run_dot(plan, defines);
+  } else {
+    run_group_dot(plan, defines);
+  }
+}
+
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  GemmParameters parameters = plan.parameters;
+  std::vector<GemmVariation> list;
+  if (stage > 0 || oriented(plan).problem.n > kMostColumns) return list;
+  const auto add = [&](const char* what, int& value, std::initializer_list<int> others) {
+    const int usual = value;
+    for (const int other : others) {
+      if (other == usual) continue;
+      value = other;
+      list.push_back({what + std::to_string(other), parameters});
+    }
+  };
+  if (plan.device.is_cpu()) {
+    add("rows=", parameters.skinny.rows, {2, 4, 8, 16});
+  } else {
+    add("local=", parameters.skinny.local, {32, 64, 128, 256});
+  }
+  return list;
+}
+
+}  // namespace
+
+const GemmImplementation gemm_skinny{"skinny", refuse, run, vary};
+
+}  // namespace ocl

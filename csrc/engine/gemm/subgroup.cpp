@@ -1,0 +1,130 @@
+// Products by sub-groups of Intel's GPUs (kernels/gemm/subgroup.cl): by matrix instructions in half
+// and bfloat16, and by broadcasts in every type that can be broadcast.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr double kLaunchCost = 0.9e6;  // as for the tiles of gemm_tiled.cpp
+
+/// Each sub-group of `size` takes rows x columns of the tile's sums.
+struct SubgroupShape {
+  TileShape tile;
+  int rows, columns, size;
+};
+
+constexpr SubgroupShape shape(int m, int n, int k, int rows, int columns, int size,
+                              float efficiency) {
+  return {{m, n, k, m / rows * (n / columns) * size, efficiency}, rows, columns, size};
+}
+
+// The sums of a work-item are to leave room for the operands among its registers: it has 128 of
+// them in a sub-group of 8, of 4 bytes each, and in one of 16 as many on the GPUs that have no
+// smaller ones, half as many on the others. The efficiencies follow how often an operand is read
+// again; they are not measured.
+constexpr auto kMatrixShapes =
+    shape_table(shape(128, 128, 32, 32, 32, 16, 1.00F), shape(64, 64, 32, 32, 32, 16, 0.80F),
+                shape(32, 32, 32, 16, 16, 16, 0.50F), shape(128, 64, 32, 32, 16, 8, 1.00F),
+                shape(64, 32, 32, 32, 16, 8, 0.80F), shape(32, 32, 16, 16, 16, 8, 0.50F));
+constexpr auto kShapes4 =
+    shape_table(shape(64, 128, 16, 16, 32, 8, 1.00F), shape(64, 64, 16, 16, 32, 8, 0.95F),
+                shape(32, 32, 16, 8, 16, 8, 0.70F), shape(64, 64, 16, 16, 32, 16, 0.90F),
+                shape(32, 32, 16, 8, 16, 16, 0.65F));
+constexpr auto kShapes8 =
+    shape_table(shape(64, 64, 16, 16, 16, 8, 1.00F), shape(32, 32, 16, 8, 16, 8, 0.70F),
+                shape(32, 32, 16, 8, 16, 16, 0.65F));
+
+using Candidates = TileCandidates<SubgroupShape>;
+
+Candidates candidates_of(const GemmPlan& plan, bool matrix) {
+  if (matrix) return Candidates(kMatrixShapes);
+  return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
+}
+
+/// A bit for each shape that the device has the sub-groups and the memory for.
+uint64_t fitting(const GemmPlan& plan, bool matrix) {
+  const DeviceProperties& properties = plan.device.properties();
+  const std::span<const SubgroupShape> shapes = candidates_of(plan, matrix).shapes;
+  const size_t element = matrix ? 2 : plan.compute_size;
+  // Matrix instructions take sub-groups of one size. Broadcasts do best in the smaller ones, whose
+  // work-items have more registers.
+  uint32_t sizes = properties.required_sub_group_sizes;
+  if (matrix && properties.subgroup_matrix_size != 0) sizes = properties.subgroup_matrix_size;
+  uint64_t fits = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const SubgroupShape& s = shapes[i];
+    const size_t row = static_cast<size_t>(s.tile.k) + 16 / element;
+    const size_t stage =
+        (static_cast<size_t>(s.tile.m) * row + static_cast<size_t>(s.tile.n * s.tile.k)) * element;
+    const size_t lines = static_cast<size_t>(s.tile.m / s.rows * 8 * s.tile.n) * plan.compute_size;
+    if ((sizes & static_cast<uint32_t>(s.size)) != 0 &&
+        std::max(2 * stage, lines) <= properties.local_memory &&
+        static_cast<size_t>(s.tile.items) <= properties.max_work_group_size) {
+      fits |= uint64_t{1} << i;
+    }
+  }
+  return fits;
+}
+
+bool is_half_tag(const char* tag) {
+  return std::strcmp(tag, "f16") == 0 || std::strcmp(tag, "bf16") == 0;
+}
+
+template <bool matrix>
+const char* refuse(const GemmPlan& plan) {
+  if (plan.device.properties().required_sub_group_sizes == 0) {
+    return "the device has no sub-groups of a size that can be asked for";
+  }
+  if (plan.complex) return "complex";
+  if (matrix) {
+    if (!is_half_tag(plan.out_tag)) return "neither half nor bfloat16";
+    if (std::strcmp(plan.a_tag, plan.out_tag) != 0 || std::strcmp(plan.b_tag, plan.out_tag) != 0) {
+      return "operands of several types";
+    }
+  }
+  if (fitting(plan, matrix) == 0) return "its tiles exceed what the device has";
+  return nullptr;
+}
+
+template <bool matrix>
+void run(const GemmPlan& source) {
+  static const KernelFamily family{"gemm/subgroup.cl", "gemm_subgroup"};
+  // The epilogue's neighbouring work-items store along a row.
+  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+    return run<matrix>(source.transposed());
+  }
+  const Candidates candidates = candidates_of(source, matrix);
+  const uint64_t fits = fitting(source, matrix);
+  TileChoice choice = choose_tile(source, candidates.tiles, fits, kLaunchCost);
+  // A forced tile that isn't there.
+  if (choice.index < 0) choice.index = std::countr_zero(fits);
+  const SubgroupShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
+  // What has no such instructions gets here where TORCH_OCL_GEMM says so, and does without.
+  const int instructions = source.device.properties().subgroup_matrix_size != 0 ? 1 : 2;
+  run_tiles(
+      family, source, s.tile, choice.splits,
+      {{"WM", s.rows}, {"WN", s.columns}, {"SIZE", s.size}, {"MATRIX", matrix ? instructions : 0}});
+}
+
+template <bool matrix>
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  return vary_tile(plan, candidates_of(plan, matrix).tiles, fitting(plan, matrix), stage);
+}
+
+}  // namespace
+
+const GemmImplementation gemm_subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>,
+                                              vary<true>};
+const GemmImplementation gemm_subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
+
+}  // namespace ocl

@@ -1,0 +1,247 @@
+// Products in half, bfloat16 and 8-bit integers by NVIDIA's tensor cores
+// (kernels/gemm/tensor_core.cl).
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "opencl/kernel_family.h"
+#include "opencl/log.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr double kLaunchCost = 1.2e7;  // about 8 us of an H200's compute unit
+constexpr int64_t kChunkBytes = 16;    // which are copied at once
+
+/// Each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in local memory.
+struct CoreShape {
+  TileShape tile;
+  int warp_m, warp_n, stages;
+  int lag;          // tiles between an operand's last use and the next one in its place
+  bool warpgroup;   // by Hopper's instructions for 4 warps
+  int element = 2;  // bytes
+
+  constexpr size_t local_memory() const {
+    return static_cast<size_t>((tile.m + tile.n) * tile.k * stages * element);
+  }
+};
+
+constexpr CoreShape warp_shape(int m, int n, int k, int warp_m, int warp_n, int stages,
+                               float efficiency) {
+  const int items = m / warp_m * (n / warp_n) * 32;
+  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, 1, false};
+}
+constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, int lag, float efficiency) {
+  return {{m, n, k, m * 2, efficiency}, 16, n, stages, lag, true};
+}
+
+// Efficiencies as measured on an NVIDIA H200 in bfloat16 (460 TFLOP/s is 1).
+constexpr auto kShapes = shape_table(
+    warpgroup_shape(128, 256, 64, 4, 2, 1.70F),  //
+    warpgroup_shape(128, 192, 64, 5, 2, 1.60F), warpgroup_shape(128, 128, 64, 3, 1, 1.36F),
+    warpgroup_shape(64, 128, 64, 4, 2, 1.12F), warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
+    warpgroup_shape(64, 128, 64, 2, 1, 1.00F), warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
+    warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
+
+/// The same bytes of 8-bit integers.
+constexpr CoreShape of_bytes(CoreShape shape) {
+  shape.tile.k *= 2;
+  shape.element = 1;
+  return shape;
+}
+constexpr auto kByteShapes = shape_table(of_bytes(kShapes.shapes[0]), of_bytes(kShapes.shapes[1]),
+                                         of_bytes(kShapes.shapes[2]), of_bytes(kShapes.shapes[3]),
+                                         of_bytes(kShapes.shapes[4]), of_bytes(kShapes.shapes[5]));
+static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
+  return s.local_memory() <= kAssembledLocalMemory;
+}));
+
+using Candidates = TileCandidates<CoreShape>;
+
+Candidates candidates_of(const GemmPlan& plan) {
+  return plan.a_size == 1 ? Candidates(kByteShapes) : Candidates(kShapes);
+}
+
+/// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
+/// with more local memory than it compiles for, or at all.
+std::atomic<bool> large_tiles_fail{false}, warpgroups_fail{false};
+
+uint64_t fitting(const GemmPlan& plan) {
+  const DeviceProperties& properties = plan.device.properties();
+  const bool warpgroups = properties.has_warpgroup_mma && !warpgroups_fail.load();
+  const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
+  const std::span<const CoreShape> shapes = candidates_of(plan).shapes;
+  uint64_t fits = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const CoreShape& s = shapes[i];
+    const bool beyond = s.local_memory() > properties.local_memory;
+    // Where there are large tiles, the small ones for the same instructions have no use.
+    if (s.warpgroup ? warpgroups && beyond == large : !beyond) fits |= uint64_t{1} << i;
+  }
+  return fits;
+}
+
+bool is_one_of(const char* tag, std::initializer_list<const char*> tags) {
+  return std::any_of(tags.begin(), tags.end(),
+                     [&](const char* other) { return std::strcmp(tag, other) == 0; });
+}
+
+/// Elements that are copied at once.
+int64_t chunk_of(const GemmPlan& plan) { return kChunkBytes / static_cast<int64_t>(plan.a_size); }
+
+bool takes_a(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return takes_vectors(plan.a, plan.a_size, chunk_of(plan), p.m, p.a.row, p.k, p.a.column,
+                       p.a.batch, false);
+}
+bool takes_b(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  return takes_vectors(plan.b, plan.a_size, chunk_of(plan), p.n, p.b.column, p.k, p.b.row,
+                       p.b.batch, false);
+}
+
+const char* refuse(const GemmPlan& plan) {
+  const GemmProblem& p = plan.problem;
+  const bool bytes = is_one_of(plan.a_tag, {"i8", "u8"});
+  if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (!bytes && !is_one_of(plan.a_tag, {"f16", "bf16"})) return "neither of 16 bits nor of 8";
+  if (std::strcmp(plan.a_tag, plan.b_tag) != 0 ||
+      (bytes ? std::strcmp(plan.compute_tag, "u32") != 0
+             : std::strcmp(plan.a_tag, plan.out_tag) != 0)) {
+    return "operands of several types";
+  }
+  if (p.k == 0) return "k is 0";
+  if (fitting(plan) == 0) {
+    return bytes ? "only Hopper's instructions take 8 bits" : "the tiles exceed the local memory";
+  }
+  if (bytes && (!reads_by_k(p.a.row, p.a.column) || !reads_by_k(p.b.column, p.b.row))) {
+    return "operands of 8 bits that aren't contiguous along k";
+  }
+  // Copying an operand costs as much as multiplying it by that many lines.
+  if ((!takes_a(plan) && p.n < 64) || (!takes_b(plan) && p.m < 64)) {
+    return "an operand isn't aligned, and its copy costs more than it gains";
+  }
+  return nullptr;
+}
+
+/// An operand copied so that it is aligned: lines of p.k elements, or, where it is rather
+/// contiguous the other way, p.k lines.
+class AlignedOperand {
+ public:
+  AlignedOperand(const GemmPlan& plan, bool aligned, const char*& data, uint64_t& line_stride,
+                 uint64_t& k_stride, uint64_t& batch_stride, uint32_t lines)
+      : workspace_(aligned ? 0
+                           : bytes(plan, lines, reads_by_k(line_stride, k_stride)) *
+                                 matrices(plan, batch_stride)) {
+    if (aligned) return;
+    const bool along_k = reads_by_k(line_stride, k_stride);
+    const uint32_t length = along_k ? plan.problem.k : lines;
+    const uint32_t count = along_k ? lines : plan.problem.k;
+    const uint64_t pitch = NDRange::round_up(length, chunk_of(plan));
+    GemmPlan copied = plan;
+    copied.problem.batch = matrices(plan, batch_stride);
+    gemm_gather(copied, data, plan.a_size, along_k ? k_stride : line_stride,
+                along_k ? line_stride : k_stride, batch_stride, length, count, pitch,
+                workspace_.data());
+    data = workspace_.data();
+    line_stride = along_k ? pitch : 1;
+    k_stride = along_k ? 1 : pitch;
+    batch_stride = batch_stride == 0 ? 0 : pitch * count;
+  }
+
+ private:
+  static size_t bytes(const GemmPlan& plan, uint32_t lines, bool along_k) {
+    const size_t length = along_k ? plan.problem.k : lines,
+                 count = along_k ? lines : plan.problem.k;
+    return count * NDRange::round_up(length, chunk_of(plan)) * plan.a_size;
+  }
+  static uint32_t matrices(const GemmPlan& plan, uint64_t batch_stride) {
+    return batch_stride == 0 ? 1 : plan.problem.batch;
+  }
+  Workspace workspace_;
+};
+
+/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
+bool is_wide(const GemmPlan& plan) {
+  constexpr int64_t kChunk = kChunkBytes / 2;
+  const auto wide = [&](const char* data, const GemmProblem::Strides& s) {
+    return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % kChunk == 0 &&
+           s.batch % kChunk == 0;
+  };
+  const GemmProblem& p = plan.problem;
+  return plan.a_size == 2 && p.n % kChunk == 0 && wide(plan.out, p.out) &&
+         ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
+}
+
+Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
+  static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
+  const GemmProblem& p = plan.problem;
+  const size_t local = s.local_memory();
+  const std::array<Define, 14> defines{{{"BM", s.tile.m},
+                                        {"BN", s.tile.n},
+                                        {"BK", s.tile.k},
+                                        {"WM", s.warp_m},
+                                        {"WN", s.warp_n},
+                                        {"STAGES", s.stages},
+                                        {"LAG", s.lag},
+                                        {"AHEAD", s.stages - s.lag - 1},
+                                        {"LINE_BYTES", s.tile.k * s.element},
+                                        {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
+                                        {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
+                                        {"WARPGROUP", s.warpgroup},
+                                        {"OCL_PTX_TARGET", "sm_90a"},
+                                        {"OCL_PTX_LOCAL", local}}};
+  const bool large = local > plan.device.properties().local_memory;
+  return gemm_kernel(family, plan, std::span(defines).first(large ? 14 : s.warpgroup ? 13 : 12));
+}
+
+void run(const GemmPlan& source) {
+  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+    return run(source.transposed());
+  }
+  GemmPlan plan = source;
+  GemmProblem& p = plan.problem;
+  if (is_wide(plan)) p.flags |= gemm_flag::wide;
+  const uint64_t fits = fitting(plan);
+  const Candidates candidates = candidates_of(plan);
+  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost);
+  if (choice.index < 0) choice.index = std::countr_zero(fits);
+  const CoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
+  const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
+  const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
+  set_splits(p, choice.splits, s.tile.k);
+  const Workspace sums(split_bytes(plan));
+  Kernel* kernel = nullptr;
+  try {
+    kernel = &kernel_of(plan, s);
+  } catch (const Error& error) {
+    if (!s.warpgroup) throw;
+    const bool large = s.local_memory() > plan.device.properties().local_memory;
+    warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
+         std::string(error.what()));
+    (large ? large_tiles_fail : warpgroups_fail).store(true);
+    // Nothing else takes 8 bits here.
+    return fitting(source) == 0 ? gemm_tiled.run(source) : run(source);
+  }
+  const size_t items = static_cast<size_t>(s.tile.items);
+  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
+  finish_split(plan, sums.data());
+}
+
+std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+  return vary_tile(plan, candidates_of(plan).tiles, fitting(plan), stage);
+}
+
+}  // namespace
+
+const GemmImplementation gemm_tensor_core{"tensor_core", refuse, run, vary};
+
+}  // namespace ocl

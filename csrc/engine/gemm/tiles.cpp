@@ -1,0 +1,202 @@
+#include "engine/gemm/tiles.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "opencl/kernel_family.h"
+#include "opencl/log.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kMostParts = 32;
+
+int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+/// The tile that TORCH_OCL_GEMM_TILE asks for; zeros without one.
+std::array<int, 3> forced_tile() {
+  static const std::array<int, 3> tile = [] {
+    std::array<int, 3> sizes{};
+    const char* text = std::getenv("TORCH_OCL_GEMM_TILE");
+    if (text == nullptr || *text == '\0') return sizes;
+    char rest = '\0';
+    const int read = std::sscanf(text, "%dx%dx%d%c", &sizes[0], &sizes[1], &sizes[2], &rest);
+    if (read == 3 && *std::min_element(sizes.begin(), sizes.end()) > 0) return sizes;
+    warn(std::string("TORCH_OCL_GEMM_TILE=") + text + ": expected <m>x<n>x<k>, ignored");
+    return std::array<int, 3>{};
+  }();
+  return tile;
+}
+
+/// Says once that a product has no kernel of that tile: others, of another dtype, may.
+void warn_of_forced_tile() {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  warn(std::string("TORCH_OCL_GEMM_TILE=") + std::getenv("TORCH_OCL_GEMM_TILE") +
+       ": a product has no such tile, ignored there");
+}
+
+/// Elements per load of an operand: up to 16 bytes, 4 elements at most.
+int load_width(const GemmPlan& plan, const char* data, size_t size, uint64_t lines,
+               uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride) {
+  if (plan.complex) return 1;
+  const int width = static_cast<int>(std::min<size_t>(4, 16 / size));
+  return takes_vectors(data, size, width, lines, line_stride, plan.problem.k, k_stride,
+                       batch_stride, true)
+             ? width
+             : 1;
+}
+
+/// Whether the elements of an operand's tile are less than 4 GiB apart.
+bool is_near(uint64_t lines, uint64_t line_stride, uint64_t depth, uint64_t k_stride,
+             size_t element) {
+  constexpr uint64_t kFar = uint64_t{1} << 31;
+  return line_stride < kFar && k_stride < kFar &&
+         (lines * line_stride + depth * k_stride) * element < 2 * kFar;
+}
+
+}  // namespace
+
+double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
+  const int64_t each = blocks(groups, units), resident = std::max(1, 384 / shape.items);
+  const auto time = [&](int64_t together) {
+    const double warps = static_cast<double>(together * shape.items) / 32;
+    return static_cast<double>(together) * (warps + 1.5) / warps;
+  };
+  double sum = static_cast<double>(each / resident) * time(resident);
+  if (each % resident != 0) sum += time(each % resident);
+  // The first tile's way and the epilogue take about as long as some tiles.
+  const double sums = static_cast<double>(shape.m) * shape.n * static_cast<double>(depth + 64);
+  return sum * sums / static_cast<double>(shape.efficiency);
+}
+
+void check_forced_tile() { forced_tile(); }
+
+TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                       double overhead) {
+  constexpr int64_t kLeastPart = 256;
+  const GemmProblem& p = plan.problem;
+  const int64_t units = plan.device.properties().compute_units;
+  const std::array<int, 3> forced = forced_tile();
+  TileParameters tuned = plan.parameters.tile;
+  if (forced[0] != 0 || tuned.shape < 0 || (fits >> tuned.shape & 1) == 0) tuned = {};
+  if (tuned.splits > 0) return {tuned.shape, tuned.splits};
+  TileChoice best;
+  double best_cost = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const TileShape& shape = shapes[i];
+    if ((fits >> i & 1) == 0) continue;
+    if (tuned.shape >= 0 && static_cast<size_t>(tuned.shape) != i) continue;
+    if (forced[0] != 0 && forced != std::array{shape.m, shape.n, shape.k}) continue;
+    const int64_t tiles = blocks(p.m, shape.m) * blocks(p.n, shape.n) * p.batch;
+    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
+      const int64_t part = blocks(p.k, splits);
+      if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
+      double cost = tile_cost(shape, tiles * splits, part, units);
+      if (splits > 1) {
+        // Parts are written and read as floats, at some bytes per sum.
+        const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
+        cost += overhead + parts * 48 / static_cast<double>(units);
+      }
+      if (best.index < 0 || cost < best_cost) {
+        best = {static_cast<int>(i), splits};
+        best_cost = cost;
+      }
+    }
+  }
+  if (best.index < 0 && forced[0] != 0) warn_of_forced_tile();
+  return best;
+}
+
+std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
+                                     uint64_t fits, int stage) {
+  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16;
+  const GemmProblem& p = plan.problem;
+  GemmParameters parameters = plan.parameters;
+  std::vector<GemmVariation> list;
+  if (forced_tile()[0] != 0) return list;
+  if (stage == 0) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const TileShape& s = shapes[i];
+      if ((fits >> i & 1) == 0) continue;
+      parameters.tile = {static_cast<int>(i), 0};
+      std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
+                         std::to_string(s.k) + "/" + std::to_string(s.items);
+      list.push_back({std::move(name), parameters});
+    }
+  } else if (stage == 1 && parameters.tile.shape >= 0) {
+    const TileShape& s = shapes[static_cast<size_t>(parameters.tile.shape)];
+    const int64_t tiles = blocks(p.m, s.m) * blocks(p.n, s.n) * p.batch;
+    const int64_t most = kGroupsPerUnit * plan.device.properties().compute_units;
+    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
+      if (splits > 1 && (p.k / splits < kLeastPart || tiles * splits > most)) break;
+      parameters.tile.splits = static_cast<int>(splits);
+      list.push_back({"splits=" + std::to_string(splits), parameters});
+    }
+  }
+  return list;
+}
+
+void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple) {
+  if (problem.k == 0) return;
+  const int64_t part = blocks(blocks(problem.k, splits), multiple) * multiple;
+  problem.splits = static_cast<uint32_t>(blocks(problem.k, part));
+  problem.split_k = static_cast<uint32_t>(part);
+}
+
+size_t tile_groups(const GemmProblem& problem, const TileShape& shape) {
+  return static_cast<size_t>(blocks(problem.m, shape.m) * blocks(problem.n, shape.n)) *
+         problem.batch * problem.splits;
+}
+
+bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
+                   uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
+                   bool whole_lines) {
+  const bool along_k = reads_by_k(line_stride, k_stride);
+  const uint64_t within = along_k ? k_stride : line_stride;
+  const uint64_t between = along_k ? line_stride : k_stride;
+  const uint64_t others = along_k ? lines : k, vector = static_cast<uint64_t>(width);
+  return within == 1 && reinterpret_cast<uintptr_t>(data) % (vector * element_size) == 0 &&
+         (others <= 1 || between % vector == 0) && batch_stride % vector == 0 &&
+         (!whole_lines || along_k || lines % vector == 0);
+}
+
+void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+               int64_t splits, std::initializer_list<Define> parameters) {
+  constexpr size_t kFetchDefines = 8, kMostParameters = 5;
+  TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
+  GemmPlan plan = source;
+  GemmProblem& p = plan.problem;
+  set_splits(p, splits, tile.k);
+  const Workspace sums(split_bytes(plan));
+  const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
+             k = static_cast<uint64_t>(tile.k);
+  const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
+                    is_near(n, p.b.column, k, p.b.row, plan.b_size);
+  const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
+  const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
+  std::array<Define, kFetchDefines + kMostParameters> defines{
+      {{"BM", tile.m},
+       {"BN", tile.n},
+       {"BK", tile.k},
+       {"NEAR", near},
+       {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
+       {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
+       {"A_WIDTH", a_width},
+       {"B_WIDTH", b_width}}};
+  std::copy(parameters.begin(), parameters.end(), defines.begin() + kFetchDefines);
+  Kernel& kernel =
+      gemm_kernel(family, plan, std::span(defines).first(kFetchDefines + parameters.size()));
+  const size_t items = static_cast<size_t>(tile.items);
+  launch_gemm(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data());
+  finish_split(plan, sums.data());
+}
+
+}  // namespace ocl

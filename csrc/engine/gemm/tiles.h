@@ -1,0 +1,91 @@
+// Which tile of the product a work-group takes, and into how many parts k is split.
+//
+// Offers: TileShape, shape_table(), TileCandidates, tile_cost(), choose_tile(),
+// check_forced_tile(), vary_tile(), set_splits(), tile_groups(), reads_by_k(), takes_vectors(),
+// run_tiles().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "engine/gemm/plan.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+/// A work-group of `items` work-items takes m x n sums, k elements of each at a time.
+struct TileShape {
+  int m, n, k, items;
+  float efficiency;  // of a compute unit full of these, beside the other shapes of the kernel
+};
+
+/// The time of `groups` work-groups of `depth` elements of k on the busiest compute unit, in sums.
+/// Those that run there together hide each other's latencies: measured on an NVIDIA H200, 8 warps
+/// of them reach 84% of what many do.
+double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units);
+
+/// An implementation's shapes, each with a `tile`, and their tiles side by side.
+template <class Shape, size_t count>
+struct ShapeTable {
+  std::array<Shape, count> shapes;
+  std::array<TileShape, count> tiles;
+};
+template <class Shape, class... Shapes>
+constexpr ShapeTable<Shape, 1 + sizeof...(Shapes)> shape_table(const Shape& first,
+                                                               const Shapes&... others) {
+  return {{first, others...}, {first.tile, others.tile...}};
+}
+/// A table of any length.
+template <class Shape>
+struct TileCandidates {
+  template <size_t count>
+  TileCandidates(const ShapeTable<Shape, count>& table)
+      : shapes(table.shapes), tiles(table.tiles) {}
+  std::span<const Shape> shapes;
+  std::span<const TileShape> tiles;
+};
+
+struct TileChoice {
+  int index = -1;  // of the shape; -1: none of them
+  int64_t splits = 1;
+};
+
+/// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
+/// units busy, where the plan's parameters don't say. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the
+/// shape, for tests and comparisons.
+/// `overhead`: what a further launch costs, in sums of one compute unit.
+TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                       double overhead);
+
+/// Warns of a TORCH_OCL_GEMM_TILE that names no tile, whether or not a product comes to use one.
+void check_forced_tile();
+
+/// The shapes that fit (stage 0), and the numbers of parts of k (1), for the tuner.
+std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
+                                     uint64_t fits, int stage);
+
+/// Splits the plan's k into (about) that many parts, each a multiple of `multiple`.
+void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple);
+
+/// Work-groups of a launch, one after another: tiles, batches, parts of k.
+size_t tile_groups(const GemmProblem& problem, const TileShape& shape);
+
+/// Whether neighbouring work-items should read an operand along k, given its strides along its
+/// lines (rows of a, columns of b) and along k.
+inline bool reads_by_k(uint64_t line_stride, uint64_t k_stride) { return k_stride <= line_stride; }
+
+/// True if vectors of `width` elements along the direction read are contiguous, aligned and within
+/// the matrix: `lines` lines, `line_stride` apart.
+bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_t lines,
+                   uint64_t line_stride, uint64_t k, uint64_t k_stride, uint64_t batch_stride,
+                   bool whole_lines);
+
+/// Runs a kernel whose work-groups take those tiles, brought by kernels/gemm/fetch.clh, with the
+/// compile parameters that it has besides those of fetch.clh (at most 5), and adds up the parts
+/// into which k is split.
+void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+               int64_t splits, std::initializer_list<Define> parameters);
+
+}  // namespace ocl

@@ -1,0 +1,88 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/index/nonzero.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "engine/dtype.h"
+#include "engine/row_major.h"
+#include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "runtime/stream.h"
+
+namespace ocl::index {
+
+namespace {
+
+static_assert(NonzeroScan::kMaxDims == RowMajor::kMaxKernelDims);
+
+constexpr size_t kLocalSize = 16;
+constexpr int64_t kMinChunk = 64;
+// Chunks per compute unit: enough to balance the load, few enough for one work-item to add up.
+constexpr int64_t kChunksPerUnit = 64;
+
+const KernelFamily count_family{"index/nonzero.cl", "nonzero_count"};
+const KernelFamily scan_family{"index/nonzero.cl", "nonzero_scan"};
+const KernelFamily write_family{"index/nonzero.cl", "nonzero_write"};
+
+// The layout struct of kernels/index/nonzero.cl.
+struct NonzeroLayout {
+  uint64_t in_offset;
+  uint64_t counts_offset;
+  uint32_t n;
+  uint32_t chunk;
+  StridedArgument<1> strided;
+};
+
+Kernel& get(const KernelFamily& family, Queue& queue, const at::Tensor& self, bool contiguous) {
+  return family.get(queue.device(), {{"IN", tag(self.scalar_type())}, {"CONTIGUOUS", contiguous}});
+}
+
+}  // namespace
+
+NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
+  if (self.numel() == 0) return;
+  RowMajor layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
+  if (!layout.fits) {
+    self_ = self_.contiguous();
+    layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
+    TORCH_INTERNAL_ASSERT(layout.dims <= kMaxDims && layout.n < int64_t{1} << 31);
+    layout.fits = true;  // a contiguous tensor is not decoded, its extent may be larger
+  }
+  Queue& queue = current_queue(self.device().index());
+  const int64_t wanted = kChunksPerUnit * queue.device().properties().compute_units;
+  chunk_ = static_cast<uint32_t>(std::max(kMinChunk, (layout.n + wanted - 1) / wanted));
+  chunks_ = (layout.n + chunk_ - 1) / chunk_;
+  counts_ = at::empty({chunks_ + 1}, self.options().dtype(at::kLong));
+  const Location in = queue.device().addresses().find(self_.data_ptr());
+  const Location counts = queue.device().addresses().find(counts_.data_ptr());
+  const NonzeroLayout argument{in.offset, counts.offset, static_cast<uint32_t>(layout.n), chunk_,
+                               StridedArgument<1>(layout)};
+  launch(get(count_family, queue, self_, layout.contiguous), queue,
+         NDRange::linear(chunks_, kLocalSize), in.mem, counts.mem, argument);
+  launch(get(scan_family, queue, self_, layout.contiguous), queue, NDRange::linear(1, 1),
+         counts.mem, counts.offset, static_cast<uint32_t>(chunks_));
+}
+
+int64_t NonzeroScan::total() const {
+  return chunks_ == 0 ? 0 : counts_.select(0, chunks_).item<int64_t>();
+}
+
+void NonzeroScan::write(const at::Tensor& out) const {
+  if (chunks_ == 0 || out.numel() == 0) return;
+  RowMajor layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
+  layout.fits = true;  // the constructor saw to it
+  Queue& queue = current_queue(self_.device().index());
+  const Location in = queue.device().addresses().find(self_.data_ptr());
+  const Location counts = queue.device().addresses().find(counts_.data_ptr());
+  const NonzeroLayout argument{in.offset, counts.offset, static_cast<uint32_t>(layout.n), chunk_,
+                               StridedArgument<1>(layout)};
+  launch(get(write_family, queue, self_, layout.contiguous), queue,
+         NDRange::linear(chunks_, kLocalSize), in.mem, counts.mem, argument,
+         Pointer{out.data_ptr()}, static_cast<uint64_t>(out.stride(0)),
+         static_cast<uint64_t>(out.stride(1)), static_cast<uint64_t>(out.size(0)),
+         static_cast<uint32_t>(layout.dims));
+}
+
+}  // namespace ocl::index

@@ -1,0 +1,198 @@
+// Recursive factorisations: halve the matrix, factor one half, bring the other up to date with a
+// triangular solve and a product, factor that.
+#include "engine/linalg/launch.h"
+#include "engine/linalg/linalg.h"
+#include "opencl/device_assert.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kBlock = 32;              // of Cholesky's: a work-item per row
+constexpr int64_t kColumnsBytes = 1 << 15;  // of a matrix that a CPU's work-item factors alone
+constexpr int64_t kWholeUpdate = 256;  // symmetric updates up to this size are made as a square
+
+const KernelFamily cholesky_family{"linalg/cholesky.cl", "cholesky_block"};
+const KernelFamily cholesky_columns_family{"linalg/cholesky_columns.cl", "cholesky_columns"};
+const KernelFamily panel_family{"linalg/lu.cl", "lu_panel"};
+const KernelFamily columns_family{"linalg/lu_columns.cl", "lu_columns"};
+const KernelFamily swap_family{"linalg/lu.cl", "lu_swap_rows"};
+const KernelFamily householder_family{"linalg/householder.cl", "householder_panel"};
+const KernelFamily householder_columns_family{"linalg/householder_columns.cl",
+                                              "householder_factor_columns"};
+const KernelFamily apply_columns_family{"linalg/householder_columns.cl",
+                                        "householder_apply_columns"};
+const KernelFamily ldl_factor_family{"linalg/ldl.cl", "ldl_factor"};
+const KernelFamily ldl_solve_family{"linalg/ldl.cl", "ldl_solve"};
+
+/// The lower triangle of c -= a @ a^H. Small squares are updated whole: products of slivers are
+/// slow.
+void subtract_square(const MatrixBatch& c, const MatrixBatch& a) {
+  if (c.rows <= kWholeUpdate) {
+    subtract_product(c, a, a.transposed().conjugated());
+    return;
+  }
+  const int64_t half = half_of(c.rows, kBlock), rest = c.rows - half;
+  const MatrixBatch above = a.block(0, 0, half, a.columns);
+  const MatrixBatch below = a.block(half, 0, rest, a.columns);
+  subtract_square(c.block(0, 0, half, half), above);
+  subtract_product(c.block(half, 0, rest, half), below, above.transposed().conjugated());
+  subtract_square(c.block(half, half, rest, rest), below);
+}
+
+void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
+  const int64_t n = a.rows;
+  const size_t lanes = vector_lanes(a);
+  Queue& queue = current_queue(a.device);
+  if (lanes > 1 && n * n * static_cast<int64_t>(c10::elementSize(a.dtype)) <= kColumnsBytes) {
+    launch(cholesky_columns_family.get(queue.device(), {{"C", tag(a.dtype)}, {"LANES", lanes}}),
+           queue, NDRange::linear(a.batch, 1), Pointer{a.data}, Pointer{info}, strides_of(a),
+           static_cast<uint32_t>(n), static_cast<uint32_t>(first));
+    return;
+  }
+  if (n <= kBlock) {
+    launch(cholesky_family.get(queue.device(), {{"C", tag(a.dtype)}}), queue,
+           NDRange::linear(a.batch * kBlock, kBlock), Pointer{a.data}, Pointer{info}, strides_of(a),
+           static_cast<uint32_t>(n), static_cast<uint32_t>(first));
+    return;
+  }
+  const int64_t half = half_of(n, kBlock), rest = n - half;
+  const MatrixBatch a11 = a.block(0, 0, half, half), a21 = a.block(half, 0, rest, half);
+  const MatrixBatch a22 = a.block(half, half, rest, rest);
+  cholesky_from(a11, info, first);
+  // L21 L11^H = A21, transposed.
+  solve_triangular(a11.conjugated(), a21.transposed(), /*upper=*/false, /*unit=*/false);
+  subtract_square(a22, a21);
+  cholesky_from(a22, info, first + half);
+}
+
+/// Columns of a panel that one work-group factors: fewer the longer they are, since it works alone.
+int64_t panel_columns(const MatrixBatch& a) {
+  if (vector_lanes(a) == 1) return a.rows <= 64 ? 32 : a.rows <= 256 ? 16 : 8;
+  // As many as stay in the first or second cache.
+  const int64_t column_bytes = a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
+  return column_bytes <= 1024 ? 64 : column_bytes <= 2048 ? 32 : column_bytes <= 4096 ? 16 : 8;
+}
+
+/// A panel at row and column `first` of the whole matrix.
+void lu_panel(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot,
+              int64_t first) {
+  Queue& queue = current_queue(a.device);
+  Device& device = queue.device();
+  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
+  Kernel& kernel =
+      lanes > 1
+          ? columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}, {"PIVOT", pivot}})
+          : panel_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"PIVOT", pivot}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data},
+         Pointer{pivots.data}, Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows),
+         static_cast<uint32_t>(a.columns), static_cast<uint32_t>(first),
+         static_cast<uint32_t>(pivots.stride));
+}
+
+/// Rows [first, ...) of the whole matrix, of which `a` is the trailing part.
+void lu_from(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot, int64_t first) {
+  const int64_t most = panel_columns(a), steps = std::min(a.rows, a.columns);
+  if (a.columns <= most) return lu_panel(a, pivots, info, pivot, first);
+  const int64_t half = steps <= most ? steps : half_of(steps, most);
+  const int64_t below = a.rows - half, rest = a.columns - half;
+  lu_from(a.block(0, 0, a.rows, half), pivots, info, pivot, first);
+  const MatrixBatch right = a.block(0, half, a.rows, rest), top = a.block(0, half, half, rest);
+  // Pivots count rows of the whole matrix.
+  const MatrixBatch whole_right = right.block(-first, 0, a.rows + first, rest);
+  if (pivot) swap_rows(whole_right, pivots, first, half, /*undo=*/false);
+  solve_triangular(a.block(0, 0, half, half), top, /*upper=*/false, /*unit=*/true);
+  if (below == 0) return;
+  const MatrixBatch a21 = a.block(half, 0, below, half), a22 = a.block(half, half, below, rest);
+  subtract_product(a22, a21, top);
+  lu_from(a22, pivots, info, pivot, first + half);
+  const MatrixBatch whole_left = a.block(-first, 0, a.rows + first, half);
+  if (pivot) swap_rows(whole_left, pivots, first + half, steps - half, /*undo=*/false);
+}
+
+}  // namespace
+
+void cholesky(const MatrixBatch& a, int32_t* info) {
+  if (!a.empty()) cholesky_from(a, info, 0);
+}
+
+void lu_factor(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot) {
+  if (!a.empty()) lu_from(a, pivots, info, pivot, 0);
+}
+
+void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_t count,
+               bool undo) {
+  static const uint32_t site =
+      message_site("Pivots given to lu_solve must all be between 1 and LU.size(-2)");
+  if (b.empty() || count == 0) return;
+  Queue& queue = current_queue(b.device);
+  Device& device = queue.device();
+  const size_t local = device.is_cpu() ? 16 : 64;
+  Kernel& kernel =
+      swap_family.get(device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"PIVOT", 1}});
+  launch(kernel, queue, columns_range(b, local), Pointer{b.data}, Pointer{pivots.data},
+         strides_of(b), static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns),
+         static_cast<uint32_t>(first), static_cast<uint32_t>(count),
+         static_cast<uint32_t>(pivots.stride), static_cast<uint32_t>(undo), device.asserts().mem(),
+         site);
+}
+
+void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {
+  if (a.empty()) return;
+  Queue& queue = current_queue(a.device);
+  Device& device = queue.device();
+  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
+  Kernel& kernel =
+      lanes > 1 ? householder_columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}})
+                : householder_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{tau},
+         strides_of(a), static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
+         static_cast<uint32_t>(tau_stride));
+}
+
+bool reflects_columns(const MatrixBatch& v, const MatrixBatch& c) {
+  return vector_lanes(v) > 1 && vector_lanes(c) > 1;
+}
+
+void reflect_columns(const MatrixBatch& v, const void* tau, int64_t tau_stride,
+                     const MatrixBatch& c, bool adjoint, bool triangle) {
+  if (v.empty() || c.empty()) return;
+  Queue& queue = current_queue(c.device);
+  Kernel& kernel =
+      apply_columns_family.get(queue.device(), {{"C", tag(c.dtype)}, {"LANES", vector_lanes(c)}});
+  const auto items = static_cast<size_t>(c.batch * ((c.columns + 3) / 4));
+  launch(kernel, queue, NDRange::linear(items, 1), Pointer{v.data}, Pointer{tau}, Pointer{c.data},
+         strides_of(v), strides_of(c), static_cast<uint32_t>(c.rows),
+         static_cast<uint32_t>(c.columns), static_cast<uint32_t>(v.columns),
+         static_cast<uint32_t>(tau_stride), static_cast<uint32_t>(adjoint),
+         static_cast<uint32_t>(triangle));
+}
+
+void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermitian) {
+  if (a.empty()) return;
+  Queue& queue = current_queue(a.device);
+  Device& device = queue.device();
+  const size_t group = group_of(device);
+  Kernel& kernel = ldl_factor_family.get(
+      device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"HERMITIAN", hermitian}});
+  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{pivots},
+         Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows));
+}
+
+void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b, bool hermitian) {
+  static const uint32_t site = message_site(
+      "Pivots given to ldl_solve must all be ldl_factor's, with 1 <= |pivot| <= LD.size(-2)");
+  if (b.empty()) return;
+  Queue& queue = current_queue(b.device);
+  Device& device = queue.device();
+  const size_t local = device.is_cpu() ? 16 : 64;
+  Kernel& kernel = ldl_solve_family.get(
+      device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"HERMITIAN", hermitian}});
+  launch(kernel, queue, columns_range(b, b.columns == 1 ? 1 : local), Pointer{a.data},
+         Pointer{pivots}, Pointer{b.data}, strides_of(a), strides_of(b),
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), device.asserts().mem(),
+         site);
+}
+
+}  // namespace ocl

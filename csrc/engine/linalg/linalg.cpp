@@ -1,0 +1,113 @@
+#include "engine/linalg/linalg.h"
+
+#include "engine/gemm/gemm.h"
+#include "engine/linalg/launch.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kTriangle = 32;           // rows of a triangle that is solved in registers
+constexpr int64_t kColumnsBytes = 1 << 15;  // of a triangle that stays in the first cache
+constexpr uint32_t kUpper = 1, kUnit = 2, kConjugate = 4;  // of kernels/linalg/triangular.cl
+
+const KernelFamily triangular{"linalg/triangular.cl", "triangular_solve"};
+const KernelFamily triangular_columns{"linalg/triangular_columns.cl", "triangular_columns"};
+const KernelFamily triangular_rows{"linalg/triangular_columns.cl", "triangular_rows"};
+
+GemmOperand operand_of(const MatrixBatch& matrices) {
+  return {matrices.data,          matrices.dtype,        matrices.row_stride,
+          matrices.column_stride, matrices.batch_stride, matrices.conjugate};
+}
+
+/// Whether vectors along b's columns serve.
+bool solves_columns(const MatrixBatch& a, const MatrixBatch& b) {
+  return vector_lanes(b) > 1 && (a.row_stride == 1 || a.column_stride == 1);
+}
+
+void solve_columns(const MatrixBatch& a, const MatrixBatch& b, uint32_t flags) {
+  Queue& queue = current_queue(b.device);
+  const KernelFamily& family = a.row_stride == 1 ? triangular_columns : triangular_rows;
+  Kernel& kernel = family.get(queue.device(), {{"C", tag(b.dtype)}, {"LANES", vector_lanes(b)}});
+  launch(kernel, queue, NDRange::linear(b.batch * ((b.columns + 3) / 4), 1), Pointer{a.data},
+         Pointer{b.data}, strides_of(a), strides_of(b), static_cast<uint32_t>(b.rows),
+         static_cast<uint32_t>(b.columns), flags);
+}
+
+void solve_small(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {
+  Queue& queue = current_queue(b.device);
+  Device& device = queue.device();
+  const uint32_t flags = (upper ? kUpper : 0) | (unit ? kUnit : 0) | (a.conjugate ? kConjugate : 0);
+  if (solves_columns(a, b)) return solve_columns(a, b, flags);
+  // A vector's columns per group on a CPU; a single column is better off without idle lanes.
+  const size_t most = device.is_cpu() ? 16 : 64;
+  const size_t local = b.columns == 1 ? 1 : most;
+  launch(triangular.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
+         columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a), strides_of(b),
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), flags);
+}
+
+}  // namespace
+
+MatrixBatch MatrixBatch::block(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
+  MatrixBatch result = *this;
+  result.data +=
+      (row * row_stride + column * column_stride) * static_cast<int64_t>(c10::elementSize(dtype));
+  result.rows = rows;
+  result.columns = columns;
+  return result;
+}
+
+MatrixBatch MatrixBatch::transposed() const {
+  MatrixBatch result = *this;
+  std::swap(result.rows, result.columns);
+  std::swap(result.row_stride, result.column_stride);
+  return result;
+}
+
+MatrixBatch MatrixBatch::conjugated() const {
+  MatrixBatch result = *this;
+  result.conjugate = c10::isComplexType(dtype) && !conjugate;
+  return result;
+}
+
+void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBatch& b) {
+  if (c.empty() || a.columns == 0) return;
+  GemmDescription description;
+  description.m = c.rows;
+  description.n = c.columns;
+  description.k = a.columns;
+  description.batch = c.batch;
+  description.a = operand_of(a);
+  description.b = operand_of(b);
+  description.c = description.out = operand_of(c);
+  description.alpha = -1;
+  description.beta = 1;
+  gemm(description);
+}
+
+void solve_triangular(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {
+  if (b.empty()) return;
+  const int64_t n = b.rows;
+  const int64_t bytes = n * n * static_cast<int64_t>(c10::elementSize(a.dtype));
+  if (n <= kTriangle || (bytes <= kColumnsBytes && solves_columns(a, b))) {
+    solve_small(a, b, upper, unit);
+    return;
+  }
+  const int64_t half = half_of(n, kTriangle), rest = n - half;
+  const MatrixBatch first = b.block(0, 0, half, b.columns);
+  const MatrixBatch second = b.block(half, 0, rest, b.columns);
+  const MatrixBatch a11 = a.block(0, 0, half, half), a22 = a.block(half, half, rest, rest);
+  if (upper) {
+    solve_triangular(a22, second, upper, unit);
+    subtract_product(first, a.block(0, half, half, rest), second);
+    solve_triangular(a11, first, upper, unit);
+  } else {
+    solve_triangular(a11, first, upper, unit);
+    subtract_product(second, a.block(half, 0, rest, half), first);
+    solve_triangular(a22, second, upper, unit);
+  }
+}
+
+}  // namespace ocl

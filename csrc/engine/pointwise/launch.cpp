@@ -1,0 +1,332 @@
+#include "engine/pointwise/launch.h"
+
+#include <algorithm>
+
+#include "engine/pointwise/kernel.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl::pointwise {
+
+namespace {
+
+constexpr int kMaxDims = 16;  // what one launch decodes; more are looped over on the host
+// Below this many elements in the innermost dimension a work-item per element beats one per vector.
+constexpr int64_t kMinRow = 16;
+constexpr size_t kMaxRun = 64;       // chunks of a row to a work-item
+constexpr int64_t kMinShortRow = 4;  // of few elements, but all operands' next to each other
+// Short rows that a CPU's work-item takes together, and elements of them.
+constexpr int64_t kMaxTogether = 64;
+constexpr size_t kTogetherElements = 2048;
+// Fewer elements in short rows are left to the one program that takes any strides.
+constexpr int64_t kMinTogether = 8192;
+// Rows have a program per combination of steps, which small tensors do not pay back.
+constexpr int64_t kMinRowsElements = 2048;
+// Tiles pay where both dimensions fill one.
+constexpr int64_t kMinTile = 16;
+constexpr size_t kTilesPerItem = 4;                // TILES of tiles.cl
+constexpr size_t kScalarTile = 8;                  // SIDE there without vectors
+constexpr size_t kGpuTile = 32, kGpuTileRows = 8;  // TILE and ROWS there
+
+const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
+const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};
+const KernelFamily tiles_family{"pointwise/tiles.cl", "pointwise_tiles"};
+const KernelFamily strided_family{"pointwise/strided.cl", "pointwise_strided"};
+
+const char* step_name(const Operands& operands, int i) {
+  static constexpr const char* kOut[] = {"STEP_OUT_0", "STEP_OUT_1"};
+  static constexpr const char* kIn[] = {"STEP_IN_0", "STEP_IN_1", "STEP_IN_2", "STEP_IN_3",
+                                        "STEP_IN_4"};
+  return i < operands.outputs ? kOut[i] : kIn[operands.input_number[i]];
+}
+
+/// Chunks that a CPU's work-item takes: several, as long as every core gets work-groups.
+size_t row_run(const Device& device, const Operands& operands, const Op& op, const Access& access,
+               size_t chunks) {
+  if (!device.is_cpu() || is_special(device, operands, op)) return 1;
+  if (access.width == 1 && !(op.flags & flag::bits)) return 1;
+  const size_t most = chunks / (8 * device.properties().compute_units * kLocalSize);
+  return std::clamp<size_t>(most, 1, kMaxRun);
+}
+
+/// `together`: rows to a work-item, the product of the first dimensions but dimension 0.
+void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                 int64_t together = 1) {
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  int64_t ny = 1;
+  for (int d = 1; d < geometry.dims; ++d) ny *= geometry.size[d];
+  uint64_t moved = 0;
+  for (int i = 0; i < operands.count; ++i) {
+    uint64_t bytes = operands.element_size[i];
+    for (int d = 0; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] != 0) bytes *= geometry.size[d];
+    }
+    moved += bytes;
+  }
+  Access access = choose_access(queue.device(), operands, op, moved, [&](int i, size_t bytes) {
+    if (geometry.stride[i][0] != static_cast<int64_t>(operands.element_size[i])) return true;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] % static_cast<int64_t>(bytes) != 0) return false;
+    }
+    return locations[i].offset % bytes == 0;
+  });
+  if (geometry.size[0] < access.width) {
+    access = {static_cast<int>(std::bit_floor(static_cast<uint64_t>(geometry.size[0])))};
+  }
+  DefineList defines;
+  common_defines(defines, queue.device(), operands, op, access);
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    defines.add({step_name(operands, i), step == 0 ? 0
+                                         : step == static_cast<int64_t>(operands.element_size[i])
+                                             ? 1
+                                             : 2});
+  }
+  Kernel& kernel = kernel_of(rows_family, queue.device(), defines, operands, op);
+  const size_t chunks = (geometry.size[0] + access.width - 1) / access.width;
+  size_t run =
+      row_run(queue.device(), operands, op, access, chunks * ((ny + together - 1) / together));
+  if (together > 1) {
+    const size_t longest = std::max<size_t>(1, kTogetherElements / (access.width * together));
+    run = std::min({access.width == 1 ? chunks : run, chunks, longest});
+  } else if (run > chunks) {
+    together = std::clamp<int64_t>(run / chunks, 1, kTogetherElements / geometry.size[0]);
+    run = chunks;
+  }
+  const int outer = geometry.dims - 1;
+  arguments.put32(static_cast<uint32_t>(geometry.size[0]));
+  arguments.put32(static_cast<uint32_t>(ny));
+  arguments.put32(static_cast<uint32_t>(outer));
+  arguments.put32(static_cast<uint32_t>(run));
+  arguments.put32(static_cast<uint32_t>(together));
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
+  for (int d = 0; d < kMaxDims - 1; ++d) arguments.put32(d < outer ? geometry.size[d + 1] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims - 1; ++d) {
+      arguments.put32(d < outer ? geometry.stride[i][d + 1] : 0);
+    }
+  }
+  arguments.finish();
+  const size_t runs = (chunks + run - 1) / run;
+  // Rows shorter than a work-group share it, so that no lane idles.
+  size_t local_x = 1;
+  while (local_x < runs && local_x < kLocalSize) local_x *= 2;
+  enqueue(kernel, queue,
+          NDRange::grid(runs, (ny + together - 1) / together, local_x, kLocalSize / local_x)
+              .of_work(ny * geometry.size[0]),
+          operands, op, locations, arguments);
+}
+
+/// Whether dimension 0, though short, is worth vectors: no operand steps through memory along it.
+bool short_vectors(const Operands& operands, const Geometry& geometry) {
+  if (geometry.size[0] < kMinShortRow || operands.complex || operands.has_complex) return false;
+  for (int i = 0; i < operands.count; ++i) {
+    const int64_t step = geometry.stride[i][0];
+    if (step != static_cast<int64_t>(operands.element_size[i]) &&
+        (step != 0 || i < operands.outputs)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Where the first dimensions are too short for vectors, a longer one that can take their place in
+/// rows.cl: of those that stand behind few elements the first along which an operand is contiguous,
+/// or else the first. 0 if there is none.
+int long_dim(const Operands& operands, const Geometry& geometry) {
+  int found = 0;
+  int64_t before = geometry.size[0];
+  for (int d = 1; d < geometry.dims && before <= kMaxTogether; before *= geometry.size[d++]) {
+    if (geometry.size[d] < kMinRow) continue;
+    for (int i = 0; i < operands.count; ++i) {
+      if (geometry.stride[i][d] == static_cast<int64_t>(operands.element_size[i])) return d;
+    }
+    if (found == 0) found = d;
+  }
+  return found;
+}
+
+/// Rows along dimension `dim`, a work-item taking those of all positions in the dimensions below.
+void launch_short_rows(Queue& queue, const Operands& operands, const Op& op,
+                       const Geometry& geometry, int dim) {
+  Geometry turned = geometry;
+  int64_t together = 1;
+  const auto move = [&](int to, int from) {
+    turned.size[to] = geometry.size[from];
+    for (int i = 0; i < operands.count; ++i) turned.stride[i][to] = geometry.stride[i][from];
+  };
+  move(0, dim);
+  for (int d = 0; d < dim; ++d) {
+    move(d + 1, d);
+    together *= geometry.size[d];
+  }
+  launch_rows(queue, operands, op, turned, together);
+}
+
+/// The dimension along which inputs are contiguous that step through memory along dimension 0, if
+/// the outputs don't: 0 if there is none worth tiles.
+int transposed_dim(const Operands& operands, const Geometry& geometry) {
+  for (int k = 0; k < operands.outputs; ++k) {
+    if (geometry.stride[k][0] != static_cast<int64_t>(operands.element_size[k])) return 0;
+  }
+  for (int i = operands.outputs; i < operands.count; ++i) {
+    const auto element = static_cast<int64_t>(operands.element_size[i]);
+    if (geometry.stride[i][0] == element || geometry.stride[i][0] == 0) continue;
+    for (int d = 1; d < geometry.dims; ++d) {
+      if (geometry.stride[i][d] == element && geometry.size[d] >= kMinTile) return d;
+    }
+  }
+  return 0;
+}
+
+/// x is dimension 0, y is dimension `dim`.
+void launch_tiles(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                  int dim) {
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  const bool cpu = queue.device().is_cpu();
+  const bool vectors = cpu && !operands.complex && !operands.has_complex;
+  const size_t width = vectors ? std::min<size_t>(16, 64 / operands.compute_size) : 1;
+  const size_t side = vectors && !is_special(queue.device(), operands, op) ? width : kScalarTile;
+  DefineList defines;
+  common_defines(defines, queue.device(), operands, op, {static_cast<int>(width), false, false});
+  for (int i = 0; i < operands.count; ++i) {
+    const auto element = static_cast<int64_t>(operands.element_size[i]);
+    const int64_t step = geometry.stride[i][0];
+    const bool turned = i >= operands.outputs && geometry.stride[i][dim] == element;
+    defines.add({step_name(operands, i), step == 0 ? 0 : step == element ? 1 : turned ? 3 : 2});
+  }
+  Kernel& kernel = kernel_of(tiles_family, queue.device(), defines, operands, op);
+  const int64_t nx = geometry.size[0], ny = geometry.size[dim];
+  std::array<int, kMaxTensorDims> others;
+  int outer = 0;
+  int64_t repeats = 1;
+  for (int d = 1; d < geometry.dims; ++d) {
+    if (d == dim) continue;
+    others[outer++] = d;
+    repeats *= geometry.size[d];
+  }
+  arguments.put32(static_cast<uint32_t>(nx));
+  arguments.put32(static_cast<uint32_t>(ny));
+  arguments.put32(static_cast<uint32_t>(outer));
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][0]);
+  for (int i = 0; i < operands.count; ++i) arguments.put32(geometry.stride[i][dim]);
+  for (int d = 0; d < kMaxDims - 2; ++d) {
+    arguments.put32(d < outer ? geometry.size[others[d]] : 1);
+  }
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims - 2; ++d) {
+      arguments.put32(d < outer ? geometry.stride[i][others[d]] : 0);
+    }
+  }
+  arguments.finish();
+  const auto blocks = [](int64_t n, size_t block) { return (n + block - 1) / block; };
+  const size_t outer_items = static_cast<size_t>(repeats);
+  const NDRange range =
+      cpu ? NDRange::volume({blocks(nx, side), blocks(ny, side * kTilesPerItem), outer_items},
+                            {1, 1, 1})
+          : NDRange::volume(
+                {blocks(nx, kGpuTile) * kGpuTile, blocks(ny, kGpuTile) * kGpuTileRows, outer_items},
+                {kGpuTile, kGpuTileRows, 1});
+  enqueue(kernel, queue, range, operands, op, locations, arguments);
+}
+
+void launch_strided(Queue& queue, const Operands& operands, const Op& op, const Geometry& geometry,
+                    int64_t n) {
+  DefineList defines;
+  const Access access;
+  common_defines(defines, queue.device(), operands, op, access);
+  Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.put32(static_cast<uint32_t>(geometry.dims));
+  for (int d = 0; d < kMaxDims; ++d) arguments.put32(d < geometry.dims ? geometry.size[d] : 1);
+  for (int i = 0; i < operands.count; ++i) {
+    for (int d = 0; d < kMaxDims; ++d) {
+      arguments.put32(d < geometry.dims ? geometry.stride[i][d] : 0);
+    }
+  }
+  arguments.finish();
+  // An element takes a division per dimension.
+  enqueue(kernel, queue, NDRange::linear(n, kLocalSize).of_work(4 * n), operands, op, locations,
+          arguments);
+}
+
+/// Whether all is bfloat16, in whole cache lines, and computed with as float.
+bool takes_pairs(const Operands& operands, c10::function_ref<bool(int, size_t)> is_aligned) {
+  if (operands.compute_tag != tag(at::kFloat)) return false;
+  for (int i = 0; i < operands.count; ++i) {
+    if (operands.tags[i] != tag(at::kBFloat16) || !is_aligned(i, 64)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n) {
+  std::array<Location, kMaxOperands> locations;
+  ArgumentStruct arguments;
+  put_offsets(arguments, locations, queue.device(), operands);
+  uint64_t moved = 0;
+  for (int i = 0; i < operands.count; ++i) moved += n * operands.element_size[i];
+  const auto is_aligned = [&](int i, size_t bytes) { return locations[i].offset % bytes == 0; };
+  Access access = choose_access(queue.device(), operands, op, moved, is_aligned);
+  access.vectors = vectors_per_item(queue.device(), operands, op, access);
+  access.paired = access.vectors % 2 == 0 && takes_pairs(operands, is_aligned);
+  DefineList defines;
+  if (takes_complex_vectors(queue.device(), operands, op)) {
+    access.width = static_cast<int>(64 / operands.compute_size);
+    bool aligned = should_stream(queue.device(), operands, moved);
+    for (int i = 0; i < operands.count; ++i) aligned = aligned && is_aligned(i, 64);
+    access.aligned = access.streaming = aligned;
+    defines.add({"COMPLEX_VECTORS", 1});
+  }
+  common_defines(defines, queue.device(), operands, op, access);
+  Kernel& kernel = kernel_of(contiguous_family, queue.device(), defines, operands, op);
+  arguments.put32(static_cast<uint32_t>(n));
+  arguments.finish();
+  const int64_t per_item = access.width * access.vectors;
+  const size_t items = (n + per_item - 1) / per_item;
+  enqueue(kernel, queue,
+          NDRange::linear(items, local_size(queue.device(), items, access.vectors)).of_work(n),
+          operands, op, locations, arguments);
+}
+
+/// Launches dimensions [0, kMaxDims) and loops over the rest on the host: tensors of more than 16
+/// dimensions that don't coalesce are rare and small.
+void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry) {
+  if (geometry.dims > kMaxDims) {
+    const int last = --geometry.dims;
+    for (int64_t i = 0; i < geometry.size[last]; ++i) {
+      launch_geometry(queue, operands, op, geometry);
+      for (int k = 0; k < operands.count; ++k) operands.data[k] += geometry.stride[k][last];
+    }
+    ++geometry.dims;
+    return;
+  }
+  int64_t n = 1;
+  for (int d = 0; d < geometry.dims; ++d) n *= geometry.size[d];
+  const bool rows = geometry.size[0] >= kMinRow && n >= kMinRowsElements;
+  if (rows) {
+    if (const int dim = transposed_dim(operands, geometry); dim != 0) {
+      launch_tiles(queue, operands, op, geometry, dim);
+    } else {
+      launch_rows(queue, operands, op, geometry);
+    }
+    return;
+  }
+  const bool short_rows = n >= kMinTogether && queue.device().is_cpu();
+  if (short_rows && short_vectors(operands, geometry)) {
+    launch_rows(queue, operands, op, geometry);
+  } else if (const int dim = short_rows ? long_dim(operands, geometry) : 0; dim != 0) {
+    launch_short_rows(queue, operands, op, geometry, dim);
+  } else {
+    launch_strided(queue, operands, op, geometry, n);
+  }
+}
+
+}  // namespace ocl::pointwise

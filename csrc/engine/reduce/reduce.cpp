@@ -1,0 +1,444 @@
+#include "engine/reduce/reduce.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/geometry.h"
+#include "engine/reduce/operands.h"
+#include "opencl/kernel.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
+#include "runtime/allocator.h"
+#include "runtime/stream.h"
+
+namespace ocl::reduce {
+
+namespace {
+
+// A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
+// level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
+// cache.
+constexpr uint32_t kRowChunk = 4096, kGpuLongRowChunk = 16384;
+constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
+// Of a CPU's work-item: long stretches of every row keep the prefetchers going, and their states
+// still lie in the L1 cache.
+constexpr uint32_t kMostColumnVectors = 64;
+// Fewer elements than that are not worth a work-item of their own.
+constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
+// Work-items of a GPU's compute unit: as many as are on their way at once, as measured on an NVIDIA
+// H200.
+constexpr int64_t kGpuItemsPerUnit = 1024, kGpuColumnItemsPerUnit = 768;
+constexpr size_t kGpuLocal = 128;
+// Elements of a row in the registers of a work-item, for moments.
+constexpr int64_t kGpuKeptOfMoments = 32;
+// Of outputs with that many partial states a GPU's work-group takes them, not one work-item for
+// each: for a single output, or for that many side by side, whose states share cache lines.
+constexpr uint32_t kGpuManySplits = 32;
+constexpr size_t kGpuFinishGroup = 64, kGpuFinishOutputs = 16, kGpuFinishGroupOfEach = 16;
+constexpr int kMaxDims = 20;
+
+const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};
+const KernelFamily columns_family{"reduce/columns.cl", "reduce_columns"};
+const KernelFamily finish_family{"reduce/finish.cl", "reduce_finish"};
+
+/// ReduceArgs of kernels/reduce/geometry.clh.
+struct Arguments {
+  uint64_t in_offset, out_offset[2], partial_offset[3], length;
+  int64_t step;
+  int64_t in_stride[kMaxDims];
+  int64_t out_stride[2][kMaxDims];
+  uint32_t size[kMaxDims];
+  uint32_t reduced_dims, kept_dims, chunk, chunks_per_row, chunks, splits, outputs,
+      outputs_per_item, columns, tiles, tile_vectors, unused;
+};
+static_assert(sizeof(Arguments) == 672, "must match kernels/reduce/geometry.clh");
+
+class DefineList {
+ public:
+  DefineList(const Op& op, const Operands& operands, int width)
+      : defines_{Define{"FORM", static_cast<int>(op.form)},
+                 Define{"OP", op.functor},
+                 Define{"IN", operands.in_tag},
+                 Define{"OUT", operands.out_tag},
+                 Define{"C", operands.load_tag},
+                 Define{"ACC", operands.acc_tag},
+                 Define{"S", operands.scalar_tag},
+                 Define{"WIDTH", width},
+                 Define{"INDEX_ONLY", op.index_only},
+                 Define{"ROOT", op.root},
+                 Define{"MEAN", operands.has_second},
+                 Define{"", 0},
+                 Define{"", 0},
+                 Define{"", 0},
+                 Define{"", 0},
+                 Define{"", 0}} {
+    if (operands.in_float8) add("NEED_FLOAT8", 1);
+  }
+  void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
+  std::span<const Define> view() const { return {defines_.data(), count_}; }
+
+ private:
+  std::array<Define, 16> defines_;
+  size_t count_ = 11;
+};
+
+void put_dimension(Arguments& arguments, int index, const Dimension& dimension) {
+  arguments.in_stride[index] = dimension.in;
+  arguments.out_stride[0][index] = dimension.out[0];
+  arguments.out_stride[1][index] = dimension.out[1];
+  arguments.size[index] = static_cast<uint32_t>(dimension.size);
+}
+
+void set_scalar(Kernel& kernel, cl_uint index, const Operands& operands, double value) {
+  if (operands.scalar_tag[1] == '6') {
+    kernel.set_value(index, value);
+  } else {
+    kernel.set_value(index, static_cast<float>(value));
+  }
+}
+
+/// Work-items that share a row on a GPU: neighbours should read neighbouring elements, several
+/// vectors each. Where there are rows enough to keep it busy, smaller groups have less to combine.
+/// `kept`: elements that each can keep between two passes, 0 if one pass is enough.
+size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous,
+                 int64_t kept) {
+  const bool many_rows = outputs >= int64_t{device.properties().compute_units} * 32;
+  if (elements >= 1024 && !many_rows) return 256;
+  if (kept > 0 && elements > 64 * kept) return elements > 128 * kept ? 256 : 128;
+  if (elements >= 256) return 64;
+  return contiguous && elements >= 32 ? 32 : 1;
+}
+
+/// One reduction on its way: geometry in, launches out.
+class Launcher {
+ public:
+  Launcher(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry,
+           Scalars scalars)
+      : op_(op),
+        queue_(queue),
+        device_(queue.device()),
+        operands_(operands),
+        geometry_(geometry),
+        scalars_(scalars) {}
+
+  void run();
+
+ private:
+  void fill_arguments();
+  void choose_chunks(uint32_t chunk);
+  /// Splits each output's chunks so that there are about as many parts as the device can use.
+  void choose_splits(int64_t parts_per_split, int64_t elements_per_split);
+  void even_out_chunks(uint64_t most, uint64_t unit);
+  int64_t kept_vectors(int64_t most, int64_t group) const;
+  void allocate_partials();
+  void launch_rows();
+  void launch_columns(int width, uint32_t most_vectors);
+  void launch_finish();
+  /// Whether every vector of `width` elements starts at a multiple of its size, for a GPU's sake.
+  bool aligned_input(int width, const Dimension* walked) const;
+  bool aligned_columns(int width) const;
+  void enqueue(Kernel& kernel, const NDRange& range, bool with_input);
+  /// Work-items that keep the device busy.
+  int64_t wanted_items() const {
+    return int64_t{device_.properties().compute_units} * (device_.is_cpu() ? 8 : gpu_items_);
+  }
+
+  const Op& op_;
+  Queue& queue_;
+  Device& device_;
+  const Operands& operands_;
+  Geometry& geometry_;
+  const Scalars scalars_;
+  Arguments arguments_{};
+  int64_t gpu_items_ = kGpuItemsPerUnit;
+  c10::DataPtr partials_;
+  Location partial_{};
+};
+
+void Launcher::fill_arguments() {
+  const int reduced_dims = std::max(0, geometry_.reduced_count - 1);
+  TORCH_CHECK_NOT_IMPLEMENTED(reduced_dims + geometry_.kept_count <= kMaxDims,
+                              "ocl: a reduction of more than ", kMaxDims,
+                              " dimensions that can't be merged; make the input contiguous");
+  const int64_t outputs = geometry_.outputs();
+  TORCH_CHECK_NOT_IMPLEMENTED(outputs <= UINT32_MAX, "ocl: a reduction to ", outputs, " elements");
+  arguments_.length = geometry_.reduced_count > 0 ? geometry_.reduced[0].size : 1;
+  arguments_.step = geometry_.reduced_count > 0 ? geometry_.reduced[0].in : 0;
+  int index = 0;
+  for (int i = 1; i < geometry_.reduced_count; ++i) {
+    put_dimension(arguments_, index++, geometry_.reduced[i]);
+  }
+  for (int i = 0; i < geometry_.kept_count; ++i) {
+    put_dimension(arguments_, index++, geometry_.kept[i]);
+  }
+  arguments_.reduced_dims = reduced_dims;
+  arguments_.kept_dims = geometry_.kept_count;
+  arguments_.outputs = static_cast<uint32_t>(outputs);
+  arguments_.outputs_per_item = 1;
+  arguments_.splits = 1;
+}
+
+void Launcher::choose_chunks(uint32_t chunk) {
+  const uint64_t length = arguments_.length;
+  const uint64_t per_row = (length + chunk - 1) / chunk;
+  const uint64_t rows =
+      length == 0 ? 0 : static_cast<uint64_t>(geometry_.reduced_elements()) / length;
+  TORCH_CHECK_NOT_IMPLEMENTED(per_row * rows <= UINT32_MAX, "ocl: a reduction of ", length * rows,
+                              " elements to one");
+  arguments_.chunk = chunk;
+  arguments_.chunks_per_row = static_cast<uint32_t>(std::max<uint64_t>(1, per_row));
+  arguments_.chunks = static_cast<uint32_t>(per_row * rows);
+}
+
+void Launcher::choose_splits(int64_t parts_per_split, int64_t elements_per_split) {
+  const int64_t wanted = (wanted_items() + parts_per_split - 1) / parts_per_split;
+  const int64_t worthwhile =
+      elements_per_split / (device_.is_cpu() ? kElementsPerItem : kGpuElementsPerItem);
+  const int64_t splits =
+      std::min<int64_t>({wanted, worthwhile, static_cast<int64_t>(arguments_.chunks)});
+  arguments_.splits = static_cast<uint32_t>(std::max<int64_t>(1, splits));
+}
+
+void Launcher::allocate_partials() {
+  const uint64_t states = uint64_t{arguments_.splits} * arguments_.outputs;
+  const uint64_t acc = static_cast<uint64_t>(operands_.acc_size);
+  uint64_t bytes[3] = {acc, 0, 0};
+  if (op_.form == Form::arg) {
+    bytes[0] = static_cast<uint64_t>(operands_.load_size);
+    bytes[1] = 8;
+  } else if (op_.form == Form::moments) {
+    bytes[1] = acc;
+    bytes[2] = 8;
+  }
+  uint64_t total = 0;
+  for (int i = 0; i < 3; ++i) {
+    arguments_.partial_offset[i] = total;
+    total += (bytes[i] * states + 63) / 64 * 64;
+  }
+  // Freed when this object goes: the allocator hands the memory out again in the queue's order.
+  partials_ = allocator()->allocate(total);
+  partial_ = device_.addresses().find(partials_.get());
+  for (uint64_t& offset : arguments_.partial_offset) offset += partial_.offset;
+}
+
+void Launcher::enqueue(Kernel& kernel, const NDRange& range, bool with_input) {
+  const AddressSpace& addresses = device_.addresses();
+  const Location out = addresses.find(operands_.out);
+  const Location second = operands_.has_second ? addresses.find(operands_.second) : out;
+  arguments_.out_offset[0] = out.offset;
+  arguments_.out_offset[1] = second.offset;
+  cl_uint index = 0;
+  if (with_input) {
+    const Location in = addresses.find(operands_.in);
+    arguments_.in_offset = in.offset;
+    // A tensor without elements has no address; the kernel does not read it.
+    kernel.set_buffer(index++, in.mem != nullptr ? in.mem : out.mem);
+  }
+  kernel.set_buffer(index++, out.mem);
+  kernel.set_buffer(index++, second.mem);
+  kernel.set_buffer(index++, partials_ ? partial_.mem : out.mem);
+  kernel.set_bytes(index++, &arguments_, sizeof arguments_);
+  set_scalar(kernel, index++, operands_, scalars_.s0);
+  set_scalar(kernel, index++, operands_, scalars_.s1);
+  kernel.enqueue(queue_, range.of_work(int64_t{arguments_.outputs} * geometry_.reduced_elements()));
+}
+
+bool Launcher::aligned_input(int width, const Dimension* walked) const {
+  const auto bytes = static_cast<uint64_t>(width * operands_.in_size);
+  if (device_.is_cpu() || width == 1) return false;
+  const auto steps_by_vectors = [&](const Dimension& dimension) {
+    return &dimension == walked || static_cast<uint64_t>(dimension.in) % bytes == 0;
+  };
+  const auto kept = geometry_.kept.begin(), reduced = geometry_.reduced.begin();
+  return device_.addresses().find(operands_.in).offset % bytes == 0 &&
+         std::all_of(kept, kept + geometry_.kept_count, steps_by_vectors) &&
+         std::all_of(reduced, reduced + geometry_.reduced_count, steps_by_vectors);
+}
+
+bool Launcher::aligned_columns(int width) const {
+  const auto bytes = static_cast<uint64_t>(width * operands_.out_size);
+  if (geometry_.kept[0].size % width != 0 || operands_.has_second) return false;
+  for (int i = 0; i < geometry_.kept_count; ++i) {
+    const int64_t stride = geometry_.kept[i].out[0];
+    if ((i > 0 || stride != operands_.out_size) && static_cast<uint64_t>(stride) % bytes != 0)
+      return false;
+  }
+  return device_.addresses().find(operands_.out).offset % bytes == 0 &&
+         aligned_input(width, &geometry_.kept[0]);
+}
+
+/// Vectors that each of `group` work-items keeps of a row, if that is all of it: `most` elements at
+/// most.
+int64_t Launcher::kept_vectors(int64_t most, int64_t group) const {
+  const int64_t elements = geometry_.reduced_elements(), step = operands_.max_width * group;
+  const bool fits = geometry_.reduced_count == 1 && arguments_.splits == 1 &&
+                    elements % operands_.max_width == 0 && elements <= most * group;
+  return fits ? (elements + step - 1) / step : 0;
+}
+
+/// Makes the chunks of a single row as many for each split: `most` or fewer, each a multiple of
+/// `unit` elements.
+void Launcher::even_out_chunks(uint64_t most, uint64_t unit) {
+  if (arguments_.splits == 1 || arguments_.chunks != arguments_.chunks_per_row) return;
+  const uint64_t of_each = (arguments_.chunks + arguments_.splits - 1) / arguments_.splits;
+  const uint64_t chunks = std::min(of_each, most) * arguments_.splits;
+  const uint64_t length = (arguments_.length + chunks - 1) / chunks;
+  choose_chunks(static_cast<uint32_t>((length + unit - 1) / unit * unit));
+  arguments_.splits = std::min(arguments_.splits, arguments_.chunks);
+}
+
+void Launcher::launch_rows() {
+  const int64_t elements = geometry_.reduced_elements();
+  const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
+  const bool cpu = device_.is_cpu();
+  const int64_t kept = op_.form == Form::moments && contiguous ? kGpuKeptOfMoments : 0;
+  const size_t group = cpu ? 1 : gpu_group(device_, elements, arguments_.outputs, contiguous, kept);
+  // A group of 256 has little of 4096 elements each, but without enough chunks the device idles.
+  const bool long_rows = group == 256 && elements / kGpuLongRowChunk >=
+                                             int64_t{device_.properties().compute_units} * 8;
+  choose_chunks(long_rows ? kGpuLongRowChunk : kRowChunk);
+  choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group), elements);
+  const int64_t vectors = group > 1 ? kept_vectors(kept, static_cast<int64_t>(group)) : 0;
+  if (op_.form == Form::arg && !cpu) {
+    // Nothing is added up, so that no chunk is too long; and where one ends the lanes' places are
+    // compared, which costs as much as many of its elements.
+    even_out_chunks(1, group * static_cast<size_t>(operands_.max_width));
+  }
+  if (cpu && arguments_.splits == 1) {
+    const int64_t worthwhile = kElementsPerItem / std::max<int64_t>(1, elements);
+    const int64_t wanted = arguments_.outputs / (wanted_items() * 4);
+    arguments_.outputs_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
+  }
+  const bool partial = arguments_.splits > 1;
+  if (partial) allocate_partials();
+
+  DefineList defines(op_, operands_, operands_.max_width);
+  defines.add("CONTIGUOUS", contiguous);
+  defines.add("GROUP", static_cast<int64_t>(group));
+  if (vectors > 0) defines.add("KEPT", vectors);
+  if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
+    defines.add("ALIGNED_VECTORS", 1);
+  const uint32_t per_item = arguments_.outputs_per_item;
+  const size_t groups = size_t{(arguments_.outputs + per_item - 1) / per_item} * arguments_.splits;
+  const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
+  enqueue(rows_family.get(device_, defines.view()), NDRange::linear(groups * group, local), true);
+  if (partial) launch_finish();
+}
+
+void Launcher::launch_columns(int width, uint32_t most_vectors) {
+  gpu_items_ = kGpuColumnItemsPerUnit;
+  const uint32_t columns = arguments_.size[arguments_.reduced_dims];
+  const auto lanes = static_cast<uint32_t>(width);
+  const uint32_t vectors = std::min(most_vectors, columns / lanes);
+  const uint32_t tile = lanes * vectors;
+  arguments_.columns = columns;
+  arguments_.tiles = (columns + tile - 1) / tile;
+  arguments_.tile_vectors = vectors;
+  const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
+  choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
+  choose_splits(items, geometry_.reduced_elements() * tile);
+  if (!device_.is_cpu()) even_out_chunks(arguments_.chunks, 1);
+  const bool partial = arguments_.splits > 1;
+  if (partial) allocate_partials();
+
+  DefineList defines(op_, operands_, width);
+  defines.add("VECTORS", most_vectors);
+  if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
+  enqueue(columns_family.get(device_, defines.view()),
+          NDRange::linear(static_cast<size_t>(items) * arguments_.splits,
+                          device_.is_cpu() ? 1 : kGpuLocal),
+          true);
+  if (partial) launch_finish();
+}
+
+void Launcher::launch_finish() {
+  DefineList defines(op_, operands_, 1);
+  size_t group = 1, side_by_side = 1, local = device_.is_cpu() ? 16 : 64;
+  if (!device_.is_cpu() && arguments_.splits >= kGpuManySplits) {
+    const bool several = arguments_.outputs >= kGpuFinishOutputs;
+    side_by_side = several ? kGpuFinishOutputs : 1;
+    group = several ? kGpuFinishGroupOfEach : kGpuFinishGroup;
+    local = group * side_by_side;
+    defines.add("OUTPUTS", static_cast<int64_t>(side_by_side));
+  }
+  defines.add("GROUP", static_cast<int64_t>(group));
+  const size_t groups = (arguments_.outputs + side_by_side - 1) / side_by_side;
+  enqueue(finish_family.get(device_, defines.view()),
+          NDRange::linear(groups * side_by_side * group, local), false);
+}
+
+void Launcher::run() {
+  const bool rows_contiguous =
+      geometry_.reduced_count > 0 && geometry_.reduced[0].in == operands_.in_size;
+  const int width = operands_.max_width;
+  if (!rows_contiguous && geometry_.reduced_elements() <= UINT32_MAX &&
+      geometry_.column_first(operands_.in_size)) {
+    const int64_t columns = geometry_.kept[0].size;
+    fill_arguments();
+    if (device_.is_cpu()) {
+      if (columns >= 4 * width) return launch_columns(width, kMostColumnVectors);
+    }
+    if (columns >= width) return launch_columns(width, 1);
+    if (columns >= 4 && width > 4) return launch_columns(4, 1);
+    return launch_rows();
+  }
+  fill_arguments();
+  launch_rows();
+}
+
+void start(const Op& op, c10::DeviceIndex index, Operands& operands, Geometry& geometry,
+           Scalars scalars) {
+  geometry.order();
+  Launcher(op, current_queue(index), operands, geometry, scalars).run();
+}
+
+}  // namespace
+
+void run(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
+         const at::Tensor& out, const at::Tensor& second, Scalars scalars) {
+  if (out.numel() == 0) return;
+  const c10::DeviceIndex index = self.device().index();
+  Operands operands = describe(op, ocl::device(index), self.scalar_type(), out.scalar_type());
+  operands.in = const_cast<void*>(self.const_data_ptr());
+  operands.out = out.mutable_data_ptr();
+  operands.has_second = second.defined();
+  if (second.defined()) operands.second = second.mutable_data_ptr();
+
+  Geometry geometry;
+  const int64_t out_size = out.element_size();
+  const int64_t second_size = second.defined() ? second.element_size() : 0;
+  int64_t out_dim = 0;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    Dimension dimension{self.size(d), self.stride(d) * operands.in_size, {0, 0}};
+    if (reduced[d]) {
+      geometry.add(true, dimension);
+      out_dim += keepdim;
+      continue;
+    }
+    dimension.out[0] = out.stride(out_dim) * out_size;
+    if (second.defined()) dimension.out[1] = second.stride(out_dim) * second_size;
+    geometry.add(false, dimension);
+    ++out_dim;
+  }
+  start(op, index, operands, geometry, scalars);
+}
+
+void run(const Op& op, at::TensorIteratorBase& iter, Scalars scalars) {
+  TORCH_INTERNAL_ASSERT(iter.noutputs() == 1 && iter.ninputs() == 1);
+  if (iter.output(0).numel() == 0) return;
+  const c10::DeviceIndex index = iter.device(0).index();
+  Operands operands = describe(op, ocl::device(index), iter.dtype(1), iter.dtype(0));
+  operands.in = iter.data_ptr(1);
+  operands.out = iter.data_ptr(0);
+  Geometry geometry;
+  for (int d = 0; d < iter.ndim(); ++d) {
+    const int64_t in = iter.strides(1)[d], out = iter.strides(0)[d];
+    // TensorIterator gives reduced dimensions of the output stride 0.
+    geometry.add(out == 0, Dimension{iter.shape()[d], in, {out, 0}});
+  }
+  start(op, index, operands, geometry, scalars);
+}
+
+}  // namespace ocl::reduce

@@ -1,0 +1,99 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/sort/runs.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "opencl/kernel_family.h"
+#include "runtime/stream.h"
+
+namespace ocl::sort {
+
+namespace {
+
+constexpr uint32_t kMinChunk = 64;
+constexpr size_t kLocalSize = 16;
+constexpr uint32_t kGroup = 256, kGroupChunk = 8 * kGroup;  // of a GPU, as in kernels/sort/runs.cl
+
+const KernelFamily count_family{"sort/runs.cl", "sort_count_runs"};
+const KernelFamily write_family{"sort/runs.cl", "sort_write_runs"};
+const KernelFamily group_count_family{"sort/runs.cl", "sort_count_runs_in_groups"};
+const KernelFamily group_write_family{"sort/runs.cl", "sort_write_runs_in_groups"};
+const KernelFamily merge_family{"sort/merge.cl", "sort_merge"};
+
+/// Runs of kernels/sort/runs.cl.
+struct Arguments {
+  uint32_t n, chunk, columns, ordered;
+};
+
+}  // namespace
+
+Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
+           const at::TensorOptions& options)
+    : queue_(current_queue(options.device().index())),
+      key_(key),
+      keys_(keys),
+      index_(index),
+      n_(n),
+      columns_(columns) {
+  if (n == 0) return;
+  const Device& device = queue_.device();
+  in_groups_ = !device.is_cpu() && device.properties().max_work_group_size >= kGroup;
+  const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
+  chunk_ = in_groups_ ? kGroupChunk : std::max(kMinChunk, n / wanted + 1);
+  chunks_ = (n + chunk_ - 1) / chunk_;
+  counts_ = at::empty({int64_t{chunks_} + 1}, options.dtype(at::kInt));
+  launch(get(in_groups_ ? group_count_family : count_family), queue_, range(), Pointer{keys_},
+         Pointer{index_}, Pointer{counts_.mutable_data_ptr()},
+         Arguments{n_, chunk_, columns_, index_ != nullptr});
+  scan_counts(queue_, counts_.mutable_data_ptr(), chunks_, 1);
+}
+
+Kernel& Runs::get(const KernelFamily& family) const {
+  return family.get(
+      queue_.device(),
+      {{"KEY", key_.tag}, {"ORDER", static_cast<int>(key_.kind)}, {"COLUMNS", columns_ != 1}});
+}
+
+NDRange Runs::range() const {
+  return in_groups_ ? NDRange::linear(size_t{chunks_} * kGroup, kGroup)
+                    : NDRange::linear(chunks_, kLocalSize);
+}
+
+int64_t Runs::total() const {
+  // The count is unsigned, the dtype is not: kernels write bits.
+  return n_ == 0 ? 0 : static_cast<uint32_t>(counts_.select(0, chunks_).item<int32_t>());
+}
+
+void Runs::write(const at::Tensor& firsts, const at::Tensor& starts,
+                 const at::Tensor& inverse) const {
+  if (n_ == 0) return;
+  const auto pointer = [](const at::Tensor& tensor) {
+    return Pointer{tensor.defined() ? tensor.mutable_data_ptr() : nullptr};
+  };
+  const uint32_t wanted =
+      (firsts.defined() ? 1 : 0) | (starts.defined() ? 2 : 0) | (inverse.defined() ? 4 : 0);
+  launch(get(in_groups_ ? group_write_family : write_family), queue_, range(), Pointer{keys_},
+         Pointer{index_}, Pointer{counts_.const_data_ptr()}, pointer(firsts), pointer(starts),
+         pointer(inverse), wanted, Arguments{n_, chunk_, columns_, index_ != nullptr});
+}
+
+c10::DataPtr sort_lexicographic(const Rows& rows) {
+  const uint32_t n = rows.rows();
+  if (n == 0) return {};
+  Queue& queue = rows.queue();
+  c10::DataPtr from = allocate(size_t{n} * sizeof(uint32_t));
+  c10::DataPtr to = allocate(size_t{n} * sizeof(uint32_t));
+  Kernel& kernel = merge_family.get(queue.device(), {{"KEY", rows.key().tag}});
+  // At least once, which writes the order of a single row.
+  for (uint64_t width = 1; width < n || width == 1; width *= 2) {
+    launch(kernel, queue, NDRange::linear(n, 64), Pointer{rows.keys()}, Pointer{from.get()},
+           Pointer{to.get()}, n, rows.n(), static_cast<uint32_t>(width), uint32_t{width == 1});
+    std::swap(from, to);
+  }
+  return from;
+}
+
+}  // namespace ocl::sort

@@ -1,0 +1,217 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/spatial/spatial.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "engine/dtype.h"
+#include "opencl/kernel_family.h"
+#include "opencl/platform.h"
+#include "runtime/stream.h"
+
+namespace ocl::spatial {
+
+namespace {
+
+constexpr size_t kGpuLocal = 128;
+// Of more elements than that, a GPU's work-item takes those of several rows: shorter ones would be
+// over before others come.
+constexpr int64_t kGpuItems = 1 << 20, kMostGpuRows = 8;
+// On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as
+// long as there are kItemsPerUnit of them for each compute unit.
+constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
+constexpr int64_t kItemsPerUnit = 16;
+constexpr int64_t kMaxElements = int64_t{1} << 32;
+constexpr int64_t kMaxRows = int64_t{1} << 31;
+
+/// SpatialArgs of kernels/spatial/spatial.clh.
+struct Arguments {
+  uint64_t offset[kMaxOperands];
+  uint32_t size[3], other[3];
+  uint32_t channels, inner, rows, rows_per_item, chunks, span;
+  uint32_t stride[kMaxOperands][5];
+  uint32_t magic[5], shift[5];
+};
+
+/// What a kernel multiplies by and shifts right by to divide numbers below 2^31 by `divisor`.
+void set_divisor(Arguments& arguments, int i, uint32_t divisor) {
+  const auto shift = static_cast<uint32_t>(std::bit_width(divisor - 1));
+  const uint64_t one = 1;
+  arguments.shift[i] = shift;
+  arguments.magic[i] =
+      static_cast<uint32_t>((one << 32) * ((one << shift) - divisor) / divisor + 1);
+}
+
+int64_t extent(const Operand& operand) {
+  int64_t last = 0;
+  for (int d = 0; d < 5; ++d) last += (operand.size[d] - 1) * operand.stride[d];
+  return last + 1;
+}
+
+bool fits(std::span<const Operand> operands, bool cpu) {
+  const auto& size = operands[0].size;
+  const int64_t elements = size[0] * size[1] * size[2] * size[3] * size[4];
+  // A GPU's work-items, one for each element, are counted in 31 bits (see DIVIDED in spatial.clh).
+  if (!cpu && elements >= kMaxRows - (1 << 20)) return false;
+  return size[0] * size[1] * size[2] * size[3] < kMaxRows && size[4] < kMaxRows &&
+         std::ranges::all_of(
+             operands, [](const Operand& each) { return extent(each) < kMaxElements; });
+}
+
+/// Elements [begin, begin + count) along one of the first two dimensions; operands that all share
+/// have size 1 there.
+Operand narrow(Operand operand, int dim, int64_t begin, int64_t count) {
+  if (operand.size[dim] == 1) return operand;
+  operand.data += begin * operand.stride[dim] * static_cast<int64_t>(operand.element_size);
+  operand.size[dim] = count;
+  return operand;
+}
+
+/// Whether the elements of operands[0] lie in memory with their channels innermost.
+bool channels_inner(const Operand& out) {
+  return out.size[1] > 1 && out.stride[1] == 1 && (out.size[4] == 1 || out.stride[4] > 1);
+}
+
+uint32_t ceil_div(uint32_t n, uint32_t d) { return n / d + (n % d != 0); }
+
+}  // namespace
+
+Operand operand(const at::Tensor& tensor, int axes) {
+  Operand result;
+  result.data = static_cast<char*>(tensor.data_ptr());
+  result.element_size = tensor.itemsize();
+  const int64_t missing = tensor.dim() - axes == 1 ? 1 : 0;  // no batch
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    const int64_t to = d + missing < 2 ? d + missing : d + missing + (3 - axes);
+    result.size[to] = tensor.size(d);
+    result.stride[to] = tensor.size(d) == 1 ? 0 : tensor.stride(d);
+  }
+  if (result.size[1] == 1) result.stride[1] = 1;
+  return result;
+}
+
+bool sums_by_plane(const at::Tensor& out, int axes) {
+  const Device& device = ocl::device(out.device().index());
+  if (!device.is_cpu() || compute_dtype(out.scalar_type()) != out.scalar_type()) return false;
+  const Operand planes = operand(out, axes);
+  int64_t expected = 1;
+  for (int d = 4; d >= 2; --d) {
+    if (planes.size[d] != 1 && planes.stride[d] != expected) return false;
+    expected *= planes.size[d];
+  }
+  return planes.size[0] * planes.size[1] >= 2 * int64_t{device.properties().compute_units};
+}
+
+bool sums_by_channels(const at::Tensor& out, int axes, int lanes) {
+  const Device& device = ocl::device(out.device().index());
+  if (!device.is_cpu() || compute_dtype(out.scalar_type()) != out.scalar_type()) return false;
+  const Operand planes = operand(out, axes);
+  if (!channels_inner(planes) || planes.size[1] < lanes) return false;
+  int64_t expected = planes.stride[4];
+  for (int d = 4; d >= 2; --d) {
+    if (planes.size[d] != 1 && planes.stride[d] != expected) return false;
+    expected *= planes.size[d];
+  }
+  const int64_t items = planes.size[0] * (planes.size[1] / lanes);
+  return items >= 2 * int64_t{device.properties().compute_units};
+}
+
+Operand planes_of(const Operand& operand) {
+  Operand planes = operand;
+  planes.size = {operand.size[0], operand.size[1], 1, 1, 1};
+  return planes;
+}
+
+void run(const KernelFamily& family, std::initializer_list<Define> defines,
+         std::span<const Operand> operands, const Access& access, const void* parameters,
+         size_t parameters_size) {
+  const Operand& out = operands[0];
+  if (std::ranges::find(out.size, 0) != out.size.end()) return;
+  Queue& queue = current_queue(current_device());
+  Device& device = queue.device();
+  const bool cpu = device.is_cpu();
+  if (!fits(operands, cpu)) {
+    const int dim = out.size[0] > 1 ? 0 : 1;
+    const int64_t count = out.size[dim], half = count / 2;
+    TORCH_CHECK_NOT_IMPLEMENTED(count > 1, "ocl: ", family.name(),
+                                " of channels past 2^32 elements");
+    for (const int64_t begin : {int64_t{0}, half}) {
+      std::vector<Operand> parts;
+      for (const Operand& each : operands) {
+        parts.push_back(narrow(each, dim, begin, begin == 0 ? half : count - half));
+      }
+      run(family, defines, parts, access, parameters, parameters_size);
+    }
+    return;
+  }
+  const bool inner = !access.along_width && channels_inner(out);
+  uint32_t width = 1;
+  if (cpu && inner &&
+      std::ranges::all_of(operands, [](const Operand& each) { return each.stride[1] == 1; })) {
+    while (2 * width <= static_cast<uint32_t>(access.channel_lanes) && 2 * width <= out.size[1]) {
+      width *= 2;
+    }
+  }
+
+  Arguments arguments{};
+  std::array<cl_mem, kMaxOperands> buffers{};
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const Location location = device.addresses().find(operands[k].data);
+    buffers[k] = location.mem;
+    arguments.offset[k] = location.offset;
+    for (int d = 0; d < 5; ++d) {
+      arguments.stride[k][d] = static_cast<uint32_t>(operands[k].stride[d]);
+    }
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    arguments.size[axis] = static_cast<uint32_t>(out.size[2 + axis]);
+    arguments.other[axis] = static_cast<uint32_t>(operands[1].size[2 + axis]);
+  }
+  arguments.channels = static_cast<uint32_t>(out.size[1]);
+  const int64_t planes = out.size[0] * out.size[2] * out.size[3];
+  arguments.rows = static_cast<uint32_t>(planes * out.size[inner ? 4 : 1]);
+  arguments.inner =
+      inner ? ceil_div(arguments.channels, width) : static_cast<uint32_t>(out.size[4]);
+  arguments.span = 1;
+  arguments.rows_per_item = 1;
+  if (cpu) {
+    const int64_t units = device.properties().compute_units;
+    const int64_t steps = int64_t{arguments.rows} * arguments.inner;
+    const int64_t work = steps * width * access.cost / (kItemsPerUnit * units);
+    const int64_t copies = std::clamp(work, kElementsPerItem, kMostElementsPerItem);
+    const auto per_item = static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
+    const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
+    arguments.span = std::min(arguments.inner, longest);
+    arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);
+  } else {
+    const int64_t elements = int64_t{arguments.rows} * arguments.inner;
+    arguments.rows_per_item =
+        static_cast<uint32_t>(std::clamp<int64_t>(elements / kGpuItems, 1, kMostGpuRows));
+  }
+  arguments.chunks = ceil_div(arguments.inner, arguments.span);
+  set_divisor(arguments, 0, arguments.size[0]);
+  set_divisor(arguments, 1, arguments.size[1]);
+  set_divisor(arguments, 2, arguments.size[2]);
+  set_divisor(arguments, 3, arguments.channels);
+  set_divisor(arguments, 4, arguments.chunks);
+  const size_t items = size_t{arguments.chunks} * ceil_div(arguments.rows, arguments.rows_per_item);
+
+  c10::SmallVector<Define, 16> all{{"CHANNELS_INNER", inner}, {"WIDTH", width}};
+  all.append(defines);
+  Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
+  cl_uint index = 0;
+  for (size_t k = 0; k < operands.size(); ++k) kernel.set_buffer(index++, buffers[k]);
+  kernel.set_value(index++, arguments);
+  kernel.set_bytes(index++, parameters, parameters_size);
+  if (access.checks != nullptr) {
+    kernel.set_buffer(index++, device.asserts().mem());
+    kernel.set_value(index++, access.checks->id());
+  }
+  kernel.enqueue(queue, NDRange::linear(items, cpu ? 1 : kGpuLocal));
+}
+
+}  // namespace ocl::spatial

@@ -1,0 +1,46 @@
+// What drivers get wrong, and what is done about it.
+//
+// Offers: Quirks, quirks_of(), correct_properties(), configure_compiler(), compiler_settings(),
+// Refusal, refusal_of(), cause_of_no_devices().
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ocl {
+
+struct DeviceProperties;
+
+/// Driver quirks that change what the backend does.
+struct Quirks {
+  bool slow_vload_half = false;  // vload_half is scalar and slow: use native half or bit arithmetic
+  bool slow_int64_to_real = false;    // vectors of 64-bit integers are converted one by one
+  bool wrong_vector_pow = false;      // pow() of vectors of double is wrong beside a zero
+  bool builtin_prefetch = false;      // the compiler's __builtin_prefetch is an instruction
+  bool build_option_std = true;       // -cl-std=CLx.y is understood
+  bool explicit_vectors = true;       // explicit vector types beat the driver's own vectoriser
+  bool compiles_at_launch = false;    // a program's binary is complete only after its first launch
+  bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
+  bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
+};
+
+/// Takes back what a driver claims and does not deliver.
+void correct_properties(DeviceProperties& properties);
+
+/// The quirks of a device with these properties.
+Quirks quirks_of(const DeviceProperties& properties);
+/// Sets what a driver's compiler needs to work, before it is first used.
+void configure_compiler(const DeviceProperties& properties);
+/// The environment's settings of drivers' compilers, a line each: binaries depend on them.
+std::string compiler_settings();
+/// Why a device must not be used at all, empty for others.
+struct Refusal {
+  std::string reason;
+  bool warn = false;  // who has it expects it among the devices
+};
+Refusal refusal_of(const DeviceProperties& properties);
+/// Why a driver that is installed may offer no devices: what follows "offers no devices" in a
+/// sentence.
+std::string cause_of_no_devices(std::string_view platform);
+
+}  // namespace ocl
