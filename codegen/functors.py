@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 FUNCTOR_DIR = pathlib.Path(__file__).parents[1] / "kernels" / "pointwise" / "ops"
 
-FLAG_HEADER = pathlib.Path(__file__).parents[1] / "csrc" / "engine" / "pointwise.h"
+FLAG_HEADER = pathlib.Path(__file__).parents[1] / "csrc" / "engine" / "pointwise" / "pointwise.h"
 
 # op_<name>: real; cop_<name>: complex; vcop_<name>: vectors of complex numbers; op2_<name>: two
 # results.

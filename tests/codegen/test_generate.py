@@ -83,7 +83,7 @@ def test_scalars_that_disagree(project, capsys):
 def test_flag_that_the_engine_lacks(project, capsys):
     body = "  sin: {pointwise: f, stub: sin_stub, flags: [no_bool, no_bol]}"
     error = refused(project, capsys, body, "#define op_f 0\n")
-    assert "test.yaml:2: sin: csrc/engine/pointwise.h has no flag no_bol" in error
+    assert "test.yaml:2: sin: csrc/engine/pointwise/pointwise.h has no flag no_bol" in error
     assert "no flag no_bool" not in error
 
 
