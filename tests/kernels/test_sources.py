@@ -75,3 +75,15 @@ def test_functors_of_floats_stand_for_special_ones():
     floats = defined_functors([folder / "special_float.clh"])
     assert len(set(floats)) == len(floats)
     assert set(floats) <= set(defined_functors([folder / "special.clh"]))
+
+
+def test_every_source_of_floor_1_has_a_header():
+    sources = (ROOT / "csrc" / "opencl").glob("*.cpp")
+    assert not [path.name for path in sources if not path.with_suffix(".h").exists()]
+
+
+def test_every_engine_has_a_folder():
+    """What several engines share lies on the ground floor."""
+    shared = {"argument_struct", "dtype", "geometry", "row_major", "row_share"}
+    files = (ROOT / "csrc" / "engine").glob("*.*")
+    assert {path.stem for path in files} <= shared
