@@ -115,7 +115,8 @@ def pointwise_ops(entries: list[Entry], functors: dict[str, Functor]) -> list[Po
         for flag in entry.flags:
             if flag not in known:
                 problems.add(
-                    entry.where, f"{entry.name}: csrc/engine/pointwise/pointwise.h has no flag {flag}"
+                    entry.where,
+                    f"{entry.name}: csrc/engine/pointwise/pointwise.h has no flag {flag}",
                 )
         for _, name in entry.stubs if entry.kind == "pointwise" else ():
             if name not in functors:
