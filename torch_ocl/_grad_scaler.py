@@ -14,7 +14,9 @@ import torch
 from torch.utils import _pytree
 
 GradScaler = torch.amp.GradScaler
-_UNDECIDED = "undecided"
+# Beside upstream's attribute, which is False meanwhile: a scaler that is pickled and loaded where
+# this package is missing is disabled there.
+_UNDECIDED = "_undecided_for_ocl"
 
 
 def install() -> None:
@@ -26,17 +28,19 @@ def install() -> None:
     GradScaler.unscale_ = _without_double_precision(GradScaler.unscale_)
 
 
+def _is_undecided(scaler: GradScaler) -> bool:
+    return scaler.__dict__.get(_UNDECIDED, False)
+
+
 def _is_enabled(scaler: GradScaler) -> bool:
-    """The attribute that all of upstream's methods ask."""
-    if scaler.__dict__["_enabled"] == _UNDECIDED:
-        if not torch.ocl.is_initialized():
-            return False
-        _enable(scaler)
-    return scaler.__dict__["_enabled"]
+    """The attribute that all of upstream's methods ask. The answer of an undecided one may change
+    until it has something to scale."""
+    return torch.ocl.is_initialized() if _is_undecided(scaler) else scaler.__dict__["_enabled"]
 
 
 def _set_enabled(scaler: GradScaler, enabled: bool) -> None:
     scaler.__dict__["_enabled"] = enabled
+    scaler.__dict__.pop(_UNDECIDED, None)
 
 
 def _enable(scaler: GradScaler) -> None:
@@ -53,7 +57,8 @@ def _undecided_without_a_device(upstream: Callable[..., None]) -> Callable[..., 
         upstream(self, "ocl", **kwargs)
         self._device = "cuda"
         if self._enabled:
-            self._enabled = _UNDECIDED
+            self._enabled = False
+            self.__dict__[_UNDECIDED] = True
 
     return __init__
 
@@ -61,10 +66,11 @@ def _undecided_without_a_device(upstream: Callable[..., None]) -> Callable[..., 
 def _deciding(upstream: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def scale(self: GradScaler, outputs: Any) -> Any:
-        if self.__dict__["_enabled"] == _UNDECIDED:
+        if _is_undecided(self):
             # An iterator can be read only once: for one it is enough that the process uses `ocl`.
             tensors = [x for x in _pytree.tree_leaves(outputs) if isinstance(x, torch.Tensor)]
-            if any(tensor.device.type == "ocl" for tensor in tensors):
+            on_device = any(tensor.device.type == "ocl" for tensor in tensors)
+            if on_device or (not tensors and torch.ocl.is_initialized()):
                 _enable(self)
             elif tensors:
                 self._enabled = False
@@ -82,14 +88,15 @@ def _also_while_undecided(upstream: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(upstream)
     def load_state_dict(self: GradScaler, state_dict: dict[str, Any]) -> None:
-        undecided = self.__dict__["_enabled"] == _UNDECIDED
+        undecided = _is_undecided(self)
         if undecided and state_dict:
             self._enabled = True
         try:
             upstream(self, state_dict)
         finally:
             if undecided:
-                self._enabled = _UNDECIDED
+                self._enabled = False
+                self.__dict__[_UNDECIDED] = True
 
     return load_state_dict
 

@@ -6,6 +6,8 @@ function undoes that in one place; what a program on `ocl` gets there stays the 
 
 import contextlib
 import functools
+import importlib.abc
+import importlib.util
 import sys
 
 import torch
@@ -14,9 +16,33 @@ from torch.distributed import distributed_c10d
 
 def install() -> None:
     """Parts that another version of torch lacks are left out: `import torch` must go on."""
-    for undo in (_data_parallel, _optimizers, _fork_rng, _process_groups):
+    for undo in (_data_parallel, _optimizers, _fork_rng, _process_groups, _pin_memory):
         with contextlib.suppress(AttributeError, ImportError, KeyError):
             undo()
+    sys.meta_path.insert(0, _Patch("torch.distributed.fsdp._fully_shard._fsdp_init", _fully_shard))
+
+
+class _Patch(importlib.abc.MetaPathFinder):
+    """Changes a module of torch that is not imported yet, once it is."""
+
+    def __init__(self, name, change):
+        self.name, self.change = name, change
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            upstream = spec.loader.exec_module
+
+            def exec_module(module):
+                upstream(module)
+                with contextlib.suppress(AttributeError):
+                    self.change(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
 
 
 def _data_parallel() -> None:
@@ -54,6 +80,38 @@ def _fork_rng() -> None:
     initialise it. Here it doesn't."""
     if hasattr(torch.random, "_fork_rng_warned_already"):
         torch.random._fork_rng_warned_already = True
+
+
+def _pin_memory() -> None:
+    """DataLoader(pin_memory=True) pins where there is an accelerator, and that starts OpenCL. Until
+    something else has, there is nothing to copy to."""
+    module = sys.modules["torch.utils.data._utils.pin_memory"]
+    upstream = module.pin_memory
+
+    @functools.wraps(upstream)
+    def pin_memory(data, device=None):
+        unused = torch._C._get_accelerator().type == "ocl" and not torch.ocl.is_initialized()
+        return data if unused else upstream(data, device)
+
+    module.pin_memory = pin_memory
+
+
+def _fully_shard(module) -> None:
+    """fully_shard() without a mesh takes one of the accelerator's devices, which nothing can
+    communicate between unless a backend is known: it takes the CPU's."""
+    known = distributed_c10d.Backend.default_device_backend_map
+    upstream = module._init_default_mesh
+
+    @functools.wraps(upstream)
+    def init_default_mesh(mesh_dim_names=None):
+        if torch._C._get_accelerator().type != "ocl" or "ocl" in known:
+            return upstream(mesh_dim_names)
+        if not distributed_c10d.is_initialized():
+            distributed_c10d.init_process_group()
+        shape = (distributed_c10d.get_world_size(),)
+        return module.init_device_mesh("cpu", mesh_shape=shape, mesh_dim_names=mesh_dim_names)
+
+    module._init_default_mesh = init_default_mesh
 
 
 def _process_groups() -> None:

@@ -6,6 +6,7 @@ loader by name. A container that was given an NVIDIA GPU has the driver's librar
 `.icd` file.
 """
 
+import contextlib
 import glob
 import importlib.metadata
 import importlib.util
@@ -84,12 +85,11 @@ def _listed_in(folder: str) -> list[str]:
     """The drivers that a folder's `.icd` files name."""
     drivers = []
     for path in sorted(glob.glob(os.path.join(folder, "*.icd"))):
-        try:
-            text = Path(path).read_text(errors="replace").strip()
-        except OSError:
-            continue
-        if text:
-            drivers.append(text.splitlines()[0])
+        # A pipe would wait for its writer.
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text(errors="replace").strip() if os.path.isfile(path) else ""
+            if text:
+                drivers.append(text.splitlines()[0])
     return drivers
 
 

@@ -18,13 +18,19 @@ def install() -> None:
     if not size.isdecimal() or int(size) < 2:
         return
 
+    looked = False
+
+    # It stays registered: upstream goes through all hooks, and none may leave meanwhile.
     def check(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal looked
+        if looked:
+            return
         if any(p.device.type == "ocl" for group in optimizer.param_groups for p in group["params"]):
-            hook.remove()
+            looked = True
             if not torch.distributed.is_initialized():
                 _warn(size)
 
-    hook = register_optimizer_step_post_hook(check)
+    register_optimizer_step_post_hook(check)
 
 
 def _warn(size: str) -> None:

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 #include <string_view>
 
 #include "opencl/api.h"
@@ -48,6 +49,10 @@ std::string joined(const std::vector<std::string>& parts) {
 }  // namespace
 
 DriverList::DriverList(const std::vector<std::string>& drivers) {
+  // NVIDIA's loader takes a folder only with a slash at its end.
+  const char* chosen = std::getenv(kFolder);
+  std::error_code failure;
+  if (chosen != nullptr && fs::is_directory(chosen, failure)) set(kFolder, fs::path(chosen) / "");
   const std::vector<std::string> all = all_of(drivers);
   if (all.empty()) return;
   if (api().reads_icd_filenames) {
@@ -58,7 +63,7 @@ DriverList::DriverList(const std::vector<std::string>& drivers) {
 }
 
 DriverList::~DriverList() {
-  for (const Saved& saved : saved_) {
+  for (const Saved& saved : std::views::reverse(saved_)) {
     if (saved.value) {
       setenv(saved.name, saved.value->c_str(), 1);
     } else {
@@ -79,7 +84,9 @@ void DriverList::make_folder(const std::vector<std::string>& drivers) {
   std::error_code failure;
   std::string name = (fs::temp_directory_path(failure) / "torch_ocl_drivers_XXXXXX").string();
   if (failure || mkdtemp(name.data()) == nullptr) {
-    warn("drivers from pip can't be named to the ICD loader: no temporary folder can be made");
+    warn(
+        "drivers outside /etc/OpenCL/vendors can't be named to the ICD loader, for no temporary "
+        "folder can be made (TMPDIR)");
     return;
   }
   folder_ = name;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "opencl/log.h"
@@ -23,6 +25,17 @@ std::vector<std::string_view> split_list(std::string_view text, char separator) 
   return items;
 }
 
+namespace {
+
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static auto* told = new std::set<std::string>;  // asked until the very end of a process
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (told->insert(text).second) warn(text);
+}
+
+}  // namespace
+
 int64_t positive_number(const char* variable, int64_t otherwise) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return otherwise;
@@ -30,8 +43,9 @@ int64_t positive_number(const char* variable, int64_t otherwise) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
   if (error == std::errc() && end == text.end() && number > 0) return number;
-  warn(std::string(variable) + "=" + value + " is not a whole number above 0: it is ignored, and " +
-       std::to_string(otherwise) + " is used");
+  warn_once(std::string(variable) + "=" + value +
+            " is not a whole number above 0: it is ignored, and " + std::to_string(otherwise) +
+            " is used");
   return otherwise;
 }
 
@@ -40,7 +54,7 @@ bool switched_on(const char* variable, bool otherwise) {
   if (value == nullptr || *value == '\0') return otherwise;
   const std::string_view text = value;
   if (text == "0" || text == "1") return text == "1";
-  warn(std::string(variable) + "=" + value + ": 0 and 1 are known, it is ignored");
+  warn_once(std::string(variable) + "=" + value + ": 0 and 1 are known, it is ignored");
   return otherwise;
 }
 

@@ -14,7 +14,7 @@ namespace ocl {
 std::vector<std::string_view> split_list(std::string_view text, char separator = ',');
 
 /// The variable's value if it is a whole number above 0. `otherwise` if it is unset or empty, and,
-/// with a warning, if it is anything else. Warns each time, so callers keep what they got.
+/// with a warning, if it is anything else. The same warning comes once.
 int64_t positive_number(const char* variable, int64_t otherwise);
 
 /// Whether the variable is 1 rather than 0; `otherwise` as above.

@@ -70,10 +70,11 @@ std::string distrust(const struct stat& status) {
 std::string distrust_of_parents(const fs::path& path) {
   for (fs::path parent = path.parent_path(); !parent.empty(); parent = parent.parent_path()) {
     struct stat status;
-    // Sticky: others may add something, but not take this folder's place.
-    if (stat(parent.c_str(), &status) == 0 && !(status.st_mode & S_ISVTX) &&
-        others_may_write(status)) {
-      return "is in " + parent.string() + ", which can be written by others (chmod go-w mends it)";
+    if (stat(parent.c_str(), &status) != 0) continue;
+    // Sticky: others may add something, but not take what is not theirs away.
+    const bool owned = status.st_uid == geteuid() || status.st_uid == 0;
+    if (!owned || (!(status.st_mode & S_ISVTX) && others_may_write(status))) {
+      return "is in " + parent.string() + ", which " + distrust(status);
     }
     if (parent == parent.parent_path()) break;
   }
@@ -99,6 +100,13 @@ bool write_all(int file, std::string_view text) {
 }
 
 }  // namespace
+
+std::string distrust_of_place(const std::string& file) {
+  std::error_code failure;
+  const fs::path parent = fs::path(file).parent_path();
+  const fs::path folder = fs::canonical(parent.empty() ? "." : parent, failure);
+  return failure ? std::string() : distrust_of_parents(folder / fs::path(file).filename());
+}
 
 FileContent read_private_file(int folder, const std::string& name) {
   const Descriptor file(

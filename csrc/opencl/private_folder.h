@@ -1,6 +1,7 @@
 // Files whose content is run or relied on: nobody but this user and root can have written them.
 //
-// Offers: PrivateFolder, read_private_file(), replace_private_file(), FileContent.
+// Offers: PrivateFolder, read_private_file(), replace_private_file(), distrust_of_place(),
+// FileContent.
 #pragma once
 
 #include <initializer_list>
@@ -21,6 +22,10 @@ struct FileContent {
 /// regular file, belongs to another user (but root) or can be written by others, are not taken.
 /// Does not wait for a pipe's writer.
 FileContent read_private_file(int folder, const std::string& name);
+
+/// Why others could put another file in this one's place: "is in <folder>, which ..."; empty if
+/// they can't, or if there is no such folder.
+std::string distrust_of_place(const std::string& file);
 
 /// Writes the parts one after another into a file beside `name`, mode 0600 whatever the umask,
 /// which then takes its place: others see the old file or the new one. Returns why that failed;

@@ -51,6 +51,23 @@ Directive directive_of(std::string_view line) {
   return {name, line};
 }
 
+/// Whether a comment of several lines goes on behind a line that begins within one, or not.
+bool ends_in_comment(std::string_view line, bool within) {
+  for (size_t i = 0; i < line.size(); ++i) {
+    const std::string_view rest = line.substr(i);
+    if (within) {
+      if (rest.starts_with("*/")) within = false, ++i;
+    } else if (rest.starts_with("//")) {
+      return false;
+    } else if (rest.starts_with("/*")) {
+      within = true, ++i;
+    } else if (rest[0] == '"') {
+      i = std::min(line.find('"', i + 1), line.size());  // as in #include "a/*.clh"
+    }
+  }
+  return within;
+}
+
 /// The file in `"file"`; empty if there is none.
 std::string quoted(std::string_view text) {
   const size_t end = text.find('"', 1);
@@ -79,13 +96,14 @@ class Expander {
     const size_t outermost = scopes_.size();
     // A file taken under an #if brings its lines into the count even where the preprocessor skips
     // them, and with them the #line behind. Each end of a branch sets the count right.
-    bool uncertain = false, recount = false;
+    bool uncertain = false, recount = false, commented = false;
     for (std::string_view rest = text; !rest.empty();) {
       const size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
       rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
       ++number;
-      const Directive directive = directive_of(line);
+      const Directive directive = commented ? Directive{} : directive_of(line);
+      commented = ends_in_comment(line, commented);
       if (directive.name == "include") {
         if (const std::string name = quoted(directive.rest); !name.empty()) {
           include(name, path, number);
@@ -98,7 +116,8 @@ class Expander {
       out_.append(line).push_back('\n');
       if (!uncertain) continue;
       recount |= directive.name.starts_with("el") || directive.name == "endif";
-      if (!recount || line.ends_with('\\')) continue;  // a condition may have several lines
+      // A condition, or a comment behind it, may have several lines.
+      if (!recount || commented || line.ends_with('\\')) continue;
       mark(number + 1, path);
       recount = false;
       uncertain = scopes_.size() > outermost;

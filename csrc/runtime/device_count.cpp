@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
@@ -78,5 +79,12 @@ int count_devices() noexcept {
   }
   return device_count();
 }
+
+namespace {
+std::atomic<bool> known_to_autograd{false};
+}  // namespace
+
+bool autograd_knows() noexcept { return known_to_autograd.load(std::memory_order_relaxed); }
+void tell_autograd() noexcept { known_to_autograd.store(true); }
 
 }  // namespace ocl

@@ -1,6 +1,6 @@
 // How many devices there are, without starting OpenCL in this process.
 //
-// Offers: configure_device_count(), count_devices().
+// Offers: configure_device_count(), count_devices(), autograd_knows(), tell_autograd().
 #pragma once
 
 #include <string>
@@ -16,5 +16,9 @@ void configure_device_count(std::vector<std::string> command);
 /// soon as they are asked for devices, and don't survive a fork. Programs ask long before they use
 /// a device, if they do at all. Where the program can't be run OpenCL is started after all.
 int count_devices() noexcept;
+
+/// Whether a graph of autograd's may have a node on a device.
+bool autograd_knows() noexcept;
+void tell_autograd() noexcept;
 
 }  // namespace ocl

@@ -9,6 +9,7 @@
 #include "opencl/event.h"
 #include "opencl/platform.h"
 #include "runtime/allocator.h"
+#include "runtime/device_count.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
 
@@ -40,8 +41,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   // work in forked children: a program that only uses the CPU must not be told of any. See
   // AutogradEngine in hooks.cpp.
   c10::DeviceIndex deviceCount() const noexcept override {
-    if (!is_initialized()) return 0;
-    return static_cast<c10::DeviceIndex>(std::min<int>(device_count(), kMaxDevices));
+    if (!is_initialized() && !autograd_knows()) return 0;
+    return static_cast<c10::DeviceIndex>(std::min<int>(count_devices(), kMaxDevices));
   }
 
   c10::DeviceCapability getDeviceCapability(c10::Device where) const override {
@@ -58,7 +59,10 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return capability;
   }
 
+  // Each node of autograd's graph that takes a gradient on the device asks, also if that is a fake
+  // tensor, for which OpenCL need not be started.
   c10::Stream getStream(c10::Device device) const override {
+    if (C10_UNLIKELY(!autograd_knows())) tell_autograd();
     return current_stream(device.index());
   }
   c10::Stream getDefaultStream(c10::Device device) const override {

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "opencl/device.h"
@@ -24,12 +25,15 @@ namespace {
 // it. Engine keeps both members for classes derived from it.
 struct AutogradEngine final : torch::autograd::Engine {
   static void start_missing_threads(torch::autograd::Engine& engine) {
+    static std::atomic<bool> started{false};
+    if (started.load(std::memory_order_acquire)) return;
     static std::mutex mutex;
     std::lock_guard lock(mutex);
     engine.initialize_device_threads_pool();
     if ((engine.*&AutogradEngine::device_ready_queues_).empty()) {
       (engine.*&AutogradEngine::start_device_threads)();
     }
+    started.store(true, std::memory_order_release);
   }
 };
 
@@ -38,9 +42,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return count_devices() > 0; }
   /// Autograd asks in the first steps of a backward pass that some device takes part in.
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
-    if (!is_initialized() || index >= ocl::device_count()) return false;
+    if ((!is_initialized() && !autograd_knows()) || index >= count_devices()) return false;
     AutogradEngine::start_missing_threads(torch::autograd::Engine::get_default_engine());
-    return true;
+    return is_initialized();
   }
   /// Raises with what to install if there is no device.
   void init() const override { ocl::device(0); }

@@ -134,6 +134,10 @@ def test_results_are_this_users_own(file):
     file.chmod(0o602)
     _, trace = run(script)
     assert "can be written by others" in trace
+    file.chmod(0o600), file.parent.chmod(0o777)
+    _, trace = run(script + " and not tunable.write_file()")
+    assert f"is in {file.parent}, which can be written by others" in trace
+    file.parent.chmod(0o700)
     other = file.with_name("other")
     file.chmod(0o600), file.rename(other), file.symlink_to(other)
     _, trace = run(script + " and not tunable.write_file()")

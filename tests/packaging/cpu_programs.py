@@ -287,6 +287,34 @@ def trains_data_parallel_in_processes():
     return _train(model, torch.optim.Adam(model.parameters())), str(mesh)
 
 
+def pins_what_it_loads_and_forks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without an accelerator: that none is found
+        loaded = [
+            batch[0].tolist()
+            for workers in (0, 2)
+            for batch in DataLoader(
+                TensorDataset(torch.arange(6.0)), 2, pin_memory=True, num_workers=workers
+            )
+        ]
+
+    def gradient():
+        x = torch.ones(3, requires_grad=True)
+        (x * 2).sum().backward()
+        return x.grad.tolist()
+
+    return loaded, gradient(), _in_a_fork(gradient)
+
+
+def shards_on_the_default_mesh():
+    from torch.distributed.fsdp import fully_shard
+
+    _group()
+    model = fully_shard(_model())
+    model(_inputs()).sum().backward()
+    return model[0].weight.grad.full_tensor().tolist()
+
+
 def shards_on_a_mesh():
     from torch.distributed.fsdp import fully_shard
 

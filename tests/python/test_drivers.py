@@ -37,6 +37,16 @@ def test_every_loader_finds_the_same_devices():
         assert devices(TORCH_OCL_LOADER=loader) == expected, loader
 
 
+def test_the_system_s_folder_named_by_the_user():
+    """With a slash at its end or without."""
+    found = [
+        devices(TORCH_OCL_LOADER=loader, OCL_ICD_VENDORS=f"/etc/OpenCL/vendors{end}")
+        for loader in _loader.find_loaders() + system_loaders()
+        for end in ("", "/")
+    ]
+    assert len(set(found)) <= 1, found
+
+
 @pytest.mark.skipif(not _loader.find_icd_files(), reason="no driver from pip is installed")
 def test_drivers_named_by_the_user_are_found_by_every_loader(tmp_path):
     """By the name of a library alone, too, and while the folder of the system's names nothing."""
@@ -59,6 +69,7 @@ def test_drivers_without_an_icd_file(tmp_path, monkeypatch):
     monkeypatch.setattr(_loader, "_VENDORS", str(system))
     (system / "pocl.icd").write_text("/usr/lib/x86_64-linux-gnu/libpocl.so.2.10.0\n")
     (system / "empty.icd").write_text("")
+    os.mkfifo(system / "pipe.icd")
     (folder / "rusticl.icd").write_text("/opt/conda/lib/libRusticlOpenCL.so.1\n")
     find = _loader.find_unlisted_drivers
     assert "libnvidia-opencl.so.1" in find({})

@@ -1,7 +1,10 @@
 """torch.amp.GradScaler() without a device, in programs that use `ocl`."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -91,3 +94,28 @@ def test_a_device_without_double_precision(monkeypatch):
     monkeypatch.undo()
     expected = train(torch.amp.GradScaler("ocl"), "ocl")
     assert all(torch.equal(a, b) for a, b in zip(scaled, expected, strict=True))
+
+
+def test_what_is_undecided_stays_here(tmp_path):
+    """Where the package is missing, a scaler of no device is disabled, and so is one from here."""
+    file = tmp_path / "scaler"
+    save = f"import pickle, torch; pickle.dump(torch.amp.GradScaler(), open({str(file)!r}, 'wb'))"
+    load = f"import pickle, torch; scaler = pickle.load(open({str(file)!r}, 'rb'))"
+    here = load + "\nassert not scaler.is_enabled(); torch.ones(1, device='ocl')"
+    here += "\nassert scaler.is_enabled()"
+    command = [sys.executable, "-c"]
+    subprocess.run([*command, save], check=True)
+    subprocess.run([*command, here], check=True)
+    missing = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    subprocess.run(
+        [*command, load + "\nassert scaler.is_enabled() is False"], check=True, env=missing
+    )
+
+
+def test_it_is_disabled_for_the_cpu_whoever_uses_the_device():
+    torch.ones(1, device="ocl")
+    scaler = torch.amp.GradScaler()
+    assert scaler.get_scale() == 65536.0 and scaler.state_dict()
+    with pytest.warns(UserWarning, match=DISABLED):
+        assert scaler.scale(torch.ones(1)).item() == 1.0
+    assert not scaler.is_enabled()

@@ -33,6 +33,20 @@ def test_processes_that_train_separate_models(size, steps, times):
     assert warnings_of(code, WORLD_SIZE=size).count("a model of its own") == times
 
 
+def test_other_hooks_of_optimizers_are_called_too():
+    code = (
+        STEPS
+        + """
+from torch.optim.optimizer import register_optimizer_step_post_hook
+called = []
+register_optimizer_step_post_hook(lambda *args: called.append(args))
+step("ocl"), step("ocl")
+assert len(called) == 2
+"""
+    )
+    assert warnings_of(code, WORLD_SIZE="2").count("a model of its own") == 1
+
+
 def test_processes_in_a_group_are_not_warned_of():
     code = (
         STEPS

@@ -23,6 +23,23 @@ def check(code):
     return done.stdout
 
 
+def test_fake_tensors_before_the_first_use():
+    code = """
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    model = torch.nn.Linear(3, 2, device="ocl")
+    model(torch.randn(4, 3, device="ocl")).sum().backward()
+    assert model.weight.grad.device == torch.device("ocl:0")
+assert not torch.ocl.is_initialized()
+x = torch.ones(3, device="ocl", requires_grad=True)
+(x * 2).sum().backward()
+assert x.grad.tolist() == [2.0, 2.0, 2.0]
+"""
+    done = run_script(code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_cpu_first_and_several_threads_after_it():
     out = check(
         """

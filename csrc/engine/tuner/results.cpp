@@ -78,7 +78,13 @@ Place place_of(const std::string& path, bool make_folder) {
 
 FileContent read_text(const std::string& path) {
   const Place place = place_of(path, /*make_folder=*/false);
-  return place.folder == -1 ? FileContent{} : read_private_file(place.folder, place.name);
+  if (place.folder == -1) return {};
+  if (place.folder == AT_FDCWD) {
+    if (const std::string reason = distrust_of_place(path); !reason.empty()) {
+      return {std::nullopt, "it " + reason};
+    }
+  }
+  return read_private_file(place.folder, place.name);
 }
 
 /// At most `count` comma-separated fields, the last with the rest.

@@ -104,6 +104,11 @@ void test_cache_trust(Device& device) {
     REQUIRE_CONTAINS(result.output, above == 0777 ? "built 1 loaded 0" : "built 0 loaded 1");
     REQUIRE(contains(result.output, "is in " + fs::canonical(top).string()) == (above == 0777));
   }
+  if (geteuid() == 0) {
+    REQUIRE(chown(top.c_str(), 65534, 65534) == 0);
+    REQUIRE_CONTAINS(child("build", environment).output, "which belongs to another user");
+    REQUIRE(chown(top.c_str(), 0, 0) == 0);
+  }
   // What takes the folder's place while it is open changes nothing.
   const Result swapped = child("swap", environment);
   REQUIRE_CONTAINS(swapped.output, "stored 1 of 1");

@@ -94,6 +94,9 @@ void test_sources() {
   REQUIRE(copies == 3);
   // The preprocessor passes over the #line behind a file that it skips: the end of the branch has one.
   REQUIRE_CONTAINS(kernel_source("test/skipped.cl"), "\n#endif\n#line 8 \"test/skipped.cl\"\n");
+  // Not within a comment; and what looks like a directive there is none.
+  REQUIRE_CONTAINS(kernel_source("test/comments.cl"),
+                   "#endif /* of\nboth */\n#line 8 \"test/comments.cl\"\n");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/no_include.cl"); }), "test/no_include.cl:2");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/absent.cl"); }),
                    "no kernel file \"test/absent.cl\"");

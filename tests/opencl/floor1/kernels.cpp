@@ -29,6 +29,9 @@ void write_kernels() {
              "#if defined(NOWHERE)\n#if 1\n#include \"include/twice.clh\"\n#endif\n#elif 1 && \\\n"
              "    defined(NOT_HERE)\n#endif\nkernel void skipped(global int* out) {\n"
              "  out[0] = undeclared;\n}\n");
+  write_file(root + "test/comments.cl",
+             "#if 0\n/*\n#endif\n*/\n#include \"include/twice.clh\"\n#endif /* of\nboth */\n"
+             "kernel void comments() {}\n");
   write_file(root + "test/other.cl",
              "#include \"include/twice.clh\"\n"
              "kernel void other(global int* base, ulong offset, local int* tmp) {\n"
