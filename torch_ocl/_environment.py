@@ -81,8 +81,8 @@ VARIABLES = {
 }
 OTHERS_VARIABLES = {
     "OCL_ICD_FILENAMES": (
-        "more drivers, for those that aren't in `/etc/OpenCL/vendors`. Debian's and Ubuntu's loader "
-        "(ocl-icd) ignores it in other programs; here it gets them all the same"
+        "more drivers, for those that aren't in `/etc/OpenCL/vendors`. Debian's and Ubuntu's "
+        "loader (ocl-icd) ignores it in other programs; here it gets them all the same"
     ),
     "TORCH_DEVICE_BACKEND_AUTOLOAD": (
         "read by PyTorch: `0` keeps `import torch` from loading extensions; `import "
