@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -20,6 +21,11 @@ Group group_of(const c10::Argument& argument, const c10::IValue& value) {
   return value.isCustomClass() ? value.toCustomClass<c10d::ProcessGroup>() : nullptr;
 }
 
+bool has_backend(const c10d::ProcessGroup& group) {
+  return std::ranges::any_of(group.getDeviceTypes(),
+                             [](c10::Device device) { return device.type() == kDeviceType; });
+}
+
 // Stands above upstream's kernel for all devices, which looks for the backend.
 void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                    torch::jit::Stack* stack) {
@@ -27,7 +33,7 @@ void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const auto values = torch::jit::last(*stack, arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Group group = group_of(arguments[i], values[i]);
-    TORCH_CHECK(!group || group->hasBackendForDeviceType(kDeviceType), op.schema().name(),
+    TORCH_CHECK(!group || has_backend(*group), op.schema().name(),
                 ": the process group has no backend for ocl tensors. Send them as CPU tensors, "
                 "tensor.cpu(), in a group of the backend gloo, or run a single process.");
   }
