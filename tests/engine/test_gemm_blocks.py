@@ -77,7 +77,7 @@ def test_weight_of_windows_of_one_element(channels, results):
 SCRIPT = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
-from tests.ops import test_gemm_blocks as t
+from tests.engine import test_gemm_blocks as t
 a, b = t.operands("TN", 64, 48, 2100, torch.float32)
 t.t.check(torch.mm, a, b)
 t.test_weight_of_windows_of_one_element(64, 32)
