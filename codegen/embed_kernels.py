@@ -2,7 +2,7 @@
 
     python codegen/embed_kernels.py --root kernels --out build/gen/embedded_kernels.cpp
 
-The output defines ocl::embedded_kernel(path) (declared in csrc/opencl/program.h). It depends on
+The output defines ocl::embedded_kernel(path) (declared in csrc/opencl/sources.h). It depends on
 nothing but the files' paths and text, and is written only if it changed: a build that changed no
 kernel compiles nothing. With --list it prints the embedded files instead.
 """

@@ -80,8 +80,8 @@ std::array<at::Tensor, 7> forward_operands(const AttentionPlan& plan, const at::
 void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, uint32_t width,
                     uint32_t vectors);
 
-/// For CPUs: blocks of queries (kernels/attention/forward_lanes.cl, backward.cl), and a few queries
-/// with the keys split (decode.cl).
+/// For CPUs: blocks of queries (kernels/attention/forward_lanes.cl, backward_lanes.cl), and a few
+/// queries with the keys split (decode.cl).
 void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);
 bool takes_decode(const AttentionPlan& plan);
 void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp);

@@ -10,7 +10,7 @@
 namespace ocl {
 
 /// As convolution(), convolution_input() and convolution_weight(). False, and nothing done, if the
-/// kernels don't take it: those of conv_plan.h take everything.
+/// kernels don't take it: those of plan.h take everything.
 bool depthwise_convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
                            const void* bias, const ConvWindow& window);
 bool depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,

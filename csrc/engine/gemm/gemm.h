@@ -41,7 +41,7 @@ struct GemmDescription {
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
 /// NotImplementedError for a dtype without a product (bool), Error for a device failure.
 ///
-/// Of the implementations in gemm.cpp the first that does not refuse runs;
+/// Of the implementations in implementations.cpp the first that does not refuse runs;
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 void gemm(const GemmDescription& description);
@@ -97,7 +97,7 @@ struct GemmParameters {
   int64_t max_workspace;  // bytes; larger problems are packed in blocks
 };
 
-/// The defaults of the device's class (the table in gemm_parameters.cpp) for values of
+/// The defaults of the device's class (the table in parameters.cpp) for values of
 /// `compute_size` bytes.
 GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex);
 

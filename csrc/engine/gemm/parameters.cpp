@@ -20,8 +20,8 @@ struct ClassDefaults {
 };
 
 // The first that fits serves. With 32 registers 12 x 2 sums fit beside the operands, with 16
-// registers 6 x 2 do. Tiles for GPUs are chosen among those of gemm_tiled.cpp and
-// gemm_tensor_core.cpp.
+// registers 6 x 2 do. Tiles for GPUs are chosen among those of tiled.cpp and
+// tensor_core.cpp.
 constexpr ClassDefaults kDefaults[] = {
     {true, 64, 12, 2, 512, 256 << 10, 4, 16, 8},
     {true, 32, 6, 2, 512, 256 << 10, 4, 16, 8},

@@ -15,7 +15,7 @@ namespace ocl {
 
 namespace {
 
-constexpr double kLaunchCost = 0.9e6;  // as for the tiles of gemm_tiled.cpp
+constexpr double kLaunchCost = 0.9e6;  // as for the tiles of tiled.cpp
 
 /// Each sub-group of `size` takes rows x columns of the tile's sums.
 struct SubgroupShape {

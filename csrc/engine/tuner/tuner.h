@@ -1,7 +1,7 @@
 // Finds the fastest of several ways to compute the same, within a time budget.
 //
 // Offers: tuning::Settings, settings(), change(), epoch(), Candidates, search(), TunedTable. What
-// was found is kept by tuner_results.h; gemm_tuning.cpp shows how an engine uses both.
+// was found is kept by results.h; gemm/tuning.cpp shows how an engine uses both.
 #pragma once
 
 #include <atomic>
