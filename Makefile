@@ -126,13 +126,15 @@ docs: build
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w dist .
 
+FORMATTED = $$(find csrc kernels -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
+
 lint: $(STAMPS)/lint
-	$(BIN)/clang-format --dry-run -Werror $$(find csrc -name '*.h' -o -name '*.cpp')
+	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 format: $(STAMPS)/lint
-	$(BIN)/clang-format -i $$(find csrc -name '*.h' -o -name '*.cpp')
+	$(BIN)/clang-format -i $(FORMATTED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

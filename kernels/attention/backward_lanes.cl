@@ -1,10 +1,11 @@
 // The gradients of attention on CPUs: weights are computed again from the rows' logarithms, so that
 // nothing of the size queries * keys is kept.
 //
-// A work-item takes a range of queries and a range of keys of a head (of all query heads that share a
-// head of key). With FOR_QUERY it takes all keys and stores the gradient of query; with FOR_KEY it takes
-// all queries and adds to the gradients of key and value in memory, which no other work-item touches.
-// With both, a work-item has a whole head, and five products do instead of seven.
+// A work-item takes a range of queries and a range of keys of a head (of all query heads that share
+// a head of key). With FOR_QUERY it takes all keys and stores the gradient of query; with FOR_KEY
+// it takes all queries and adds to the gradients of key and value in memory, which no other
+// work-item touches. With both, a work-item has a whole head, and five products do instead of
+// seven.
 //
 // Compile parameters besides lanes.clh's: FOR_QUERY, FOR_KEY, NK (as NO, of rows of query and key).
 #include "include/item_by_item.clh"
@@ -21,9 +22,9 @@
 #endif
 
 /// x[lane] = the product of row `lane` of two matrices, 0 past `valid`.
-static inline void row_products(global const char *a, ulong a_row, ulong a_column,
-                                global const char *b, ulong b_row, ulong b_column, uint valid,
-                                uint columns, local T *x) {
+static inline void row_products(global const char* a, ulong a_row, ulong a_column,
+                                global const char* b, ulong b_row, ulong b_column, uint valid,
+                                uint columns, local T* x) {
   for (uint lane = 0; lane < NQ; lane++) {
     T sum = 0;
     uint k = 0;
@@ -31,9 +32,9 @@ static inline void row_products(global const char *a, ulong a_row, ulong a_colum
       Lanes sums;
       sums.vector = (V)(0);
       for (; k + WIDTH <= columns; k += WIDTH) {
-        sums.vector = fma(LOADV_AS(C, IN, WIDTH, a + (lane * a_row + k) * STORAGE_SIZE(IN), 0),
-                          LOADV_AS(C, IN, WIDTH, b + (lane * b_row + k) * STORAGE_SIZE(IN), 0),
-                          sums.vector);
+        sums.vector =
+            fma(LOADV_AS(C, IN, WIDTH, a + (lane * a_row + k) * STORAGE_SIZE(IN), 0),
+                LOADV_AS(C, IN, WIDTH, b + (lane * b_row + k) * STORAGE_SIZE(IN), 0), sums.vector);
       }
       for (uint e = 0; e < WIDTH; e++) sum += sums.element[e];
     }
@@ -46,37 +47,35 @@ static inline void row_products(global const char *a, ulong a_row, ulong a_colum
 }
 
 /// Adds weight^T rows to `count` rows of `to`: weight[k][NQ], `depth` rows of N * (tiles) vectors.
-#define ADD_PRODUCT(N, VECTORS, weight, rows, stride, depth, to, to_stride, count)            \
-  for (uint k_0 = 0; k_0 < (count); k_0 += RO) {                                              \
-    for (uint c_0 = 0; c_0 < VECTORS; c_0 += N) {                                             \
-      V sum_[RO][N];                                                                          \
-      _Pragma("unroll") for (uint i = 0; i < RO; i++) {                                       \
-        _Pragma("unroll") for (uint j = 0; j < N; j++) {                                      \
-          sum_[i][j] = (V)(0);                                                                \
-        }                                                                                     \
-      }                                                                                       \
-      PRODUCT_TILE(N, (local const T *)(weight) + k_0 * NQ, 1, NQ, (rows) + c_0 * WIDTH, stride, \
-                   depth, sum_);                                                              \
-      for (uint i = 0; i < min((uint)RO, (count) - k_0); i++) {                               \
-        _Pragma("unroll") for (uint j = 0; j < N; j++) {                                      \
-          global T *const at_ = (to) + (k_0 + i) * (to_stride) + (c_0 + j) * WIDTH;           \
-          VECTOR_NAME(vstore)(LOAD_LANES(at_) + sum_[i][j], 0, at_);                          \
-        }                                                                                     \
-      }                                                                                       \
-    }                                                                                         \
+#define ADD_PRODUCT(N, VECTORS, weight, rows, stride, depth, to, to_stride, count)              \
+  for (uint k_0 = 0; k_0 < (count); k_0 += RO) {                                                \
+    for (uint c_0 = 0; c_0 < VECTORS; c_0 += N) {                                               \
+      V sum_[RO][N];                                                                            \
+      _Pragma("unroll") for (uint i = 0; i < RO; i++) {                                         \
+        _Pragma("unroll") for (uint j = 0; j < N; j++) { sum_[i][j] = (V)(0); }                 \
+      }                                                                                         \
+      PRODUCT_TILE(N, (local const T*)(weight) + k_0 * NQ, 1, NQ, (rows) + c_0 * WIDTH, stride, \
+                   depth, sum_);                                                                \
+      for (uint i = 0; i < min((uint)RO, (count) - k_0); i++) {                                 \
+        _Pragma("unroll") for (uint j = 0; j < N; j++) {                                        \
+          global T* const at_ = (to) + (k_0 + i) * (to_stride) + (c_0 + j) * WIDTH;             \
+          VECTOR_NAME(vstore)(LOAD_LANES(at_) + sum_[i][j], 0, at_);                            \
+        }                                                                                       \
+      }                                                                                         \
+    }                                                                                           \
   }
 
-/// Global size: ranges, batch * heads (of key with FOR_KEY, else of query). Buffers: query, key, value,
-/// mask, out, lse, grad (of out), grad_query, grad_key, grad_value; the last two of C, rows of whole
-/// vectors. A range is per_item keys, NQ queries, or all. factor: scale * log2(e). scratch: DEPTH * NV
-/// vectors, COLUMNS * NV, twice BLOCK * NV, with FOR_QUERY NQ * DV, with STAGED BLOCK * (DV + VV), with
-/// both STAGED and FOR_KEY NQ * (DV + VV).
+/// Global size: ranges, batch * heads (of key with FOR_KEY, else of query). Buffers: query, key,
+/// value, mask, out, lse, grad (of out), grad_query, grad_key, grad_value; the last two of C, rows
+/// of whole vectors. A range is per_item keys, NQ queries, or all. factor: scale * log2(e).
+/// scratch: DEPTH * NV vectors, COLUMNS * NV, twice BLOCK * NV, with FOR_QUERY NQ * DV, with STAGED
+/// BLOCK * (DV + VV), with both STAGED and FOR_KEY NQ * (DV + VV).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global const char *out, global const char *lse,
-    global const char *grad, global char *grad_query, global char *grad_key,
-    global char *grad_value, const Problem p, const T factor, const T scale,
-    const T keep_threshold, const T keep_scale, local V *scratch) {
+    global const char* query, global const char* key, global const char* value,
+    global const char* mask, global const char* out, global const char* lse,
+    global const char* grad, global char* grad_query, global char* grad_key,
+    global char* grad_value, const Problem p, const T factor, const T scale, const T keep_threshold,
+    const T keep_scale, local V* scratch) {
   const uint range = get_global_id(0), z = get_global_id(1);
 #if FOR_KEY
   const uint key_heads = p.heads / p.group;
@@ -95,25 +94,24 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
   lse = OPERAND(lse, 5);
 
-  local V *const packed_query = scratch;
-  local V *const packed_grad = packed_query + p.depth * NV;
-  local V *const weights = packed_grad + p.columns * NV;
-  local V *const slopes = weights + BLOCK * NV;
-  local V *rest = slopes + BLOCK * NV;
+  local V* const packed_query = scratch;
+  local V* const packed_grad = packed_query + p.depth * NV;
+  local V* const weights = packed_grad + p.columns * NV;
+  local V* const slopes = weights + BLOCK * NV;
+  local V* rest = slopes + BLOCK * NV;
 #if FOR_QUERY
-  local V *const sums = rest;
+  local V* const sums = rest;
   rest += NQ * DV;
 #endif
 #if STAGED
-  local V *const staged_key = rest;
-  local V *const staged_value = staged_key + BLOCK * DV;
-  local V *const staged_query = staged_value + BLOCK * VV;
-  local V *const staged_grad = staged_query + NQ * DV;
+  local V* const staged_key = rest;
+  local V* const staged_value = staged_key + BLOCK * DV;
+  local V* const staged_query = staged_value + BLOCK * VV;
+  local V* const staged_grad = staged_query + NQ * DV;
 #endif
 #if FOR_KEY
-  global T *const key_sums = (global T *)(OPERAND(grad_key, 8) + HEAD_AT(grad_key, C, b, hk));
-  global T *const value_sums =
-      (global T *)(OPERAND(grad_value, 9) + HEAD_AT(grad_value, C, b, hk));
+  global T* const key_sums = (global T*)(OPERAND(grad_key, 8) + HEAD_AT(grad_key, C, b, hk));
+  global T* const value_sums = (global T*)(OPERAND(grad_value, 9) + HEAD_AT(grad_value, C, b, hk));
   for (uint k = first_key; k < last_key; k++) {
     for (uint v = 0; v < DV; v++) {
       VECTOR_NAME(vstore)((V)(0), v, key_sums + k * p.grad_key.row);
@@ -127,25 +125,25 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 
   for (uint h = first_head; h < last_head; h++) {
 #if MASKED
-    global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+    global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
     for (uint q0 = first_query; q0 < last_query; q0 += NQ) {
       const uint queries = min((uint)NQ, p.queries - q0);
-      global const char *const head_query =
+      global const char* const head_query =
           OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
-      global const char *const head_out =
+      global const char* const head_out =
           OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
-      global const char *const head_grad =
+      global const char* const head_grad =
           OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
       const ulong row = ((ulong)b * p.heads + h) * p.queries + q0;
       pack_lanes(head_query, p.query.row, p.query.column, queries, p.depth, factor, packed_query);
       pack_lanes(head_grad, p.grad.row, p.grad.column, queries, p.columns, (T)1, packed_grad);
       // Slopes are not in use yet. Rows without a key, and those past the end, get weights of 0.
       row_products(head_grad, p.grad.row, p.grad.column, head_out, p.out.row, p.out.column, queries,
-                   p.columns, (local T *)slopes);
+                   p.columns, (local T*)slopes);
       for (uint lane = 0; lane < NQ; lane++) {
-        const T x = lane < queries ? ((global const T *)lse)[row + lane] : (T)(INFINITY);
-        ((local T *)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x;
+        const T x = lane < queries ? ((global const T*)lse)[row + lane] : (T)(INFINITY);
+        ((local T*)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x;
       }
       V delta[NV], logarithm[NV];
       _Pragma("unroll") for (uint v = 0; v < NV; v++) {
@@ -158,12 +156,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #if STAGED && FOR_KEY
       stage_rows(head_query, p.query.row, p.query.column, queries, p.depth, DV, staged_query);
       stage_rows(head_grad, p.grad.row, p.grad.column, queries, p.columns, VV, staged_grad);
-      local const T *const query_rows = (local const T *)staged_query;
-      local const T *const grad_rows = (local const T *)staged_grad;
+      local const T* const query_rows = (local const T*)staged_query;
+      local const T* const grad_rows = (local const T*)staged_grad;
       const ulong query_stride = DV * WIDTH, grad_stride = VV * WIDTH;
 #elif FOR_KEY
-      global const T *const query_rows = (global const T *)head_query;
-      global const T *const grad_rows = (global const T *)head_grad;
+      global const T* const query_rows = (global const T*)head_query;
+      global const T* const grad_rows = (global const T*)head_grad;
       const ulong query_stride = p.query.row, grad_stride = p.grad.row;
 #endif
 
@@ -190,8 +188,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
           for (uint v = 0; v < NV; v++) {
             for (uint i0 = 0; i0 < R; i0 += 4) {
               V keep[4];
-              keep_lanes(p.seed, p.counter, row + v * WIDTH, k0 + k + i0, keep_threshold, keep_scale,
-                         keep);
+              keep_lanes(p.seed, p.counter, row + v * WIDTH, k0 + k + i0, keep_threshold,
+                         keep_scale, keep);
               for (uint i = 0; i < 4; i++) {
                 const uint at = (k + i0 + i) * NV + v;
                 const V weight = weights[at];
@@ -222,7 +220,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #endif
       }
 #if FOR_QUERY
-      global char *const to = OPERAND(grad_query, 7) + HEAD_AT(grad_query, IN, b, h) +
+      global char* const to = OPERAND(grad_query, 7) + HEAD_AT(grad_query, IN, b, h) +
                               q0 * p.grad_query.row * STORAGE_SIZE(IN);
       for (uint q = 0; q < queries; q++) {
         store_row(to + q * p.grad_query.row * STORAGE_SIZE(IN), p.grad_query.column, p.depth,

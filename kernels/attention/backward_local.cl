@@ -1,9 +1,9 @@
-// The gradients of attention for GPUs, without atomics: one kernel walks along the keys for the gradient
-// of query, another along the queries for those of key and value. Weights are computed again from the
-// rows' logarithms.
+// The gradients of attention for GPUs, without atomics: one kernel walks along the keys for the
+// gradient of query, another along the queries for those of key and value. Weights are computed
+// again from the rows' logarithms.
 //
-// Both own BQ rows and walk along BK others at a time: a block of weights is [own][walked], so that the same
-// products serve both. The next tiles travel while the current ones are multiplied.
+// Both own BQ rows and walk along BK others at a time: a block of weights is [own][walked], so that
+// the same products serve both. The next tiles travel while the current ones are multiplied.
 #include "attention/local.clh"
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
@@ -12,17 +12,17 @@
 
 typedef TYPEV(C, 2) T2;
 
-#define ARGUMENTS                                                                               \
-  global const char *query, global const char *key, global const char *value,                  \
-      global const char *mask, global const char *out, global const char *lse,                 \
-      global const char *grad, global char *delta, global char *grad_query,                    \
-      global char *grad_key, global char *grad_value, const Problem p, const T factor,         \
-      const T scale, const T keep_threshold, const T keep_scale, local T4 *scratch
+#define ARGUMENTS                                                                                  \
+  global const char *query, global const char *key, global const char *value,                      \
+      global const char *mask, global const char *out, global const char *lse,                     \
+      global const char *grad, global char *delta, global char *grad_query, global char *grad_key, \
+      global char *grad_value, const Problem p, const T factor, const T scale,                     \
+      const T keep_threshold, const T keep_scale, local T4 *scratch
 
-/// delta[row] = the product of a row of grad and of out, LANES work-items each. Buffers: as the others'.
-/// Work-groups of 64; global size: queries * LANES, batch * heads.
+/// delta[row] = the product of a row of grad and of out, LANES work-items each. Buffers: as the
+/// others'. Work-groups of 64; global size: queries * LANES, batch * heads.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGUMENTS) {
-  local T *const sums = (local T *)scratch;
+  local T* const sums = (local T*)scratch;
   const uint item = get_local_id(0), lane = item % LANES;
   const uint q = get_global_id(0) / LANES, z = get_global_id(1), b = z / p.heads, h = z % p.heads;
   T sum = 0;
@@ -30,7 +30,8 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
     grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q * p.grad.row * STORAGE_SIZE(IN);
     for (uint c = lane; c < p.columns; c += LANES) {
-      sum = fma(LOAD_AS(C, IN, out, c * p.out.column), LOAD_AS(C, IN, grad, c * p.grad.column), sum);
+      sum =
+          fma(LOAD_AS(C, IN, out, c * p.out.column), LOAD_AS(C, IN, grad, c * p.grad.column), sum);
     }
   }
   sums[item] = sum;
@@ -39,7 +40,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     if (lane < n) sums[item] += sums[item + n];
   }
   if (lane == 0 && q < p.queries) {
-    ((global T *)OPERAND(delta, 7))[(ulong)z * p.queries + q] = sums[item];
+    ((global T*)OPERAND(delta, 7))[(ulong)z * p.queries + q] = sums[item];
   }
 }
 
@@ -48,43 +49,43 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
 #else
 #define KEEP(row, k) ((T)1)
 #endif
-/// Turns s, the product of query q and key k, and slope, that of grad and value, into the weight (0 if
-/// dropped, else scaled) and its gradient by the product.
-#define WEIGH(s, slope, q, k, logarithm, product)                              \
-  do {                                                                         \
-    T score_ = -INFINITY;                                                      \
-    if ((q) < p.queries && (k) < p.keys && !(p.causal && (k) > (q))) {         \
-      score_ = s * factor;                                                     \
-      ADD_MASK(score_, q, k);                                                  \
-    }                                                                          \
-    const T weight_ = EXP2(score_ - (logarithm));                              \
-    const T keep_ = KEEP(row + (q), k);                                        \
-    slope = weight_ * (fma(slope, keep_, -(product)) * scale);                 \
-    s = weight_ * keep_;                                                       \
+/// Turns s, the product of query q and key k, and slope, that of grad and value, into the weight (0
+/// if dropped, else scaled) and its gradient by the product.
+#define WEIGH(s, slope, q, k, logarithm, product)                      \
+  do {                                                                 \
+    T score_ = -INFINITY;                                              \
+    if ((q) < p.queries && (k) < p.keys && !(p.causal && (k) > (q))) { \
+      score_ = s * factor;                                             \
+      ADD_MASK(score_, q, k);                                          \
+    }                                                                  \
+    const T weight_ = EXP2(score_ - (logarithm));                      \
+    const T keep_ = KEEP(row + (q), k);                                \
+    slope = weight_ * (fma(slope, keep_, -(product)) * scale);         \
+    s = weight_ * keep_;                                               \
   } while (0)
 /// Of a row that is masked whole no weight is left.
 static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
 
 /// The tiles that were fetched, for everyone.
-#define KEEP_TILES(left_rows, right_rows)        \
-  do {                                           \
-    barrier(CLK_LOCAL_MEM_FENCE);                \
-    keep_tile(left, held_left, left_rows, item); \
+#define KEEP_TILES(left_rows, right_rows)           \
+  do {                                              \
+    barrier(CLK_LOCAL_MEM_FENCE);                   \
+    keep_tile(left, held_left, left_rows, item);    \
     keep_tile(right, held_right, right_rows, item); \
-    barrier(CLK_LOCAL_MEM_FENCE);                \
+    barrier(CLK_LOCAL_MEM_FENCE);                   \
   } while (0)
 
-#define CLEAR(values)                                    \
-  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {      \
+#define CLEAR(values)                                                 \
+  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                   \
     _Pragma("unroll") for (uint j = 0; j < RK; j++) values[i][j] = 0; \
   }
-#define CLEAR_SUMS(values, chunks)                       \
-  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {      \
+#define CLEAR_SUMS(values, chunks)                                                             \
+  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                            \
     _Pragma("unroll") for (uint c = 0; c < chunks; c++) values[i][c][0] = values[i][c][1] = 0; \
   }
 
 /// block[own][walked] = the items' values.
-static inline void share(local T *block, private T values[RQ][RK], uint x, uint y) {
+static inline void share(local T* block, private T values[RQ][RK], uint x, uint y) {
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
       block[(y + SIDE * i) * PITCH_S + x + 16 * j] = values[i][j];
@@ -93,62 +94,62 @@ static inline void share(local T *block, private T values[RQ][RK], uint x, uint 
 }
 
 /// sums[own][columns of a chunk] += the block times a tile.
-#define ADD_PRODUCTS(sums, c, tile)                                                        \
-  _Pragma("unroll") for (uint kk = 0; kk < 4; kk++) {                                      \
-    const T2 v_ = *(local const T2 *)((tile) + (walked + kk) * PITCH + 2 * x);             \
-    _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                      \
-      const T weight_ = ((private const T *)weight)[i * 4 + kk];                           \
-      sums[i][c][0] = fma(weight_, v_.s0, sums[i][c][0]);                                  \
-      sums[i][c][1] = fma(weight_, v_.s1, sums[i][c][1]);                                  \
-    }                                                                                      \
+#define ADD_PRODUCTS(sums, c, tile)                                           \
+  _Pragma("unroll") for (uint kk = 0; kk < 4; kk++) {                         \
+    const T2 v_ = *(local const T2*)((tile) + (walked + kk) * PITCH + 2 * x); \
+    _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                         \
+      const T weight_ = ((private const T*)weight)[i * 4 + kk];               \
+      sums[i][c][0] = fma(weight_, v_.s0, sums[i][c][0]);                     \
+      sums[i][c][1] = fma(weight_, v_.s1, sums[i][c][1]);                     \
+    }                                                                         \
   }
-/// The same for `chunks` chunks, of which the first two are held; fetch(c) fetches those from c on, and
-/// `next` what comes after. Rows past the last one are zeros.
-#define ADD_CHUNKS(sums, chunks, fetch, next)                                              \
-  _Pragma("unroll") for (uint c = 0; c < chunks; c += 2) {                                 \
-    KEEP_TILES(BK, BK);                                                                    \
-    if (c + 2 < chunks) {                                                                  \
-      fetch(c + 2);                                                                        \
-    } else {                                                                               \
-      next;                                                                                \
-    }                                                                                      \
-    _Pragma("unroll 1") for (uint walked = 0; walked < BK; walked += 4) {                  \
-      T4 weight[RQ];                                                                       \
-      _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                    \
-        weight[i] = LOAD4(block + (y + SIDE * i) * PITCH_S + walked);                      \
-      }                                                                                    \
-      ADD_PRODUCTS(sums, c, left)                                                          \
-      if (c + 1 < chunks) ADD_PRODUCTS(sums, c + 1, right)                                 \
-    }                                                                                      \
+/// The same for `chunks` chunks, of which the first two are held; fetch(c) fetches those from c on,
+/// and `next` what comes after. Rows past the last one are zeros.
+#define ADD_CHUNKS(sums, chunks, fetch, next)                             \
+  _Pragma("unroll") for (uint c = 0; c < chunks; c += 2) {                \
+    KEEP_TILES(BK, BK);                                                   \
+    if (c + 2 < chunks) {                                                 \
+      fetch(c + 2);                                                       \
+    } else {                                                              \
+      next;                                                               \
+    }                                                                     \
+    _Pragma("unroll 1") for (uint walked = 0; walked < BK; walked += 4) { \
+      T4 weight[RQ];                                                      \
+      _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                   \
+        weight[i] = LOAD4(block + (y + SIDE * i) * PITCH_S + walked);     \
+      }                                                                   \
+      ADD_PRODUCTS(sums, c, left)                                         \
+      if (c + 1 < chunks) ADD_PRODUCTS(sums, c + 1, right)                \
+    }                                                                     \
   }
 /// sum += own rows times walked rows, chunk by chunk, of which the first is held.
-#define ADD_DOTS(sum, chunks, fetch, next)               \
+#define ADD_DOTS(sum, chunks, fetch, next)                \
   _Pragma("unroll 1") for (uint c = 0; c < chunks; c++) { \
-    KEEP_TILES(BQ, BK);                                  \
-    if (c + 1 < chunks) {                                \
-      fetch(c + 1);                                      \
-    } else {                                             \
-      next;                                              \
-    }                                                    \
-    dot_tiles(left, right, x, y, sum);                   \
+    KEEP_TILES(BQ, BK);                                   \
+    if (c + 1 < chunks) {                                 \
+      fetch(c + 1);                                       \
+    } else {                                              \
+      next;                                               \
+    }                                                     \
+    dot_tiles(left, right, x, y, sum);                    \
   }
 #define FETCH(held, from, strides, valid, rows, c, width) \
   fetch_tile(held, from, strides.row, strides.column, valid, rows, (c) * CHUNK, width, item)
 
-#define STORE_ROWS(to, strides, sums, chunks, width, valid)                                   \
-  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                           \
-    const uint own = y + SIDE * i;                                                            \
-    _Pragma("unroll") for (uint n = 0; n < 2 * chunks; n++) {                                 \
-      const uint column = n / 2 * CHUNK + 2 * x + n % 2;                                      \
-      if (own < (valid) && column < (width)) {                                                \
+#define STORE_ROWS(to, strides, sums, chunks, width, valid)                                        \
+  _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                                \
+    const uint own = y + SIDE * i;                                                                 \
+    _Pragma("unroll") for (uint n = 0; n < 2 * chunks; n++) {                                      \
+      const uint column = n / 2 * CHUNK + 2 * x + n % 2;                                           \
+      if (own < (valid) && column < (width)) {                                                     \
         STORE_FROM(IN, C, to, own * strides.row + column * strides.column, sums[i][n / 2][n % 2]); \
-      }                                                                                       \
-    }                                                                                         \
+      }                                                                                            \
+    }                                                                                              \
   }
 
-/// Global size: blocks of BQ queries * ITEMS, batch * heads. Buffers: query, key, value, mask, out, lse,
-/// grad (of out), delta, grad_query, grad_key, grad_value. scratch: 2 * TILE_ROWS * PITCH of C for
-/// tiles, BQ * PITCH_S for a block of weights.
+/// Global size: blocks of BQ queries * ITEMS, batch * heads. Buffers: query, key, value, mask, out,
+/// lse, grad (of out), delta, grad_query, grad_key, grad_value. scratch: 2 * TILE_ROWS * PITCH of C
+/// for tiles, BQ * PITCH_S for a block of weights.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient(ARGUMENTS) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   const uint q0 = (uint)(get_num_groups(0) - 1 - get_group_id(0)) * BQ;
@@ -162,12 +163,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   lse = OPERAND(lse, 5);
   delta = OPERAND(delta, 7);
 #if MASKED
-  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries;
-  local T *const left = (local T *)scratch;
-  local T *const right = left + TILE_ROWS * PITCH;
-  local T *const block = right + TILE_ROWS * PITCH;
+  local T* const left = (local T*)scratch;
+  local T* const right = left + TILE_ROWS * PITCH;
+  local T* const block = right + TILE_ROWS * PITCH;
 
   T sums[RQ][CD][2], held_left[HELD], held_right[HELD];
   CLEAR_SUMS(sums, CD)
@@ -178,16 +179,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
           p.depth);                                                                       \
   } while (0)
 #define FETCH_SCORES(c) FETCH_SCORES_AT(k0, c)
-#define FETCH_SLOPES(c)                                                                    \
-  do {                                                                                     \
-    FETCH(held_left, grad, p.grad, queries, BQ, c, p.columns);                             \
+#define FETCH_SLOPES(c)                                                                       \
+  do {                                                                                        \
+    FETCH(held_left, grad, p.grad, queries, BQ, c, p.columns);                                \
     FETCH(held_right, value + k0 * p.value.row * STORAGE_SIZE(IN), p.value, keys - k0, BK, c, \
-          p.columns);                                                                      \
+          p.columns);                                                                         \
   } while (0)
-#define FETCH_KEYS(c)                                                              \
-  do {                                                                             \
-    global const char *const from_ = key + k0 * p.key.row * STORAGE_SIZE(IN);      \
-    FETCH(held_left, from_, p.key, keys - k0, BK, c, p.depth);                     \
+#define FETCH_KEYS(c)                                                                   \
+  do {                                                                                  \
+    global const char* const from_ = key + k0 * p.key.row * STORAGE_SIZE(IN);           \
+    FETCH(held_left, from_, p.key, keys - k0, BK, c, p.depth);                          \
     if ((c) + 1 < CD) FETCH(held_right, from_, p.key, keys - k0, BK, (c) + 1, p.depth); \
   } while (0)
   if (keys > 0) FETCH_SCORES_AT(0, 0);
@@ -201,8 +202,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       // Here, not before the loop: Intel's compiler for CPUs then mixes up the work-items' values.
       const uint q = q0 + y + SIDE * i;
       const ulong at = row + min(q, p.queries - 1);
-      const T logarithm = logarithm_of(((global const T *)lse)[at]);
-      const T product = ((global const T *)delta)[at];
+      const T logarithm = logarithm_of(((global const T*)lse)[at]);
+      const T product = ((global const T*)delta)[at];
       _Pragma("unroll") for (uint j = 0; j < RK; j++) {
         const uint k = k0 + x + 16 * j;
         WEIGH(s[i][j], slope[i][j], q, k, logarithm, product);
@@ -211,14 +212,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     share(block, slope, x, y);
     ADD_CHUNKS(sums, CD, FETCH_KEYS, if (k0 + BK < keys) FETCH_SCORES_AT(k0 + BK, 0))
   }
-  grad_query =
-      OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * STORAGE_SIZE(IN);
+  grad_query = OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) +
+               q0 * p.grad_query.row * STORAGE_SIZE(IN);
   STORE_ROWS(grad_query, p.grad_query, sums, CD, p.depth, queries)
 }
 #undef FETCH_SCORES
 #undef FETCH_SLOPES
 
-/// Global size: blocks of BQ keys * ITEMS, batch * heads of key. Otherwise as attention_query_gradient.
+/// Global size: blocks of BQ keys * ITEMS, batch * heads of key. Otherwise as
+/// attention_query_gradient.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient(ARGUMENTS) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   const uint k0 = get_group_id(0) * BQ, z = get_global_id(1), key_heads = p.heads / p.group;
@@ -230,9 +232,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, hk * p.group);
   lse = OPERAND(lse, 5);
   delta = OPERAND(delta, 7);
-  local T *const left = (local T *)scratch;
-  local T *const right = left + TILE_ROWS * PITCH;
-  local T *const block = right + TILE_ROWS * PITCH;
+  local T* const left = (local T*)scratch;
+  local T* const right = left + TILE_ROWS * PITCH;
+  local T* const block = right + TILE_ROWS * PITCH;
 
   // The blocks of queries of all heads that share the key, one after the other.
   const uint begin = p.causal ? k0 / BK * BK : 0;
@@ -244,36 +246,36 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
 #define QUERY_AT(n) (begin + (n) % blocks * BK)
 #define ROWS_AT(base, strides, n) \
   ((base) + ((n) / blocks * strides.head + QUERY_AT(n) * strides.row) * STORAGE_SIZE(IN))
-#define FETCH_SCORES_AT(n, c)                                                                  \
-  do {                                                                                         \
-    FETCH(held_left, key, p.key, keys, BQ, c, p.depth);                                        \
-    FETCH(held_right, ROWS_AT(query, p.query, n), p.query, p.queries - QUERY_AT(n), BK, c,     \
-          p.depth);                                                                            \
+#define FETCH_SCORES_AT(n, c)                                                              \
+  do {                                                                                     \
+    FETCH(held_left, key, p.key, keys, BQ, c, p.depth);                                    \
+    FETCH(held_right, ROWS_AT(query, p.query, n), p.query, p.queries - QUERY_AT(n), BK, c, \
+          p.depth);                                                                        \
   } while (0)
 #define FETCH_SCORES(c) FETCH_SCORES_AT(n, c)
-#define FETCH_SLOPES(c)                                                      \
-  do {                                                                       \
-    FETCH(held_left, value, p.value, keys, BQ, c, p.columns);                \
-    FETCH(held_right, head_grad, p.grad, queries, BK, c, p.columns);         \
+#define FETCH_SLOPES(c)                                              \
+  do {                                                               \
+    FETCH(held_left, value, p.value, keys, BQ, c, p.columns);        \
+    FETCH(held_right, head_grad, p.grad, queries, BK, c, p.columns); \
   } while (0)
-#define FETCH_GRADS(c)                                                       \
-  do {                                                                       \
-    FETCH(held_left, head_grad, p.grad, queries, BK, c, p.columns);          \
+#define FETCH_GRADS(c)                                                                       \
+  do {                                                                                       \
+    FETCH(held_left, head_grad, p.grad, queries, BK, c, p.columns);                          \
     if ((c) + 1 < CV) FETCH(held_right, head_grad, p.grad, queries, BK, (c) + 1, p.columns); \
   } while (0)
-#define FETCH_QUERIES(c)                                                     \
-  do {                                                                       \
-    FETCH(held_left, head_query, p.query, queries, BK, c, p.depth);          \
+#define FETCH_QUERIES(c)                                                                     \
+  do {                                                                                       \
+    FETCH(held_left, head_query, p.query, queries, BK, c, p.depth);                          \
     if ((c) + 1 < CD) FETCH(held_right, head_query, p.query, queries, BK, (c) + 1, p.depth); \
   } while (0)
   if (steps > 0) FETCH_SCORES_AT(0, 0);
   for (uint n = 0; n < steps; n++) {
     const uint h = hk * p.group + n / blocks, q0 = QUERY_AT(n), queries = p.queries - q0;
-    global const char *const head_query = ROWS_AT(query, p.query, n);
-    global const char *const head_grad = ROWS_AT(grad, p.grad, n);
+    global const char* const head_query = ROWS_AT(query, p.query, n);
+    global const char* const head_grad = ROWS_AT(grad, p.grad, n);
     const ulong row = ((ulong)b * p.heads + h) * p.queries;
 #if MASKED
-    global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+    global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
     T s[RQ][RK], slope[RQ][RK];
     CLEAR(s)
@@ -283,8 +285,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
       const uint q = q0 + x + 16 * j;
       const ulong at = row + min(q, p.queries - 1);
-      const T logarithm = logarithm_of(((global const T *)lse)[at]);
-      const T product = ((global const T *)delta)[at];
+      const T logarithm = logarithm_of(((global const T*)lse)[at]);
+      const T product = ((global const T*)delta)[at];
       _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
         const uint k = k0 + y + SIDE * i;
         WEIGH(s[i][j], slope[i][j], q, k, logarithm, product);
@@ -296,9 +298,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     share(block, slope, x, y);
     ADD_CHUNKS(key_sums, CD, FETCH_QUERIES, if (n + 1 < steps) FETCH_SCORES_AT(n + 1, 0))
   }
-  grad_key = OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * STORAGE_SIZE(IN);
-  grad_value =
-      OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * STORAGE_SIZE(IN);
+  grad_key =
+      OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * STORAGE_SIZE(IN);
+  grad_value = OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) +
+               k0 * p.grad_value.row * STORAGE_SIZE(IN);
   STORE_ROWS(grad_key, p.grad_key, key_sums, CD, p.depth, keys)
   STORE_ROWS(grad_value, p.grad_value, value_sums, CV, p.columns, keys)
 }

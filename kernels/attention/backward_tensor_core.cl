@@ -1,14 +1,14 @@
 // The gradients of attention by NVIDIA's tensor cores, without atomics: one kernel
-// walks along the keys for the gradient of query, another along the queries for those of key and value.
-// Weights are computed again from the rows' logarithms.
+// walks along the keys for the gradient of query, another along the queries for those of key and
+// value. Weights are computed again from the rows' logarithms.
 //
-// A work-group owns 64 rows of a head, a warp (32 work-items) 16 of them, whose two operands stay in
-// registers; the rows that it walks along travel to local memory, WALK at a time, while those before them
-// are multiplied.
+// A work-group owns 64 rows of a head, a warp (32 work-items) 16 of them, whose two operands stay
+// in registers; the rows that it walks along travel to local memory, WALK at a time, while those
+// before them are multiplied.
 //
-// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of value,
-// rounded up to multiples of 16), WALK (16, 32 or 64). IN is f16, bf16 or f32, C f32. Rows of all
-// operands and results are contiguous, aligned to 16 bytes and multiples of them long.
+// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of
+// value, rounded up to multiples of 16), WALK (16, 32 or 64). IN is f16, bf16 or f32, C f32. Rows
+// of all operands and results are contiguous, aligned to 16 bytes and multiples of them long.
 #ifndef IN
 #define IN f16
 #endif
@@ -34,22 +34,23 @@
 #else
 #define ADD_MASK(score, q, k)
 #endif
-/// Turns s, the scores of query q and key k, and slope, the product of grad and value, into the weight
-/// (0 if dropped, else scaled) and its gradient by the score. `checked`: the block has what is masked.
-#define WEIGH(s, slope, q, k, logarithm, product, checked)                                     \
-  do {                                                                                         \
-    float score_ = s * factor;                                                                 \
-    if (checked) {                                                                             \
-      if ((q) >= p.queries || (k) >= p.keys || (p.causal && (k) > (q))) {                      \
-        score_ = -INFINITY;                                                                    \
-      } else {                                                                                 \
-        ADD_MASK(score_, q, k);                                                                \
-      }                                                                                        \
-    }                                                                                          \
-    const float weight_ = native_exp2(score_ - (logarithm));                                   \
-    const float keep_ = KEEP(row + (q), k);                                                    \
-    slope = weight_ * fma(slope, keep_, -(product));                                           \
-    s = weight_ * keep_;                                                                       \
+/// Turns s, the scores of query q and key k, and slope, the product of grad and value, into the
+/// weight (0 if dropped, else scaled) and its gradient by the score. `checked`: the block has what
+/// is masked.
+#define WEIGH(s, slope, q, k, logarithm, product, checked)                \
+  do {                                                                    \
+    float score_ = s * factor;                                            \
+    if (checked) {                                                        \
+      if ((q) >= p.queries || (k) >= p.keys || (p.causal && (k) > (q))) { \
+        score_ = -INFINITY;                                               \
+      } else {                                                            \
+        ADD_MASK(score_, q, k);                                           \
+      }                                                                   \
+    }                                                                     \
+    const float weight_ = native_exp2(score_ - (logarithm));              \
+    const float keep_ = KEEP(row + (q), k);                               \
+    slope = weight_ * fma(slope, keep_, -(product));                      \
+    s = weight_ * keep_;                                                  \
   } while (0)
 #if DROPOUT
 #define KEEP(row, k) keep_weight(p.seed, p.counter, row, k, keep_threshold, keep_scale)
@@ -61,18 +62,18 @@
 static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
 // Buffers as in backward_local.cl.
-#define ARGUMENTS                                                                               \
-  global const char *query, global const char *key, global const char *value,                  \
-      global const char *mask, global const char *out, global const char *lse,                 \
-      global const char *grad, global char *delta, global char *grad_query,                    \
-      global char *grad_key, global char *grad_value, const Problem p, const T factor,         \
-      const T scale, const T keep_threshold, const T keep_scale
+#define ARGUMENTS                                                                                  \
+  global const char *query, global const char *key, global const char *value,                      \
+      global const char *mask, global const char *out, global const char *lse,                     \
+      global const char *grad, global char *delta, global char *grad_query, global char *grad_key, \
+      global char *grad_value, const Problem p, const T factor, const T scale,                     \
+      const T keep_threshold, const T keep_scale
 
-#define SWAP_STAGES              \
-  do {                           \
-    const uint swap_ = tile;     \
-    tile = other;                \
-    other = swap_;               \
+#define SWAP_STAGES          \
+  do {                       \
+    const uint swap_ = tile; \
+    tile = other;            \
+    other = swap_;           \
   } while (0)
 
 /// Also leaves, for the other kernel, the product of each query's row of grad and of out in delta.
@@ -92,7 +93,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * SIZE;
   grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * SIZE;
 #if MASKED
-  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries;
   const uint stages = local_address(memory);
@@ -100,8 +101,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 #define FETCH(to, k)                                                                            \
   do {                                                                                          \
     if ((k) < keys) {                                                                           \
-      COPY_ROWS(to, key + (k) * p.key.row * SIZE, p.key.row, WALK, keys - (k), DEPTH, p.depth);    \
-      COPY_ROWS((to) + FIRST_BYTES, value + (k) * p.value.row * SIZE, p.value.row, WALK,           \
+      COPY_ROWS(to, key + (k) * p.key.row * SIZE, p.key.row, WALK, keys - (k), DEPTH, p.depth); \
+      COPY_ROWS((to) + FIRST_BYTES, value + (k) * p.value.row * SIZE, p.value.row, WALK,        \
                 keys - (k), COLUMNS, p.columns);                                                \
     }                                                                                           \
     commit_copies();                                                                            \
@@ -114,8 +115,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   {
     OWNED(own_out, out, p.out.row, queries, COLUMNS, p.columns);
     _Pragma("unroll") for (uint i = 0; i < PIECES(COLUMNS) * 4; i++) {
-      product[i % 2] = PAIR_PRODUCT(((private const uint *)own_out)[i],
-                                    ((private const uint *)own_grad)[i], product[i % 2]);
+      product[i % 2] = PAIR_PRODUCT(((private const uint*)own_out)[i],
+                                    ((private const uint*)own_grad)[i], product[i % 2]);
     }
   }
   _Pragma("unroll") for (uint r = 0; r < 2; r++) {
@@ -124,15 +125,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       product[r] += exchange(product[r], step);
     }
     const bool there = at < queries;
-    if (there && lane % 4 == 0) ((global T *)OPERAND(delta, 7))[row + q0 + at] = product[r];
-    logarithm[r] = there ? logarithm_of(((global const T *)OPERAND(lse, 5))[row + q0 + at]) : INFINITY;
+    if (there && lane % 4 == 0) ((global T*)OPERAND(delta, 7))[row + q0 + at] = product[r];
+    logarithm[r] =
+        there ? logarithm_of(((global const T*)OPERAND(lse, 5))[row + q0 + at]) : INFINITY;
   }
 
   float sums[DEPTH / 2];
   _Pragma("unroll") for (uint i = 0; i < DEPTH / 2; i++) sums[i] = 0;
   for (uint k0 = 0; k0 < keys; k0 += WALK) {
-    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one reads the
-    // tile before any more.
+    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one
+    // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     FETCH(other, k0 + WALK);
@@ -149,7 +151,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     SWAP_STAGES;
   }
   WAIT_COPIES(0);
-  grad_query = OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
+  grad_query =
+      OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
   STORE_ROWS(grad_query, p.grad_query.row, sums, DEPTH, p.depth, queries, scale);
 }
 #undef FETCH
@@ -178,21 +181,21 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   const uint steps = blocks * p.group;
   const ulong row0 = ((ulong)b * p.heads + hk * p.group) * p.queries;
   float2 next = (float2)(0);
-#define FETCH(to, n)                                                                             \
-  do {                                                                                           \
-    if ((n) < steps) {                                                                           \
-      const uint head_ = (n) / blocks, q_ = begin + (n) % blocks * WALK, there_ = p.queries - q_; \
-      COPY_ROWS(to, query + (head_ * p.query.head + q_ * p.query.row) * SIZE, p.query.row, WALK,    \
-                there_, DEPTH, p.depth);                                                         \
-      COPY_ROWS((to) + FIRST_BYTES, grad + (head_ * p.grad.head + q_ * p.grad.row) * SIZE,       \
-                p.grad.row, WALK, there_, COLUMNS, p.columns);                                   \
-      const ulong at_ = row0 + (ulong)head_ * p.queries + q_ + item;                             \
-      next = (float2)(INFINITY, 0);                                                              \
-      if (item < WALK && item < there_) {                                                        \
-        next = (float2)(logarithm_of(((global const T *)lse)[at_]), ((global const T *)delta)[at_]); \
-      }                                                                                          \
-    }                                                                                            \
-    commit_copies();                                                                             \
+#define FETCH(to, n)                                                                               \
+  do {                                                                                             \
+    if ((n) < steps) {                                                                             \
+      const uint head_ = (n) / blocks, q_ = begin + (n) % blocks * WALK, there_ = p.queries - q_;  \
+      COPY_ROWS(to, query + (head_ * p.query.head + q_ * p.query.row) * SIZE, p.query.row, WALK,   \
+                there_, DEPTH, p.depth);                                                           \
+      COPY_ROWS((to) + FIRST_BYTES, grad + (head_ * p.grad.head + q_ * p.grad.row) * SIZE,         \
+                p.grad.row, WALK, there_, COLUMNS, p.columns);                                     \
+      const ulong at_ = row0 + (ulong)head_ * p.queries + q_ + item;                               \
+      next = (float2)(INFINITY, 0);                                                                \
+      if (item < WALK && item < there_) {                                                          \
+        next = (float2)(logarithm_of(((global const T*)lse)[at_]), ((global const T*)delta)[at_]); \
+      }                                                                                            \
+    }                                                                                              \
+    commit_copies();                                                                               \
   } while (0)
   uint tile = stages, other = stages + STAGE_BYTES;
   FETCH(tile, 0);
@@ -209,7 +212,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     const uint head = n / blocks, q0 = begin + n % blocks * WALK;
     const ulong row = row0 + (ulong)head * p.queries;
 #if MASKED
-    global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, hk * p.group + head);
+    global const char* const head_mask =
+        OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, hk * p.group + head);
 #endif
     float s[FW * 4], slope[FW * 4];
     PRODUCTS(s, own_key, tile, DEPTH);
@@ -228,7 +232,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   }
   WAIT_COPIES(0);
   grad_key = OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * SIZE;
-  grad_value = OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * SIZE;
+  grad_value =
+      OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * SIZE;
   STORE_ROWS(grad_key, p.grad_key.row, key_sums, DEPTH, p.depth, keys, scale);
   STORE_ROWS(grad_value, p.grad_value.row, value_sums, COLUMNS, p.columns, keys, 1.0f);
 }

@@ -1,10 +1,10 @@
-// Attention of few queries over many keys on CPUs, as in decoding with a cache of keys and values: the
-// keys are split among work-items, and a second kernel combines what they leave.
+// Attention of few queries over many keys on CPUs, as in decoding with a cache of keys and values:
+// the keys are split among work-items, and a second kernel combines what they leave.
 //
 // A row is a query of one of the heads that share a head of key. Compile parameters besides
-// attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key, and of
-// value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1: rows of all
-// operands are contiguous and whole vectors).
+// attention.clh's: WIDTH, RQ (rows of a work-item), DV and VV (vectors of a row of query and key,
+// and of value), BLOCK (keys whose scores are kept at a time, a multiple of WIDTH and 4), WHOLE (1:
+// rows of all operands are contiguous and whole vectors).
 #include "include/item_by_item.clh"
 #include "attention/vectors.clh"
 #include "include/philox.clh"
@@ -34,9 +34,9 @@ typedef union {
   T elements[BLOCK];
 } Scores;
 
-/// Element i of the result is the sum of vector i: rounds of adding neighbours, each of which leaves
-/// half as many vectors.
-static inline V sum_each(private V *x) {
+/// Element i of the result is the sum of vector i: rounds of adding neighbours, each of which
+/// leaves half as many vectors.
+static inline V sum_each(private V* x) {
   _Pragma("unroll") for (uint n = WIDTH / 2; n > 0; n /= 2) {
     _Pragma("unroll") for (uint i = 0; i < n; i++) {
       const V a = x[2 * i], b = x[2 * i + 1];
@@ -56,7 +56,7 @@ static inline T sum_lanes(V v) {
 }
 
 /// Elements [first, first + WIDTH) of a row, 0 past its end.
-static inline V load_lanes(global const char *row, ulong column, uint first, uint columns) {
+static inline V load_lanes(global const char* row, ulong column, uint first, uint columns) {
 #if WHOLE
   return LOADV_AS(C, IN, WIDTH, row + first * STORAGE_SIZE(IN), 0);
 #else
@@ -76,12 +76,12 @@ static inline V load_lanes(global const char *row, ulong column, uint first, uin
 
 /// Stores the logarithm of a row.
 #define STORE_LOGARITHM(h, q, maximum, total) \
-  ((global T *)lse)[((ulong)b * p.heads + (h)) * p.queries + (q)] = (maximum) + log2(total)
+  ((global T*)lse)[((ulong)b * p.heads + (h)) * p.queries + (q)] = (maximum) + log2(total)
 /// What a row's sums are multiplied by. A row that is masked whole is 0, as in CPU torch.
 #define SHRINK(total) ((total) == (T)(0) ? (T)(0) : (T)(1) / (total))
 
 /// Stores a vector of a row from element `first` on, as far as the row goes.
-static inline void store_lanes(global char *row, ulong column, uint first, uint columns, V value) {
+static inline void store_lanes(global char* row, ulong column, uint first, uint columns, V value) {
 #if WHOLE
   STOREV_FROM(IN, C, WIDTH, row + first * STORAGE_SIZE(IN), 0, value);
 #else
@@ -93,12 +93,13 @@ static inline void store_lanes(global char *row, ulong column, uint first, uint 
 #endif
 }
 
-/// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a multiple
-/// of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key * rows * splits
+/// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a
+/// multiple of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key *
+/// rows * splits
 /// * STATE of C, with splits > 1).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, global char *workspace,
+    global const char* query, global const char* key, global const char* value,
+    global const char* mask, global char* out, global char* lse, global char* workspace,
     const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
   const uint split = get_global_id(0) % p.splits, row0 = get_global_id(0) / p.splits * RQ;
   const uint z = get_global_id(1), key_heads = p.heads / p.group;
@@ -119,8 +120,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     const uint row = min(row0 + r, rows - 1);
     head_of[r] = hk * p.group + row / p.queries;
     query_of[r] = row % p.queries;
-    global const char *const from = query + HEAD_AT(query, IN, b, head_of[r]) +
-                                    query_of[r] * p.query.row * STORAGE_SIZE(IN);
+    global const char* const from =
+        query + HEAD_AT(query, IN, b, head_of[r]) + query_of[r] * p.query.row * STORAGE_SIZE(IN);
     _Pragma("unroll") for (uint v = 0; v < DV; v++) {
       packed[r][v] = load_lanes(from, p.query.column, v * WIDTH, p.depth) * (V)(factor);
     }
@@ -137,7 +138,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
       _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
         // Past the last key, that one: its score is dropped below.
         const uint at = k0 + min(k + i, count - 1);
-        global const char *const from = key + at * p.key.row * STORAGE_SIZE(IN);
+        global const char* const from = key + at * p.key.row * STORAGE_SIZE(IN);
         V total_[RQ];
         _Pragma("unroll") for (uint v = 0; v < DV; v++) {
           const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
@@ -160,13 +161,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #endif
     }
     _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-      private T *const score = scores[r].elements;
+     private T* const score = scores[r].elements;
       for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
 #if MASKED
-      global const char *const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
+      global const char* const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
       for (uint k = 0; k < count; k++) {
-        score[k] += score_of_mask(LOAD_AS(C, MASK, from,
-                                          query_of[r] * p.mask.row + (k0 + k) * p.mask.column));
+        score[k] += score_of_mask(
+            LOAD_AS(C, MASK, from, query_of[r] * p.mask.row + (k0 + k) * p.mask.column));
       }
 #endif
       if (p.causal) {
@@ -206,7 +207,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #endif
     }
     for (uint k = 0; k < count; k++) {
-      global const char *const from = value + (k0 + k) * p.value.row * STORAGE_SIZE(IN);
+      global const char* const from = value + (k0 + k) * p.value.row * STORAGE_SIZE(IN);
       _Pragma("unroll") for (uint v = 0; v < VV; v++) {
         const V x = load_lanes(from, p.value.column, v * WIDTH, p.columns);
         _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
@@ -219,15 +220,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   for (uint r = 0; r < RQ && row0 + r < rows; r++) {
     if (p.splits == 1) {
       const T shrink = SHRINK(total[r]);
-      global char *const to =
+      global char* const to =
           out + HEAD_AT(out, IN, b, head_of[r]) + query_of[r] * p.out.row * STORAGE_SIZE(IN);
       STORE_LOGARITHM(head_of[r], query_of[r], maximum[r], total[r]);
       for (uint v = 0; v < VV; v++) {
         store_lanes(to, p.out.column, v * WIDTH, p.columns, sums[r][v] * (V)(shrink));
       }
     } else {
-      global T *const state =
-          (global T *)workspace + (((ulong)z * rows + row0 + r) * p.splits + split) * STATE;
+      global T* const state =
+          (global T*)workspace + (((ulong)z * rows + row0 + r) * p.splits + split) * STATE;
       state[0] = maximum[r];
       state[1] = total[r];
       for (uint v = 0; v < VV; v++) VECTOR_NAME(vstore)(sums[r][v], v, state + 2);
@@ -236,16 +237,16 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 }
 
 /// Global size: rows, batch * heads of key, VV. Buffers: as attention_decode's.
-kernel ITEM_BY_ITEM void attention_combine(global const char *query, global const char *key,
-                                           global const char *value, global const char *mask,
-                                           global char *out, global char *lse,
-                                           global char *workspace, const Problem p, const T factor,
+kernel ITEM_BY_ITEM void attention_combine(global const char* query, global const char* key,
+                                           global const char* value, global const char* mask,
+                                           global char* out, global char* lse,
+                                           global char* workspace, const Problem p, const T factor,
                                            const T keep_threshold, const T keep_scale) {
   const uint row = get_global_id(0), z = get_global_id(1), v = get_global_id(2);
   const uint key_heads = p.heads / p.group, b = z / key_heads;
   const uint h = z % key_heads * p.group + row / p.queries, q = row % p.queries;
   lse = OPERAND(lse, 5);
-  global const T *const states = (global const T *)OPERAND(workspace, 6) +
+  global const T* const states = (global const T*)OPERAND(workspace, 6) +
                                  ((ulong)z * get_global_size(0) + row) * p.splits * STATE;
   T maximum = -INFINITY;
   for (uint s = 0; s < p.splits; s++) {
@@ -256,13 +257,13 @@ kernel ITEM_BY_ITEM void attention_combine(global const char *query, global cons
   T total = 0;
   V sum = (V)(0);
   for (uint s = 0; s < p.splits; s++) {
-    global const T *const state = states + s * STATE;
+    global const T* const state = states + s * STATE;
     const T weight = EXP2(state[0] - base);
     total = fma(weight, state[1], total);
     sum = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sum);
   }
   if (v == 0) STORE_LOGARITHM(h, q, maximum, total);
-  global char *const to =
+  global char* const to =
       OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
   store_lanes(to, p.out.column, v * WIDTH, p.columns, sum * (V)(SHRINK(total)));
 }

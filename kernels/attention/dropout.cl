@@ -1,4 +1,5 @@
-// What attention's dropout multiplies each weight by, as a matrix: for second derivatives, which have one.
+// What attention's dropout multiplies each weight by, as a matrix: for second derivatives, which
+// have one.
 //
 // Compile parameters: C (tag of the factors).
 #ifndef C
@@ -9,7 +10,7 @@ typedef TYPE(C) T;
 #include "attention/dropout.clh"
 
 /// factors: [rows][keys]. Global size: a row's keys or more, rows.
-kernel void attention_dropout(global char *factors, const ulong offset, const ulong seed,
+kernel void attention_dropout(global char* factors, const ulong offset, const ulong seed,
                               const ulong counter, const uint keys, const T keep_threshold,
                               const T keep_scale) {
   const uint key = get_global_id(0);

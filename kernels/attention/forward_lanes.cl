@@ -1,9 +1,10 @@
 // Attention for devices whose work-items run one after the other on wide SIMD units (CPUs).
 //
-// A work-item takes NQ queries of a head and walks along its keys, BLOCK at a time, with the maximum and
-// the sum of each query's row kept up to date (online softmax). Scores have queries in their lanes:
-// maxima and sums need nothing across lanes, and rows of key are read as they lie. The products with
-// value have columns in their lanes, so that rows of value, too, are read as they lie.
+// A work-item takes NQ queries of a head and walks along its keys, BLOCK at a time, with the
+// maximum and the sum of each query's row kept up to date (online softmax). Scores have queries in
+// their lanes: maxima and sums need nothing across lanes, and rows of key are read as they lie. The
+// products with value have columns in their lanes, so that rows of value, too, are read as they
+// lie.
 #include "include/item_by_item.clh"
 #include "attention/lanes.clh"
 
@@ -11,9 +12,9 @@
 /// C: see attention.clh). factor: scale * log2(e). scratch: DEPTH * NV vectors of query,
 /// BLOCK * NV of scores, NQ * VV of out, NV of factors, then with STAGED BLOCK * (DV + VV).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, const Problem p, const T factor,
-    const T keep_threshold, const T keep_scale, local V *scratch) {
+    global const char* query, global const char* key, global const char* value,
+    global const char* mask, global char* out, global char* lse, const Problem p, const T factor,
+    const T keep_threshold, const T keep_scale, local V* scratch) {
   // Blocks with the most keys first, for the sake of the balance.
   const uint q0 = (uint)(get_global_size(0) - 1 - get_global_id(0)) * NQ;
   const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
@@ -29,13 +30,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
 
-  local V *const packed = scratch;
-  local V *const scores = packed + p.depth * NV;
-  local V *const sums = scores + BLOCK * NV;
-  local V *const factors = sums + NQ * VV;
+  local V* const packed = scratch;
+  local V* const scores = packed + p.depth * NV;
+  local V* const sums = scores + BLOCK * NV;
+  local V* const factors = sums + NQ * VV;
 #if STAGED
-  local V *const staged_key = factors + NV;
-  local V *const staged_value = staged_key + BLOCK * DV;
+  local V* const staged_key = factors + NV;
+  local V* const staged_value = staged_key + BLOCK * DV;
 #endif
   pack_lanes(query, p.query.row, p.query.column, queries, p.depth, factor, packed);
   const V lanes = lane_numbers();
@@ -88,7 +89,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     }
 #endif
 
-#define SHRINK(sum, q) ((sum) * (V)(((local const T *)factors)[q]))
+#define SHRINK(sum, q) ((sum) * (V)(((local const T*)factors)[q]))
     ADD_TO_SUMS(sums, NO, VV, SHRINK, scores, value_rows, value_stride, count);
   }
 
@@ -98,11 +99,11 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     logarithm.vector = maximum[v] + log2(total[v]);
     factors[v] = total[v] == (V)(0) ? (V)(0) : (V)(1) / total[v];
     for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
-      ((global T *)lse)[row + v * WIDTH + e] = logarithm.element[e];
+      ((global T*)lse)[row + v * WIDTH + e] = logarithm.element[e];
     }
   }
   for (uint q = 0; q < queries; q++) {
     store_row(out + q * p.out.row * STORAGE_SIZE(IN), p.out.column, p.columns, sums + q * VV, VV,
-              ((local const T *)factors)[q]);
+              ((local const T*)factors)[q]);
   }
 }

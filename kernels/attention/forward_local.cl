@@ -1,8 +1,8 @@
-// Attention for GPUs: a work-group takes BQ queries of a head and walks along its keys, BK at a time, with
-// the maximum and the sum of each query's row kept up to date (online softmax).
+// Attention for GPUs: a work-group takes BQ queries of a head and walks along its keys, BK at a
+// time, with the maximum and the sum of each query's row kept up to date (online softmax).
 //
-// With SPLIT the keys are split among work-groups, where there are few queries, and attention_combine of
-// decode.cl combines what they leave.
+// With SPLIT the keys are split among work-groups, where there are few queries, and
+// attention_combine of decode.cl combines what they leave.
 #include "attention/local.clh"
 
 #ifndef SPLIT
@@ -15,23 +15,23 @@
 typedef TYPEV(C, 2) T2;
 
 /// Global size: splits * blocks of BQ queries * 256, batch * heads. Buffers: as attention_decode's.
-/// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for weights,
-/// BQ * 16 for maxima.
+/// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for
+/// weights, BQ * 16 for maxima.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_local(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, global char *workspace,
+    global const char* query, global const char* key, global const char* value,
+    global const char* mask, global char* out, global char* lse, global char* workspace,
     const Problem p, const T factor, const T keep_threshold, const T keep_scale,
-    local T4 *scratch) {
+    local T4* scratch) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   LOCATE_BLOCK;
 #if MASKED
-  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries + q0;
-  local T *const left = (local T *)scratch;
-  local T *const right = left + TILE_ROWS * PITCH;
-  local T *const weights = right + TILE_ROWS * PITCH;
-  local T *const shared = weights + BQ * PITCH_S;
+  local T* const left = (local T*)scratch;
+  local T* const right = left + TILE_ROWS * PITCH;
+  local T* const weights = right + TILE_ROWS * PITCH;
+  local T* const shared = weights + BQ * PITCH_S;
 
   T maximum[RQ], total[RQ], sums[RQ][CV][2];
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
@@ -41,23 +41,23 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   }
   // The next tiles travel while the current ones are multiplied.
   T held_left[HELD], held_right[HELD];
-#define FETCH_SCORES(k, c)                                                                        \
-  do {                                                                                            \
-    fetch_tile(held_left, query, p.query.row, p.query.column, queries, BQ, (c) * CHUNK, p.depth,  \
-               item);                                                                             \
-    fetch_tile(held_right, key + (k) * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column,     \
-               min((uint)BK, keys - (k)), BK, (c) * CHUNK, p.depth, item);                        \
+#define FETCH_SCORES(k, c)                                                                       \
+  do {                                                                                           \
+    fetch_tile(held_left, query, p.query.row, p.query.column, queries, BQ, (c) * CHUNK, p.depth, \
+               item);                                                                            \
+    fetch_tile(held_right, key + (k) * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column,    \
+               min((uint)BK, keys - (k)), BK, (c) * CHUNK, p.depth, item);                       \
   } while (0)
-#define FETCH_VALUES(k, c)                                                                        \
-  do {                                                                                            \
-    global const char *const from = value + (k) * p.value.row * STORAGE_SIZE(IN);                 \
-    const uint there = min((uint)BK, keys - (k));                                                 \
-    fetch_tile(held_left, from, p.value.row, p.value.column, there, BK, (c) * CHUNK, p.columns,   \
-               item);                                                                             \
-    if ((c) + 1 < CV) {                                                                           \
-      fetch_tile(held_right, from, p.value.row, p.value.column, there, BK, ((c) + 1) * CHUNK,     \
-                 p.columns, item);                                                                \
-    }                                                                                             \
+#define FETCH_VALUES(k, c)                                                                      \
+  do {                                                                                          \
+    global const char* const from = value + (k) * p.value.row * STORAGE_SIZE(IN);               \
+    const uint there = min((uint)BK, keys - (k));                                               \
+    fetch_tile(held_left, from, p.value.row, p.value.column, there, BK, (c) * CHUNK, p.columns, \
+               item);                                                                           \
+    if ((c) + 1 < CV) {                                                                         \
+      fetch_tile(held_right, from, p.value.row, p.value.column, there, BK, ((c) + 1) * CHUNK,   \
+                 p.columns, item);                                                              \
+    }                                                                                           \
   } while (0)
   if (first < keys) FETCH_SCORES(first, 0);
   for (uint k0 = first; k0 < keys; k0 += BK) {
@@ -107,8 +107,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         T weight = EXP2(s[i][j] - base);
         total[i] += weight;
 #if DROPOUT
-        weight *= keep_weight(p.seed, p.counter, row + y + SIDE * i, k0 + x + 16 * j, keep_threshold,
-                              keep_scale);
+        weight *= keep_weight(p.seed, p.counter, row + y + SIDE * i, k0 + x + 16 * j,
+                              keep_threshold, keep_scale);
 #endif
         weights[(y + SIDE * i) * PITCH_S + x + 16 * j] = weight;
       }
@@ -132,9 +132,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         _Pragma("unroll") for (uint kk = 0; kk < 4; kk++) {
           _Pragma("unroll") for (uint n = 0; n < 2; n++) {
             if (c + n >= CV) continue;
-            const T2 v = *(local const T2 *)((n == 0 ? left : right) + (k + kk) * PITCH + 2 * x);
+            const T2 v = *(local const T2*)((n == 0 ? left : right) + (k + kk) * PITCH + 2 * x);
             _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
-              const T w = ((private const T *)weight)[i * 4 + kk];
+              const T w = ((private const T*)weight)[i * 4 + kk];
               sums[i][c + n][0] = fma(w, v.s0, sums[i][c + n][0]);
               sums[i][c + n][1] = fma(w, v.s1, sums[i][c + n][1]);
             }
@@ -154,7 +154,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     for (uint n = 0; n < 16; n++) sum += shared[q * 16 + n];
     if (q >= queries) continue;
 #if SPLIT
-    global T *const state = (global T *)OPERAND(workspace, 6) +
+    global T* const state = (global T*)OPERAND(workspace, 6) +
                             ((row + q) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
     if (x == 0) {
       state[0] = maximum[i];
@@ -163,8 +163,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 #else
     // A row that is masked whole is 0, as in CPU torch.
     const T shrink = sum == 0 ? (T)0 : (T)1 / sum;
-    if (x == 0) ((global T *)lse)[row + q] = maximum[i] + log2(sum);
-    global char *const to = out + q * p.out.row * STORAGE_SIZE(IN);
+    if (x == 0) ((global T*)lse)[row + q] = maximum[i] + log2(sum);
+    global char* const to = out + q * p.out.row * STORAGE_SIZE(IN);
 #endif
     _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {
       const uint column = n / 2 * CHUNK + 2 * x + n % 2;

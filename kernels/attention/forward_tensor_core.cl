@@ -1,15 +1,18 @@
-// Attention in half and bfloat16 by NVIDIA's tensor cores: a work-group takes 64 queries of a head, a warp
-// (32 work-items) 16 of them, and walks along the keys, BK at a time, with the maximum and the sum of each
-// query's row kept up to date (online softmax). Scores, weights and results never leave the registers; keys
-// and values travel to local memory while those before them are multiplied.
+// Attention in half and bfloat16 by NVIDIA's tensor cores: a work-group takes 64 queries of a head,
+// a warp (32 work-items) 16 of them, and walks along the keys, BK at a time, with the maximum and
+// the sum of each query's row kept up to date (online softmax). Scores, weights and results never
+// leave the registers; keys and values travel to local memory while those before them are
+// multiplied.
 //
 // Of a 16 x 8 piece of scores or results a work-item has 4: rows lane / 4 and 8 further on, columns
-// lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants it.
+// lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants
+// it.
 //
-// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of value,
-// rounded up to multiples of 16), BK (32 or 64), SPLIT (1: keys are split among work-groups, where there
-// are few queries, and attention_combine of decode.cl combines what they leave). IN is f16 or bf16, C f32.
-// Rows of query, key and value are contiguous, aligned to 16 bytes and a multiple of 8 elements long.
+// Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of
+// value, rounded up to multiples of 16), BK (32 or 64), SPLIT (1: keys are split among work-groups,
+// where there are few queries, and attention_combine of decode.cl combines what they leave). IN is
+// f16 or bf16, C f32. Rows of query, key and value are contiguous, aligned to 16 bytes and a
+// multiple of 8 elements long.
 #ifndef IN
 #define IN f16
 #endif
@@ -36,17 +39,17 @@
 #define QUERY_BYTES (BQ * LINE(DEPTH))
 #define MEMORY_BYTES (QUERY_BYTES > 2 * STAGE_BYTES ? QUERY_BYTES : 2 * STAGE_BYTES)
 
-/// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as attention_decode's.
-/// per_item: keys of a split.
+/// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as
+/// attention_decode's. per_item: keys of a split.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_tensor_core(
-    global const char *query, global const char *key, global const char *value,
-    global const char *mask, global char *out, global char *lse, global char *workspace,
+    global const char* query, global const char* key, global const char* value,
+    global const char* mask, global char* out, global char* lse, global char* workspace,
     const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   LOCATE_BLOCK;
 #if MASKED
-  global const char *const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row0 = (ulong)z * p.queries + q0;
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -63,14 +66,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-#define FETCH(to, k)                                                                              \
-  do {                                                                                            \
-    if ((k) < keys) {                                                                             \
-      COPY_ROWS(to, key + (k) * p.key.row * 2, p.key.row, BK, keys - (k), DEPTH, p.depth);        \
-      COPY_ROWS((to) + KEY_BYTES, value + (k) * p.value.row * 2, p.value.row, BK, keys - (k),     \
-                COLUMNS, p.columns);                                                              \
-    }                                                                                             \
-    commit_copies();                                                                              \
+#define FETCH(to, k)                                                                          \
+  do {                                                                                        \
+    if ((k) < keys) {                                                                         \
+      COPY_ROWS(to, key + (k) * p.key.row * 2, p.key.row, BK, keys - (k), DEPTH, p.depth);    \
+      COPY_ROWS((to) + KEY_BYTES, value + (k) * p.value.row * 2, p.value.row, BK, keys - (k), \
+                COLUMNS, p.columns);                                                          \
+    }                                                                                         \
+    commit_copies();                                                                          \
   } while (0)
 
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, sums[FC * 4];
@@ -78,8 +81,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   uint tile = stages, other = stages + STAGE_BYTES;
   FETCH(tile, first);
   for (uint k0 = first; k0 < keys; k0 += BK) {
-    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one reads the
-    // tile before any more.
+    // This work-item's part of the tile is there; after the barrier, everyone's is, and no one
+    // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     FETCH(other, k0 + BK);
@@ -144,7 +147,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
       _Pragma("unroll") for (uint i = 0; i < 4; i++) {
         uint pair;
         PACK2(IN, s[k * 8 + i * 2], s[k * 8 + i * 2 + 1], pair);
-        ((private uint *)&weights)[i] = pair;
+        ((private uint*)&weights)[i] = pair;
       }
       _Pragma("unroll") for (uint n = 0; n < FC / 2; n++) {
         const uint4 v = load_matrices_transposed(
@@ -165,7 +168,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     const uint at = own_row + r * 8;
     if (at >= queries) continue;
 #if SPLIT
-    global T *const state = (global T *)OPERAND(workspace, 6) +
+    global T* const state = (global T*)OPERAND(workspace, 6) +
                             ((row0 + at) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
     if (lane % 4 == 0) {
       state[0] = maximum[r];
@@ -174,7 +177,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 #else
     // A row that is masked whole is 0, as in CPU torch.
     const float scale = sum == 0 ? 0.0f : 1.0f / sum;
-    if (lane % 4 == 0) ((global T *)lse)[row0 + at] = maximum[r] + log2(sum);
+    if (lane % 4 == 0) ((global T*)lse)[row0 + at] = maximum[r] + log2(sum);
 #endif
     _Pragma("unroll") for (uint n = 0; n < FC; n++) {
       const uint column = n * 8 + own_column;
@@ -186,7 +189,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 #else
       uint pair;
       PACK2(IN, low * scale, high * scale, pair);
-      *(global uint *)(out + (at * p.out.row + column) * 2) = pair;
+      *(global uint*)(out + (at * p.out.row + column) * 2) = pair;
 #endif
     }
   }

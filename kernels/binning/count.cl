@@ -20,10 +20,10 @@
 typedef struct {
   ulong index_offset, counts_offset, out_offset;
   long index_step, out_step;  // bytes
-  uint n;       // bin numbers
-  uint chunk;   // of them per work-item
-  uint bins;    // numbers outside [0, bins) are passed over
-  uint copies;  // of the counters
+  uint n;                     // bin numbers
+  uint chunk;                 // of them per work-item
+  uint bins;                  // numbers outside [0, bins) are passed over
+  uint copies;                // of the counters
 } CountArgs;
 
 #define LOAD_BIN(i) LOAD_AS(i64, INDEX, index + args.index_offset + (long)(i) * args.index_step, 0)
@@ -44,8 +44,7 @@ kernel void count_private(global const char* index, global char* counts_base,
 }
 
 /// One copy of zeroed counters for all.
-kernel void count_atomic(global const char* index, global char* counts_base,
-                         const CountArgs args) {
+kernel void count_atomic(global const char* index, global char* counts_base, const CountArgs args) {
   global uint* counts = (global uint*)(counts_base + args.counts_offset);
   const ulong stride = get_global_size(0);
   for (ulong i = get_global_id(0); i < args.n; i += stride) {
@@ -55,8 +54,7 @@ kernel void count_atomic(global const char* index, global char* counts_base,
 }
 
 /// The same through local memory; bins <= LOCAL_BINS.
-kernel void count_local(global const char* index, global char* counts_base,
-                        const CountArgs args) {
+kernel void count_local(global const char* index, global char* counts_base, const CountArgs args) {
   local uint shared[LOCAL_BINS];
   global uint* counts = (global uint*)(counts_base + args.counts_offset);
   for (uint b = get_local_id(0); b < args.bins; b += get_local_size(0)) shared[b] = 0;

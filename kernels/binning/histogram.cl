@@ -1,8 +1,8 @@
 // The bin of each point of a histogram, one dimension at a time.
 //
-// Compile parameters: IN (tag of points and edges), BINS (i32, i64), SELECT (linear: edges are evenly spaced; nearby:
-// as linear, corrected by comparing with the edges next to it; search: any increasing edges), FIRST
-// (1: dimension 0).
+// Compile parameters: IN (tag of points and edges), BINS (i32, i64), SELECT (linear: edges are
+// evenly spaced; nearby: as linear, corrected by comparing with the edges next to it; search: any
+// increasing edges), FIRST (1: dimension 0).
 #ifndef IN
 #define IN f32
 #endif
@@ -29,8 +29,8 @@
 // CPU torch does this arithmetic in the dtype of the points, which shows in half and bfloat16.
 #define ROUNDED(x) PASTE2(ROUND_, IN)(, x)
 
-/// bins[i] = bins[i] * (edge_count - 1) + the bin of point i between the edges, or -1 (and -1 stays)
-/// for points outside of them and NaNs. The last bin includes its right edge.
+/// bins[i] = bins[i] * (edge_count - 1) + the bin of point i between the edges, or -1 (and -1
+/// stays) for points outside of them and NaNs. The last bin includes its right edge.
 kernel void histogram_bins(global const char* points, ulong points_offset, long point_step,
                            global const char* edges, ulong edges_offset, int edge_count,
                            global char* bins_base, ulong bins_offset, ulong n) {

@@ -1,13 +1,15 @@
-// Depthwise convolutions and their gradients on GPUs: a work-item computes TY results below each other, so
-// that what windows share is loaded once; neighbouring work-items take neighbouring columns, or, with
-// LAST, neighbouring channels. The caches serve the rest: nothing is staged but, with LAST, the weight.
+// Depthwise convolutions and their gradients on GPUs: a work-item computes TY results below each
+// other, so that what windows share is loaded once; neighbouring work-items take neighbouring
+// columns, or, with LAST, neighbouring channels. The caches serve the rest: nothing is staged but,
+// with LAST, the weight.
 //
 // The form is that of depthwise.clh, with a stride, a dilation and an upsampling per axis.
 //
-// Compile parameters: C, IN, OUT, W (the tags computed with, of the input, of the result and bias, of the
-// weight), KH, KW (the window), SY, SX (strides), DY, DX (dilations), UY, UX (upsampling), TY (results of a
-// work-item), LAST (1: channels are innermost), WIDTH (channels of a work-item, 1 without LAST; above 1,
-// tensors are aligned to as many elements), LC x LP (a work-group's vectors of channels, and places).
+// Compile parameters: C, IN, OUT, W (the tags computed with, of the input, of the result and bias,
+// of the weight), KH, KW (the window), SY, SX (strides), DY, DX (dilations), UY, UX (upsampling),
+// TY (results of a work-item), LAST (1: channels are innermost), WIDTH (channels of a work-item, 1
+// without LAST; above 1, tensors are aligned to as many elements), LC x LP (a work-group's vectors
+// of channels, and places).
 #ifndef C
 #define C f32
 #endif
@@ -47,8 +49,8 @@
 #define ALIGNED_VECTORS 1
 #include "include/dtype.clh"
 
-/// The layout is that of csrc/engine/conv/depthwise_direct.cpp. Strides are in elements, offsets in bytes. An
-/// image has less than 2^31 bytes from first to last.
+/// The layout is that of csrc/engine/conv/depthwise_direct.cpp. Strides are in elements, offsets in
+/// bytes. An image has less than 2^31 bytes from first to last.
 typedef struct {
   ulong in_offset, weight_offset, bias_offset, out_offset;
   long in_n, in_c, in_y, in_x;
@@ -57,9 +59,9 @@ typedef struct {
   uint images, channels;  // of the result
   uint in_h, in_w, out_h, out_w;
   int pad_y, pad_x;
-  uint multiplier;        // channels of the result for each of the input's
+  uint multiplier;  // channels of the result for each of the input's
   uint biased;
-  uint parts, part;       // of all places, for the weight's gradient: how many, and places in each
+  uint parts, part;  // of all places, for the weight's gradient: how many, and places in each
 } Depthwise;
 
 typedef TYPE(C) T;
@@ -73,8 +75,8 @@ static inline bool is_element(int u, int up, uint size) {
   return u >= 0 && (up == 1 || u % up == 0) && u / up < (int)size;
 }
 
-// The work-item's first channel is at `LANE * WIDTH` of the group's, which begin at FIRST_CHANNEL; ROW is its
-// place of LP, and BLOCK the group's number among those of the same channels.
+// The work-item's first channel is at `LANE * WIDTH` of the group's, which begin at FIRST_CHANNEL;
+// ROW is its place of LP, and BLOCK the group's number among those of the same channels.
 #define LANE (get_local_id(0) % LC)
 #define ROW (get_local_id(0) / LC)
 #define CHANNEL_BLOCKS(p) (((p).channels + CHANNELS - 1) / CHANNELS)
@@ -88,10 +90,10 @@ static inline bool is_element(int u, int up, uint size) {
 #define UNROLL_ROWS _Pragma("unroll")
 #endif
 
-/// Global size: blocks of channels * places (n, y tile, x) in groups of LP; without LAST, places (n, c, y tile,
-/// x).
+/// Global size: blocks of channels * places (n, y tile, x) in groups of LP; without LAST, places
+/// (n, c, y tile, x).
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
-    global const char *in, global const char *weight, global const char *bias, global char *out,
+    global const char* in, global const char* weight, global const char* bias, global char* out,
     const Depthwise p) {
   const uint tiles = (p.out_h + TY - 1) / TY;
 #if LAST
@@ -109,13 +111,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   const uint c0 = FIRST_CHANNEL(p), lane = LANE * WIDTH;
   for (uint e = get_local_id(0); e < TAPS * CHANNELS; e += ITEMS) {
     const uint k = e % TAPS, ky = k / KW, kx = k % KW, of = min(c0 + e / TAPS, p.channels - 1);
-    taps[k][e / TAPS] =
-        LOAD_AS(C, W, weight, of * p.weight_c + ky * p.weight_y + kx * p.weight_x);
+    taps[k][e / TAPS] = LOAD_AS(C, W, weight, of * p.weight_c + ky * p.weight_y + kx * p.weight_x);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   const uint c = c0 + lane, n = rest;
   if (c >= p.channels || n >= p.images) return;
-#define TAP(ky, kx) (*(local const V *)&taps[(ky) * KW + (kx)][lane])
+#define TAP(ky, kx) (*(local const V*)&taps[(ky) * KW + (kx)][lane])
 #else
   const uint c = rest % p.channels, n = rest / p.channels;
   if (n >= p.images) return;
@@ -130,7 +131,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   in += p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN);
   const int top = (int)(y0 * SY) - p.pad_y, left = (int)(x * SX) - p.pad_x;
   const int in_y = (int)p.in_y, in_x = (int)p.in_x;
-  // At (top, left), a row and a tap along it further on; upsampled, only elements' places are meant.
+  // At (top, left), a row and a tap along it further on; upsampled, only elements' places are
+  // meant.
   int line = top * in_y + left * in_x;
   bool column[KW];
   int across[KW];
@@ -170,10 +172,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
 // Sums of taps that are added up across a work-group at a time.
 #define TOGETHER (8 / WIDTH)
 
-/// The weight's gradient over a part of all places (n, y, x); `out` is the result's gradient. `partial` is
-/// [part][KH * KW][channels] of C. Global size: blocks of channels * parts * ITEMS.
+/// The weight's gradient over a part of all places (n, y, x); `out` is the result's gradient.
+/// `partial` is [part][KH * KW][channels] of C. Global size: blocks of channels * parts * ITEMS.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_weight(
-    global const char *in, global char *partial, global const char *out, const Depthwise p) {
+    global const char* in, global char* partial, global const char* out, const Depthwise p) {
   local T shared[TOGETHER][LP][CHANNELS] __attribute__((aligned(16)));
   const uint lane = LANE * WIDTH, row = ROW, item = get_local_id(0);
   const uint c0 = FIRST_CHANNEL(p), c = c0 + lane, part = BLOCK(p);
@@ -189,7 +191,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
     const V gradient = LOADV_AS(
         C, OUT, WIDTH, out + (n * p.out_n + y * p.out_y + x * p.out_x) * STORAGE_SIZE(OUT), 0);
     const int top = (int)(y * SY) - p.pad_y, left = (int)(x * SX) - p.pad_x;
-    global const char *const image = in + n * p.in_n * STORAGE_SIZE(IN);
+    global const char* const image = in + n * p.in_n * STORAGE_SIZE(IN);
     int line = top * in_y + left * in_x;
     _Pragma("unroll") for (int ky = 0; ky < KH; ky++, line += DY * in_y) {
       const bool inside = is_element(top + ky * DY, 1, p.in_h);
@@ -205,7 +207,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
   _Pragma("unroll") for (uint k0 = 0; k0 < TAPS; k0 += TOGETHER) {
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (uint k = 0; k < TOGETHER; k++) {
-      if (k0 + k < TAPS) *(local V *)&shared[k][row][lane] = sum[k0 + k];
+      if (k0 + k < TAPS) *(local V*)&shared[k][row][lane] = sum[k0 + k];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint count = min((uint)TOGETHER, TAPS - k0);
@@ -219,7 +221,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
     for (uint e = item; e < count * CHANNELS; e += ITEMS) {
       const uint of = c0 + e % CHANNELS;
       if (of >= p.channels) continue;
-      global T *const to = (global T *)(partial + p.weight_offset);
+      global T* const to = (global T*)(partial + p.weight_offset);
       to[((ulong)part * TAPS + k0 + e / CHANNELS) * p.channels + of] =
           shared[e / CHANNELS][0][e % CHANNELS];
     }
@@ -227,11 +229,11 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
 }
 
 /// Adds up the parts in order. Global size: channels, KH * KW.
-kernel void depthwise_direct_finish(global const char *partial, global char *weight,
+kernel void depthwise_direct_finish(global const char* partial, global char* weight,
                                     const ulong weight_offset, const Depthwise p) {
   const uint c = get_global_id(0), k = get_global_id(1);
   if (c >= p.channels) return;
-  global const T *from = (global const T *)(partial + p.weight_offset) + k * p.channels + c;
+  global const T* from = (global const T*)(partial + p.weight_offset) + k * p.channels + c;
   const uint step = TAPS * p.channels;
   T sum = (T)(0);
   uint part = 0;

@@ -1,8 +1,8 @@
-// Depthwise convolutions with channels last on CPUs: vectors run along channels. A tile of positions is
-// summed at a time, channels innermost, so that memory is read in its order.
+// Depthwise convolutions with channels last on CPUs: vectors run along channels. A tile of
+// positions is summed at a time, channels innermost, so that memory is read in its order.
 //
-// Compile parameters besides depthwise.clh's: TY x TX (positions of a tile). WIDTH is at most the number of
-// channels, since the last vector overlaps the one before. W is C.
+// Compile parameters besides depthwise.clh's: TY x TX (positions of a tile). WIDTH is at most the
+// number of channels, since the last vector overlaps the one before. W is C.
 #include "include/item_by_item.clh"
 #include "conv/depthwise.clh"
 
@@ -19,29 +19,29 @@
 // Rounds towards minus infinity.
 static inline int floor_div(int x, int by) { return (x - (x % by + by) % by) / by; }
 
-// sum[TY][TX] over the windows. INSIDE(r) and INSIDE_X(q) say whether a line, or column, of the tile's
-// has elements. A tile begins where u has elements.
-#define SUM_WINDOWS(INSIDE, INSIDE_X)                                                             \
-  _Pragma("unroll") for (int r = 0; r < TILE_ROWS; r += UP) {                                     \
-    if (!(INSIDE)) continue;                                                                      \
-    global const char *line = from + r / UP * p.in_y * STORAGE_SIZE(IN);                          \
-    _Pragma("unroll") for (int q = 0; q < TILE_COLUMNS; q += UP) {                                \
-      if (!(INSIDE_X)) continue;                                                                  \
-      const V u = LOADV_AS(C, IN, WIDTH, line + q / UP * p.in_x * STORAGE_SIZE(IN), 0);           \
-      _Pragma("unroll") for (int i = 0; i < TY; i++) {                                            \
-        const int ky = r - i * STRIDE;                                                            \
-        if (ky < 0 || ky >= KH) continue;                                                         \
-        _Pragma("unroll") for (int j = 0; j < TX; j++) {                                          \
-          const int kx = q - j * STRIDE;                                                          \
-          if (kx >= 0 && kx < KW) sum[i][j] = MAD(u, w[ky][kx], sum[i][j]);                       \
-        }                                                                                         \
-      }                                                                                           \
-    }                                                                                             \
+// sum[TY][TX] over the windows. INSIDE(r) and INSIDE_X(q) say whether a line, or column, of the
+// tile's has elements. A tile begins where u has elements.
+#define SUM_WINDOWS(INSIDE, INSIDE_X)                                                   \
+  _Pragma("unroll") for (int r = 0; r < TILE_ROWS; r += UP) {                           \
+    if (!(INSIDE)) continue;                                                            \
+    global const char* line = from + r / UP * p.in_y * STORAGE_SIZE(IN);                \
+    _Pragma("unroll") for (int q = 0; q < TILE_COLUMNS; q += UP) {                      \
+      if (!(INSIDE_X)) continue;                                                        \
+      const V u = LOADV_AS(C, IN, WIDTH, line + q / UP * p.in_x * STORAGE_SIZE(IN), 0); \
+      _Pragma("unroll") for (int i = 0; i < TY; i++) {                                  \
+        const int ky = r - i * STRIDE;                                                  \
+        if (ky < 0 || ky >= KH) continue;                                               \
+        _Pragma("unroll") for (int j = 0; j < TX; j++) {                                \
+          const int kx = q - j * STRIDE;                                                \
+          if (kx >= 0 && kx < KW) sum[i][j] = MAD(u, w[ky][kx], sum[i][j]);             \
+        }                                                                               \
+      }                                                                                 \
+    }                                                                                   \
   }
 
 /// Global size: tiles of lines / block, images.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
-    global const char *in, global const char *weight, global const char *bias, global char *out,
+    global const char* in, global const char* weight, global const char* bias, global char* out,
     const Depthwise p) {
   const uint n = get_global_id(1);
   const uint tiles = (p.out_h + p.skip_y + TY - 1) / TY;
@@ -62,7 +62,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         V w[KH][KW];
         _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
           _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) {
-            w[ky][kx] = LOADV(C, WIDTH, weight + (c + ky * p.weight_y + kx * p.weight_x) * sizeof(T), 0);
+            w[ky][kx] =
+                LOADV(C, WIDTH, weight + (c + ky * p.weight_y + kx * p.weight_x) * sizeof(T), 0);
           }
         }
         V addend = (V)(0);
@@ -71,7 +72,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         _Pragma("unroll") for (int i = 0; i < TY; i++) {
           _Pragma("unroll") for (int j = 0; j < TX; j++) sum[i][j] = addend;
         }
-        global const char *from = in + (top * p.in_y + left * p.in_x + c) * STORAGE_SIZE(IN);
+        global const char* from = in + (top * p.in_y + left * p.in_x + c) * STORAGE_SIZE(IN);
         if (inside) {
           SUM_WINDOWS(true, true)
         } else {
@@ -93,24 +94,24 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 }
 
 // sum[KH][KW] over a tile of a line.
-#define SUM_POSITIONS(INSIDE_X, VALID)                                                            \
-  _Pragma("unroll") for (int ky = 0; ky < KH; ky++) {                                             \
-    if (top + ky < 0 || top + ky >= in_h) continue;                                               \
-    _Pragma("unroll") for (int q = 0; q < TILE_COLUMNS; q++) {                                    \
-      if (!(INSIDE_X)) continue;                                                                  \
+#define SUM_POSITIONS(INSIDE_X, VALID)                                                             \
+  _Pragma("unroll") for (int ky = 0; ky < KH; ky++) {                                              \
+    if (top + ky < 0 || top + ky >= in_h) continue;                                                \
+    _Pragma("unroll") for (int q = 0; q < TILE_COLUMNS; q++) {                                     \
+      if (!(INSIDE_X)) continue;                                                                   \
       const V u = LOADV_AS(C, IN, WIDTH, from + (ky * p.in_y + q * p.in_x) * STORAGE_SIZE(IN), 0); \
-      _Pragma("unroll") for (int j = 0; j < TX; j++) {                                            \
-        const int kx = q - j * STRIDE;                                                            \
-        if (kx >= 0 && kx < KW && (VALID)) sum[ky][kx] = MAD(u, gradient[j], sum[ky][kx]);        \
-      }                                                                                           \
-    }                                                                                             \
+      _Pragma("unroll") for (int j = 0; j < TX; j++) {                                             \
+        const int kx = q - j * STRIDE;                                                             \
+        if (kx >= 0 && kx < KW && (VALID)) sum[ky][kx] = MAD(u, gradient[j], sum[ky][kx]);         \
+      }                                                                                            \
+    }                                                                                              \
   }
 
 /// Sums of the weight's gradient over `block` lines each; `out` is the result's. `partial` is
-/// [part][vectors of channels][KH][KW][WIDTH] of C: the last vector's channels may be the last ones of the
-/// vector before. Global size: lines of all images / block.
+/// [part][vectors of channels][KH][KW][WIDTH] of C: the last vector's channels may be the last ones
+/// of the vector before. Global size: lines of all images / block.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weight(
-    global const char *in, global char *partial, global const char *out, const Depthwise p) {
+    global const char* in, global char* partial, global const char* out, const Depthwise p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.images * p.out_h);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
   const int in_h = p.in_h, in_w = p.in_w;
@@ -124,10 +125,11 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
     const uint row_end = min(row0 + together, last);
     for (uint vector = 0; vector < vectors; vector++) {
       const uint c = min(vector * WIDTH, p.channels - WIDTH);
-      global char *to = partial + vector * (KH * KW * WIDTH * sizeof(T));
+      global char* to = partial + vector * (KH * KW * WIDTH * sizeof(T));
       V sum[KH][KW];
       _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
-        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] = LOADV(C, WIDTH, to, ky * KW + kx);
+        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) sum[ky][kx] =
+            LOADV(C, WIDTH, to, ky * KW + kx);
       }
       for (uint row = row0; row < row_end; row++) {
         const uint n = row / p.out_h, y = row % p.out_h;
@@ -136,14 +138,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
           const int left = (int)(x * STRIDE) - p.pad_x;
           const uint valid = min((uint)TX, p.out_w - x);
           const bool inside = left >= 0 && left + TILE_COLUMNS <= in_w && valid == TX;
-          global const char *from =
+          global const char* from =
               in + (n * p.in_n + top * p.in_y + left * p.in_x + c) * STORAGE_SIZE(IN);
-          global const char *by =
+          global const char* by =
               out + (n * p.out_n + y * p.out_y + x * p.out_x + c) * STORAGE_SIZE(OUT);
           V gradient[TX];
           _Pragma("unroll") for (uint j = 0; j < TX; j++) {
             gradient[j] = (V)(0);
-            if (j < valid) gradient[j] = LOADV_AS(C, OUT, WIDTH, by + j * p.out_x * STORAGE_SIZE(OUT), 0);
+            if (j < valid)
+              gradient[j] = LOADV_AS(C, OUT, WIDTH, by + j * p.out_x * STORAGE_SIZE(OUT), 0);
           }
           if (inside) {
             SUM_POSITIONS(true, true)
@@ -155,7 +158,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         }
       }
       _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
-        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) STOREV(C, WIDTH, to, ky * KW + kx, sum[ky][kx]);
+        _Pragma("unroll") for (uint kx = 0; kx < KW; kx++)
+            STOREV(C, WIDTH, to, ky * KW + kx, sum[ky][kx]);
       }
     }
   }
@@ -163,7 +167,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 
 /// Adds up `block` parts. Global size: vectors of channels, KH.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_finish(
-    global const char *partial, global char *weight, const ulong weight_offset, const Depthwise p) {
+    global const char* partial, global char* weight, const ulong weight_offset, const Depthwise p) {
   const uint vector = get_global_id(0), ky = get_global_id(1);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
   const uint c = min(vector * WIDTH, p.channels - WIDTH);

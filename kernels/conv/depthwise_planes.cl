@@ -1,9 +1,9 @@
-// Depthwise convolutions of planes on CPUs: vectors run along lines. A work-item copies a block of a plane
-// into local memory, with zeros around it, so that no load needs a bound, and slides windows over it; a
-// loaded vector serves all the lines of a tile.
+// Depthwise convolutions of planes on CPUs: vectors run along lines. A work-item copies a block of
+// a plane into local memory, with zeros around it, so that no load needs a bound, and slides
+// windows over it; a loaded vector serves all the lines of a tile.
 //
-// Compile parameters besides depthwise.clh's: TY (lines of a tile). WIDTH is at least 4, and more than half
-// of a result's line unless it is 16.
+// Compile parameters besides depthwise.clh's: TY (lines of a tile). WIDTH is at least 4, and more
+// than half of a result's line unless it is 16.
 #include "include/item_by_item.clh"
 #include "conv/depthwise.clh"
 
@@ -33,7 +33,7 @@
 #endif
 
 /// A vector of the source in a staged line, its elements UP apart.
-static inline void stage(local T *to, V v) {
+static inline void stage(local T* to, V v) {
 #if UP == 1
   PASTE2(vstore, WIDTH)(v, 0, to);
 #else
@@ -45,23 +45,23 @@ static inline void stage(local T *to, V v) {
 #endif
 }
 
-/// Zeroes `count` staged elements, whole vectors. Blocks at the same place of other planes leave the zeros
-/// around theirs alone.
-static inline void clear(local T *staged, uint count) {
+/// Zeroes `count` staged elements, whole vectors. Blocks at the same place of other planes leave
+/// the zeros around theirs alone.
+static inline void clear(local T* staged, uint count) {
   for (uint i = 0; i < count; i += WIDTH) PASTE2(vstore, WIDTH)((V)(0), 0, staged + i);
 }
 
-/// Copies what a block's windows see of a plane: `lines` of `pitch` elements, from (y0, x0) of u on, into a
-/// cleared block.
-static inline void stage_input(local T *staged, global const char *plane, const Depthwise *p, int y0,
-                               int x0, uint lines) {
+/// Copies what a block's windows see of a plane: `lines` of `pitch` elements, from (y0, x0) of u
+/// on, into a cleared block.
+static inline void stage_input(local T* staged, global const char* plane, const Depthwise* p,
+                               int y0, int x0, uint lines) {
   const int low = x0 > 0 ? (x0 + UP - 1) / UP : 0;
   const int end = min((int)p->in_w, (x0 + (int)p->pitch + UP - 1) / UP);
   for (uint line = 0; line < lines; line++, staged += p->pitch) {
     const int y = y0 + (int)line;
     if (y < 0 || y % UP != 0 || y / UP >= (int)p->in_h || low >= end) continue;
-    global const char *from = plane + (y / UP * p->in_y + low) * STORAGE_SIZE(IN);
-    local T *to = staged + (low * UP - x0);
+    global const char* from = plane + (y / UP * p->in_y + low) * STORAGE_SIZE(IN);
+    local T* to = staged + (low * UP - x0);
     const uint length = end - low;
     uint i = 0;
     if (length >= WIDTH) {
@@ -85,7 +85,7 @@ static inline void stage_input(local T *staged, global const char *plane, const 
 }
 
 /// The first `length` lanes.
-static inline void store_line(global char *to, V v, uint length) {
+static inline void store_line(global char* to, V v, uint length) {
   if (length >= WIDTH) {
     STOREV_FROM(OUT, C, WIDTH, to, 0, v);
     return;
@@ -104,8 +104,8 @@ static inline void store_line(global char *to, V v, uint length) {
 
 /// Global size: planes / block, blocks of lines * blocks of columns.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
-    global const char *in, global const char *weight, global const char *bias, global char *out,
-    local T *staged, const Depthwise p) {
+    global const char* in, global const char* weight, global const char* bias, global char* out,
+    local T* staged, const Depthwise p) {
   const uint first = get_global_id(0) * p.block;
   const uint last = min(first + p.block, p.images * p.channels);
   const uint across = (p.out_w + p.columns - 1) / p.columns;
@@ -127,7 +127,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
     }
     const T addend = p.biased ? LOAD_AS(C, OUT, bias + p.bias_offset, c) : (T)(0);
     for (uint y = 0; y < rows; y += TY) {
-      global char *to = out + p.out_offset +
+      global char* to = out + p.out_offset +
                         (n * p.out_n + c * p.out_c + (y0 + y) * p.out_y + x0) * STORAGE_SIZE(OUT);
       const uint valid = min((uint)TY, rows - y);
       const uint odd = (uint)((int)(y0 + y) - p.pad_y);  // every UP-th line of u has elements
@@ -135,7 +135,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         const uint start = columns > WIDTH ? min(x, columns - WIDTH) : 0;
         V sum[TY];
         _Pragma("unroll") for (int i = 0; i < TY; i++) sum[i] = (V)(addend);
-        local const T *line = staged + y * STRIDE * p.pitch + start * STRIDE;
+        local const T* line = staged + y * STRIDE * p.pitch + start * STRIDE;
         _Pragma("unroll") for (int r = 0; r < TILE_ROWS; r++, line += p.pitch) {
           if (UP > 1 && ((uint)r + odd) % UP != 0) continue;
           _Pragma("unroll") for (int kx = 0; kx < KW; kx++) {
@@ -147,7 +147,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
           }
         }
         _Pragma("unroll") for (int i = 0; i < TY; i++) {
-          if (i < valid) store_line(to + (i * p.out_y + start) * STORAGE_SIZE(OUT), sum[i], columns);
+          if (i < valid)
+            store_line(to + (i * p.out_y + start) * STORAGE_SIZE(OUT), sum[i], columns);
         }
       }
     }
@@ -155,31 +156,31 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 }
 
 // sum[KH][KW] over ROWS lines of a block, from `line` and `gradient_line` on.
-#define ADD_LINES(ROWS)                                                                      \
-  do {                                                                                       \
-    V gradient[ROWS];                                                                        \
-    _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                       \
-      gradient[i] = LOCAL_V(gradient_line + i * p.columns);                                  \
-    }                                                                                        \
-    _Pragma("unroll") for (int r = 0; r < (ROWS - 1) * STRIDE + KH; r++) {                   \
-      _Pragma("unroll") for (int kx = 0; kx < KW; kx++) {                                    \
-        const V u = LOAD_LANES(line + r * p.pitch + kx);                                     \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                   \
-          const int ky = r - i * STRIDE;                                                     \
-          if (ky >= 0 && ky < KH) sum[ky][kx] = MAD(u, gradient[i], sum[ky][kx]);            \
-        }                                                                                    \
-      }                                                                                      \
-    }                                                                                        \
-    line += ROWS * STRIDE * p.pitch;                                                         \
-    gradient_line += ROWS * p.columns;                                                       \
+#define ADD_LINES(ROWS)                                                           \
+  do {                                                                            \
+    V gradient[ROWS];                                                             \
+    _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                            \
+      gradient[i] = LOCAL_V(gradient_line + i * p.columns);                       \
+    }                                                                             \
+    _Pragma("unroll") for (int r = 0; r < (ROWS - 1) * STRIDE + KH; r++) {        \
+      _Pragma("unroll") for (int kx = 0; kx < KW; kx++) {                         \
+        const V u = LOAD_LANES(line + r * p.pitch + kx);                          \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                        \
+          const int ky = r - i * STRIDE;                                          \
+          if (ky >= 0 && ky < KH) sum[ky][kx] = MAD(u, gradient[i], sum[ky][kx]); \
+        }                                                                         \
+      }                                                                           \
+    }                                                                             \
+    line += ROWS * STRIDE * p.pitch;                                              \
+    gradient_line += ROWS * p.columns;                                            \
   } while (0)
 
-/// The weight's gradient: `out` is the result's, `channels` counts the result's. Staged are blocks of the
-/// input and of the result, which has `columns` (whole vectors) from line to line.
-/// Global size: channels / block.
+/// The weight's gradient: `out` is the result's, `channels` counts the result's. Staged are blocks
+/// of the input and of the result, which has `columns` (whole vectors) from line to line. Global
+/// size: channels / block.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weight(
-    global const char *in, global char *weight, global const char *out, local T *staged,
-    local T *staged_out, const Depthwise p) {
+    global const char* in, global char* weight, global const char* out, local T* staged,
+    local T* staged_out, const Depthwise p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
   const uint rest = p.out_w % WIDTH, lines = (p.rows - 1) * STRIDE + KH;
   const bool whole = p.rows >= p.out_h && p.columns >= p.out_w;  // planes, staged at once
@@ -188,8 +189,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
     clear(staged_out, p.rows * p.columns);
   }
   for (uint c = first; c < last; c++) {
-    // Sums of whole vectors, and of those at a line's end: their lanes past it are products of something
-    // else, and left out.
+    // Sums of whole vectors, and of those at a line's end: their lanes past it are products of
+    // something else, and left out.
     V total[2][KH][KW];
     for (uint i = 0; i < 2; i++) {
       _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
@@ -205,14 +206,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
             clear(staged, lines * p.pitch);
             clear(staged_out, p.rows * p.columns);
           }
-          stage_input(staged,
-                      in + p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN),
-                      &p, (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x,
-                      (rows - 1) * STRIDE + KH);
-          global const char *from =
-              out + p.out_offset + (n * p.out_n + c * p.out_c + y0 * p.out_y + x0) * STORAGE_SIZE(OUT);
+          stage_input(
+              staged,
+              in + p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN), &p,
+              (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x, (rows - 1) * STRIDE + KH);
+          global const char* from =
+              out + p.out_offset +
+              (n * p.out_n + c * p.out_c + y0 * p.out_y + x0) * STORAGE_SIZE(OUT);
           for (uint y = 0; y < rows; y++, from += p.out_y * STORAGE_SIZE(OUT)) {
-            local T *to = staged_out + y * p.columns;
+            local T* to = staged_out + y * p.columns;
             uint x = 0;
             for (; x + WIDTH <= columns; x += WIDTH) {
               const V v = LOADV_AS(C, OUT, WIDTH, from + x * STORAGE_SIZE(OUT), 0);
@@ -220,10 +222,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
             }
             if (x < columns && columns >= HALF) {
               if (x + HALF <= columns) {
-                PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0, to + x);
+                PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0,
+                                     to + x);
               }
               x = columns - HALF;
-              PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0, to + x);
+              PASTE2(vstore, HALF)(LOADV_AS(C, OUT, HALF, from + x * STORAGE_SIZE(OUT), 0), 0,
+                                   to + x);
               continue;
             }
             for (; x < columns; x++) to[x] = LOAD_AS(C, OUT, from, x);

@@ -1,7 +1,7 @@
-// Convolutions with few output channels per group on GPUs, where the tiles of tiled.cl would be nearly
-// empty: a work-item has ROWS sums for each of the group's COLUMNS columns, so that an element of a, which
-// neighbouring work-items read side by side, is used COLUMNS times, and one of b ROWS times. The places of
-// k's elements and b are in local memory, a part of k at a time.
+// Convolutions with few output channels per group on GPUs, where the tiles of tiled.cl would be
+// nearly empty: a work-item has ROWS sums for each of the group's COLUMNS columns, so that an
+// element of a, which neighbouring work-items read side by side, is used COLUMNS times, and one of
+// b ROWS times. The places of k's elements and b are in local memory, a part of k at a time.
 //
 // Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS.
 #include "conv/conv.clh"
@@ -23,13 +23,13 @@ typedef struct {
 
 /// Global size: ITEMS for each ITEMS * ROWS rows, groups.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
-    global const char *a_base, global const char *b, global const char *bias, global char *out,
+    global const char* a_base, global const char* b, global const char* bias, global char* out,
     const Contraction p) {
   local Term terms[PART];
   const uint item = get_local_id(0), z = get_group_id(1);
   const uint row0 = (uint)get_group_id(0) * ITEMS * ROWS + item;
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
-  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
   b += p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
   int at[ROWS];
   T total[ROWS][COLUMNS];

@@ -1,11 +1,12 @@
-// Convolutions with few output channels per group (depthwise ones above all), where tiles of rows and
-// columns would be nearly empty. On CPUs vectors run along what lies next to each other instead:
-// conv_planes along rows (the positions of an image's line), conv_dots along k (the same, when the
-// weight's gradient is summed), conv_lanes along groups (channels last). GPUs have conv_direct.
+// Convolutions with few output channels per group (depthwise ones above all), where tiles of rows
+// and columns would be nearly empty. On CPUs vectors run along what lies next to each other
+// instead: conv_planes along rows (the positions of an image's line), conv_dots along k (the same,
+// when the weight's gradient is summed), conv_lanes along groups (channels last). GPUs have
+// conv_direct.
 //
-// Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the last
-// vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of a), MR (rows
-// of a tile), COLUMNS (of a tile of conv_planes).
+// Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the
+// last vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of
+// a), MR (rows of a tile), COLUMNS (of a tile of conv_planes).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
@@ -53,19 +54,19 @@ typedef union {
 
 // WIDTH elements, STEP apart. Nothing past the last of them is read.
 #if STEP == 1 || WIDTH == 1
-#define LOAD_LANES(p) LOADV(C, WIDTH, (global const char *)(p), 0)
+#define LOAD_LANES(p) LOADV(C, WIDTH, (global const char*)(p), 0)
 #elif WIDTH == 2
 #define LOAD_LANES(p) ((V)((p)[0], (p)[2]))
 #else
-#define LOAD_LANES(p)                                              \
-  ((V)(LOADV(C, WIDTH, (global const char *)(p), 0).even,          \
-       LOADV(C, WIDTH, (global const char *)((p) + WIDTH - 1), 0).odd))
+#define LOAD_LANES(p)                                    \
+  ((V)(LOADV(C, WIDTH, (global const char*)(p), 0).even, \
+       LOADV(C, WIDTH, (global const char*)((p) + WIDTH - 1), 0).odd))
 #endif
 
-/// Lines are rows but the innermost dimension, which may lie apart in out; a work-item has all of a group's columns
-/// if COLUMNS is more than 1. Global size: lines / MR, columns / COLUMNS * groups.
-kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const char *b,
-                                     global const char *bias, global char *out,
+/// Lines are rows but the innermost dimension, which may lie apart in out; a work-item has all of a
+/// group's columns if COLUMNS is more than 1. Global size: lines / MR, columns / COLUMNS * groups.
+kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const char* b,
+                                     global const char* bias, global char* out,
                                      const Contraction p) {
   const uint together = p.n / COLUMNS;
   const uint z = get_global_id(1) / together, column = get_global_id(1) % together * COLUMNS;
@@ -78,7 +79,7 @@ kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const cha
   const long4 taps_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
   const long4 taps_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
   const uint line_of_taps = p.k_size[3];
-  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
   b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   out += p.out_offset + (z * p.out_group + column * p.column_out) * STORAGE_SIZE(OUT);
   // Work-items past the last full tile begin earlier: what is computed twice is the same.
@@ -95,11 +96,11 @@ kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const cha
     _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
       _Pragma("unroll") for (uint i = 0; i < MR; i++) sum[c][i] = (V)(0);
     }
-    global const T *from = a + (long)start * STEP;
+    global const T* from = a + (long)start * STEP;
     uint4 d = (uint4)(0);
     for (uint k = 0; k < p.k; k += line_of_taps) {
-      global const T *tap = from + place_of(d, taps_a);
-      global const char *factor = b + place_of(d, taps_b) * STORAGE_SIZE(IN);
+      global const T* tap = from + place_of(d, taps_a);
+      global const char* factor = b + place_of(d, taps_b) * STORAGE_SIZE(IN);
       for (uint j = 0; j < line_of_taps; j++) {
         V weight[COLUMNS];
         _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
@@ -159,15 +160,15 @@ kernel ITEM_BY_ITEM void conv_planes(global const char *a_base, global const cha
 }
 
 /// Lines are k but its innermost dimension. Global size: m / MR, columns * groups.
-kernel ITEM_BY_ITEM void conv_dots(global const char *a_base, global const char *b,
-                                   global const char *bias, global char *out, const Contraction p) {
+kernel ITEM_BY_ITEM void conv_dots(global const char* a_base, global const char* b,
+                                   global const char* bias, global char* out, const Contraction p) {
   const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
   const uint4 line_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
   const long4 line_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
   const long4 line_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
   const uint length = p.k_size[3], lines = p.k / length;
   const uint4 row_size = SIZES(p.row_size);
-  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group;
+  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
   b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   const uint first = get_global_id(0) * MR;
   long at[MR];
@@ -184,12 +185,12 @@ kernel ITEM_BY_ITEM void conv_dots(global const char *a_base, global const char 
   const uint overlap = length % WIDTH == 0 ? 0 : WIDTH - length % WIDTH;
   uint4 d = (uint4)(0);
   for (uint line = 0; line < lines; line++) {
-    global const T *from = a + place_of(d, line_a);
-    global const char *by = b + place_of(d, line_b) * STORAGE_SIZE(IN);
+    global const T* from = a + place_of(d, line_a);
+    global const char* by = b + place_of(d, line_b) * STORAGE_SIZE(IN);
     uint x = 0;
     for (; x + WIDTH <= length; x += WIDTH) {
       const V y = LOADV_AS(C, IN, WIDTH, by + x * STORAGE_SIZE(IN), 0);
-      global const T *tap = from + (long)x * STEP;
+      global const T* tap = from + (long)x * STEP;
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         sum[i] = MAD(LOAD_LANES(tap + at[i]), y, sum[i]);
       }
@@ -208,20 +209,20 @@ kernel ITEM_BY_ITEM void conv_dots(global const char *a_base, global const char 
   }
   for (uint i = 0; i < MR && first + i < p.m; i++) {
     const long to = place_of(digits_of(first + i, row_size), STRIDES(p.row_out));
-    STORE_FROM(OUT, C, out + p.out_offset,
-               z * p.out_group + column * p.column_out + to, HSUM(WIDTH, sum[i]) + rest[i]);
+    STORE_FROM(OUT, C, out + p.out_offset, z * p.out_group + column * p.column_out + to,
+               HSUM(WIDTH, sum[i]) + rest[i]);
   }
 }
 
 /// One column per group, groups next to each other in a, b and out. Global size: m / (MR * block),
 /// groups / WIDTH.
-kernel ITEM_BY_ITEM void conv_lanes(global const char *a_base, global const char *b,
-                                    global const char *bias, global char *out,
+kernel ITEM_BY_ITEM void conv_lanes(global const char* a_base, global const char* b,
+                                    global const char* bias, global char* out,
                                     const Contraction p) {
   const uint z = min((uint)get_global_id(1) * WIDTH, p.groups - WIDTH);
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
-  global const T *a = (global const T *)(a_base + p.a_offset) + z;
+  global const T* a = (global const T*)(a_base + p.a_offset) + z;
   b += p.b_offset + z * STORAGE_SIZE(IN);
   out += p.out_offset + z * STORAGE_SIZE(OUT);
   V addend = (V)(0);
@@ -242,9 +243,9 @@ kernel ITEM_BY_ITEM void conv_lanes(global const char *a_base, global const char
     uint4 d = (uint4)(0);
     for (uint k = 0; k < p.k; k++) {
       const V y = LOADV_AS(C, IN, WIDTH, b + place_of(d, k_b) * STORAGE_SIZE(IN), 0);
-      global const T *tap = a + place_of(d, k_a);
+      global const T* tap = a + place_of(d, k_a);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-        sum[i] = MAD(LOADV(C, WIDTH, (global const char *)(tap + at[i]), 0), y, sum[i]);
+        sum[i] = MAD(LOADV(C, WIDTH, (global const char*)(tap + at[i]), 0), y, sum[i]);
       }
       NEXT_DIGITS(d, k_size);
     }
@@ -254,10 +255,10 @@ kernel ITEM_BY_ITEM void conv_lanes(global const char *a_base, global const char
   }
 }
 
-/// For GPUs: one sum per work-item. Global size: rows, columns * groups; with BY_GROUP the other way round,
-/// where neighbouring groups are neighbours in memory.
-kernel void conv_direct(global const char *a_base, global const char *b, global const char *bias,
-                        global char *out, const Contraction p) {
+/// For GPUs: one sum per work-item. Global size: rows, columns * groups; with BY_GROUP the other
+/// way round, where neighbouring groups are neighbours in memory.
+kernel void conv_direct(global const char* a_base, global const char* b, global const char* bias,
+                        global char* out, const Contraction p) {
 #if BY_GROUP
   const uint row = get_global_id(1), channel = get_global_id(0);
 #else
@@ -267,8 +268,8 @@ kernel void conv_direct(global const char *a_base, global const char *b, global 
   const uint z = channel / p.n, column = channel % p.n;
   const uint4 k_size = SIZES(p.k_size), place = digits_of(row, SIZES(p.row_size));
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
-  global const T *a = (global const T *)(a_base + p.a_offset) + z * p.a_group +
-                      place_of(place, STRIDES(p.row_a));
+  global const T* a =
+      (global const T*)(a_base + p.a_offset) + z * p.a_group + place_of(place, STRIDES(p.row_a));
   b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   T sum = (T)(0);
   uint4 d = (uint4)(0);

@@ -1,8 +1,8 @@
 // The copy of a tensor that the other convolution kernels read: in the dtype computed with, zeros
 // around every image. A work-item copies `rows_per_item` rows.
 //
-// Compile parameters: IN, C (the tags of source and copy), WIDTH (lanes), SHARED_ROWS (1: the work-items of
-// the first dimension share each row, as GPUs like it).
+// Compile parameters: IN, C (the tags of source and copy), WIDTH (lanes), SHARED_ROWS (1: the
+// work-items of the first dimension share each row, as GPUs like it).
 #ifndef C
 #define C f32
 #endif
@@ -36,7 +36,7 @@ typedef TYPEV(C, WIDTH) V;
 #undef T
 #endif
 
-kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) {
+kernel void conv_pad(global const char* in, global char* copy, const PadArgs p) {
   const uint first = get_global_id(1) * p.rows_per_item;
   const uint last = min(first + p.rows_per_item, p.rows);
   uint digits[4], rest = first;
@@ -54,10 +54,10 @@ kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) 
     }
     for (int d = 3; d >= 0 && ++digits[d] == p.size[d]; d--) digits[d] = 0;
     const uint length = p.size[4];
-    global T *to = (global T *)(copy + p.copy_offset) + (ulong)row * length;
+    global T* to = (global T*)(copy + p.copy_offset) + (ulong)row * length;
     const uint begin = inside ? p.before[4] : length;
     const uint end = inside ? begin + p.source[4] : length;
-    global const char *from = in + p.in_offset + at * STORAGE_SIZE(IN);
+    global const char* from = in + p.in_offset + at * STORAGE_SIZE(IN);
 #if SHARED_ROWS
     for (uint i = get_global_id(0); i < length; i += get_global_size(0)) {
       to[i] = i >= begin && i < end ? LOAD_AS(C, IN, from, (i - begin) * p.stride[4]) : (T)(0);
@@ -65,13 +65,13 @@ kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) 
 #else
     uint i = 0;
     if (WIDTH > 1) {
-      for (; i + WIDTH <= begin; i += WIDTH) STOREV(C, WIDTH, (global char *)(to + i), 0, (V)(0));
+      for (; i + WIDTH <= begin; i += WIDTH) STOREV(C, WIDTH, (global char*)(to + i), 0, (V)(0));
     }
     for (; i < begin; i++) to[i] = (T)(0);
     if (p.stride[4] == 1 && WIDTH > 1) {
       for (; i + WIDTH <= end; i += WIDTH) {
         const V x = LOADV_AS(C, IN, WIDTH, from + (i - begin) * STORAGE_SIZE(IN), 0);
-        STOREV(C, WIDTH, (global char *)(to + i), 0, x);
+        STOREV(C, WIDTH, (global char*)(to + i), 0, x);
       }
     }
     for (; i < end; i++) to[i] = LOAD_AS(C, IN, from, (i - begin) * p.stride[4]);
@@ -81,10 +81,11 @@ kernel void conv_pad(global const char *in, global char *copy, const PadArgs p) 
 }
 
 #if WIDTH > 1
-/// The same of images whose channels lie side by side, for a copy whose positions do: in is [size[0]][size[2]]
-/// [size[3]][size[4]][size[1]]. A work-item turns `rows_per_item` lines of positions; lines and channels are no fewer
-/// than WIDTH.
-kernel ITEM_BY_ITEM void conv_pad_turned(global const char *in, global char *copy, const PadArgs p) {
+/// The same of images whose channels lie side by side, for a copy whose positions do: in is
+/// [size[0]][size[2]] [size[3]][size[4]][size[1]]. A work-item turns `rows_per_item` lines of
+/// positions; lines and channels are no fewer than WIDTH.
+kernel ITEM_BY_ITEM void conv_pad_turned(global const char* in, global char* copy,
+                                         const PadArgs p) {
   const uint first = get_global_id(0) * p.rows_per_item;
   const uint last = min(first + p.rows_per_item, p.rows);
   const uint length = p.size[4], channels = p.size[1];
@@ -93,11 +94,12 @@ kernel ITEM_BY_ITEM void conv_pad_turned(global const char *in, global char *cop
     const uint h = line % p.size[3], d = line / p.size[3] % p.size[2];
     const uint image = line / p.size[3] / p.size[2];
     const int from_h = (int)h - p.before[3], from_d = (int)d - p.before[2];
-    const bool inside = from_h >= 0 && from_h < (int)p.source[3] && from_d >= 0 && from_d < (int)p.source[2];
-    global const char *from =
+    const bool inside =
+        from_h >= 0 && from_h < (int)p.source[3] && from_d >= 0 && from_d < (int)p.source[2];
+    global const char* from =
         in + p.in_offset +
         (image * p.stride[0] + from_d * p.stride[2] + from_h * p.stride[3]) * STORAGE_SIZE(IN);
-    global T *to = (global T *)(copy + p.copy_offset) + (ulong)image * channels * plane +
+    global T* to = (global T*)(copy + p.copy_offset) + (ulong)image * channels * plane +
                    ((ulong)d * p.size[3] + h) * length;
     const uint begin = inside ? p.before[4] : length, end = inside ? begin + p.source[4] : length;
     for (uint c = 0; c < channels; c++) {
@@ -117,7 +119,8 @@ kernel ITEM_BY_ITEM void conv_pad_turned(global const char *in, global char *cop
         }
         transpose(square);
         for (uint i = 0; i < WIDTH; i++) {
-          STOREV(C, WIDTH, (global char *)(to + (channel + i) * plane + begin + start), 0, square[i]);
+          STOREV(C, WIDTH, (global char*)(to + (channel + i) * plane + begin + start), 0,
+                 square[i]);
         }
       }
     }

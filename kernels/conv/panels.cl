@@ -3,12 +3,12 @@
 // element. So nothing like a matrix of windows is ever made.
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
-// registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a), RUN_OF_K (1: so do
-// all elements of k).
+// registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a),
+// RUN_OF_K (1: so do all elements of k).
 //
-// Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the elements of k
-// lie in a, for a window's runs are too short to step through digits (not with RUN_OF_K). Totals, where k is summed in several parts, are
-// [split][z][m / MR][n / NR][MR][NR].
+// Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the
+// elements of k lie in a, for a window's runs are too short to step through digits (not with
+// RUN_OF_K). Totals, where k is summed in several parts, are [split][z][m / MR][n / NR][MR][NR].
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "conv/conv.clh"
@@ -43,22 +43,22 @@ typedef TYPEV(C, WIDTH) V;
 #undef T
 #endif
 
-static inline ulong table_offset(const Contraction *p) {
+static inline ulong table_offset(const Contraction* p) {
   const ulong bytes = (ulong)p->groups * ((p->n + NR - 1) / NR) * p->k * (NR * sizeof(T));
   return p->work_offset + (bytes + 7) / 8 * 8;
 }
 
 /// Packs `split_k` elements of k of one panel, and writes their part of the table. p.k_size merges
-/// dimensions that are one in b; p.row_size and p.row_a stand for k in a. Global size: parts of k, n / NR, groups.
-kernel void conv_pack(global const char *b, global char *workspace, const Contraction p) {
+/// dimensions that are one in b; p.row_size and p.row_a stand for k in a. Global size: parts of k,
+/// n / NR, groups.
+kernel void conv_pack(global const char* b, global char* workspace, const Contraction p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
   const uint panels = (p.n + NR - 1) / NR, valid = min((uint)NR, p.n - jn * NR);
   b += p.b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
-  global T *panel =
-      (global T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  global T* panel = (global T*)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
   if (!RUN_OF_K && jn == 0 && z == 0) {
-    global long *table = (global long *)(workspace + table_offset(&p));
+    global long* table = (global long*)(workspace + table_offset(&p));
     const uint4 a_size = SIZES(p.row_size);
     uint4 at = digits_of(first, a_size);
     for (uint k = first; k < last; k++) {
@@ -71,13 +71,13 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   uint4 d = digits_of(first, size);
   for (uint k = first; k < last;) {
     const uint length = min(size.s3 - d.s3, last - k);
-    global const char *run = b + place_of(d, stride) * STORAGE_SIZE(IN);
+    global const char* run = b + place_of(d, stride) * STORAGE_SIZE(IN);
     uint i = 0;
     if (p.column_b == 1 && valid == NR && WIDTH > 1) {
       for (; i < length; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V x = LOADV_AS(C, IN, WIDTH, run + (long)i * stride.s3 * STORAGE_SIZE(IN), v);
-          STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i) * NR), v, x);
+          STOREV(C, WIDTH, (global char*)(panel + (ulong)(k + i) * NR), v, x);
         }
       }
     }
@@ -95,7 +95,7 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
           }
           transpose(square);
           _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
-            STOREV(C, WIDTH, (global char *)(panel + (ulong)(k + i + e) * NR), v, square[e]);
+            STOREV(C, WIDTH, (global char*)(panel + (ulong)(k + i + e) * NR), v, square[e]);
           }
         }
       }
@@ -114,8 +114,8 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
   }
 }
 
-// Rows that are runs of k are too short for the processor to see their successors coming: of the next tile's rows,
-// `ahead`, a cache line is asked for at each step, so that all are by the end.
+// Rows that are runs of k are too short for the processor to see their successors coming: of the
+// next tile's rows, `ahead`, a cache line is asked for at each step, so that all are by the end.
 #define LINE (64 / sizeof(T))
 #if RUN_OF_K
 #define PLACE_OF(k) (k)
@@ -126,35 +126,34 @@ kernel void conv_pack(global const char *b, global char *workspace, const Contra
 #define ASK_AHEAD(k)
 #endif
 // sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
-#define SUM(ROW)                                                                      \
-  _Pragma("unroll 4") for (uint k = k0; k < k1; k++, y += NR) {                       \
-    ASK_AHEAD(k);                                                                     \
-    global const T *x = a + PLACE_OF(k);                                              \
-    V column[NV];                                                                     \
-    _Pragma("unroll") for (uint v = 0; v < NV; v++) {                                 \
-      column[v] = LOADV(C, WIDTH, (global const char *)y, v);                         \
-    }                                                                                 \
-    _Pragma("unroll") for (uint i = 0; i < MR; i++) {                                 \
-      const V row = (V)(ROW(i));                                                      \
-      _Pragma("unroll") for (uint v = 0; v < NV; v++) {                               \
-        sum[i][v] = MAD(row, column[v], sum[i][v]);                                   \
-      }                                                                               \
-    }                                                                                 \
+#define SUM(ROW)                                                \
+  _Pragma("unroll 4") for (uint k = k0; k < k1; k++, y += NR) { \
+    ASK_AHEAD(k);                                               \
+    global const T* x = a + PLACE_OF(k);                        \
+    V column[NV];                                               \
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {           \
+      column[v] = LOADV(C, WIDTH, (global const char*)y, v);    \
+    }                                                           \
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {           \
+      const V row = (V)(ROW(i));                                \
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {         \
+        sum[i][v] = MAD(row, column[v], sum[i][v]);             \
+      }                                                         \
+    }                                                           \
   }
 #define ADJACENT_ROW(i) x[i]
 #define ANY_ROW(i) x[at[i]]
 
 #if TURNS
-#define STORE_COLUMN(j, values)                                                    \
-  if ((j) < columns) {                                                             \
-    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);     \
-    STOREV_FROM(OUT, C, MR, to + (j) * p->column_out * STORAGE_SIZE(OUT), 0,       \
-                (values) + addend);                                                \
+#define STORE_COLUMN(j, values)                                                                  \
+  if ((j) < columns) {                                                                           \
+    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);                   \
+    STOREV_FROM(OUT, C, MR, to + (j) * p->column_out * STORAGE_SIZE(OUT), 0, (values) + addend); \
   }
 
 /// Of a tile whose rows lie next to each other in out.
-static inline void store_columns(global char *to, global const char *bias,
-                                 private const Contraction *p, V sum[MR][NV], uint columns) {
+static inline void store_columns(global char* to, global const char* bias,
+                                 private const Contraction* p, V sum[MR][NV], uint columns) {
   V square[WIDTH];
   _Pragma("unroll") for (uint i = 0; i < MR; i++) {
     square[i] = sum[i][0];
@@ -170,21 +169,21 @@ static inline void store_columns(global char *to, global const char *bias,
 
 /// Global size: n / NR, m / (MR * block), groups * splits.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
-    global const char *a_base, global const char *workspace, global const char *bias,
-    global char *out, global char *sums, const Contraction p) {
+    global const char* a_base, global const char* workspace, global const char* bias,
+    global char* out, global char* sums, const Contraction p) {
   const uint jn = get_global_id(0), z = get_global_id(2) % p.groups;
   const uint split = get_global_id(2) / p.groups;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
   const uint first_tile = get_global_id(1) * p.block;
   const uint last_tile = min(first_tile + p.block, tiles);
   const uint first = split * p.split_k, last = min(first + p.split_k, p.k);
-  global const long *table = (global const long *)(workspace + table_offset(&p));
+  global const long* table = (global const long*)(workspace + table_offset(&p));
   const uint4 row_size = SIZES(p.row_size);
   const long4 row_a = STRIDES(p.row_a), row_out = STRIDES(p.row_out);
-  global const T *group = (global const T *)(a_base + p.a_offset) + z * p.a_group;
-  global const T *panel =
-      (global const T *)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
-  global T *totals = (global T *)(sums + p.totals) +
+  global const T* group = (global const T*)(a_base + p.a_offset) + z * p.a_group;
+  global const T* panel =
+      (global const T*)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  global T* totals = (global T*)(sums + p.totals) +
                      (((ulong)split * p.groups + z) * tiles * panels + jn) * MR * NR;
   const uint column0 = jn * NR, columns = min((uint)NR, p.n - column0);
   bias += p.bias_offset + (z * p.n + column0) % p.bias_channels * STORAGE_SIZE(OUT);
@@ -198,7 +197,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
     for (uint tile = first_tile; tile < last_tile; tile++) {
       const uint rows = min((uint)MR, p.m - tile * MR);
       const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
-      // Volatile, for compilers would take the sums behind `at` apart again and add them up in the loop.
+      // Volatile, for compilers would take the sums behind `at` apart again and add them up in the
+      // loop.
       volatile long kept[MR];
       long at[MR], out_at[MR];
       if (digits.s3 + MR <= row_size.s3) {  // rows of one line
@@ -222,7 +222,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
       }
-      global const T *y = panel + (ulong)k0 * NR;
+      global const T* y = panel + (ulong)k0 * NR;
 #if ADJACENT
       if (rows == MR && at[MR - 1] == MR - 1) {
         SUM(ADJACENT_ROW)
@@ -232,7 +232,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
 #else
       SUM(ANY_ROW)
 #endif
-      global char *total = (global char *)(totals + (ulong)tile * panels * MR * NR);
+      global char* total = (global char*)(totals + (ulong)tile * panels * MR * NR);
       if (!begins) {
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) {
@@ -248,7 +248,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
         }
         continue;
       }
-      global char *to = out + out_first * STORAGE_SIZE(OUT);
+      global char* to = out + out_first * STORAGE_SIZE(OUT);
       if (p.column_out == 1 && columns == NR && rows == MR) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V addend = p.flags & FLAG_BIAS ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
@@ -268,7 +268,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
         }
-        private const T *elements = (private const T *)edge;
+       private const T* elements = (private const T*)edge;
         for (uint j = 0; j < columns; j++) {
           const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);
           for (uint i = 0; i < rows; i++) {
@@ -282,12 +282,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
 }
 
 /// Adds up the totals of the parts of k, in order. Global size: n, m, groups.
-kernel void conv_finish(global const char *bias, global char *out, global const char *sums,
+kernel void conv_finish(global const char* bias, global char* out, global const char* sums,
                         const Contraction p) {
   const uint column = get_global_id(0), row = get_global_id(1), z = get_global_id(2);
   if (column >= p.n || row >= p.m) return;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
-  global const T *totals = (global const T *)(sums + p.totals);
+  global const T* totals = (global const T*)(sums + p.totals);
   T sum = (T)(0);
   for (uint split = 0; split < p.splits; split++) {
     const ulong tile = (((ulong)split * p.groups + z) * tiles + row / MR) * panels + column / NR;
@@ -296,7 +296,8 @@ kernel void conv_finish(global const char *bias, global char *out, global const 
   if (p.flags & FLAG_BIAS) {
     sum += LOAD_AS(C, OUT, bias + p.bias_offset, (z * p.n + column) % p.bias_channels);
   }
-  const long at = z * p.out_group + place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
+  const long at = z * p.out_group +
+                  place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
   STORE_FROM(OUT, C, out + p.out_offset, at, sum);
 }

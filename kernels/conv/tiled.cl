@@ -1,14 +1,14 @@
-// Convolutions for devices with many work-items in flight (GPUs): a work-group brings tiles of a and b
-// into local memory, a work-item keeps TM x TN sums in registers. Where the elements of k lie is in a
-// table, so that a load is one addition away from its address.
+// Convolutions for devices with many work-items in flight (GPUs): a work-group brings tiles of a
+// and b into local memory, a work-item keeps TM x TN sums in registers. Where the elements of k lie
+// is in a table, so that a load is one addition away from its address.
 //
-// The next tiles travel from global memory into registers while the current ones are multiplied, and then
-// into the other half of local memory: one barrier per tile. Where few tiles fill the device, several
-// work-items share the same sums: each takes its slice of the tile's k.
+// The next tiles travel from global memory into registers while the current ones are multiplied,
+// and then into the other half of local memory: one barrier per tile. Where few tiles fill the
+// device, several work-items share the same sums: each takes its slice of the tile's k.
 //
 // Compile parameters: those of conv/conv.clh and gemm/tile_sizes.clh; TABLE (elements of k in a
-// work-group's own table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring work-items
-// read along k), OUT_BY_ROW (1: they store along rows).
+// work-group's own table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring
+// work-items read along k), OUT_BY_ROW (1: they store along rows).
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
@@ -30,8 +30,8 @@
 #define A_LOADS ((BM * BK + ITEMS - 1) / ITEMS)
 #define B_LOADS ((BN * BK + ITEMS - 1) / ITEMS)
 
-// The sums' way out: STEPS times LINES lines of results that follow each other. The padding spreads the
-// stores of neighbouring lines over the banks. AT_ONCE steps go through local memory together.
+// The sums' way out: STEPS times LINES lines of results that follow each other. The padding spreads
+// the stores of neighbouring lines over the banks. AT_ONCE steps go through local memory together.
 #if OUT_BY_ROW
 #define STEPS TN
 #define LINES LN
@@ -41,19 +41,18 @@
 #define LINES LM
 #define LINE BN
 #endif
-#define STEPS_FIT(steps) \
-  (STEPS % (steps) == 0 && SLICES * (steps) * LINES * LINE <= 2 * STAGE)
+#define STEPS_FIT(steps) (STEPS % (steps) == 0 && SLICES * (steps) * LINES * LINE <= 2 * STAGE)
 #define AT_ONCE (STEPS_FIT(8) ? 8 : STEPS_FIT(4) ? 4 : STEPS_FIT(2) ? 2 : 1)
 
 typedef TYPEV(C, RUN) Run;
 
 /// The places of k's elements in a and b. Global size: k.
-kernel void conv_table(global char *table, const Contraction p) {
+kernel void conv_table(global char* table, const Contraction p) {
   const uint k = get_global_id(0);
   if (k >= p.k) return;
   const uint4 d = digits_of(k, SIZES(p.k_size));
   vstore2((int2)((int)place_of(d, STRIDES(p.k_a)), (int)place_of(d, STRIDES(p.k_b))), k,
-          (global int *)(table + p.work_offset));
+          (global int*)(table + p.work_offset));
 }
 
 /// (place along the tile's rows or columns, place along k) of a work-item's load `e`.
@@ -61,37 +60,37 @@ static inline uint2 place_in_tile(uint e, const bool by_k, const uint size) {
   return by_k ? (uint2)(e / BK, e % BK) : (uint2)(e % size, e / size);
 }
 
-// fetch_a and fetch_b: elements from `k0` on into registers; past `end`, which only a `partial` tile asks
-// about, zeros.
-#define DEFINE_FETCH(name, loads, size, by_k, value)                                               \
-  static inline void name(private T *next, global const char *from, private const int *at,        \
-                          uint item, uint k0, uint end, const bool partial) {                      \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                           \
-      const uint e = item + i * ITEMS;                                                             \
-      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                                      \
-      next[i] = !partial || k0 + place_in_tile(e, by_k, size).y < end ? value : (T)(0);            \
-    }                                                                                              \
+// fetch_a and fetch_b: elements from `k0` on into registers; past `end`, which only a `partial`
+// tile asks about, zeros.
+#define DEFINE_FETCH(name, loads, size, by_k, value)                                       \
+  static inline void name(private T* next, global const char* from, private const int* at, \
+                          uint item, uint k0, uint end, const bool partial) {              \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                   \
+      const uint e = item + i * ITEMS;                                                     \
+      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                              \
+      next[i] = !partial || k0 + place_in_tile(e, by_k, size).y < end ? value : (T)(0);    \
+    }                                                                                      \
   }
-DEFINE_FETCH(fetch_a, A_LOADS, BM, A_BY_K, ((global const T *)from)[at[i]])
+DEFINE_FETCH(fetch_a, A_LOADS, BM, A_BY_K, ((global const T*)from)[at[i]])
 DEFINE_FETCH(fetch_b, B_LOADS, BN, B_BY_K, (LOAD_AS(C, IN, from, at[i])))
 
 // keep_a and keep_b: from registers to local memory.
-#define DEFINE_KEEP(name, loads, size, by_k, line)                             \
-  static inline void name(private const T *next, local T *tile, uint item) {   \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                       \
-      const uint e = item + i * ITEMS;                                         \
-      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                  \
-      const uint2 place = place_in_tile(e, by_k, size);                        \
-      tile[place.y * line + place.x] = next[i];                                \
-    }                                                                          \
+#define DEFINE_KEEP(name, loads, size, by_k, line)                           \
+  static inline void name(private const T* next, local T* tile, uint item) { \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                     \
+      const uint e = item + i * ITEMS;                                       \
+      if (size * BK % ITEMS != 0 && e >= size * BK) continue;                \
+      const uint2 place = place_in_tile(e, by_k, size);                      \
+      tile[place.y * line + place.x] = next[i];                              \
+    }                                                                        \
   }
 DEFINE_KEEP(keep_a, A_LOADS, BM, A_BY_K, A_LINE)
 DEFINE_KEEP(keep_b, B_LOADS, BN, B_BY_K, B_LINE)
 
 /// Global size: ITEMS * tiles, groups, splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
-    global const char *a_base, global const char *b_base, global const char *bias, global char *out,
-    global const char *table_base, global char *sums, const Contraction p) {
+    global const char* a_base, global const char* b_base, global const char* bias, global char* out,
+    global const char* table_base, global char* sums, const Contraction p) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
   local long row_to[BM];  // places of the tile's rows in out, and in a
   local int row_from[BM];
@@ -100,8 +99,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   const uint row0 = (uint)get_group_id(0) % row_tiles * BM;
   const uint column0 = (uint)get_group_id(0) / row_tiles * BN;
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
-  global const char *a = a_base + p.a_offset + z * p.a_group * sizeof(T);
-  global const char *b = b_base + p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
+  global const char* a = a_base + p.a_offset + z * p.a_group * sizeof(T);
+  global const char* b = b_base + p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
 
   // What lies past the last row or column is replaced by other elements, whose sums are not stored.
   for (uint r = item; r < BM; r += ITEMS) {
@@ -119,7 +118,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
 #define K_A(k) k_a[(k) - start]
 #define K_B(k) k_b[(k) - start]
 #else
-  global const int *table = (global const int *)(table_base + p.work_offset);
+  global const int* table = (global const int*)(table_base + p.work_offset);
 #define K_A(k) table[2 * (k)]
 #define K_B(k) table[2 * (k) + 1]
 #endif
@@ -144,16 +143,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   T next_a[A_LOADS], next_b[B_LOADS];
   int at_a[A_LOADS], at_b[B_LOADS];
   // Where the tile at k0 is, for the tile after the one that is being fetched.
-#define FIND(k0)                                                                           \
-  do {                                                                                     \
-    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                 \
-      const uint k = (k0) + place_in_tile(item + i * ITEMS, A_BY_K, BM).y;                 \
-      at_a[i] = row_at[i] + K_A(min(k, end - 1));                                          \
-    }                                                                                      \
-    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                 \
-      const uint k = (k0) + place_in_tile(item + i * ITEMS, B_BY_K, BN).y;                 \
-      at_b[i] = column_at[i] + K_B(min(k, end - 1));                                       \
-    }                                                                                      \
+#define FIND(k0)                                                           \
+  do {                                                                     \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                 \
+      const uint k = (k0) + place_in_tile(item + i * ITEMS, A_BY_K, BM).y; \
+      at_a[i] = row_at[i] + K_A(min(k, end - 1));                          \
+    }                                                                      \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                 \
+      const uint k = (k0) + place_in_tile(item + i * ITEMS, B_BY_K, BN).y; \
+      at_b[i] = column_at[i] + K_B(min(k, end - 1));                       \
+    }                                                                      \
   } while (0)
   uint k0 = start, now = 0;
   if (start < end) {
@@ -175,19 +174,19 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
       fetch_b(next_b, b, at_b, item, k0, end, true);
     }
     FIND(k0 + BK);
-    local const T *x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
-    local const T *y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
+    local const T* x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
+    local const T* y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
     _Pragma("unroll") for (uint kk = 0; kk < DEPTH; kk++) {
       Run rows[TM / RUN], columns[TN / RUN];
       _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
-        rows[i] = *(local const Run *)(x + kk * A_LINE + i * LM * RUN);
+        rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
       }
       _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-        columns[j] = *(local const Run *)(y + kk * B_LINE + j * LN * RUN);
+        columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
       }
       _Pragma("unroll") for (uint i = 0; i < TM; i++) {
         _Pragma("unroll") for (uint j = 0; j < TN; j++) {
-          const T u = ((private const T *)rows)[i], v = ((private const T *)columns)[j];
+          const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
           sum[i][j] = MAD(u, v, sum[i][j]);
         }
       }
@@ -200,28 +199,28 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     }
   }
 
-  // Through local memory, so that neighbouring work-items store neighbouring elements and slices are added
-  // up.
+  // Through local memory, so that neighbouring work-items store neighbouring elements and slices
+  // are added up.
   out += p.out_offset + z * p.out_group * STORAGE_SIZE(OUT);
   bias += p.bias_offset + (ulong)z * p.n * STORAGE_SIZE(OUT);
-  global T *totals = (global T *)(sums + p.totals) + ((ulong)split * p.groups + z) * p.m * p.n;
+  global T* totals = (global T*)(sums + p.totals) + ((ulong)split * p.groups + z) * p.m * p.n;
   _Pragma("unroll") for (uint first = 0; first < STEPS; first += AT_ONCE) {
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
       const uint step = first + s;
 #if OUT_BY_ROW
-      local T *to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
+      local T* to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
       _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
         Run values;
         _Pragma("unroll") for (uint r = 0; r < RUN; r++) {
-          ((private T *)&values)[r] = sum[i * RUN + r][step];
+          ((private T*)&values)[r] = sum[i * RUN + r][step];
         }
-        *(local Run *)(to + i * LM * RUN) = values;
+        *(local Run*)(to + i * LM * RUN) = values;
       }
 #else
-      local T *to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
+      local T* to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
       _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-        *(local Run *)(to + j * LN * RUN) = *((private const Run *)sum[step] + j);
+        *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[step] + j);
       }
 #endif
     }
@@ -237,7 +236,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
       _Pragma("unroll") for (uint other = 1; other < SLICES; other++) {
         value += memory[(other * AT_ONCE * LINES + line) * LINE + within];
       }
-      global T *total = totals + (ulong)row * p.n + column;
+      global T* total = totals + (ulong)row * p.n + column;
       if (p.flags & FLAG_CONTINUE) value += *total;
       if (p.flags & FLAG_KEEP) {
         *total = value;
@@ -250,7 +249,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
 }
 
 /// Adds up the totals of the parts of k, in order. Global size: m * n, groups.
-kernel void conv_tiled_finish(global const char *bias, global char *out, global const char *sums,
+kernel void conv_tiled_finish(global const char* bias, global char* out, global const char* sums,
                               const Contraction p) {
   const ulong e = get_global_id(0);
   const uint z = get_global_id(1);
@@ -260,13 +259,14 @@ kernel void conv_tiled_finish(global const char *bias, global char *out, global 
 #else
   const uint row = e / p.n, column = e % p.n;
 #endif
-  global const T *totals = (global const T *)(sums + p.totals);
+  global const T* totals = (global const T*)(sums + p.totals);
   T sum = (T)(0);
   for (uint split = 0; split < p.splits; split++) {
     sum += totals[(((ulong)split * p.groups + z) * p.m + row) * p.n + column];
   }
   if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, (ulong)z * p.n + column);
-  const long at = z * p.out_group + place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
+  const long at = z * p.out_group +
+                  place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
   STORE_FROM(OUT, C, out + p.out_offset, at, sum);
 }

@@ -1,16 +1,17 @@
 // Convolutions with windows of 3 x 3 and a stride of 1 on CPUs by Winograd's minimal filtering,
-// F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015): tiles of
-// 2 x 2 results take 16 products per pair of channels instead of 36. Tiles of 4 x 4 elements and windows are
-// transformed by additions; for each of a transform's 16 elements, which `point` numbers, the channels are
-// summed as a matrix product; the sums are transformed back.
+// F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015): tiles
+// of 2 x 2 results take 16 products per pair of channels instead of 36. Tiles of 4 x 4 elements and
+// windows are transformed by additions; for each of a transform's 16 elements, which `point`
+// numbers, the channels are summed as a matrix product; the sums are transformed back.
 //
-// Compile parameters besides conv.clh's: MR x NV * WIDTH (tiles x columns of the sums kept in registers),
-// LANES (elements of a vector in winograd_input), CHANNELS_LAST (1: how the input and the transformed tiles
-// lie), STRIPS (strips of MR tiles that share a panel while it is in the cache).
+// Compile parameters besides conv.clh's: MR x NV * WIDTH (tiles x columns of the sums kept in
+// registers), LANES (elements of a vector in winograd_input), CHANNELS_LAST (1: how the input and
+// the transformed tiles lie), STRIPS (strips of MR tiles that share a panel while it is in the
+// cache).
 //
-// A line is the tiles of two rows of results of an image; a strip is MR of them. Transformed windows are
-// [z][n / NR][point][channel][NR] of C, transformed tiles [line][point][channel][tile] or, channels last,
-// [line][point][tile][channel].
+// A line is the tiles of two rows of results of an image; a strip is MR of them. Transformed
+// windows are [z][n / NR][point][channel][NR] of C, transformed tiles [line][point][channel][tile]
+// or, channels last, [line][point][tile][channel].
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
@@ -36,8 +37,8 @@
 #define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
 
-/// The layout is that of csrc/engine/conv/winograd.cpp. Strides are in elements, offsets in bytes; `in`
-/// begins at the first element that a window touches, in the padding where there is one.
+/// The layout is that of csrc/engine/conv/winograd.cpp. Strides are in elements, offsets in bytes;
+/// `in` begins at the first element that a window touches, in the padding where there is one.
 typedef struct {
   ulong in_offset, weight_offset, bias_offset, out_offset;
   ulong panels_offset, tiles_offset;  // the transformed windows' and tiles', in the workspace
@@ -60,27 +61,27 @@ typedef TYPEV(C, LANES) L;
 #include "include/transpose.clh"
 #undef T
 
-/// Each point's element of a transformed window: G w G', with G's rows 1 0 0, 1/2 1/2 1/2, 1/2 -1/2 1/2
-/// and 0 0 1.
-#define WINDOW_ROW(to, x, y, z)          \
-  {                                      \
+/// Each point's element of a transformed window: G w G', with G's rows 1 0 0, 1/2 1/2 1/2, 1/2 -1/2
+/// 1/2 and 0 0 1.
+#define WINDOW_ROW(to, x, y, z)             \
+  {                                         \
     const V half_ends = ((x) + (z)) * 0.5f; \
-    const V half_middle = (y) * 0.5f;    \
-    to[0] = x;                           \
-    to[1] = half_ends + half_middle;     \
-    to[2] = half_ends - half_middle;     \
-    to[3] = z;                           \
+    const V half_middle = (y) * 0.5f;       \
+    to[0] = x;                              \
+    to[1] = half_ends + half_middle;        \
+    to[2] = half_ends - half_middle;        \
+    to[3] = z;                              \
   }
 
-/// Transforms the windows of `block` channels of one panel. Global size: parts of the channels, n / NR, groups.
-kernel ITEM_BY_ITEM void winograd_weight(global const char *weight, global char *workspace,
+/// Transforms the windows of `block` channels of one panel. Global size: parts of the channels, n /
+/// NR, groups.
+kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, global char* workspace,
                                          const Winograd p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
   const uint panels = (p.columns + NR - 1) / NR, valid = min((uint)NR, p.columns - jn * NR);
-  weight += p.weight_offset +
-            (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
-  global T *panel = (global T *)(workspace + p.panels_offset) +
+  weight += p.weight_offset + (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
+  global T* panel = (global T*)(workspace + p.panels_offset) +
                     ((ulong)z * panels + jn) * POINTS * p.channels * NR;
   for (uint channel = first; channel < last; channel++) {
     for (uint v = 0; v < NV; v++) {
@@ -96,16 +97,15 @@ kernel ITEM_BY_ITEM void winograd_weight(global const char *weight, global char 
       }
       for (uint e = 0; e < 9; e++) window[e] = LOAD_PRIVATE(lanes[e]);
       V rows[3][4], points[4][4];
-      _Pragma("unroll") for (uint i = 0; i < 3; i++) {
-        WINDOW_ROW(rows[i], window[3 * i], window[3 * i + 1], window[3 * i + 2])
-      }
-      _Pragma("unroll") for (uint j = 0; j < 4; j++) {
+      _Pragma("unroll") for (uint i = 0; i < 3; i++){
+          WINDOW_ROW(rows[i], window[3 * i], window[3 * i + 1],
+                     window[3 * i + 2])} _Pragma("unroll") for (uint j = 0; j < 4; j++) {
         V column[4];
         WINDOW_ROW(column, rows[0][j], rows[1][j], rows[2][j])
         _Pragma("unroll") for (uint i = 0; i < 4; i++) points[i][j] = column[i];
       }
       _Pragma("unroll") for (uint point = 0; point < POINTS; point++) {
-        STOREV(C, WIDTH, (global char *)(panel + ((ulong)point * p.channels + channel) * NR), v,
+        STOREV(C, WIDTH, (global char*)(panel + ((ulong)point * p.channels + channel) * NR), v,
                points[point / 4][point % 4]);
       }
     }
@@ -122,7 +122,7 @@ kernel ITEM_BY_ITEM void winograd_weight(global const char *weight, global char 
   }
 
 /// Stores the transform of tiles d[row][column] for every point, `step` elements apart.
-static inline void store_points(L d[4][4], global T *to, ulong step) {
+static inline void store_points(L d[4][4], global T* to, ulong step) {
   L rows[4][4];
   _Pragma("unroll") for (uint j = 0; j < 4; j++) {
     L column[4];
@@ -133,28 +133,28 @@ static inline void store_points(L d[4][4], global T *to, ulong step) {
     L points[4];
     TILE_ROW(points, rows[i][0], rows[i][1], rows[i][2], rows[i][3])
     _Pragma("unroll") for (uint j = 0; j < 4; j++) {
-      STOREV(C, LANES, (global char *)(to + (4 * i + j) * step), 0, points[j]);
+      STOREV(C, LANES, (global char*)(to + (4 * i + j) * step), 0, points[j]);
     }
   }
 }
 
-#define LOAD_LANES(p) LOADV(C, LANES, (global const char *)(p), 0)
+#define LOAD_LANES(p) LOADV(C, LANES, (global const char*)(p), 0)
 
-/// Transforms a line's tiles, of `block` channels or, channels last, `block` tiles. Global size: parts of
-/// the channels or tiles, lines.
-kernel ITEM_BY_ITEM void winograd_input(global const char *input, global char *workspace,
+/// Transforms a line's tiles, of `block` channels or, channels last, `block` tiles. Global size:
+/// parts of the channels or tiles, lines.
+kernel ITEM_BY_ITEM void winograd_input(global const char* input, global char* workspace,
                                         const Winograd p) {
   const uint line = get_global_id(1), of_all = p.first_line + line;
   const uint first = get_global_id(0) * p.block, channels = p.channels * p.groups;
   const ulong step = (ulong)channels * p.line_tiles;
-  global T *tiles = (global T *)(workspace + p.tiles_offset) + line * POINTS * step;
-  global const T *in = (global const T *)(input + p.in_offset) + of_all / p.image_lines * p.in_image +
-                       of_all % p.image_lines * 2 * p.in_row;
+  global T* tiles = (global T*)(workspace + p.tiles_offset) + line * POINTS * step;
+  global const T* in = (global const T*)(input + p.in_offset) +
+                       of_all / p.image_lines * p.in_image + of_all % p.image_lines * 2 * p.in_row;
   L d[4][4];
 #if CHANNELS_LAST
   const uint last = min(first + p.block, p.line_tiles);
   for (uint tile = first; tile < last; tile++) {
-    global const T *corner = in + tile * 2 * p.in_column;
+    global const T* corner = in + tile * 2 * p.in_column;
     for (uint next = 0; next < channels; next += LANES) {
       const uint channel = min(next, channels - LANES);  // the last ones once more
       _Pragma("unroll") for (uint i = 0; i < 4; i++) {
@@ -168,11 +168,11 @@ kernel ITEM_BY_ITEM void winograd_input(global const char *input, global char *w
 #else
   const uint last = min(first + p.block, channels);
   for (uint channel = first; channel < last; channel++) {
-    global const T *plane = in + channel * p.in_channel;
+    global const T* plane = in + channel * p.in_channel;
     for (uint next = 0; next < p.line_tiles; next += LANES) {
       const uint tile = min(next, p.line_tiles - LANES);  // the last ones once more
       _Pragma("unroll") for (uint i = 0; i < 4; i++) {
-        global const T *row = plane + i * p.in_row + tile * 2;
+        global const T* row = plane + i * p.in_row + tile * 2;
         const L a = LOAD_LANES(row), b = LOAD_LANES(row + LANES);
         const L c = LOAD_LANES(row + 2), e = LOAD_LANES(row + LANES + 2);
         d[i][0] = (L)(a.even, b.even);
@@ -189,11 +189,11 @@ kernel ITEM_BY_ITEM void winograd_input(global const char *input, global char *w
 /// Where a strip's results are.
 typedef struct {
   ulong image;
-  uint y, x;     // of the first one
+  uint y, x;        // of the first one
   uint rows, span;  // of them
 } Strip;
 
-static inline Strip strip_of(private const Winograd *p, uint strip) {
+static inline Strip strip_of(private const Winograd* p, uint strip) {
   const uint strips = p->line_tiles / MR;
   const uint line = p->first_line + strip / strips;
   Strip s;
@@ -206,26 +206,26 @@ static inline Strip strip_of(private const Winograd *p, uint strip) {
 }
 
 /// The strip's results as sums of all products: transforms of infinite numbers are not.
-static void sum_directly(private const Winograd *p, Strip s, uint z, uint jn, uint columns,
-                         global const char *input, global const char *weight,
-                         global const char *bias, global char *to) {
-  global const T *in = (global const T *)(input + p->in_offset) + s.image * p->in_image +
+static void sum_directly(private const Winograd* p, Strip s, uint z, uint jn, uint columns,
+                         global const char* input, global const char* weight,
+                         global const char* bias, global char* to) {
+  global const T* in = (global const T*)(input + p->in_offset) + s.image * p->in_image +
                        s.y * p->in_row + s.x * p->in_column + z * p->channels * p->in_channel;
-  weight += p->weight_offset +
-            (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
+  weight +=
+      p->weight_offset + (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
   for (uint column = 0; column < columns; column++) {
     const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, column) : (T)(0);
     for (uint i = 0; i < s.rows; i++) {
       for (uint j = 0; j < s.span; j++) {
         T sum = (T)(0);
         for (uint channel = 0; channel < p->channels; channel++) {
-          global const T *corner = in + channel * p->in_channel + i * p->in_row + j * p->in_column;
+          global const T* corner = in + channel * p->in_channel + i * p->in_row + j * p->in_column;
           const long window = column * p->weight_column + channel * p->weight_channel;
           for (uint e = 0; e < 9; e++) {
-            sum = MAD(corner[e / 3 * p->in_row + e % 3 * p->in_column],
-                      LOAD_AS(C, IN, weight,
-                              window + e / 3 * p->weight_row + e % 3 * p->weight_across),
-                      sum);
+            sum = MAD(
+                corner[e / 3 * p->in_row + e % 3 * p->in_column],
+                LOAD_AS(C, IN, weight, window + e / 3 * p->weight_row + e % 3 * p->weight_across),
+                sum);
           }
         }
         STORE_FROM(OUT, C, to, i * p->out_row + j * p->out_column + column * p->out_channel,
@@ -236,7 +236,7 @@ static void sum_directly(private const Winograd *p, Strip s, uint z, uint jn, ui
 }
 
 /// A' m A, with A's columns 1 1 1 0 and 0 1 -1 -1, of one tile's vector v: results[row][column].
-static inline void results_of(private const V *sums, V results[2][2]) {
+static inline void results_of(private const V* sums, V results[2][2]) {
   V rows[2][4];
   _Pragma("unroll") for (uint j = 0; j < 4; j++) {
     const V a = sums[j * MR * NV], b = sums[(4 + j) * MR * NV];
@@ -251,7 +251,7 @@ static inline void results_of(private const V *sums, V results[2][2]) {
 }
 
 /// Stores the first `count` elements of x.
-static inline void store_some(V x, global char *to, uint count) {
+static inline void store_some(V x, global char* to, uint count) {
   if (count >= WIDTH) {
     STOREV_FROM(OUT, C, WIDTH, to, 0, x);
     return;
@@ -263,16 +263,16 @@ static inline void store_some(V x, global char *to, uint count) {
 
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
-    global const char *input, global const char *weight, global const char *workspace,
-    global const char *bias, global char *out, const Winograd p) {
+    global const char* input, global const char* weight, global const char* workspace,
+    global const char* bias, global char* out, const Winograd p) {
   const uint jn = get_global_id(0), z = get_global_id(2);
   const uint panels = (p.columns + NR - 1) / NR, strips = p.line_tiles / MR;
   const uint end = min((uint)(get_global_id(1) + 1) * p.block, p.lines * strips);
   const uint all = p.channels * p.groups, column0 = jn * NR;
   const uint columns = min((uint)NR, p.columns - column0);
-  global const T *panel = (global const T *)(workspace + p.panels_offset) +
+  global const T* panel = (global const T*)(workspace + p.panels_offset) +
                           ((ulong)z * panels + jn) * POINTS * p.channels * NR;
-  global const T *tiles = (global const T *)(workspace + p.tiles_offset);
+  global const T* tiles = (global const T*)(workspace + p.tiles_offset);
   bias += p.bias_offset + ((ulong)z * p.columns + column0) * STORAGE_SIZE(OUT);
   out += p.out_offset + ((ulong)z * p.columns + column0) * p.out_channel * STORAGE_SIZE(OUT);
   V addend[NV];
@@ -291,8 +291,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     for (uint point = 0; point < POINTS; point++) {
       for (uint s = 0; s < count; s++) {
         const uint line = (first + s) / strips, tile = (first + s) % strips * MR;
-        global const T *x =
-            tiles + ((ulong)line * POINTS + point) * all * p.line_tiles;
+        global const T* x = tiles + ((ulong)line * POINTS + point) * all * p.line_tiles;
 #if CHANNELS_LAST
         x += (ulong)tile * all + z * p.channels;
         const uint step = 1;
@@ -304,7 +303,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
         const uint step = p.line_tiles;
 #define ROW(i) x[i]
 #endif
-        global const T *y = panel + (ulong)point * p.channels * NR;
+        global const T* y = panel + (ulong)point * p.channels * NR;
         V sum[MR][NV];
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
@@ -312,7 +311,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
         for (uint k = 0; k < p.channels; k++, x += step, y += NR) {
           V column[NV];
           _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-            column[v] = LOADV(C, WIDTH, (global const char *)y, v);
+            column[v] = LOADV(C, WIDTH, (global const char*)y, v);
           }
           _Pragma("unroll") for (uint i = 0; i < MR; i++) {
             const V row = (V)(ROW(i));
@@ -331,8 +330,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     for (uint s = 0; s < count; s++) {
       const Strip strip = strip_of(&p, first + s);
       if (strip.span == 0) continue;
-      global char *to = out + (strip.image * p.out_image + strip.y * p.out_row +
-                               strip.x * p.out_column) * STORAGE_SIZE(OUT);
+      global char* to =
+          out + (strip.image * p.out_image + strip.y * p.out_row + strip.x * p.out_column) *
+                    STORAGE_SIZE(OUT);
       V unsound = (V)(0);
       if (p.out_channel == 1 && columns == NR) {
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
@@ -343,9 +343,10 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
               const V result = results[e / 2][e % 2];
               unsound = MAD(result, (V)(0), unsound);
               if (e / 2 < strip.rows && 2 * i + e % 2 < strip.span) {
-                STOREV_FROM(OUT, C, WIDTH,
-                            to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column) * STORAGE_SIZE(OUT),
-                            v, result + addend[v]);
+                STOREV_FROM(
+                    OUT, C, WIDTH,
+                    to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column) * STORAGE_SIZE(OUT),
+                    v, result + addend[v]);
               }
             }
           }
@@ -366,8 +367,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
             for (uint x = 0; x < strip.span; x += WIDTH) {
               transpose(square[i] + x);
               for (uint e = 0; e < WIDTH && v * WIDTH + e < columns; e++) {
-                global char *row = to + (i * p.out_row + x * p.out_column +
-                                         (v * WIDTH + e) * p.out_channel) * STORAGE_SIZE(OUT);
+                global char* row =
+                    to + (i * p.out_row + x * p.out_column + (v * WIDTH + e) * p.out_channel) *
+                             STORAGE_SIZE(OUT);
                 if (p.out_column == 1) {
                   store_some(square[i][x + e], row, strip.span - x);
                 } else {

@@ -1,7 +1,7 @@
 // Distances by the p-norm between the rows of two matrices, or of one with itself, and gradients.
 //
-// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity; 4: any other), PAIRS (1:
-// the distances are those of all pairs of rows i < j of one matrix, in a vector).
+// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity; 4: any other), PAIRS
+// (1: the distances are those of all pairs of rows i < j of one matrix, in a vector).
 #include "include/dtype.clh"
 #include "include/reduce.clh"
 
@@ -34,8 +34,8 @@ typedef TYPE(C) T;
 #define FINISH(sum, p) pow(sum, (T)1 / (p))
 #endif
 
-// What row i's distance to another row adds to the gradient of its element, by the difference of the
-// two elements: a distance of 0 has the gradient 0.
+// What row i's distance to another row adds to the gradient of its element, by the difference of
+// the two elements: a distance of 0 has the gradient 0.
 #define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
 #if NORM == 0
 #define SLOPE(difference, distance, p) ((T)0)
@@ -44,11 +44,11 @@ typedef TYPE(C) T;
 #elif NORM == 2
 #define SLOPE(difference, distance, p) ((distance) == 0 ? (T)0 : (difference) / (distance))
 #elif NORM == 3
-#define SLOPE(difference, distance, p) \
-  (fabs(difference) == (distance) ? SIGN(difference) : (T)0)
+#define SLOPE(difference, distance, p) (fabs(difference) == (distance) ? SIGN(difference) : (T)0)
 #else
-#define SLOPE(difference, distance, p)       \
-  ((distance) == 0 || (difference) == 0 ? (T)0 \
+#define SLOPE(difference, distance, p)  \
+  ((distance) == 0 || (difference) == 0 \
+       ? (T)0                           \
        : SIGN(difference) * pow(fabs(difference) / (distance), (p) - 1))
 #endif
 
@@ -57,8 +57,8 @@ typedef TYPE(C) T;
 
 /// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for
 /// PAIRS, the vector; contiguous. Global size: rows_b or more, rows_a, batch.
-kernel void distance_forward(global char *out, ulong out_offset, global const char *a,
-                             ulong a_offset, global const char *b, ulong b_offset, uint rows_a,
+kernel void distance_forward(global char* out, ulong out_offset, global const char* a,
+                             ulong a_offset, global const char* b, ulong b_offset, uint rows_a,
                              uint rows_b, uint length, const T p) {
   const ulong j = get_global_id(0), i = get_global_id(1), z = get_global_id(2);
   if (j >= rows_b) return;
@@ -68,30 +68,30 @@ kernel void distance_forward(global char *out, ulong out_offset, global const ch
 #else
   const ulong at = (z * rows_a + i) * rows_b + j;
 #endif
-  global const T *x = (global const T *)(a + a_offset) + (z * rows_a + i) * length;
-  global const T *y = (global const T *)(b + b_offset) + (z * rows_b + j) * length;
+  global const T* x = (global const T*)(a + a_offset) + (z * rows_a + i) * length;
+  global const T* y = (global const T*)(b + b_offset) + (z * rows_b + j) * length;
   T sum = 0;
   for (uint k = 0; k < length; k++) {
     const T size = fabs(x[k] - y[k]);
     sum = COMBINE(sum, size, p);
   }
-  ((global T *)(out + out_offset))[at] = FINISH(sum, p);
+  ((global T*)(out + out_offset))[at] = FINISH(sum, p);
 }
 
-/// out: [batch, rows_a, length], the gradient of a; gradient and distance as distance_forward's out.
-/// Global size: length or more, rows_a, batch.
-kernel void distance_backward(global char *out, ulong out_offset, global const char *gradient,
-                              ulong gradient_offset, global const char *a, ulong a_offset,
-                              global const char *b, ulong b_offset, global const char *distance,
+/// out: [batch, rows_a, length], the gradient of a; gradient and distance as distance_forward's
+/// out. Global size: length or more, rows_a, batch.
+kernel void distance_backward(global char* out, ulong out_offset, global const char* gradient,
+                              ulong gradient_offset, global const char* a, ulong a_offset,
+                              global const char* b, ulong b_offset, global const char* distance,
                               ulong distance_offset, uint rows_a, uint rows_b, uint length,
                               const T p) {
   const ulong k = get_global_id(0), i = get_global_id(1), z = get_global_id(2);
   if (k >= length) return;
   const ulong element = (z * rows_a + i) * length + k;
-  global const T *slopes = (global const T *)(gradient + gradient_offset);
-  global const T *sizes = (global const T *)(distance + distance_offset);
-  global const T *y = (global const T *)(b + b_offset) + z * rows_b * (ulong)length + k;
-  const T x = ((global const T *)(a + a_offset))[element];
+  global const T* slopes = (global const T*)(gradient + gradient_offset);
+  global const T* sizes = (global const T*)(distance + distance_offset);
+  global const T* y = (global const T*)(b + b_offset) + z * rows_b * (ulong)length + k;
+  const T x = ((global const T*)(a + a_offset))[element];
   T sum = 0;
   for (ulong j = 0; j < rows_b; j++) {
 #if PAIRS
@@ -103,5 +103,5 @@ kernel void distance_backward(global char *out, ulong out_offset, global const c
     const T difference = x - y[j * length];
     sum = fma(slopes[at], SLOPE(difference, sizes[at], p), sum);
   }
-  ((global T *)(out + out_offset))[element] = sum;
+  ((global T*)(out + out_offset))[element] = sum;
 }

@@ -1,9 +1,9 @@
-// Distances by the p-norm between the rows of two matrices, or of one with itself, on CPUs: LANES rows of
-// the second are turned, so that vectors have a row per lane and each loaded vector serves ROWS rows of the
-// first.
+// Distances by the p-norm between the rows of two matrices, or of one with itself, on CPUs: LANES
+// rows of the second are turned, so that vectors have a row per lane and each loaded vector serves
+// ROWS rows of the first.
 //
-// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PAIRS (1: the distances are
-// those of all pairs of rows i < j of one matrix, in a vector), LANES.
+// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PAIRS (1: the
+// distances are those of all pairs of rows i < j of one matrix, in a vector), LANES.
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 
@@ -48,7 +48,7 @@ typedef TYPEV(C, LANES) V;
 #endif
 
 /// Stores the distances of row i to the rows from `first` on.
-static inline void put(global T *out, const V sum, ulong i, uint first, uint rows_b) {
+static inline void put(global T* out, const V sum, ulong i, uint first, uint rows_b) {
   const V distance = FINISH(sum);
 #if PAIRS
   // Where the pair (i, first) would stand: only what is past the diagonal is stored.
@@ -70,10 +70,11 @@ static inline void put(global T *out, const V sum, ulong i, uint first, uint row
   }
 }
 
-/// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for PAIRS, the
-/// vector; contiguous. Global size: (rows_b / LANES) and (rows_a / RUN), rounded up, batch.
-kernel ITEM_BY_ITEM void distance_tiles(global char *out, ulong out_offset, global const char *a,
-                                        ulong a_offset, global const char *b, ulong b_offset,
+/// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for
+/// PAIRS, the vector; contiguous. Global size: (rows_b / LANES) and (rows_a / RUN), rounded up,
+/// batch.
+kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, global const char* a,
+                                        ulong a_offset, global const char* b, ulong b_offset,
                                         uint rows_a, uint rows_b, uint length) {
   const uint first = get_global_id(0) * LANES, from = get_global_id(1) * RUN;
   const ulong z = get_global_id(2);
@@ -85,9 +86,9 @@ kernel ITEM_BY_ITEM void distance_tiles(global char *out, ulong out_offset, glob
 #endif
   if (from >= last) return;
   const uint count = min(last - from, (uint)RUN);
-  global const T *x = (global const T *)(a + a_offset) + (z * rows_a + from) * length;
-  global const T *y = (global const T *)(b + b_offset) + z * rows_b * length;
-  global T *result = (global T *)(out + out_offset) + z * rows_a * rows_b;
+  global const T* x = (global const T*)(a + a_offset) + (z * rows_a + from) * length;
+  global const T* y = (global const T*)(b + b_offset) + z * rows_b * length;
+  global T* result = (global T*)(out + out_offset) + z * rows_a * rows_b;
   V turned[TURNED];
   V sums[RUN];
   for (uint i = 0; i < count; i++) sums[i] = (V)0;
@@ -95,15 +96,15 @@ kernel ITEM_BY_ITEM void distance_tiles(global char *out, ulong out_offset, glob
     const uint elements = min(length - start, (uint)TURNED);
     for (uint lane = 0; lane < LANES; lane++) {
       // Past the end the last row again, whose distances aren't stored.
-      global const T *row = y + (ulong)min(first + lane, rows_b - 1) * length + start;
-      for (uint k = 0; k < elements; k++) ((T *)turned)[k * LANES + lane] = row[k];
+      global const T* row = y + (ulong)min(first + lane, rows_b - 1) * length + start;
+      for (uint k = 0; k < elements; k++) ((T*)turned)[k * LANES + lane] = row[k];
     }
     uint i = 0;
     for (; i + ROWS <= count; i += ROWS) {
-      global const T *x0 = x + (ulong)i * length + start;
-      global const T *x1 = x0 + length;
-      global const T *x2 = x1 + length;
-      global const T *x3 = x2 + length;
+      global const T* x0 = x + (ulong)i * length + start;
+      global const T* x1 = x0 + length;
+      global const T* x2 = x1 + length;
+      global const T* x3 = x2 + length;
       V sum0 = (V)0;
       V sum1 = (V)0;
       V sum2 = (V)0;
@@ -125,7 +126,7 @@ kernel ITEM_BY_ITEM void distance_tiles(global char *out, ulong out_offset, glob
       sums[i + 3] = MERGE(sums[i + 3], sum3);
     }
     for (; i < count; i++) {
-      global const T *x0 = x + (ulong)i * length + start;
+      global const T* x0 = x + (ulong)i * length + start;
       V sum = (V)0;
       for (uint k = 0; k < elements; k++) {
         const V difference = (V)x0[k] - turned[k];

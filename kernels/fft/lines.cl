@@ -1,13 +1,14 @@
 // A step of Fourier transforms: many lines of `length` elements, transformed in scratch memory.
 //
-// A transform of n = before * length * after elements takes a step for each length; each is a pass of
-// Stockham's algorithm with that radix: for each t < before * after a line of the elements t,
-// t + before * after, ..., whose results go to (t - k) length + k + {0, before, 2 before, ...} with
+// A transform of n = before * length * after elements takes a step for each length; each is a pass
+// of Stockham's algorithm with that radix: for each t < before * after a line of the elements t, t
+// + before * after, ..., whose results go to (t - k) length + k + {0, before, 2 before, ...} with
 // k = t mod before. One step is all for a short n. A work-group (on CPUs a work-item) transforms
 // `lanes` lines at a time. Loading and storing also do what belongs around the transform: real and
 // Hermitian data, Bluestein's chirp, twiddle factors between steps, the scale.
 //
-// Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the items of a group share the work).
+// Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the items of a group share the
+// work).
 #include "include/item_by_item.clh"
 #include "include/dtype.clh"
 
@@ -41,19 +42,19 @@
 #include "fft/halves.clh"
 #include "fft/squares.clh"
 
-// Runs body for each element e, first <= e < count, of each lane, shared among the items; first is 0 on
-// GPUs. A CPU goes through a lane's elements in blocks, so that the rows of the lanes stay in the nearest
-// cache.
+// Runs body for each element e, first <= e < count, of each lane, shared among the items; first is
+// 0 on GPUs. A CPU goes through a lane's elements in blocks, so that the rows of the lanes stay in
+// the nearest cache.
 #if WIDTH > 1
-#define FOR_ELEMENTS(first, count, along)                                \
-  for (uint block = (first); block < (count); block += BLOCK)            \
-    for (uint lane = 0; lane < valid; lane++)                            \
+#define FOR_ELEMENTS(first, count, along)                     \
+  for (uint block = (first); block < (count); block += BLOCK) \
+    for (uint lane = 0; lane < valid; lane++)                 \
       for (uint e = block; e < min(block + BLOCK, (uint)(count)); e++)
 #else
-#define FOR_ELEMENTS(first, count, along)                                \
-  for (uint i = item; i < (count) * valid; i += items)                   \
-    for (uint lane = (along) ? i / (count) : i % valid,                  \
-              e = (along) ? i - lane * (count) : i / valid, once = 1;    \
+#define FOR_ELEMENTS(first, count, along)                             \
+  for (uint i = item; i < (count) * valid; i += items)                \
+    for (uint lane = (along) ? i / (count) : i % valid,               \
+              e = (along) ? i - lane * (count) : i / valid, once = 1; \
          once; once = 0)
 #endif
 
@@ -139,8 +140,9 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
           const uint k = turn[0];
           const COMPLEX coarse = table_entry(cross, (size_t)e * columns + k / FINE_ROOTS);
           V fr, fi;
-          load_vectors((global const REAL*)cross + 2 * ((size_t)args.length * columns +
-                                                        e * FINE_ROOTS + k % FINE_ROOTS), &fr, &fi);
+          load_vectors((global const REAL*)cross +
+                           2 * ((size_t)args.length * columns + e * FINE_ROOTS + k % FINE_ROOTS),
+                       &fr, &fi);
           const V wr = fr * coarse.x - fi * coarse.y, wi = fr * coarse.y + fi * coarse.x;
           const V real_part = re;
           re = real_part * wr - im * wi;
@@ -157,9 +159,9 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
 #endif
     if (loaded < args.load_rows) {
       FOR_ELEMENTS(loaded, args.load_rows, args.flags & FLAG_ALONG_IN) {
-        COMPLEX v = load_element(in + in_line[lane], in_index[lane] + e * spread, args.load,
-                                 args.flags, args.whole, args.chirped, args.in_element, chirp,
-                                 factors);
+        COMPLEX v =
+            load_element(in + in_line[lane], in_index[lane] + e * spread, args.load, args.flags,
+                         args.whole, args.chirped, args.in_element, chirp, factors);
         if (twiddled) {
           v = multiply(v, cross_root(cross, args.length, args.before, e, turn[lane]));
         }

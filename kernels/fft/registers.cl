@@ -1,12 +1,12 @@
 // A step of Fourier transforms, as in lines.cl, with the lines in registers: for GPUs.
 //
-// The items that share a line hold RADIX_0 or a few more of its elements each. A pass transforms them as
-// they are held; between passes the items exchange them through local memory. All of an item's loads
-// are under way at once, and nothing but the exchange is written and read again.
+// The items that share a line hold RADIX_0 or a few more of its elements each. A pass transforms
+// them as they are held; between passes the items exchange them through local memory. All of an
+// item's loads are under way at once, and nothing but the exchange is written and read again.
 //
-// Compile parameters: R (f32, f64); LENGTH of the lines; the radices of the passes, RADIX_0 to RADIX_5,
-// whose product it is, the largest first and 1 for no pass; LANES (lines of a work-group); HALVES (1: real
-// and imaginary parts are exchanged one after the other, in half the memory).
+// Compile parameters: R (f32, f64); LENGTH of the lines; the radices of the passes, RADIX_0 to
+// RADIX_5, whose product it is, the largest first and 1 for no pass; LANES (lines of a work-group);
+// HALVES (1: real and imaginary parts are exchanged one after the other, in half the memory).
 #include "include/dtype.clh"
 
 #ifndef R
@@ -71,17 +71,18 @@
 #define SPLIT(cell, re, im) ((re) = (cell).x, (im) = (cell).y)
 #define CELL_SIZE (2 * STORAGE_SIZE(R))
 #endif
-// A cell of padding for each RUN, which are all banks of local memory, where elements are written in
-// strides of a power of two; lines begin so far apart that adjacent items may take adjacent lines.
+// A cell of padding for each RUN, which are all banks of local memory, where elements are written
+// in strides of a power of two; lines begin so far apart that adjacent items may take adjacent
+// lines.
 #define RUN (128 / CELL_SIZE)
 #define PADDED(e) (RADIX_0 % 4 == 0 ? (e) + (e) / RUN : (e))
 #define PITCH ((PADDED(LENGTH) + RUN - 1) / RUN * RUN + (LANES <= RUN ? RUN / LANES : 1))
 #define SYNCHRONIZE() barrier(CLK_LOCAL_MEM_FENCE)
 
 // For each element that an item holds in a pass: element r of butterfly t is held at j * radix + r.
-#define FOR_HELD(radix, item)                                                  \
-  UNROLL for (uint j = 0, t = (item); j < SHARE(radix); j++, t += ITEMS)       \
-    if (RADIX_0 % (radix) == 0 || t < LENGTH / (radix))                        \
+#define FOR_HELD(radix, item)                                                      \
+  UNROLL for (uint j = 0, t = (item); j < SHARE(radix);                            \
+              j++, t += ITEMS) if (RADIX_0 % (radix) == 0 || t < LENGTH / (radix)) \
       UNROLL for (uint r = 0; r < (radix); r++)
 
 /// The results of a pass to where its successor's elements are in order.
@@ -104,8 +105,9 @@ static inline void take(local const CELL* line, REAL* re, REAL* im, uint radix, 
   }
 }
 
-/// From the results of a pass of radix `last` to those of the next one, of radix `radix`, with `before`
-/// the product of the radices before that. The item may take part in another line than before.
+/// From the results of a pass of radix `last` to those of the next one, of radix `radix`, with
+/// `before` the product of the radices before that. The item may take part in another line than
+/// before.
 static inline void next_pass(local CELL* from, uint from_item, uint last, local CELL* to, uint item,
                              uint radix, uint before, global const COMPLEX* twiddles, REAL* re,
                              REAL* im) {
@@ -138,8 +140,8 @@ static inline void next_pass(local CELL* from, uint from_item, uint last, local 
   SYNCHRONIZE();  // what was taken may be overwritten
 }
 
-/// Multiplies what is held before or after a pass of that radix by the factors at `table`; element e of
-/// the line by factor first + e * step, or 0 from `limit` on.
+/// Multiplies what is held before or after a pass of that radix by the factors at `table`; element
+/// e of the line by factor first + e * step, or 0 from `limit` on.
 static inline void weigh(REAL* re, REAL* im, uint radix, uint item, global const COMPLEX* table,
                          uint first, uint step, uint limit) {
   COMPLEX w[HELD];
@@ -159,8 +161,8 @@ static inline void swap_parts(REAL* re, REAL* im, uint radix, uint item) {
   }
 }
 
-/// The partner of each element that is held after the last pass: element i of a signal of n goes with
-/// element (n - i) mod n, which is on the line `mirror`.
+/// The partner of each element that is held after the last pass: element i of a signal of n goes
+/// with element (n - i) mod n, which is on the line `mirror`.
 static inline void take_partners(local CELL* line, local const CELL* mirror, uint k, uint item,
                                  const REAL* re, const REAL* im, REAL* other_re, REAL* other_im) {
 #define TAKE(part_re, part_im)                                                      \
@@ -185,8 +187,9 @@ static inline void take_partners(local CELL* line, local const CELL* mirror, uin
 #undef TAKE
 }
 
-/// Which line a lane takes, of all signals' lines. Mirrored: the second half of the lanes has the lines
-/// k' = -k of the first half's. False past the last line, and for a line that another lane has.
+/// Which line a lane takes, of all signals' lines. Mirrored: the second half of the lanes has the
+/// lines k' = -k of the first half's. False past the last line, and for a line that another lane
+/// has.
 static inline bool choose_line(uint lane, uint group, uint lines, uint before, bool mirrored,
                                uint* line) {
   if (!mirrored) {
@@ -194,7 +197,8 @@ static inline bool choose_line(uint lane, uint group, uint lines, uint before, b
     return group * LANES + lane < lines;
   }
   const uint half_lanes = max(LANES / 2, 1), groups = (before / 2 + half_lanes) / half_lanes;
-  const uint signal = group / groups, wanted = (group - signal * groups) * half_lanes + lane % half_lanes;
+  const uint signal = group / groups,
+             wanted = (group - signal * groups) * half_lanes + lane % half_lanes;
   const uint k = min(wanted, before / 2), mirror = k > 0 ? before - k : 0;
   *line = signal * before + (lane < half_lanes ? k : mirror);
   return wanted <= before / 2 && (lane < half_lanes || k != mirror);
@@ -277,8 +281,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
       weigh(re, im, RADIX_0, in_item, (global const COMPLEX*)chirp, from.t, spread, limit);
     }
   } else {
-    // One at a time, through memory, which has an index as registers have not. A part at a time, even
-    // if the other is there: this is rare.
+    // One at a time, through memory, which has an index as registers have not. A part at a time,
+    // even if the other is there: this is rare.
     for (uint part = 0; part < 2; part++) {
       _Pragma("unroll 1") for (uint e = in_item; e < LENGTH; e += ITEMS) {
         const COMPLEX v = load_element(in, from.t + e * spread, args.load, args.flags, args.whole,
@@ -330,15 +334,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
   if (args.flags & FLAG_UNPACK) {
     REAL other_re[HELD], other_im[HELD];
     const uint n = LENGTH * args.before;
-    take_partners(line, scratch + (mirrored ? lane ^ (LANES / 2) : lane) * PITCH, to.k, item, re, im,
-                  other_re, other_im);
+    take_partners(line, scratch + (mirrored ? lane ^ (LANES / 2) : lane) * PITCH, to.k, item, re,
+                  im, other_re, other_im);
     FOR_HELD(LAST_RADIX, item) {
       const uint q = j * LAST_RADIX + r, i = first + (t + r * (LENGTH / LAST_RADIX)) * args.before;
       const COMPLEX z = (COMPLEX)(re[q], im[q]), y = (COMPLEX)(other_re[q], other_im[q]);
       const COMPLEX v = unpack(z, y, table_entry(factors, i)) * scale;
       if (!valid) continue;
       STORE_COMPLEX_AT(out + (ulong)i * element, v);
-      // The first element also makes the one in the middle, and there may be the conjugates after that.
+      // The first element also makes the one in the middle, and there may be the conjugates after
+      // that.
       if (i == 0) STORE_COMPLEX_AT(out + (ulong)n * element, (COMPLEX)((z.x - z.y) * scale, 0));
       if (i > 0 && args.store_rows > n + 1) {
         STORE_COMPLEX_AT(out + (ulong)(2 * n - i) * element, conjugate(v));

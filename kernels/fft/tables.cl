@@ -14,9 +14,10 @@
 #endif
 #define REAL TYPE(R)
 
-/// (cos, -sin) of numerator / denominator turns; numerator < denominator < 2^61. Of at most an eighth
-/// of a turn, where both are most accurate; the rest is symmetry.
-static inline void store_root(ulong numerator, ulong denominator, bool conjugate, global REAL* out) {
+/// (cos, -sin) of numerator / denominator turns; numerator < denominator < 2^61. Of at most an
+/// eighth of a turn, where both are most accurate; the rest is symmetry.
+static inline void store_root(ulong numerator, ulong denominator, bool conjugate,
+                              global REAL* out) {
   const ulong quarter = 4 * numerator / denominator;
   ulong rest = 4 * numerator - quarter * denominator;
   const bool mirrored = 2 * rest > denominator;
@@ -41,8 +42,8 @@ kernel void fft_roots(global char* base, ulong offset, ulong first_row, ulong ro
   store_root(power % denominator, denominator, false, (global REAL*)(base + offset) + 2 * i);
 }
 
-/// The chirp exp(-pi i j^2 / n) for j < n; with m > 0 its conjugate at j and m - j, of m elements that
-/// are 0 in between. Global size: n or m, or more.
+/// The chirp exp(-pi i j^2 / n) for j < n; with m > 0 its conjugate at j and m - j, of m elements
+/// that are 0 in between. Global size: n or m, or more.
 kernel void fft_chirp(global char* base, ulong offset, ulong n, ulong m) {
   const ulong i = get_global_id(0);
   if (i >= (m > 0 ? m : n)) return;

@@ -1,12 +1,13 @@
-// The matrix product of few rows and columns over a long k, for CPUs: a weight's gradient. A work-item walks
-// along its part of k and adds up the whole result, block by block: b's rows are packed into panels that
-// stay in cache, a is read where it lies, so that memory is read once and nothing large is written.
+// The matrix product of few rows and columns over a long k, for CPUs: a weight's gradient. A
+// work-item walks along its part of k and adds up the whole result, block by block: b's rows are
+// packed into panels that stay in cache, a is read where it lies, so that memory is read once and
+// nothing large is written.
 //
-// Compile parameters besides gemm.clh's (real C): MR x NV * WIDTH (rows x columns of the tile kept in
-// registers), DEPTH (rows of b in a block), ADJACENT (1: a_row is 1).
+// Compile parameters besides gemm.clh's (real C): MR x NV * WIDTH (rows x columns of the tile kept
+// in registers), DEPTH (rows of b in a block), ADJACENT (1: a_row is 1).
 //
-// Workspace: the sums as FINISH_OR_SPLIT leaves them, then from `panels` on (bytes) for each work-item
-// [n / NR][DEPTH][NR] of C.
+// Workspace: the sums as FINISH_OR_SPLIT leaves them, then from `panels` on (bytes) for each
+// work-item [n / NR][DEPTH][NR] of C.
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
 
@@ -27,7 +28,7 @@
 #endif
 #define NR (NV * WIDTH)
 #ifdef OCL_BUILTIN_PREFETCH
-#define FETCH(pointer) __builtin_prefetch((const void *)(ulong)(pointer), 0, 2)
+#define FETCH(pointer) __builtin_prefetch((const void*)(ulong)(pointer), 0, 2)
 #else
 #define FETCH(pointer) (void)(pointer)
 #endif
@@ -41,12 +42,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
   const ulong item = split * p.batch + z, tiles = (p.n + NR - 1) / NR;
-  global T *totals = (global T *)workspace + item * p.m * p.n;
-  global T *block = (global T *)(workspace + panels) + item * tiles * DEPTH * NR;
+  global T* totals = (global T*)workspace + item * p.m * p.n;
+  global T* block = (global T*)(workspace + panels) + item * tiles * DEPTH * NR;
 #if ADJACENT
 #define AT(i) (i)
 #else
-  // Volatile, for compilers would take the sums behind `at` apart again and add them up in the loop.
+  // Volatile, for compilers would take the sums behind `at` apart again and add them up in the
+  // loop.
   volatile ulong kept[MR];
   ulong at[MR];
   _Pragma("unroll") for (uint i = 0; i < MR; i++) kept[i] = i * p.a_row;
@@ -56,14 +58,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
   for (ulong k0 = start; k0 < end; k0 += DEPTH) {
     const uint depth = min((ulong)DEPTH, end - k0);
     for (uint kk = 0; kk < depth; kk++) {
-      global const char *row = b + (k0 + kk) * p.b_row * STORAGE_SIZE(IN1);
+      global const char* row = b + (k0 + kk) * p.b_row * STORAGE_SIZE(IN1);
       for (uint v = 0; v < p.n / WIDTH; v++) {
         const ulong to = (v / NV * DEPTH + kk) * NV + v % NV;
-        STOREV(C, WIDTH, (global char *)block, to, LOADV_AS(C, IN1, WIDTH, row, v));
+        STOREV(C, WIDTH, (global char*)block, to, LOADV_AS(C, IN1, WIDTH, row, v));
       }
     }
-    // The next block comes into the second cache meanwhile, a few bytes a step, where its rows are adjacent.
-    global const char *ahead = b + (k0 + DEPTH) * p.b_row * STORAGE_SIZE(IN1);
+    // The next block comes into the second cache meanwhile, a few bytes a step, where its rows are
+    // adjacent.
+    global const char* ahead = b + (k0 + DEPTH) * p.b_row * STORAGE_SIZE(IN1);
     const bool fetches = p.b_row == p.n && k0 + 2 * DEPTH <= end;
     const uint pace = fetches ? min(NR * STORAGE_SIZE(IN1) / ((p.m + MR - 1) / MR) + 1, 64u) : 0;
     for (uint column0 = 0; column0 < p.n; column0 += NR) {
@@ -71,13 +74,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
       for (uint row0 = 0; row0 < p.m; row0 += MR) {
         // The last rows' tile reaches back to rows that are summed already, and leaves those alone.
         const uint row = min(row0, p.m - MR);
-        global char *total = (global char *)(totals + (ulong)row * p.n + column0);
+        global char* total = (global char*)(totals + (ulong)row * p.n + column0);
         V sum[MR][NV];
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
         }
-        global const char *x = a + (row * p.a_row + k0 * p.a_column) * STORAGE_SIZE(IN0);
-        global const char *y = (global const char *)(block + (ulong)column0 * DEPTH);
+        global const char* x = a + (row * p.a_row + k0 * p.a_column) * STORAGE_SIZE(IN0);
+        global const char* y = (global const char*)(block + (ulong)column0 * DEPTH);
         for (uint kk = 0; kk < depth; kk++) {
           V columns[NV];
           _Pragma("unroll") for (uint v = 0; v < NV; v++) columns[v] = LOADV(C, WIDTH, y, v);
@@ -94,7 +97,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
         }
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           if (row + i < row0) continue;
-          global char *line = total + i * p.n * sizeof(T);
+          global char* line = total + i * p.n * sizeof(T);
           _Pragma("unroll") for (uint v = 0; v < NV; v++) {
             if (v >= valid) continue;
             const V before = k0 == start ? (V)(0) : LOADV(C, WIDTH, line, v);

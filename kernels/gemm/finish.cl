@@ -5,7 +5,7 @@ kernel void gemm_finish(OPERANDS) {
   const ulong i = get_global_id(0), z = get_global_id(1);
   if (i >= (ulong)p.m * p.n || z >= p.batch) return;
   ADVANCE_OPERANDS(z);
-  global const T *sums = (global const T *)workspace;
+  global const T* sums = (global const T*)workspace;
   T total = (T)(0);
 #ifdef OCL_DEVICE_GPU
 #pragma unroll 8  // that many loads under way

@@ -12,7 +12,7 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_finish_group
   const ulong i = get_group_id(0), z = get_group_id(1);
   const uint item = get_local_id(0);
   ADVANCE_OPERANDS(z);
-  global const T *sums = (global const T *)workspace;
+  global const T* sums = (global const T*)workspace;
   T total = (T)(0);
   for (ulong split = item; split < p.splits; split += LOCAL) {
     total += sums[(split * p.batch + z) * p.m * p.n + i];

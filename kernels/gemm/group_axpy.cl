@@ -17,7 +17,7 @@
 
 /// Needs a_row == 1; b may have any strides.
 /// Global size: LANES * DEPTH * m / (LANES * WIDTH), splits, batch.
-kernel __attribute__((reqd_work_group_size(LANES *DEPTH, 1, 1))) void gemm_group_axpy(OPERANDS) {
+kernel __attribute__((reqd_work_group_size(LANES * DEPTH, 1, 1))) void gemm_group_axpy(OPERANDS) {
   local V parts[LANES * DEPTH];
   const uint lane = get_local_id(0) % LANES, turn = get_local_id(0) / LANES;
   const ulong row = ((ulong)get_group_id(0) * LANES + lane) * WIDTH;
@@ -67,7 +67,7 @@ kernel __attribute__((reqd_work_group_size(LANES *DEPTH, 1, 1))) void gemm_group
     }
     if (turn == 0 && q < p.n && row < p.m) {
       for (uint i = 0; i < WIDTH; i++) {
-        const T total = ((local const T *)(parts + lane))[i];
+        const T total = ((local const T*)(parts + lane))[i];
         FINISH_OR_SPLIT(z, split, row + i, (ulong)q, total);
       }
     }

@@ -4,7 +4,8 @@
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the
 // rounding error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag
-// and 2 for a complex C), GROUP (elements of k in a value of a panel: 1; 2 and 4 for dot_bf16.clh and dot_int8.clh).
+// and 2 for a complex C), GROUP (elements of k in a value of a panel: 1; 2 and 4 for dot_bf16.clh
+// and dot_int8.clh).
 //
 // A complex product is a real one of twice the depth and twice the columns: a and out as they lie
 // in memory, (re, im) after (re, im); in b a row of (re, im) pairs is followed by (-im, re).
@@ -65,87 +66,87 @@ typedef TYPE(R) E;  // of a panel
 #if GROUP == 1
 #if WIDTH > 1
 #include "gemm/turn.clh"
-#define PACK_SQUARES(TAG, LANES, source, lane_stride)                                           \
-  for (; kk + WIDTH <= end; kk += WIDTH) {                                                      \
-    FOR_SQUARES(lane0, LANES) {                                                                 \
-      V square[WIDTH];                                                                          \
-      _Pragma("unroll") for (uint r = 0; r < WIDTH; r++) {                                      \
-        square[r] = (V)(0);                                                                     \
-        if (lane0 + r < valid) {                                                                \
-          const ulong at = (lane0 + r) * lane_stride + kk;                                      \
-          square[r] = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0);              \
-        }                                                                                       \
-      }                                                                                         \
-      turn_into_panel(square, panel + kk * LANES + lane0, LANES, LANES - lane0,                 \
-                      kk + WIDTH == end);                                                       \
-    }                                                                                           \
+#define PACK_SQUARES(TAG, LANES, source, lane_stride)                              \
+  for (; kk + WIDTH <= end; kk += WIDTH) {                                         \
+    FOR_SQUARES(lane0, LANES) {                                                    \
+      V square[WIDTH];                                                             \
+      _Pragma("unroll") for (uint r = 0; r < WIDTH; r++) {                         \
+        square[r] = (V)(0);                                                        \
+        if (lane0 + r < valid) {                                                   \
+          const ulong at = (lane0 + r) * lane_stride + kk;                         \
+          square[r] = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0); \
+        }                                                                          \
+      }                                                                            \
+      turn_into_panel(square, panel + kk * LANES + lane0, LANES, LANES - lane0,    \
+                      kk + WIDTH == end);                                          \
+    }                                                                              \
   }
 #else
 #define PACK_SQUARES(TAG, LANES, source, lane_stride)
 #endif
 /// Packs [start, end) of k of one panel: lanes are rows of a or columns of b, of which `valid`
 /// exist.
-#define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                              \
-  do {                                                                                          \
-    if (valid == LANES && lane_stride == 1 && LANES % WIDTH == 0 && WIDTH > 1) {                \
-      for (ulong kk = start; kk < end; kk++) {                                                  \
-        _Pragma("unroll") for (uint v = 0; v < LANES / WIDTH; v++) {                            \
-          const V x = LOADV_AS(C, TAG, WIDTH, source + kk * k_stride * STORAGE_SIZE(TAG), v);   \
-          STOREV(C, WIDTH, (global char *)(panel + kk * LANES), v, x);                          \
-        }                                                                                       \
-      }                                                                                         \
-    } else if (k_stride == 1 && WIDTH > 1) {                                                    \
-      ulong kk = start;                                                                         \
-      PACK_SQUARES(TAG, LANES, source, lane_stride)                                             \
-      for (; kk < end; kk++) {                                                                  \
-        for (uint lane = 0; lane < LANES; lane++) {                                             \
-          panel[kk * LANES + lane] =                                                            \
-              lane < valid ? LOAD_AS(C, TAG, source, lane * lane_stride + kk) : (T)(0);         \
-        }                                                                                       \
-      }                                                                                         \
-    } else {                                                                                    \
-      for (ulong kk = start; kk < end; kk++) {                                                  \
-        for (uint lane = 0; lane < LANES; lane++) {                                             \
-          T x = (T)(0);                                                                         \
-          if (lane < valid) {                                                                   \
-            x = LOAD_AS(C, TAG, source, lane * lane_stride + kk * k_stride);                    \
-            x = CONJUGATE(x, conjugate);                                                        \
-          }                                                                                     \
-          panel[kk * LANES + lane] = x;                                                         \
-        }                                                                                       \
-      }                                                                                         \
-    }                                                                                           \
+#define PACK(TAG, LANES, source, lane_stride, k_stride, conjugate)                            \
+  do {                                                                                        \
+    if (valid == LANES && lane_stride == 1 && LANES % WIDTH == 0 && WIDTH > 1) {              \
+      for (ulong kk = start; kk < end; kk++) {                                                \
+        _Pragma("unroll") for (uint v = 0; v < LANES / WIDTH; v++) {                          \
+          const V x = LOADV_AS(C, TAG, WIDTH, source + kk * k_stride * STORAGE_SIZE(TAG), v); \
+          STOREV(C, WIDTH, (global char*)(panel + kk * LANES), v, x);                         \
+        }                                                                                     \
+      }                                                                                       \
+    } else if (k_stride == 1 && WIDTH > 1) {                                                  \
+      ulong kk = start;                                                                       \
+      PACK_SQUARES(TAG, LANES, source, lane_stride)                                           \
+      for (; kk < end; kk++) {                                                                \
+        for (uint lane = 0; lane < LANES; lane++) {                                           \
+          panel[kk * LANES + lane] =                                                          \
+              lane < valid ? LOAD_AS(C, TAG, source, lane * lane_stride + kk) : (T)(0);       \
+        }                                                                                     \
+      }                                                                                       \
+    } else {                                                                                  \
+      for (ulong kk = start; kk < end; kk++) {                                                \
+        for (uint lane = 0; lane < LANES; lane++) {                                           \
+          T x = (T)(0);                                                                       \
+          if (lane < valid) {                                                                 \
+            x = LOAD_AS(C, TAG, source, lane * lane_stride + kk * k_stride);                  \
+            x = CONJUGATE(x, conjugate);                                                      \
+          }                                                                                   \
+          panel[kk * LANES + lane] = x;                                                       \
+        }                                                                                     \
+      }                                                                                       \
+    }                                                                                         \
   } while (0)
 #endif
-#define PACK_ROWS() PACK(IN0, MR, source, p.a_row, p.a_column, p.flags & FLAG_CONJUGATE_A)
-#define PACK_COLUMNS() PACK(IN1, NR, source, p.b_column, p.b_row, p.flags & FLAG_CONJUGATE_B)
+#define PACK_ROWS() PACK(IN0, MR, source, p.a_row, p.a_column, p.flags& FLAG_CONJUGATE_A)
+#define PACK_COLUMNS() PACK(IN1, NR, source, p.b_column, p.b_row, p.flags& FLAG_CONJUGATE_B)
 #else
 #define LOAD_VALUE(TAG, index, conjugate) CONJUGATE(LOAD_AS(C, TAG, source, index), conjugate)
-#define PACK_ROWS()                                                                             \
-  for (ulong kk = start; kk < end; kk++) {                                                      \
-    global E *to = panel + 2 * kk * MR;                                                         \
-    for (uint lane = 0; lane < MR; lane++) {                                                    \
-      T value = (T)(0);                                                                         \
-      if (lane < valid) {                                                                       \
-        value = LOAD_VALUE(IN0, lane * p.a_row + kk * p.a_column, p.flags & FLAG_CONJUGATE_A);   \
-      }                                                                                         \
-      to[lane] = value.s0;                                                                      \
-      to[MR + lane] = value.s1;                                                                 \
-    }                                                                                           \
+#define PACK_ROWS()                                                                            \
+  for (ulong kk = start; kk < end; kk++) {                                                     \
+    global E* to = panel + 2 * kk * MR;                                                        \
+    for (uint lane = 0; lane < MR; lane++) {                                                   \
+      T value = (T)(0);                                                                        \
+      if (lane < valid) {                                                                      \
+        value = LOAD_VALUE(IN0, lane * p.a_row + kk * p.a_column, p.flags & FLAG_CONJUGATE_A); \
+      }                                                                                        \
+      to[lane] = value.s0;                                                                     \
+      to[MR + lane] = value.s1;                                                                \
+    }                                                                                          \
   }
-#define PACK_COLUMNS()                                                                          \
-  for (ulong kk = start; kk < end; kk++) {                                                      \
-    global E *to = panel + 2 * kk * NR;                                                         \
-    for (uint lane = 0; lane < NC; lane++) {                                                    \
-      T value = (T)(0);                                                                         \
-      if (lane < valid) {                                                                       \
-        value = LOAD_VALUE(IN1, lane * p.b_column + kk * p.b_row, p.flags & FLAG_CONJUGATE_B);   \
-      }                                                                                         \
-      to[2 * lane] = value.s0;                                                                  \
-      to[2 * lane + 1] = value.s1;                                                              \
-      to[NR + 2 * lane] = -value.s1;                                                            \
-      to[NR + 2 * lane + 1] = value.s0;                                                         \
-    }                                                                                           \
+#define PACK_COLUMNS()                                                                         \
+  for (ulong kk = start; kk < end; kk++) {                                                     \
+    global E* to = panel + 2 * kk * NR;                                                        \
+    for (uint lane = 0; lane < NC; lane++) {                                                   \
+      T value = (T)(0);                                                                        \
+      if (lane < valid) {                                                                      \
+        value = LOAD_VALUE(IN1, lane * p.b_column + kk * p.b_row, p.flags & FLAG_CONJUGATE_B); \
+      }                                                                                        \
+      to[2 * lane] = value.s0;                                                                 \
+      to[2 * lane + 1] = value.s1;                                                             \
+      to[NR + 2 * lane] = -value.s1;                                                           \
+      to[NR + 2 * lane + 1] = value.s0;                                                        \
+    }                                                                                          \
   }
 #endif
 
@@ -158,26 +159,25 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
   if (index < row_panels * panels.a_batches) {
     const ulong z = index / row_panels, lane0 = index % row_panels * MR;
     const uint valid = min((ulong)MR, p.m - lane0);
-    global const char *source =
+    global const char* source =
         a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
-    global E *panel = (global E *)workspace + index * DEPTH((ulong)p.k) * MR;
+    global E* panel = (global E*)workspace + index * DEPTH((ulong)p.k) * MR;
     PACK_ROWS();
   } else {
     index -= row_panels * panels.a_batches;
     const ulong z = index / column_panels, lane0 = index % column_panels * NC;
     const uint valid = min((ulong)NC, p.n - lane0);
-    global const char *source =
+    global const char* source =
         b + b_offset + (z * p.b_batch + lane0 * p.b_column) * STORAGE_SIZE(IN1);
-    global E *panel =
-        (global E *)(workspace + panels.b_panels) + index * DEPTH((ulong)p.k) * NR;
+    global E* panel = (global E*)(workspace + panels.b_panels) + index * DEPTH((ulong)p.k) * NR;
     PACK_COLUMNS();
   }
 }
 
 #if GROUP == 1
 /// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
-static inline void multiply_tile(global const E *x, global const E *y, ulong start, ulong end,
-                                 private V *total) {
+static inline void multiply_tile(global const E* x, global const E* y, ulong start, ulong end,
+                                 private V* total) {
   for (ulong block = start; block < end; block += KC) {
     const ulong block_end = min(block + KC, end);
     V sum[MR][NV];
@@ -187,7 +187,7 @@ static inline void multiply_tile(global const E *x, global const E *y, ulong sta
     for (ulong kk = block; kk < block_end; kk++) {
       V column[NV];
       _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-        column[v] = LOADV(R, WIDTH, (global const char *)(y + kk * NR), v);
+        column[v] = LOADV(R, WIDTH, (global const char*)(y + kk * NR), v);
       }
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         const V row = (V)(x[kk * MR + i]);
@@ -220,15 +220,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
   ADVANCE_OPERANDS(z);
   const ulong za = panels.a_batches == 1 ? 0 : z, zb = panels.b_batches == 1 ? 0 : z;
   const ulong depth = DEPTH((ulong)p.k);
-  global const E *y =
-      (global const E *)(panels.b_packed ? b : (global const char *)workspace + panels.b_panels) +
+  global const E* y =
+      (global const E*)(panels.b_packed ? b : (global const char*)workspace + panels.b_panels) +
       (zb * column_panels + jn) * depth * NR;
   const ulong column0 = jn * NC;
   const uint columns = min((ulong)NC, p.n - column0);
   const ulong first = get_global_id(1) * panels.block;
   const ulong last = min(first + panels.block, row_panels);
   for (ulong im = first; im < last; im++) {
-    global const E *x = (global const E *)workspace + (za * row_panels + im) * depth * MR;
+    global const E* x = (global const E*)workspace + (za * row_panels + im) * depth * MR;
     V tile[MR * NV];
     multiply_tile(x, y, DEPTH(start), DEPTH(end), tile);
     const ulong row0 = im * MR;
@@ -236,10 +236,10 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #if PARTS == 1
     if (p.splits == 1 && columns == NR && rows == MR && p.out_column == 1 && p.c_column <= 1) {
       // Unrolled, for what is looked up by a variable is no longer in registers.
-      global char *to = out + (row0 * p.out_row + column0) * STORAGE_SIZE(OUT);
+      global char* to = out + (row0 * p.out_row + column0) * STORAGE_SIZE(OUT);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          V value = (V)(alpha) * tile[i * NV + v];
+          V value = (V)(alpha)*tile[i * NV + v];
           if (p.flags & FLAG_ADDEND) {
             const ulong at = (row0 + i) * p.c_row + (column0 + v * WIDTH) * p.c_column;
             V addend;
@@ -264,7 +264,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
     V edge[MR * NV];
     _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
-    private const T *sums = (private const T *)edge;
+   private const T* sums = (private const T*)edge;
     workspace += panels.sums;
     for (uint i = 0; i < rows; i++) {
       for (uint j = 0; j < columns; j++) {

@@ -1,7 +1,7 @@
 // Few columns, columns of a contiguous: sums of scaled columns.
 //
-// k is summed in blocks of KC, whose sums are added up: a single chain of additions would round more
-// the longer it is.
+// k is summed in blocks of KC, whose sums are added up: a single chain of additions would round
+// more the longer it is.
 #include "include/item_by_item.clh"
 #include "gemm/skinny.clh"
 
@@ -10,30 +10,30 @@
 #endif
 
 /// Adds to `tile` the sums of N vectors of rows from `row` on over [start, end) of k.
-#define SUM_COLUMNS(N, row)                                                              \
-  for (ulong block = start; block < end; block += KC) {                                  \
-    const ulong block_end = min(block + KC, end);                                        \
-    V sum[N][NQ];                                                                        \
-    _Pragma("unroll") for (uint i = 0; i < N; i++) {                                     \
-      _Pragma("unroll") for (uint q = 0; q < NQ; q++) sum[i][q] = (V)(0);                \
-    }                                                                                    \
-    for (ulong kk = block; kk < block_end; kk++) {                                       \
-      T scale[NQ];                                                                       \
-      _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                  \
-        scale[q] = B_AT(kk, (ulong)min(q, p.n - 1));                                     \
-      }                                                                                  \
-      global const char *x = a + ((row) + kk * p.a_column) * STORAGE_SIZE(IN0);          \
-      _Pragma("unroll") for (uint i = 0; i < N; i++) {                                   \
-        V column = LOADV_AS(C, IN0, WIDTH, x, i);                                        \
-        column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_A);                          \
-        _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                \
-          sum[i][q] = MAD(column, (V)(scale[q]), sum[i][q]);                             \
-        }                                                                                \
-      }                                                                                  \
-    }                                                                                    \
-    _Pragma("unroll") for (uint i = 0; i < N; i++) {                                     \
-      _Pragma("unroll") for (uint q = 0; q < NQ; q++) tile[q * ROWS + i] += sum[i][q];   \
-    }                                                                                    \
+#define SUM_COLUMNS(N, row)                                                            \
+  for (ulong block = start; block < end; block += KC) {                                \
+    const ulong block_end = min(block + KC, end);                                      \
+    V sum[N][NQ];                                                                      \
+    _Pragma("unroll") for (uint i = 0; i < N; i++) {                                   \
+      _Pragma("unroll") for (uint q = 0; q < NQ; q++) sum[i][q] = (V)(0);              \
+    }                                                                                  \
+    for (ulong kk = block; kk < block_end; kk++) {                                     \
+      T scale[NQ];                                                                     \
+      _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                \
+        scale[q] = B_AT(kk, (ulong)min(q, p.n - 1));                                   \
+      }                                                                                \
+      global const char* x = a + ((row) + kk * p.a_column) * STORAGE_SIZE(IN0);        \
+      _Pragma("unroll") for (uint i = 0; i < N; i++) {                                 \
+        V column = LOADV_AS(C, IN0, WIDTH, x, i);                                      \
+        column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_A);                        \
+        _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                              \
+          sum[i][q] = MAD(column, (V)(scale[q]), sum[i][q]);                           \
+        }                                                                              \
+      }                                                                                \
+    }                                                                                  \
+    _Pragma("unroll") for (uint i = 0; i < N; i++) {                                   \
+      _Pragma("unroll") for (uint q = 0; q < NQ; q++) tile[q * ROWS + i] += sum[i][q]; \
+    }                                                                                  \
   }
 
 /// Needs a_row == 1 and m >= ROWS * WIDTH; b may have any strides.
@@ -44,8 +44,8 @@ kernel ITEM_BY_ITEM void gemm_skinny_axpy(OPERANDS) {
   if (first >= p.m) return;
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
-  // A few last rows are summed by vectors, more of them as a whole tile: both along with rows before
-  // them, which are another's to store.
+  // A few last rows are summed by vectors, more of them as a whole tile: both along with rows
+  // before them, which are another's to store.
   const bool few = 4 * (p.m - first) <= ROWS * WIDTH;
   const uint rows = few ? WIDTH : ROWS * WIDTH;
   do {
@@ -58,7 +58,7 @@ kernel ITEM_BY_ITEM void gemm_skinny_axpy(OPERANDS) {
     } else {
       SUM_COLUMNS(ROWS, row0);
     }
-    private const T *totals = (private const T *)tile;
+   private const T* totals = (private const T*)tile;
     for (uint q = 0; q < p.n; q++) {
       for (uint i = first - row0; i < rows; i++) {
         const T total = totals[q * ROWS * WIDTH + i];

@@ -3,23 +3,23 @@
 #include "include/prefetch.clh"
 #include "gemm/skinny.clh"
 
-/// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that). A work-item's rows stay in the nearer caches
-/// while they meet NQ columns at a time.
-/// Global size: m / ROWS, splits, batch or more.
+/// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that). A work-item's rows stay in the
+/// nearer caches while they meet NQ columns at a time. Global size: m / ROWS, splits, batch or
+/// more.
 kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   const ulong row0 = get_global_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
   if (row0 >= p.m) return;
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
   // Rows and columns past the end repeat the last one, so that the loop has no conditions.
-  global const char *x[ROWS];
+  global const char* x[ROWS];
 #pragma unroll
   for (uint i = 0; i < ROWS; i++) {
     x[i] = a + min(row0 + i, (ulong)p.m - 1) * p.a_row * STORAGE_SIZE(IN0);
   }
   const uint rows = min((ulong)ROWS, p.m - row0);
   for (uint column0 = 0; column0 < p.n; column0 += NQ) {
-    global const char *y[NQ];
+    global const char* y[NQ];
 #pragma unroll
     for (uint q = 0; q < NQ; q++) {
       y[q] = b + min(column0 + q, p.n - 1) * p.b_column * STORAGE_SIZE(IN1);
@@ -32,7 +32,8 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
     }
     ulong kk = start;
 #if ROWS == 1 && NQ == 1
-    // One sum would wait for each addition, and the processor's own prefetching stops at a page's end.
+    // One sum would wait for each addition, and the processor's own prefetching stops at a page's
+    // end.
     V others[3] = {(V)(0), (V)(0), (V)(0)};
     for (; kk + 4 * WIDTH <= end; kk += 4 * WIDTH) {
       PREFETCH_PAGE_AHEAD(IN0, 4 * WIDTH, x[0] + kk * STORAGE_SIZE(IN0), 0);
@@ -43,7 +44,7 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
         V column = LOADV_AS(C, IN1, WIDTH, y[0] + kk * STORAGE_SIZE(IN1), u);
         row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
         column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_B);
-        private V *to = u == 0 ? &sum[0][0] : &others[u - 1];
+       private V* to = u == 0 ? &sum[0][0] : &others[u - 1];
         *to = MAD(row, column, *to);
       }
     }
@@ -70,7 +71,8 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
 #pragma unroll
       for (uint q = 0; q < NQ; q++) totals[i * NQ + q] = HSUM(WIDTH, sum[i][q]);
     }
-    // Not unrolled: the epilogue is long, and compiling it many times would cost more than it saves.
+    // Not unrolled: the epilogue is long, and compiling it many times would cost more than it
+    // saves.
     const uint columns = min((uint)NQ, p.n - column0);
     for (uint i = 0; i < rows; i++) {
       for (uint q = 0; q < columns; q++) {

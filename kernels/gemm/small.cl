@@ -1,5 +1,5 @@
-// Small products in one launch: a work-item takes ROWS rows and WIDTH columns of the product, and reads
-// the operands as they lie. Global size: ceil(n / WIDTH), ceil(m / ROWS), batch or more.
+// Small products in one launch: a work-item takes ROWS rows and WIDTH columns of the product, and
+// reads the operands as they lie. Global size: ceil(n / WIDTH), ceil(m / ROWS), batch or more.
 //
 // Compile parameters, besides gemm.clh's: ROWS, WIDTH (1 for complex C, which has no vectors).
 #include "include/item_by_item.clh"
@@ -14,13 +14,13 @@
 
 typedef TYPEV(C, WIDTH) V;
 
-#define UPDATE(columns)                                                \
-  do {                                                                 \
-    const V y_ = columns;                                              \
-    _Pragma("unroll") for (uint i = 0; i < ROWS; i++) {                \
-      const T x_ = A_AT(rows[i], kk);                                  \
-      sum[i] = MAD((V)(x_), y_, sum[i]);                               \
-    }                                                                  \
+#define UPDATE(columns)                                 \
+  do {                                                  \
+    const V y_ = columns;                               \
+    _Pragma("unroll") for (uint i = 0; i < ROWS; i++) { \
+      const T x_ = A_AT(rows[i], kk);                   \
+      sum[i] = MAD((V)(x_), y_, sum[i]);                \
+    }                                                   \
   } while (0)
 
 kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
@@ -55,8 +55,8 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
     for (uint i = 0; i < ROWS && row0 + i < p.m; i++) {
       V value = MAD((V)(alpha), sum[i], (V)(0));
       if (p.flags & FLAG_ADDEND) {
-        const V addend = LOADV_AS(
-            C, OUT, WIDTH, c + ((row0 + i) * p.c_row + column0) * STORAGE_SIZE(OUT), 0);
+        const V addend =
+            LOADV_AS(C, OUT, WIDTH, c + ((row0 + i) * p.c_row + column0) * STORAGE_SIZE(OUT), 0);
         value = MAD((V)(beta), addend, value);
       }
       STOREV_FROM(OUT, C, WIDTH, out + ((row0 + i) * p.out_row + column0) * STORAGE_SIZE(OUT), 0,

@@ -1,16 +1,17 @@
-// The matrix product by sub-groups of a size that the kernel may ask for (Intel's GPUs): a sub-group
-// takes WM x WN sums, of which a work-item keeps a column of 8 or more and so needs an element of a
-// that another one has. Either Intel's matrix instructions hand it over
-// (cl_intel_subgroup_matrix_multiply_accumulate: half and bfloat16, 16 k at a time), or broadcasts do,
-// which are no instructions of their own on these devices (cl_khr_subgroups: the types that can be
-// broadcast).
+// The matrix product by sub-groups of a size that the kernel may ask for (Intel's GPUs): a
+// sub-group takes WM x WN sums, of which a work-item keeps a column of 8 or more and so needs an
+// element of a that another one has. Either Intel's matrix instructions hand it over
+// (cl_intel_subgroup_matrix_multiply_accumulate: half and bfloat16, 16 k at a time), or broadcasts
+// do, which are no instructions of their own on these devices (cl_khr_subgroups: the types that can
+// be broadcast).
 //
-// As in tiled.cl, the next tiles travel from global memory into registers while the current ones are
-// multiplied, and then into the other half of local memory.
+// As in tiled.cl, the next tiles travel from global memory into registers while the current ones
+// are multiplied, and then into the other half of local memory.
 //
-// Compile parameters besides fetch.clh's: WM x WN (a sub-group's sums, multiples of 8 and SIZE), SIZE (of
-// a sub-group), MATRIX (0: broadcasts, 1: matrix instructions, 2: the same by broadcasts, to test what
-// surrounds them where there are none). IN0 = IN1 is f16 or bf16 if MATRIX is not 0; C is not complex.
+// Compile parameters besides fetch.clh's: WM x WN (a sub-group's sums, multiples of 8 and SIZE),
+// SIZE (of a sub-group), MATRIX (0: broadcasts, 1: matrix instructions, 2: the same by broadcasts,
+// to test what surrounds them where there are none). IN0 = IN1 is f16 or bf16 if MATRIX is not 0; C
+// is not complex.
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
@@ -44,8 +45,8 @@
 #define FN (WN / SIZE)  // and of SIZE columns
 #include "gemm/fetch.clh"
 
-// What is kept in local memory: of a, row after row; of b, the columns of a k. The instructions want b
-// in pairs of neighbouring k.
+// What is kept in local memory: of a, row after row; of b, the columns of a k. The instructions
+// want b in pairs of neighbouring k.
 #if MATRIX
 typedef ushort Kept;
 #define KEPT(tag, width, raw) (raw)
@@ -65,23 +66,23 @@ typedef T Kept;
 #define STAGE (BM * A_LINE + BK * BN)
 // The epilogue's lines: 8 rows of every sub-group.
 #define OUT_ELEMENTS (GROUPS_M * 8 * BN)
-#define MEMORY_BYTES                                                           \
+#define MEMORY_BYTES                                                                \
   (2 * STAGE * KEPT_BYTES > OUT_ELEMENTS * STORAGE_SIZE(C) ? 2 * STAGE * KEPT_BYTES \
                                                            : OUT_ELEMENTS * STORAGE_SIZE(C))
 
 // keep_a and keep_b: from registers to local memory.
-#define DEFINE_KEEP(name, tag, width, loads, size, by_k, AT)                              \
-  static inline void name(private const RAW(tag, width) *raw, local Kept *tile, uint item) { \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                  \
-      const uint e = item + i * ITEMS;                                                    \
-      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;             \
-      const uint2 place = place_of(e, by_k, size, width);                                 \
-      const PASTE2(Kept, width) values = KEPT(tag, width, raw[i]);                        \
-      _Pragma("unroll") for (uint j = 0; j < width; j++) {                                \
-        const uint line = place.x + (by_k ? 0 : j), k = place.y + (by_k ? j : 0);         \
-        tile[AT(line, k)] = ((private const Kept *)&values)[j];                           \
-      }                                                                                   \
-    }                                                                                     \
+#define DEFINE_KEEP(name, tag, width, loads, size, by_k, AT)                                   \
+  static inline void name(private const RAW(tag, width) * raw, local Kept * tile, uint item) { \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                       \
+      const uint e = item + i * ITEMS;                                                         \
+      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                  \
+      const uint2 place = place_of(e, by_k, size, width);                                      \
+      const PASTE2(Kept, width) values = KEPT(tag, width, raw[i]);                             \
+      _Pragma("unroll") for (uint j = 0; j < width; j++) {                                     \
+        const uint line = place.x + (by_k ? 0 : j), k = place.y + (by_k ? j : 0);              \
+        tile[AT(line, k)] = ((private const Kept*)&values)[j];                                 \
+      }                                                                                        \
+    }                                                                                          \
   }
 #if MATRIX
 typedef ushort Kept1;
@@ -122,18 +123,18 @@ typedef short8 PieceOfA;
 static inline float8 multiply(PieceOfA u, int8 v, float8 sums) {
   UNROLL_LANES
   for (uint pair = 0; pair < 8; pair++) {
-    const uint y = ((private const uint *)&v)[pair];
+    const uint y = ((private const uint*)&v)[pair];
     UNROLL_LANES
     for (uint r = 0; r < 8; r++) {
 #if SIZE == 8
-      const uint x = sub_group_broadcast(((private const uint *)&u)[r], pair);
+      const uint x = sub_group_broadcast(((private const uint*)&u)[r], pair);
       const ushort low = x & 0xffff, high = x >> 16;
 #else
-      const uint x = ((private const ushort *)&u)[r];
+      const uint x = ((private const ushort*)&u)[r];
       const ushort low = sub_group_broadcast(x, 2 * pair);
       const ushort high = sub_group_broadcast(x, 2 * pair + 1);
 #endif
-      private float *sum = (private float *)&sums + r;
+     private float* sum = (private float*)&sums + r;
       *sum = fma(ELEMENT(low), ELEMENT(y & 0xffff), *sum);
       *sum = fma(ELEMENT(high), ELEMENT(y >> 16), *sum);
     }
@@ -144,18 +145,17 @@ static inline float8 multiply(PieceOfA u, int8 v, float8 sums) {
 #endif
 
 /// Multiplies the piece of depth 16 at k.
-static inline void multiply_piece(private Sums *sum, local const Kept *x, local const Kept *y, uint k,
-                                  uint lane) {
+static inline void multiply_piece(private Sums* sum, local const Kept* x, local const Kept* y,
+                                  uint k, uint lane) {
   PieceOfA u[FM];
   UNROLL_LANES
   for (uint i = 0; i < FM; i++) {
     UNROLL_LANES
     for (uint r = 0; r < 8; r++) {
 #if SIZE == 8
-      ((private int *)(u + i))[r] =
-          *(local const int *)(x + A_AT_PLACE(i * 8 + r, k + 2 * lane));
+      ((private int*)(u + i))[r] = *(local const int*)(x + A_AT_PLACE(i * 8 + r, k + 2 * lane));
 #else
-      ((private ushort *)(u + i))[r] = x[A_AT_PLACE(i * 8 + r, k + lane)];
+      ((private ushort*)(u + i))[r] = x[A_AT_PLACE(i * 8 + r, k + lane)];
 #endif
     }
   }
@@ -164,8 +164,7 @@ static inline void multiply_piece(private Sums *sum, local const Kept *x, local 
     int8 v;
     UNROLL_LANES
     for (uint pair = 0; pair < 8; pair++) {
-      ((private int *)&v)[pair] =
-          *(local const int *)(y + B_AT_PLACE(j * SIZE + lane, k + 2 * pair));
+      ((private int*)&v)[pair] = *(local const int*)(y + B_AT_PLACE(j * SIZE + lane, k + 2 * pair));
     }
     UNROLL_LANES
     for (uint i = 0; i < FM; i++) sum[i * FN + j] = MULTIPLY(u[i], v, sum[i * FN + j]);
@@ -173,8 +172,8 @@ static inline void multiply_piece(private Sums *sum, local const Kept *x, local 
 }
 #else
 /// Multiplies the piece of depth SIZE at k.
-static inline void multiply_piece(private Sums *sum, local const Kept *x, local const Kept *y, uint k,
-                                  uint lane) {
+static inline void multiply_piece(private Sums* sum, local const Kept* x, local const Kept* y,
+                                  uint k, uint lane) {
   T u[WM];
 #pragma unroll
   for (uint r = 0; r < WM; r++) u[r] = x[A_AT_PLACE(r, k + lane)];
@@ -185,7 +184,7 @@ static inline void multiply_piece(private Sums *sum, local const Kept *x, local 
       const T v = y[B_AT_PLACE(j * SIZE + lane, k + kk)];
 #pragma unroll
       for (uint r = 0; r < WM; r++) {
-        private T *to = (private T *)(sum + r / 8 * FN + j) + r % 8;
+       private T* to = (private T*)(sum + r / 8 * FN + j) + r % 8;
         *to = MAD(sub_group_broadcast(u[r], kk), v, *to);
       }
     }
@@ -195,9 +194,10 @@ static inline void multiply_piece(private Sums *sum, local const Kept *x, local 
 
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
-__attribute__((intel_reqd_sub_group_size(SIZE))) void gemm_subgroup(OPERANDS) {
+__attribute__((intel_reqd_sub_group_size(SIZE))) void
+gemm_subgroup(OPERANDS) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
-  local Kept *tiles = (local Kept *)memory;
+  local Kept* tiles = (local Kept*)memory;
   const uint item = get_local_id(0), lane = get_sub_group_local_id();
   const uint place_m = get_sub_group_id() / GROUPS_N, place_n = get_sub_group_id() % GROUPS_N;
   const Tile tile = tile_of(p, BM, BN);
@@ -219,8 +219,8 @@ __attribute__((intel_reqd_sub_group_size(SIZE))) void gemm_subgroup(OPERANDS) {
   }
   while (left > 0) {
     FETCH_NEXT_TILES(item);
-    local const Kept *x = tiles + now * STAGE + place_m * WM * A_LINE;
-    local const Kept *y = tiles + now * STAGE + BM * A_LINE + B_AT_PLACE(place_n * WN, 0);
+    local const Kept* x = tiles + now * STAGE + place_m * WM * A_LINE;
+    local const Kept* y = tiles + now * STAGE + BM * A_LINE + B_AT_PLACE(place_n * WN, 0);
     // Not unrolled: a piece is some hundreds of instructions.
 #pragma unroll 1
     for (uint k = 0; k < BK; k += DEPTH_OF_PIECE) multiply_piece(sum, x, y, k, lane);
@@ -233,7 +233,7 @@ __attribute__((intel_reqd_sub_group_size(SIZE))) void gemm_subgroup(OPERANDS) {
   }
 
   // Through local memory, so that the epilogue is compiled once per piece.
-  local T *lines = (local T *)memory;
+  local T* lines = (local T*)memory;
 #pragma unroll
   for (uint i = 0; i < FM; i++) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -242,7 +242,7 @@ __attribute__((intel_reqd_sub_group_size(SIZE))) void gemm_subgroup(OPERANDS) {
 #pragma unroll
       for (uint r = 0; r < 8; r++) {
         lines[(place_m * 8 + r) * BN + place_n * WN + j * SIZE + lane] =
-            ((private const T *)(sum + i * FN + j))[r];
+            ((private const T*)(sum + i * FN + j))[r];
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

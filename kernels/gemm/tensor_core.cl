@@ -1,5 +1,5 @@
-// The matrix product in half or bfloat16, summed in float, or in integers of 8 bits, summed in 32, by
-// tensor cores.
+// The matrix product in half or bfloat16, summed in float, or in integers of 8 bits, summed in 32,
+// by tensor cores.
 //
 // Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group
 // of 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's
@@ -8,11 +8,11 @@
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES, LAG (1 or, of WARPGROUP, 2:
 // a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),
-// AHEAD (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1: an operand is contiguous along k,
-// 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see opencl/retarget.h: STAGES *
-// STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1 = OUT is f16 or bf16, or,
-// with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both operands aligned to 16 bytes,
-// with the other strides multiples of that, and k above 0.
+// AHEAD (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1: an
+// operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
+// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1
+// = OUT is f16 or bf16, or, with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both
+// operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16
@@ -62,7 +62,7 @@
 #define WARPS_N (BN / WN)
 #define ITEMS (BM / WM * WARPS_N * 32)
 #define ELEMENT STORAGE_SIZE(IN0)
-#define CHUNK (16 / ELEMENT)  // elements that are copied at once
+#define CHUNK (16 / ELEMENT)    // elements that are copied at once
 #define DEPTH (LINE_BYTES / 2)  // of a tile, in 16 bits
 #define A_BYTES (BM * BK * ELEMENT)
 #define B_BYTES (BN * BK * ELEMENT)
@@ -93,7 +93,7 @@ static inline uint bytes_of(int left) { return clamp(left, 0, CHUNK) * ELEMENT; 
 /// Starts this work-item's copies of a tile: chunk `chunk` of line `line` and of those that follow.
 /// `from` is where the first one is, `stride` the bytes from line to line. Lines from `lines` on
 /// are zeros, and so is what is past `left` elements along them.
-static inline void copy_tile(uint to, global const char *from, ulong stride, uint line, uint chunk,
+static inline void copy_tile(uint to, global const char* from, ulong stride, uint line, uint chunk,
                              uint lines, int left, const bool by_k, const uint size) {
   // Multiples of 8 lines, so that chunks are permuted alike, which divide those of a panel.
   const uint step = ITEMS / (by_k ? BK / CHUNK : 8);
@@ -114,8 +114,8 @@ static inline uint4 piece_of_a(uint tile, uint m0, uint k0, uint lane) {
   if (A_BY_K) {
     return load_matrices(tile + chunk_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BK));
   }
-  return load_matrices_transposed(tile + chunk_offset(k0 + lane / 16 * 8 + lane % 8,
-                                                      m0 / 8 + lane / 8 % 2, false, BK));
+  return load_matrices_transposed(
+      tile + chunk_offset(k0 + lane / 16 * 8 + lane % 8, m0 / 8 + lane / 8 % 2, false, BK));
 }
 
 /// Two pieces of b (16 x 8) at depth k0 and column n0: (b0, b1) of the first, then of the second.
@@ -124,15 +124,15 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
     return load_matrices(
         tile + chunk_offset(n0 + lane / 16 * 8 + lane % 8, k0 / 8 + lane / 8 % 2, true, BK));
   }
-  return load_matrices_transposed(
-      tile + chunk_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BK));
+  return load_matrices_transposed(tile +
+                                  chunk_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BK));
 }
 
 #endif
 
 #if HALVES
 /// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
-static inline void finish8(private const float *sums, global const char *c, global char *out,
+static inline void finish8(private const float* sums, global const char* c, global char* out,
                            const Problem p, float alpha, float beta, ulong row, ulong column) {
   float value[8];
 #pragma unroll
@@ -142,7 +142,7 @@ static inline void finish8(private const float *sums, global const char *c, glob
     const float8 addend = DECODE_AS(f32, OUT, 8, bits);
 #pragma unroll
     for (uint j = 0; j < 8; j++) {
-      value[j] = MAD(beta, ((private const float *)&addend)[j], value[j]);
+      value[j] = MAD(beta, ((private const float*)&addend)[j], value[j]);
     }
   }
   uint4 packed;
@@ -151,9 +151,9 @@ static inline void finish8(private const float *sums, global const char *c, glob
     const float low = ACTIVATE(value[2 * j]), high = ACTIVATE(value[2 * j + 1]);
     uint pair;
     PACK2(OUT, low, high, pair);
-    ((private uint *)&packed)[j] = pair;
+    ((private uint*)&packed)[j] = pair;
   }
-  *(global uint4 *)(out + (row * p.out_row + column) * 2) = packed;
+  *(global uint4*)(out + (row * p.out_row + column) * 2) = packed;
 }
 
 #endif
@@ -183,20 +183,20 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
        ((B_BY_K ? start : column0) + b_chunk * CHUNK) * ELEMENT;
   uint left = end - start, to = 0, from = 0;
-#define FETCH()                                                                         \
-  do {                                                                                  \
-    if (left > 0) {                                                                     \
-      const uint rows = p.m - row0, columns = p.n - column0;                            \
-      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? rows : left,        \
-                A_BY_K ? left : rows, A_BY_K, BM);                                      \
-      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk,                    \
-                B_BY_K ? columns : left, B_BY_K ? left : columns, B_BY_K, BN);          \
-      a += A_BY_K ? LINE_BYTES : BK * a_stride;                                         \
-      b += B_BY_K ? LINE_BYTES : BK * b_stride;                                         \
-      left = left > BK ? left - BK : 0;                                                 \
-    }                                                                                   \
-    commit_copies();                                                                    \
-    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                       \
+#define FETCH()                                                                               \
+  do {                                                                                        \
+    if (left > 0) {                                                                           \
+      const uint rows = p.m - row0, columns = p.n - column0;                                  \
+      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? rows : left,              \
+                A_BY_K ? left : rows, A_BY_K, BM);                                            \
+      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? columns : left, \
+                B_BY_K ? left : columns, B_BY_K, BN);                                         \
+      a += A_BY_K ? LINE_BYTES : BK * a_stride;                                               \
+      b += B_BY_K ? LINE_BYTES : BK * b_stride;                                               \
+      left = left > BK ? left - BK : 0;                                                       \
+    }                                                                                         \
+    commit_copies();                                                                          \
+    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                             \
   } while (0)
 
   T sum[FM * FN * 4];
@@ -265,7 +265,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 
   // Through local memory, OUT_ROWS rows at a time, so that neighbouring work-items store
   // neighbouring elements.
-  local T *lines = (local T *)(size_t)stages;
+  local T* lines = (local T*)(size_t)stages;
 #pragma unroll 1
   for (uint first = 0; first < BM; first += OUT_ROWS) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -275,9 +275,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       if (at < first || at >= first + OUT_ROWS) continue;
 #pragma unroll
       for (uint j = 0; j < FN; j++) {
-        local T *to = lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
-        *(local T2 *)to = (T2)(SUM(i, j)[0], SUM(i, j)[1]);
-        *(local T2 *)(to + 8 * OUT_LINE) = (T2)(SUM(i, j)[2], SUM(i, j)[3]);
+        local T* to = lines + (at - first + lane / 4) * OUT_LINE + warp_n + j * 8 + lane % 4 * 2;
+        *(local T2*)to = (T2)(SUM(i, j)[0], SUM(i, j)[1]);
+        *(local T2*)(to + 8 * OUT_LINE) = (T2)(SUM(i, j)[2], SUM(i, j)[3]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -286,9 +286,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       for (uint e = item; e < OUT_ROWS * BN / 8; e += ITEMS) {
         const uint r = e / (BN / 8), column = e % (BN / 8) * 8;
         if (row0 + first + r < p.m && column0 + column < p.n) {
-          local const float4 *at = (local const float4 *)(lines + r * OUT_LINE + column);
+          local const float4* at = (local const float4*)(lines + r * OUT_LINE + column);
           float4 total[2] = {at[0], at[1]};
-          finish8((private const float *)total, c, out, p, alpha, beta, (ulong)row0 + first + r,
+          finish8((private const float*)total, c, out, p, alpha, beta, (ulong)row0 + first + r,
                   (ulong)column0 + column);
         }
       }

@@ -3,8 +3,8 @@
 // Tiles travel as in tiled.cl. Each sub-group of 32 (warp) takes WM x WN sums of the work-group's
 // BM x BN, in pieces of 8 x 8: lane 4 r + c has elements (r, 2 c) and (r, 2 c + 1) of a piece.
 //
-// Compile parameters besides gemm/fetch.clh's: WM x WN, MMA_K (4; 8 for Hopper's larger instruction,
-// which takes two pieces above each other).
+// Compile parameters besides gemm/fetch.clh's: WM x WN, MMA_K (4; 8 for Hopper's larger
+// instruction, which takes two pieces above each other).
 #ifndef IN0
 #define IN0 f64
 #define IN1 f64
@@ -40,17 +40,20 @@
 #define FM (WM / 8)
 #define FN (WN / 8)
 
-/// Adds the product of column i of pieces of a and row j of pieces of b (lane 4 r + c: a (r, c), b (c, r)).
-#define MULTIPLY_4(sum, i, j, u, v)                                                     \
+/// Adds the product of column i of pieces of a and row j of pieces of b (lane 4 r + c: a (r, c), b
+/// (c, r)).
+#define MULTIPLY_4(sum, i, j, u, v)                                                         \
   __asm__("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" \
-          : "+d"(sum[i][j][0]), "+d"(sum[i][j][1]) : "d"(u[0][i]), "d"(v[0][j]))
+          : "+d"(sum[i][j][0]), "+d"(sum[i][j][1])                                          \
+          : "d"(u[0][i]), "d"(v[0][j]))
 /// The same for pieces i and i + 1, and 8 of k.
 #define MULTIPLY_8(sum, i, j, u, v)                                                            \
-  __asm__("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "                \
-          "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                      \
-          : "+d"(sum[i][j][0]), "+d"(sum[i][j][1]), "+d"(sum[i + 1][j][0]), "+d"(sum[i + 1][j][1]) \
-          : "d"(u[0][i]), "d"(u[0][i + 1]), "d"(u[1][i]), "d"(u[1][i + 1]), "d"(v[0][j]),      \
-            "d"(v[1][j]))
+  __asm__(                                                                                     \
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "                    \
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                          \
+      : "+d"(sum[i][j][0]), "+d"(sum[i][j][1]), "+d"(sum[i + 1][j][0]), "+d"(sum[i + 1][j][1]) \
+      : "d"(u[0][i]), "d"(u[0][i + 1]), "d"(u[1][i]), "d"(u[1][i + 1]), "d"(v[0][j]),          \
+        "d"(v[1][j]))
 #define MULTIPLY PASTE2(MULTIPLY_, MMA_K)
 #define PIECES_AT_ONCE (MMA_K / 4)
 
@@ -81,8 +84,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core_
   }
   while (left > 0) {
     FETCH_NEXT_TILES(item);
-    local const T *x = memory + now * STAGE + lane % 4 * A_LINE + warp_m + lane / 4;
-    local const T *y = memory + now * STAGE + BK * A_LINE + lane % 4 * B_LINE + warp_n + lane / 4;
+    local const T* x = memory + now * STAGE + lane % 4 * A_LINE + warp_m + lane / 4;
+    local const T* y = memory + now * STAGE + BK * A_LINE + lane % 4 * B_LINE + warp_n + lane / 4;
 #pragma unroll
     for (uint kk = 0; kk < BK; kk += MMA_K) {
       T u[MMA_K / 4][FM], v[MMA_K / 4][FN];
@@ -114,7 +117,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core_
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (uint j = 0; j < FN; j++) {
-      local T *to = memory + (warp / WARPS_N * 8 + lane / 4) * BN + warp_n + j * 8 + lane % 4 * 2;
+      local T* to = memory + (warp / WARPS_N * 8 + lane / 4) * BN + warp_n + j * 8 + lane % 4 * 2;
       to[0] = sum[i][j][0];
       to[1] = sum[i][j][1];
     }

@@ -5,9 +5,9 @@
 // and then into the other half of local memory: one barrier per tile. Where few tiles fill the
 // device, several work-items share the same sums: each takes its slice of the tile's k.
 //
-// Compile parameters: those of gemm/tile_sizes.clh and gemm/fetch.clh; OUT_WIDTH (elements per store:
-// above 1, out has the type computed with, and it, the addend and the parts' sums are contiguous and
-// aligned along rows).
+// Compile parameters: those of gemm/tile_sizes.clh and gemm/fetch.clh; OUT_WIDTH (elements per
+// store: above 1, out has the type computed with, and it, the addend and the parts' sums are
+// contiguous and aligned along rows).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
 #include "gemm/tile_sizes.clh"
@@ -26,26 +26,26 @@ typedef TYPEV(C, RUN) Run;
 /// Stores OUT_WIDTH neighbouring elements from their sums, or keeps the sums where k is split.
 #if OUT_WIDTH > 1
 typedef TYPEV(C, OUT_WIDTH) Out;
-static inline void finish(Out total, global const char *c, global char *out, global char *workspace,
+static inline void finish(Out total, global const char* c, global char* out, global char* workspace,
                           const Problem p, T alpha, T beta, ulong z, ulong split, ulong row,
                           ulong column) {
   if (p.splits > 1) {
-    *(global Out *)((global T *)workspace +
-                    ((split * p.batch + z) * p.m + row) * p.n + column) = total;
+    *(global Out*)((global T*)workspace + ((split * p.batch + z) * p.m + row) * p.n + column) =
+        total;
     return;
   }
   Out addend = (Out)(0);
   if (p.flags & FLAG_ADDEND) {
-    addend = *(global const Out *)((global const T *)c + row * p.c_row + column);
+    addend = *(global const Out*)((global const T*)c + row * p.c_row + column);
   }
 #pragma unroll
   for (uint j = 0; j < OUT_WIDTH; j++) {
-    private T *value = (private T *)&total + j;
+   private T* value = (private T*)&total + j;
     *value = SCALE(alpha, *value, (T)(0));
-    if (p.flags & FLAG_ADDEND) *value = SCALE(beta, ((private const T *)&addend)[j], *value);
+    if (p.flags & FLAG_ADDEND) *value = SCALE(beta, ((private const T*)&addend)[j], *value);
     *value = ACTIVATE(*value);
   }
-  *(global Out *)((global T *)out + row * p.out_row + column) = total;
+  *(global Out*)((global T*)out + row * p.out_row + column) = total;
 }
 #else
 typedef T Out;
@@ -82,24 +82,24 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
   }
   while (left > 0) {
     FETCH_NEXT_TILES(item);
-    local const T *x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
-    local const T *y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
+    local const T* x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
+    local const T* y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
 #pragma unroll
     for (uint kk = 0; kk < DEPTH; kk++) {
       Run rows[TM / RUN], columns[TN / RUN];
 #pragma unroll
       for (uint i = 0; i < TM / RUN; i++) {
-        rows[i] = *(local const Run *)(x + kk * A_LINE + i * LM * RUN);
+        rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
       }
 #pragma unroll
       for (uint j = 0; j < TN / RUN; j++) {
-        columns[j] = *(local const Run *)(y + kk * B_LINE + j * LN * RUN);
+        columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
       }
 #pragma unroll
       for (uint i = 0; i < TM; i++) {
 #pragma unroll
         for (uint j = 0; j < TN; j++) {
-          const T u = ((private const T *)rows)[i], v = ((private const T *)columns)[j];
+          const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
           sum[i][j] = MAD(u, v, sum[i][j]);
         }
       }
@@ -120,10 +120,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
       const uint i = first + r;
-      local T *to = memory + ((slice * ROWS + r) * LM + ly) * BN + lx * RUN;
+      local T* to = memory + ((slice * ROWS + r) * LM + ly) * BN + lx * RUN;
 #pragma unroll
       for (uint j = 0; j < TN / RUN; j++) {
-        *(local Run *)(to + j * LN * RUN) = *((private const Run *)sum[i] + j);
+        *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[i] + j);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -132,10 +132,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
       const ulong row = row0 + i / RUN * LM * RUN + line % LM * RUN + i % RUN;
       const ulong column = column0 + e % BN;
       if (row >= p.m || column >= p.n) continue;
-      Out total = *(local const Out *)(memory + e);
+      Out total = *(local const Out*)(memory + e);
 #pragma unroll
       for (uint other = 1; other < SLICES; other++) {
-        total += *(local const Out *)(memory + other * ROWS * LM * BN + e);
+        total += *(local const Out*)(memory + other * ROWS * LM * BN + e);
       }
 #if OUT_WIDTH > 1
       finish(total, c, out, workspace, p, alpha, beta, (ulong)z, (ulong)split, row, column);

@@ -42,14 +42,14 @@ typedef struct {
   ulong out_step;
   ulong factor_step;
   long rows;
-  long skipped;   // the padding index; no row if negative
+  long skipped;  // the padding index; no row if negative
   ulong indices;
   ulong bags;
   uint columns;
-  uint chunks;    // of WIDTH columns
+  uint chunks;      // of WIDTH columns
   uint last_given;  // there is an offset past the last bag
   uint site, offset_site;
-  uint parts;     // of the rows, in bag_sums
+  uint parts;  // of the rows, in bag_sums
 } BagArgs;
 
 #define OFFSET(b) LOAD_AS(i64, INDEX, bag_base + args.bag_offset, b)
@@ -63,84 +63,84 @@ typedef struct {
 #endif
 
 /// The stretch of indices of a bag, within bounds whatever the offsets say.
-#define DECLARE_BAG(b)                                                                          \
-  const long begin_ = OFFSET(b);                                                                \
-  const long end_ =                                                                             \
-      (b) + 1 < args.bags || args.last_given ? OFFSET((b) + 1) : (long)args.indices;            \
-  const ulong begin = clamp(begin_, 0l, (long)args.indices);                                    \
+#define DECLARE_BAG(b)                                                                             \
+  const long begin_ = OFFSET(b);                                                                   \
+  const long end_ = (b) + 1 < args.bags || args.last_given ? OFFSET((b) + 1) : (long)args.indices; \
+  const ulong begin = clamp(begin_, 0l, (long)args.indices);                                       \
   const ulong end = clamp(end_, (long)begin, (long)args.indices)
 
 #if MODE == 2
-#define COMBINE(width)                                                                          \
-  if (count == 0) {                                                                             \
-    best = (TYPEV(POSITION, width))(row);                                                       \
-    result = value;                                                                             \
-  } else {                                                                                      \
-    best = value > result ? (TYPEV(POSITION, width))(row) : best;                               \
-    result = value > result ? value : result;                                                   \
+#define COMBINE(width)                                            \
+  if (count == 0) {                                               \
+    best = (TYPEV(POSITION, width))(row);                         \
+    result = value;                                               \
+  } else {                                                        \
+    best = value > result ? (TYPEV(POSITION, width))(row) : best; \
+    result = value > result ? value : result;                     \
   }
-#define STORE_POSITIONS(width)                                                                  \
-  STOREV_FROM(INDEX, POSITION, width,                                                           \
-              position_base + args.position_offset +                                            \
-                  (bag * args.columns + column) * STORAGE_SIZE(INDEX), 0, best)
+#define STORE_POSITIONS(width)                                                                    \
+  STOREV_FROM(                                                                                    \
+      INDEX, POSITION, width,                                                                     \
+      position_base + args.position_offset + (bag * args.columns + column) * STORAGE_SIZE(INDEX), \
+      0, best)
 #else
 #define COMBINE(width) result += value * FACTOR(i);
 #define STORE_POSITIONS(width)
 #endif
 
-#define REDUCE_BAG(width)                                                                       \
-  {                                                                                             \
-    TYPEV(C, width) result = (TYPEV(C, width))((TYPE(C))0);                                     \
-    TYPEV(POSITION, width) best = (TYPEV(POSITION, width))((TYPE(POSITION))0);                  \
-    ulong count = 0;                                                                            \
-    for (ulong i = begin; i < end; i++) {                                                       \
-      const long row = INDEX_AT(i);                                                             \
-      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;    \
-      const TYPEV(C, width) value = LOADV_AS(C, E, width, WEIGHT_ROW(row), 0);                  \
-      COMBINE(width)                                                                            \
-      count++;                                                                                  \
-    }                                                                                           \
-    if (MODE == 1 && count > 0) result /= (TYPE(C))count;                                       \
-    STOREV_FROM(E, C, width,                                                                    \
-                out_base + args.out_offset +                                                    \
-                    (bag * args.columns + column) * STORAGE_SIZE(E), 0, result);                \
-    STORE_POSITIONS(width);                                                                     \
-    (void)best;                                                                                 \
+#define REDUCE_BAG(width)                                                                        \
+  {                                                                                              \
+    TYPEV(C, width) result = (TYPEV(C, width))((TYPE(C))0);                                      \
+    TYPEV(POSITION, width) best = (TYPEV(POSITION, width))((TYPE(POSITION))0);                   \
+    ulong count = 0;                                                                             \
+    for (ulong i = begin; i < end; i++) {                                                        \
+      const long row = INDEX_AT(i);                                                              \
+      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;     \
+      const TYPEV(C, width) value = LOADV_AS(C, E, width, WEIGHT_ROW(row), 0);                   \
+      COMBINE(width)                                                                             \
+      count++;                                                                                   \
+    }                                                                                            \
+    if (MODE == 1 && count > 0) result /= (TYPE(C))count;                                        \
+    STOREV_FROM(E, C, width,                                                                     \
+                out_base + args.out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), 0, \
+                result);                                                                         \
+    STORE_POSITIONS(width);                                                                      \
+    (void)best;                                                                                  \
   }
 
 #if MODE != 2
 /// VECTORS vectors of columns at a time, so that an index is read once for all of them.
-#define SUM_BAG_VECTORS                                                                         \
-  {                                                                                             \
-    TYPEV(C, WIDTH) results[VECTORS];                                                           \
-    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
-      results[v] = (TYPEV(C, WIDTH))((TYPE(C))0);                                               \
-    }                                                                                           \
-    ulong count = 0;                                                                            \
-    for (ulong i = begin; i < end; i++) {                                                       \
-      const long row = INDEX_AT(i);                                                             \
-      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;    \
-      const TYPE(C) factor = FACTOR(i);                                                         \
-      _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                    \
-        const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, WEIGHT_ROW(row), v);                \
-        results[v] += value * factor;                                                           \
-      }                                                                                         \
-      count++;                                                                                  \
-    }                                                                                           \
-    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                      \
-      if (MODE == 1 && count > 0) results[v] /= (TYPE(C))count;                                 \
-      STOREV_FROM(E, C, WIDTH,                                                                  \
-                  out_base + args.out_offset +                                                  \
-                      (bag * args.columns + column) * STORAGE_SIZE(E), v, results[v]);          \
-    }                                                                                           \
+#define SUM_BAG_VECTORS                                                                            \
+  {                                                                                                \
+    TYPEV(C, WIDTH) results[VECTORS];                                                              \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                         \
+      results[v] = (TYPEV(C, WIDTH))((TYPE(C))0);                                                  \
+    }                                                                                              \
+    ulong count = 0;                                                                               \
+    for (ulong i = begin; i < end; i++) {                                                          \
+      const long row = INDEX_AT(i);                                                                \
+      if (!check_index(row, args.rows, asserts, args.site) || row == args.skipped) continue;       \
+      const TYPE(C) factor = FACTOR(i);                                                            \
+      _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                       \
+        const TYPEV(C, WIDTH) value = LOADV_AS(C, E, WIDTH, WEIGHT_ROW(row), v);                   \
+        results[v] += value * factor;                                                              \
+      }                                                                                            \
+      count++;                                                                                     \
+    }                                                                                              \
+    _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                         \
+      if (MODE == 1 && count > 0) results[v] /= (TYPE(C))count;                                    \
+      STOREV_FROM(E, C, WIDTH,                                                                     \
+                  out_base + args.out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), v, \
+                  results[v]);                                                                     \
+    }                                                                                              \
   }
 #endif
 
 /// One work-item per bag and VECTORS * WIDTH columns.
-kernel void bag_forward(global const char *weight_base, global const char *index_base,
-                        global const char *bag_base, global const char *factor_base,
-                        global char *out_base, global char *position_base, const BagArgs args,
-                        global int *asserts) {
+kernel void bag_forward(global const char* weight_base, global const char* index_base,
+                        global const char* bag_base, global const char* factor_base,
+                        global char* out_base, global char* position_base, const BagArgs args,
+                        global int* asserts) {
   const ulong item = get_global_id(0);
   const ulong bag = item / args.chunks;
   if (bag >= args.bags) return;
@@ -159,16 +159,16 @@ kernel void bag_forward(global const char *weight_base, global const char *index
 
 /// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
 /// One work-item per bag. Checks the offsets.
-kernel void bag_map(global const char *index_base, global const char *bag_base,
-                    global char *map_base, global char *size_base, const BagArgs args,
-                    global int *asserts) {
+kernel void bag_map(global const char* index_base, global const char* bag_base,
+                    global char* map_base, global char* size_base, const BagArgs args,
+                    global int* asserts) {
   const ulong bag = get_global_id(0);
   if (bag >= args.bags) return;
   DECLARE_BAG(bag);
   if ((bag == 0 && begin_ != 0) || begin_ < 0 || begin_ > end_ || end_ > (long)args.indices) {
     record_failure(begin_, args.indices, asserts, args.offset_site);
   }
-  global char *map = map_base + args.map_offset;
+  global char* map = map_base + args.map_offset;
   long count = 0;
   for (ulong i = begin; i < end; i++) {
     STORE_FROM(INDEX, i64, map, i, (long)bag);
@@ -180,24 +180,26 @@ kernel void bag_map(global const char *index_base, global const char *bag_base,
   }
 }
 
-#define SPREAD_GRADIENT(width)                                                                  \
-  {                                                                                             \
-    TYPEV(C, width) value = (TYPEV(C, width))((TYPE(C))0);                                      \
-    if (bag >= 0 && bag < (long)args.bags) {                                                    \
-      value = LOADV_AS(C, E, width,                                                             \
-                       weight_base + args.weight_offset +                                       \
-                           (bag * args.weight_step + column) * STORAGE_SIZE(E), 0);             \
-      value *= factor;                                                                          \
-    }                                                                                           \
-    STOREV(C, width,                                                                            \
-           out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(C), 0, value); \
+#define SPREAD_GRADIENT(width)                                                                    \
+  {                                                                                               \
+    TYPEV(C, width) value = (TYPEV(C, width))((TYPE(C))0);                                        \
+    if (bag >= 0 && bag < (long)args.bags) {                                                      \
+      value = LOADV_AS(                                                                           \
+          C, E, width,                                                                            \
+          weight_base + args.weight_offset + (bag * args.weight_step + column) * STORAGE_SIZE(E), \
+          0);                                                                                     \
+      value *= factor;                                                                            \
+    }                                                                                             \
+    STOREV(C, width, out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(C),  \
+           0, value);                                                                             \
   }
 
 /// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the
-/// row's factor, over the bag's size for a mean; out is of C. One work-item per index and WIDTH columns.
-kernel void bag_rows(global const char *weight_base, global const char *map_base,
-                     global const char *size_base, global const char *factor_base,
-                     global char *out_base, const BagArgs args) {
+/// row's factor, over the bag's size for a mean; out is of C. One work-item per index and WIDTH
+/// columns.
+kernel void bag_rows(global const char* weight_base, global const char* map_base,
+                     global const char* size_base, global const char* factor_base,
+                     global char* out_base, const BagArgs args) {
   const ulong item = get_global_id(0);
   const ulong i = item / args.chunks;
   if (i >= args.indices) return;
@@ -217,13 +219,13 @@ kernel void bag_rows(global const char *weight_base, global const char *map_base
   }
 }
 
-/// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through the indices make,
-/// for CPUs; out is of C. A work-item takes `chunks` vectors of columns and the rows whose hash falls into its part. Global size:
-/// ceil(columns / (chunks * WIDTH)) by parts.
-kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const char *index_base,
-                                  global const char *map_base, global const char *size_base,
-                                  global const char *factor_base, global char *out_base, const BagArgs args,
-                                  global int *asserts) {
+/// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through
+/// the indices make, for CPUs; out is of C. A work-item takes `chunks` vectors of columns and the
+/// rows whose hash falls into its part. Global size: ceil(columns / (chunks * WIDTH)) by parts.
+kernel ITEM_BY_ITEM void bag_sums(global const char* weight_base, global const char* index_base,
+                                  global const char* map_base, global const char* size_base,
+                                  global const char* factor_base, global char* out_base,
+                                  const BagArgs args, global int* asserts) {
   const uint first = get_global_id(0) * args.chunks * WIDTH;
   if (first >= args.columns) return;
   const uint count = min(args.columns - first, args.chunks * WIDTH);
@@ -239,9 +241,9 @@ kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const c
     const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
     factor /= (TYPE(C))max(size, 1l);
 #endif
-    global const char *from =
+    global const char* from =
         weight_base + args.weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
-    global char *to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(C);
+    global char* to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(C);
     uint c = 0;
 #if WIDTH > 1
     for (; c + WIDTH <= count; c += WIDTH) {
@@ -259,9 +261,9 @@ kernel ITEM_BY_ITEM void bag_sums(global const char *weight_base, global const c
 
 /// out[i] = product of the row that index i names and the gradient of its bag. One work-item per
 /// index.
-kernel void bag_factors(global const char *weight_base, global const char *index_base,
-                        global const char *map_base, global const char *grad_base,
-                        global char *out_base, const BagArgs args, global int *asserts) {
+kernel void bag_factors(global const char* weight_base, global const char* index_base,
+                        global const char* map_base, global const char* grad_base,
+                        global char* out_base, const BagArgs args, global int* asserts) {
   const ulong i = get_global_id(0);
   if (i >= args.indices) return;
   const long row = INDEX_AT(i);
@@ -270,8 +272,8 @@ kernel void bag_factors(global const char *weight_base, global const char *index
   const bool valid = check_index(row, args.rows, asserts, args.site);
   if (valid && row != args.skipped && bag >= 0 && bag < (long)args.bags) {
     const uint column = 0;
-    global const char *values = WEIGHT_ROW(row);
-    global const char *grads =
+    global const char* values = WEIGHT_ROW(row);
+    global const char* grads =
         grad_base + args.factor_offset + bag * args.factor_step * STORAGE_SIZE(E);
     for (uint j = 0; j < args.columns; j++) {
       sum += LOAD_AS(C, E, values, j) * LOAD_AS(C, E, grads, j);

@@ -4,8 +4,8 @@
 #include "index/copies.clh"
 
 /// Element by element. Global size: n or more.
-kernel void gather_elements(global const char *in, global char *out INDEX_PARAMETERS,
-                            const CopyLayout layout, global int *asserts, uint site) {
+kernel void gather_elements(global const char* in, global char* out INDEX_PARAMETERS,
+                            const CopyLayout layout, global int* asserts, uint site) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   uint at[2 + NIDX] = {0};
@@ -16,10 +16,10 @@ kernel void gather_elements(global const char *in, global char *out INDEX_PARAME
   STORE(E, out + layout.offset[1] + at[1], 0, value);
 }
 
-/// The innermost dimension is contiguous and not indexed, so one look-up serves SPAN elements. Global
-/// size: ceil(size[0] / SPAN) by n / size[0], or more; dimensions from 1 on are decoded.
-kernel void gather_rows(global const char *in, global char *out INDEX_PARAMETERS,
-                        const CopyLayout layout, global int *asserts, uint site) {
+/// The innermost dimension is contiguous and not indexed, so one look-up serves SPAN elements.
+/// Global size: ceil(size[0] / SPAN) by n / size[0], or more; dimensions from 1 on are decoded.
+kernel void gather_rows(global const char* in, global char* out INDEX_PARAMETERS,
+                        const CopyLayout layout, global int* asserts, uint site) {
   const uint first = get_global_id(0) * SPAN;
   const uint row = get_global_id(1);
   if (first >= layout.size[0] || row >= layout.n / layout.size[0]) return;

@@ -1,11 +1,11 @@
-// Reads and writes through indices element by element, for CPUs: a work-item takes SPAN elements of the
-// innermost dimension, so that only the index values differ from one to the next. Their places are computed 16
-// at a time; where a value is out of range, and at a line's end, one by one. Of several values for one place the
-// line's last stays.
+// Reads and writes through indices element by element, for CPUs: a work-item takes SPAN elements of
+// the innermost dimension, so that only the index values differ from one to the next. Their places
+// are computed 16 at a time; where a value is out of range, and at a line's end, one by one. Of
+// several values for one place the line's last stays.
 //
-// Compile parameters: those of index/places.clh; WRITE (0: other = indexed, 1: indexed = other, 2: indexed =
-// value); DENSE (1: neighbours of the other operand lie side by side); SHORT (1: the innermost dimension is two, of
-// which only the indexed operand knows: `inner` elements each).
+// Compile parameters: those of index/places.clh; WRITE (0: other = indexed, 1: indexed = other, 2:
+// indexed = value); DENSE (1: neighbours of the other operand lie side by side); SHORT (1: the
+// innermost dimension is two, of which only the indexed operand knows: `inner` elements each).
 #include "include/item_by_item.clh"
 #include "index/places.clh"
 
@@ -20,10 +20,10 @@
 #endif
 
 typedef struct {
-  ulong offset[2 + NIDX];   // bytes: indexed, other, indices
+  ulong offset[2 + NIDX];  // bytes: indexed, other, indices
   long index_size[NIDX];
   long index_stride[NIDX];  // bytes
-  uint span;        // elements of a work-item, below 2^16; SHORT: a multiple of `inner`
+  uint span;                // elements of a work-item, below 2^16; SHORT: a multiple of `inner`
   uint inner;
   uint inner_step;  // bytes
   uint outer_step;
@@ -34,21 +34,21 @@ typedef struct {
 } LineLayout;
 
 #if WRITE == 0
-#define MOVE(indexed_at, other_at)                        \
-  {                                                       \
-    const TYPE(E) value_ = LOAD(E, indexed_at, 0);        \
-    STORE(E, other_at, 0, value_);                        \
+#define MOVE(indexed_at, other_at)                 \
+  {                                                \
+    const TYPE(E) value_ = LOAD(E, indexed_at, 0); \
+    STORE(E, other_at, 0, value_);                 \
   }
-typedef global const char *Indexed;
-typedef global char *Other;
+typedef global const char* Indexed;
+typedef global char* Other;
 #else
-typedef global char *Indexed;
-typedef global const char *Other;
+typedef global char* Indexed;
+typedef global const char* Other;
 #if WRITE == 1
-#define MOVE(indexed_at, other_at)                      \
-  {                                                     \
-    const TYPE(E) value_ = LOAD(E, other_at, 0);        \
-    STORE(E, indexed_at, 0, value_);                    \
+#define MOVE(indexed_at, other_at)               \
+  {                                              \
+    const TYPE(E) value_ = LOAD(E, other_at, 0); \
+    STORE(E, indexed_at, 0, value_);             \
   }
 #else
 #define MOVE(indexed_at, other_at) STORE(E, indexed_at, 0, value);
@@ -69,9 +69,10 @@ typedef global const char *Other;
 
 /// Global size: ceil(size[0] / span) by n / size[0], or more.
 kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETERS,
-                                     const LineLayout layout, global int *asserts, uint site
+                                     const LineLayout layout, global int* asserts, uint site
 #if WRITE == 2
-                                     , TYPE(E) value
+                                     ,
+                                     TYPE(E) value
 #endif
 ) {
   const uint first = get_global_id(0) * layout.span;
@@ -97,7 +98,8 @@ kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETE
     // Halves away from a whole number, so that rounding does not matter.
     const uint16 element = lanes + done;
     const uint16 outer = convert_uint16((convert_float16(element) + 0.5f) * reciprocal);
-    int16 places = as_int16(outer * layout.outer_step + (element - outer * layout.inner) * layout.inner_step);
+    int16 places =
+        as_int16(outer * layout.outer_step + (element - outer * layout.inner) * layout.inner_step);
 #else
     int16 places = as_int16((lanes + done) * steps[0]);
 #endif

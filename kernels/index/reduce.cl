@@ -2,12 +2,13 @@
 // gradient of embedding. Deterministic, in the order of the indices, for every dtype and without
 // atomics: every place of the result belongs to one work-item.
 //
-// A work-item (x, y) owns chunk x of the columns (the dimensions in which the result is not indexed),
-// and of each column the places whose hash falls into part y. It walks through all indices and skips
-// the places of others.
+// A work-item (x, y) owns chunk x of the columns (the dimensions in which the result is not
+// indexed), and of each column the places whose hash falls into part y. It walks through all
+// indices and skips the places of others.
 //
-// Compile parameters: those of index/operands.clh and index/reduce.clh; WIDTH (lanes; above 1 the innermost column dimension
-// is contiguous and not indexed, and a work-item takes `chunk` columns of it).
+// Compile parameters: those of index/operands.clh and index/reduce.clh; WIDTH (lanes; above 1 the
+// innermost column dimension is contiguous and not indexed, and a work-item takes `chunk` columns
+// of it).
 #include "index/operands.clh"
 #include "index/reduce.clh"
 #include "index/reduce_layout.clh"
@@ -17,9 +18,8 @@
 #endif
 
 /// Global size: columns by parts, or more.
-kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETERS,
-                         const ReduceLayout layout, global int *asserts, uint site,
-                         TYPE(C) value) {
+kernel void index_reduce(global char* out, global const char* in INDEX_PARAMETERS,
+                         const ReduceLayout layout, global int* asserts, uint site, TYPE(C) value) {
   const uint column = get_global_id(0);
   const uint part = get_global_id(1);
   if (column >= layout.columns || part >= layout.parts) return;
@@ -45,8 +45,8 @@ kernel void index_reduce(global char *out, global const char *in INDEX_PARAMETER
     if (!valid) continue;
     const uint hash = (uint)((ulong)moved >> 1) * 0x9e3779b1u;
     if (mul_hi(hash, layout.parts) != part) continue;
-    global char *to = out + (layout.offset[0] + at[0]) + moved;
-    global const char *from = in + layout.offset[1] + at[1];
+    global char* to = out + (layout.offset[0] + at[0]) + moved;
+    global const char* from = in + layout.offset[1] + at[1];
 #if WIDTH > 1
     for (uint v = 0; v < vectors; v++) {
       const TYPEV(C, WIDTH) a = LOADV_AS(C, E, WIDTH, to, v);

@@ -1,8 +1,9 @@
-// Combines through indices element by element, for CPUs: what index/reduce.cl does, with the places of 16 elements
-// computed at a time. Every place belongs to one work-item, which takes what goes there in the order of the indices.
+// Combines through indices element by element, for CPUs: what index/reduce.cl does, with the places
+// of 16 elements computed at a time. Every place belongs to one work-item, which takes what goes
+// there in the order of the indices.
 //
-// Compile parameters: those of index/places.clh and index/reduce.clh; PARTS (1: the places of a column are shared out
-// among several work-items).
+// Compile parameters: those of index/places.clh and index/reduce.clh; PARTS (1: the places of a
+// column are shared out among several work-items).
 #include "include/item_by_item.clh"
 #include "index/places.clh"
 #include "index/reduce.clh"
@@ -19,25 +20,27 @@
 #else
 #define OPERAND(at) LOAD_AS(C, E, at, 0)
 #endif
-#define COMBINE_AT(to_at, from_at)                       \
-  {                                                      \
-    global char *to_ = (to_at);                          \
-    const TYPE(C) a_ = LOAD_AS(C, E, to_, 0);            \
-    const TYPE(C) b_ = OPERAND(from_at);                 \
-    const TYPE(C) result_ = COMBINE(a_, b_);             \
-    STORE_FROM(E, C, to_, 0, result_);                   \
+#define COMBINE_AT(to_at, from_at)            \
+  {                                           \
+    global char* to_ = (to_at);               \
+    const TYPE(C) a_ = LOAD_AS(C, E, to_, 0); \
+    const TYPE(C) b_ = OPERAND(from_at);      \
+    const TYPE(C) result_ = COMBINE(a_, b_);  \
+    STORE_FROM(E, C, to_, 0, result_);        \
   }
 
-// Which of the work-items of a column a place belongs to. Neighbouring places share cache lines, so they go together
-// where there are many.
-#define PART_OF(n, place)                                                                             \
-  mul_hi(PASTE2(as_uint, n)((place) >> (int)layout.row) * 0x9e3779b1u, (PASTE2(uint, n))(layout.parts))
+// Which of the work-items of a column a place belongs to. Neighbouring places share cache lines, so
+// they go together where there are many.
+#define PART_OF(n, place)                                              \
+  mul_hi(PASTE2(as_uint, n)((place) >> (int)layout.row) * 0x9e3779b1u, \
+         (PASTE2(uint, n))(layout.parts))
 
-#define REDUCE_LINES_PARAMETERS                                                                       \
-  global char *out, global const char *in INDEX_PARAMETERS, const ReduceLayout layout,                \
+#define REDUCE_LINES_PARAMETERS                                                        \
+  global char *out, global const char *in INDEX_PARAMETERS, const ReduceLayout layout, \
       global int *asserts, uint site, TYPE(C) value
 
-/// Along the steps, of which the innermost dimension is a line. Global size: columns by parts, or more.
+/// Along the steps, of which the innermost dimension is a line. Global size: columns by parts, or
+/// more.
 kernel ITEM_BY_ITEM void index_reduce_steps(REDUCE_LINES_PARAMETERS) {
   const uint column = get_global_id(0);
   const uint part = get_global_id(1);
@@ -55,9 +58,9 @@ kernel ITEM_BY_ITEM void index_reduce_steps(REDUCE_LINES_PARAMETERS) {
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
     DECODE_OFFSETS(at, 2 + NIDX, first, layout.step_dims, layout.step_size, layout.step_stride);
-    global char *to = out + (layout.offset[0] + base[0]);
+    global char* to = out + (layout.offset[0] + base[0]);
     for (uint start = 0; start < size; start += BLOCK) {
-      global const char *from = in + layout.offset[1] + at[1];
+      global const char* from = in + layout.offset[1] + at[1];
       const uint count = min(size - start, (uint)BLOCK);
       uint taken = 0;
       for (uint i = 0; i < count;) {
@@ -112,8 +115,8 @@ kernel ITEM_BY_ITEM void index_reduce_steps(REDUCE_LINES_PARAMETERS) {
   }
 }
 
-/// Along the innermost column dimension, `chunk` columns to a work-item, which are counted by column_size[0]; there
-/// are `row`. Global size: columns.
+/// Along the innermost column dimension, `chunk` columns to a work-item, which are counted by
+/// column_size[0]; there are `row`. Global size: columns.
 kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
   const uint column = get_global_id(0);
   if (column >= layout.columns) return;
@@ -122,7 +125,8 @@ kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
                  layout.column_stride);
   for (uint k = 0; k < 2 + NIDX; k++) steps[k] = layout.column_stride[k][0] / layout.chunk;
   const uint count = min(layout.row - column % layout.column_size[0] * layout.chunk, layout.chunk);
-  const int16 lanes = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) * (int16)((int)steps[0]);
+  const int16 lanes =
+      (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) * (int16)((int)steps[0]);
   for (uint step = 0; step < layout.steps; step++) {
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
@@ -134,15 +138,13 @@ kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
       if (whole) {
         FOR_INDICES(ADD_PLACES)
       }
-      global char *to = out + (layout.offset[0] + at[0]);
-      global const char *from = in + layout.offset[1] + at[1];
+      global char* to = out + (layout.offset[0] + at[0]);
+      global const char* from = in + layout.offset[1] + at[1];
       if (whole && !any(bad)) {
         int place[LANES];
         vstore16(places, 0, place);
-        _Pragma("unroll") for (uint j = 0; j < LANES; j++) {
-          COMBINE_AT(to + place[j], from + j * steps[1])
-        }
-        i += LANES;
+        _Pragma("unroll") for (uint j = 0; j < LANES;
+                               j++){COMBINE_AT(to + place[j], from + j * steps[1])} i += LANES;
         for (uint k = 0; k < 2 + NIDX; k++) at[k] += LANES * steps[k];
       } else {
         const uint end = min(i + LANES, count);

@@ -27,23 +27,23 @@ typedef struct {
 
 /// owner[row] = one of the indices that name the row: an index named twice must scale once. Any of
 /// the concurrent writes may stay; they are atomic, since OpenCL gives a race no meaning.
-kernel void renorm_claim(global const char *index, global char *owner, const RenormLayout layout,
-                         global int *asserts, uint site) {
+kernel void renorm_claim(global const char* index, global char* owner, const RenormLayout layout,
+                         global int* asserts, uint site) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
   const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
   if (!check_index(row, layout.rows, asserts, site)) return;
-  atomic_xchg((volatile global uint *)(owner + layout.owner_offset) + row, i);
+  atomic_xchg((volatile global uint*)(owner + layout.owner_offset) + row, i);
 }
 
-kernel void renorm_scale(global char *weight, global const char *index, global const char *owner,
+kernel void renorm_scale(global char* weight, global const char* index, global const char* owner,
                          const RenormLayout layout, TYPE(C) max_norm, TYPE(C) power) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
   const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
   if ((ulong)row >= (ulong)layout.rows) return;
-  if (((global const uint *)(owner + layout.owner_offset))[row] != i) return;
-  global char *values = weight + layout.weight_offset + row * layout.row_step;
+  if (((global const uint*)(owner + layout.owner_offset))[row] != i) return;
+  global char* values = weight + layout.weight_offset + row * layout.row_step;
   TYPE(C) norm = 0;
   for (uint j = 0; j < layout.columns; j++) {
     const TYPE(C) x = fabs(LOAD_AS(C, E, values + j * layout.column_step, 0));

@@ -1,5 +1,5 @@
-// Writes through indices: scatter, put, index_copy, index_fill, index_put. Which of several values for
-// one place stays is not defined; index/reduce.cl keeps the last.
+// Writes through indices: scatter, put, index_copy, index_fill, index_put. Which of several values
+// for one place stays is not defined; index/reduce.cl keeps the last.
 //
 // Compile parameters: those of index/copies.clh; FILL (1: every element is `value`; 0: it comes
 // from `in`).
@@ -10,8 +10,8 @@
 #endif
 
 /// Global size: n or more. `in` is not read if FILL.
-kernel void scatter_elements(global char *out, global const char *in INDEX_PARAMETERS,
-                             const CopyLayout layout, global int *asserts, uint site,
+kernel void scatter_elements(global char* out, global const char* in INDEX_PARAMETERS,
+                             const CopyLayout layout, global int* asserts, uint site,
                              TYPE(E) value) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
@@ -25,11 +25,10 @@ kernel void scatter_elements(global char *out, global const char *in INDEX_PARAM
   STORE(E, out + (layout.offset[0] + at[0]) + moved, 0, value);
 }
 
-/// The innermost dimension is contiguous and not indexed, so one look-up serves SPAN elements. Global
-/// size: ceil(size[0] / SPAN) by n / size[0], or more; dimensions from 1 on are decoded.
-kernel void scatter_rows(global char *out, global const char *in INDEX_PARAMETERS,
-                         const CopyLayout layout, global int *asserts, uint site,
-                         TYPE(E) value) {
+/// The innermost dimension is contiguous and not indexed, so one look-up serves SPAN elements.
+/// Global size: ceil(size[0] / SPAN) by n / size[0], or more; dimensions from 1 on are decoded.
+kernel void scatter_rows(global char* out, global const char* in INDEX_PARAMETERS,
+                         const CopyLayout layout, global int* asserts, uint site, TYPE(E) value) {
   const uint first = get_global_id(0) * SPAN;
   const uint row = get_global_id(1);
   if (first >= layout.size[0] || row >= layout.n / layout.size[0]) return;
@@ -37,7 +36,7 @@ kernel void scatter_rows(global char *out, global const char *in INDEX_PARAMETER
   DECODE_ROW(at, row);
   LOOK_UP
   if (!valid) return;
-  global char *to = out + (layout.offset[0] + at[0]) + moved;
+  global char* to = out + (layout.offset[0] + at[0]) + moved;
   const uint end = min(first + SPAN, layout.size[0]);
 #if FILL
   fill_span(to, value, first, end);

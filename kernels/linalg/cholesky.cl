@@ -7,12 +7,12 @@
 /// a: [batch, n, n]; nothing above its diagonals is read or written, nor what is imaginary on them.
 /// info: [batch] ints; the first pivot that isn't positive stops a matrix and leaves its number
 /// there, counted from 1 and from `first`. A work-group per matrix, a work-item per row.
-kernel void cholesky_block(global char *a, ulong a_offset, global char *info, ulong info_offset,
+kernel void cholesky_block(global char* a, ulong a_offset, global char* info, ulong info_offset,
                            const Strides sa, uint n, uint first) {
   const ulong z = get_group_id(0);
   const uint i = get_local_id(0);
-  global T *block = MATRIX(a, a_offset, sa, z);
-  global int *failed = (global int *)(info + info_offset) + z;
+  global T* block = MATRIX(a, a_offset, sa, z);
+  global int* failed = (global int*)(info + info_offset) + z;
   local int stop;
   if (i == 0) stop = *failed;
   barrier(CLK_LOCAL_MEM_FENCE);

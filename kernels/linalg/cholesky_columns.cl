@@ -6,13 +6,13 @@
 /// Columns that are brought up to date together.
 #define BLOCK 8
 
-/// cholesky_block of cholesky.cl for matrices of any size of LANES rows or more whose row stride is 1. What is above
-/// the diagonal is written, not used. Global size: batch.
-kernel ITEM_BY_ITEM void cholesky_columns(global char *a, ulong a_offset, global char *info,
+/// cholesky_block of cholesky.cl for matrices of any size of LANES rows or more whose row stride
+/// is 1. What is above the diagonal is written, not used. Global size: batch.
+kernel ITEM_BY_ITEM void cholesky_columns(global char* a, ulong a_offset, global char* info,
                                           ulong info_offset, const Strides sa, uint n, uint first) {
   const ulong z = get_global_id(0);
-  global T *matrix = MATRIX(a, a_offset, sa, z);
-  global int *failed = (global int *)(info + info_offset) + z;
+  global T* matrix = MATRIX(a, a_offset, sa, z);
+  global int* failed = (global int*)(info + info_offset) + z;
   if (*failed != 0) return;
   for (uint block = 0; block < n; block += BLOCK) {
     const uint end = min(block + BLOCK, n);
@@ -28,7 +28,7 @@ kernel ITEM_BY_ITEM void cholesky_columns(global char *a, ulong a_offset, global
           sum[q] = old[q];
         }
         for (uint k = 0; k < block; k++) {
-          global const T *column = matrix + k * sa.column;
+          global const T* column = matrix + k * sa.column;
           DECLARE_MULTIPLES(x, GET(column, i));
           _Pragma("unroll") for (uint q = 0; q < BLOCK; q++) {
             sum[q] = ADD_MULTIPLE(sum[q], -CONJ(column[columns[q]]), x);
@@ -40,7 +40,7 @@ kernel ITEM_BY_ITEM void cholesky_columns(global char *a, ulong a_offset, global
       });
     }
     for (uint j = block; j < end; j++) {
-      global T *column = matrix + j * sa.column;
+      global T* column = matrix + j * sa.column;
       const R pivot = REAL_OF(column[j]);
       // Not `pivot <= 0`: a NaN fails too.
       if (!(pivot > 0)) {
@@ -56,7 +56,7 @@ kernel ITEM_BY_ITEM void cholesky_columns(global char *a, ulong a_offset, global
       FOR_CHUNKS(i, PARTS * (j + 1), PARTS * n, {
         DECLARE_MULTIPLES(x, GET(column, i));
         for (uint c = j + 1; c < end; c++) {
-          global T *to = matrix + c * sa.column;
+          global T* to = matrix + c * sa.column;
           const V old = GET(to, i);
           PUT(SET(old, ADD_MULTIPLE(old, -CONJ(column[c]), x)), to, i);
         }

@@ -15,15 +15,15 @@ typedef struct {
 } CombineLayout;
 
 /// out += sum over the terms of coefficient * in. Global size: n or more.
-kernel void linear_combination(global char *out, global const char *in,
-                               global const char *coefficients, const CombineLayout layout) {
+kernel void linear_combination(global char* out, global const char* in,
+                               global const char* coefficients, const CombineLayout layout) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   uint at[3] = {0};
   DECODE_OFFSETS(at, 3, (uint)i, layout.dims, layout.size, layout.stride);
-  global T *to = (global T *)(out + layout.offset[0] + at[0]);
-  global const T *from = (global const T *)(in + layout.offset[1] + at[1]);
-  global const T *factor = (global const T *)(coefficients + layout.offset[2] + at[2]);
+  global T* to = (global T*)(out + layout.offset[0] + at[0]);
+  global const T* from = (global const T*)(in + layout.offset[1] + at[1]);
+  global const T* factor = (global const T*)(coefficients + layout.offset[2] + at[2]);
   T sum = *to;
   for (uint k = 0; k < layout.terms; k++)
     sum = MAD(from[k * layout.in_step], factor[k * layout.term_step], sum);

@@ -33,11 +33,11 @@ static inline R scale_of(R largest) {
 }
 
 /// Diagonals that nothing is left to do for, a factor and `count` reflections that make NaNs.
-#define FILL_WITH_NANS(count)                                                    \
-  do {                                                                           \
-    barrier(CLK_GLOBAL_MEM_FENCE);                                               \
-    for (uint i = lane; i < 2 * n; i += GROUP) d[i] = i + 1 < 2 * n ? 0 : NAN;   \
-    for (uint i = lane; i < (count); i += GROUP) taus[i] = FROM_REAL((R)NAN);    \
+#define FILL_WITH_NANS(count)                                                  \
+  do {                                                                         \
+    barrier(CLK_GLOBAL_MEM_FENCE);                                             \
+    for (uint i = lane; i < 2 * n; i += GROUP) d[i] = i + 1 < 2 * n ? 0 : NAN; \
+    for (uint i = lane; i < (count); i += GROUP) taus[i] = FROM_REAL((R)NAN);  \
   } while (0)
 
 /// a: [batch, n, n] Hermitian, one triangle read. diagonals: [batch, 2 n]: the diagonal, the n - 1
@@ -45,17 +45,17 @@ static inline R scale_of(R largest) {
 /// reflection k in column k, from element k + 1 (which is 1, not stored) on; tau: [batch, n]. info:
 /// [batch] ints, 1 where a matrix holds a NaN, and is left then, otherwise 0. One with infinities
 /// alone is none: its values become NaNs, as LAPACK's do by scaling, and so do its vectors.
-kernel void tridiagonalise(global const char *a, ulong a_offset, global char *columns,
-                           ulong columns_offset, global char *tau, ulong tau_offset,
-                           global char *diagonals, ulong diagonals_offset, global char *info,
+kernel void tridiagonalise(global const char* a, ulong a_offset, global char* columns,
+                           ulong columns_offset, global char* tau, ulong tau_offset,
+                           global char* diagonals, ulong diagonals_offset, global char* info,
                            ulong info_offset, const Strides sa, uint n, uint ld, uint upper,
-                           local T *v, local T *w) {
+                           local T* v, local T* w) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
-  global T *matrix = (global T *)(columns + columns_offset) + z * n * ld;
-  global T *taus = (global T *)(tau + tau_offset) + z * n;
-  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
+  global const TYPE(A)* from = (global const TYPE(A)*)(a + a_offset) + z * sa.batch;
+  global T* matrix = (global T*)(columns + columns_offset) + z * n * ld;
+  global T* taus = (global T*)(tau + tau_offset) + z * n;
+  global TYPE(D)*d = (global TYPE(D)*)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
   local T sums[GROUP];
   local R sizes[GROUP];
   R largest = 0;
@@ -70,7 +70,7 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
   }
   WORK_GROUP_REDUCE(sizes, lane, GROUP, largest, COMBINE_MAX);
   const bool finite = largest <= PASTE2(LARGEST_, C);
-  if (lane == 0) ((global int *)(info + info_offset))[z] = n > 1 && isnan(largest);
+  if (lane == 0) ((global int*)(info + info_offset))[z] = n > 1 && isnan(largest);
   const R scale = finite ? scale_of(largest) : (R)1;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) matrix[j * ld + i] *= scale;
@@ -121,29 +121,28 @@ kernel void tridiagonalise(global const char *a, ulong a_offset, global char *co
 /// ld]: the reflection k from the left in columns, from element k on, and from the right in rows,
 /// from element k + 1 on (the first, 1, isn't stored). tau: [batch, 2, n], left and right. info: as
 /// above, -4 (LAPACK's code) for a NaN.
-kernel void bidiagonalise(global const char *a, ulong a_offset, global char *columns,
-                          ulong columns_offset, global char *rows, ulong rows_offset,
-                          global char *tau, ulong tau_offset, global char *diagonals,
-                          ulong diagonals_offset, global char *info, ulong info_offset,
-                          const Strides sa, uint n, uint ld, local T *v, local T *u, local T *g,
-                          local T *w) {
+kernel void bidiagonalise(global const char* a, ulong a_offset, global char* columns,
+                          ulong columns_offset, global char* rows, ulong rows_offset,
+                          global char* tau, ulong tau_offset, global char* diagonals,
+                          ulong diagonals_offset, global char* info, ulong info_offset,
+                          const Strides sa, uint n, uint ld, local T* v, local T* u, local T* g,
+                          local T* w) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
-  global T *by_column = (global T *)(columns + columns_offset) + z * n * ld;
-  global T *by_row = (global T *)(rows + rows_offset) + z * n * ld;
-  global T *taus = (global T *)(tau + tau_offset) + z * 2 * n;
-  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
+  global const TYPE(A)* from = (global const TYPE(A)*)(a + a_offset) + z * sa.batch;
+  global T* by_column = (global T*)(columns + columns_offset) + z * n * ld;
+  global T* by_row = (global T*)(rows + rows_offset) + z * n * ld;
+  global T* taus = (global T*)(tau + tau_offset) + z * 2 * n;
+  global TYPE(D)*d = (global TYPE(D)*)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;
   local T sums[GROUP];
   local R sizes[GROUP];
   R largest = 0;
   for (uint j = 0; j < n; j++) {
-    for (uint i = lane; i < n; i += GROUP)
-      largest = COMBINE_MAX(largest, SIZE1(READ(i, j)));
+    for (uint i = lane; i < n; i += GROUP) largest = COMBINE_MAX(largest, SIZE1(READ(i, j)));
   }
   WORK_GROUP_REDUCE(sizes, lane, GROUP, largest, COMBINE_MAX);
   const bool finite = largest <= PASTE2(LARGEST_, C);
-  if (lane == 0) ((global int *)(info + info_offset))[z] = isnan(largest) ? -4 : 0;
+  if (lane == 0) ((global int*)(info + info_offset))[z] = isnan(largest) ? -4 : 0;
   const R scale = finite ? scale_of(largest) : (R)1;
   for (uint j = 0; j < n; j++) {
     for (uint i = lane; i < n; i += GROUP) {
@@ -182,14 +181,14 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
     }
     WORK_GROUP_REDUCE(sums, lane, GROUP, dot, COMBINE_SUM);
     // Both sides: A - v g - w u^H with w = tau (A - v g) u.
-    global T *below = column + ld + 1;
+    global T* below = column + ld + 1;
     for (uint i = lane; i < rest; i += GROUP) {
       T product = MUL(-v[i + 1], dot);
       for (uint j = 0; j < rest; j++) product = MAD(below[j * ld + i], u[j], product);
       w[i] = MUL(right.tau, product);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    global T *beside = row + ld;
+    global T* beside = row + ld;
     for (uint i = lane; i < rest; i += GROUP) {
       const T minus_v = -v[i + 1], minus_w = -w[i];
       for (uint j = 0; j < rest; j++) {
@@ -207,8 +206,7 @@ kernel void bidiagonalise(global const char *a, ulong a_offset, global char *col
     barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
   }
   // The last element, if complex, is turned too.
-  const Reflection last =
-      make_reflection(by_column + (n - 1) * ld + n - 1, 1, 1, lane, sizes);
+  const Reflection last = make_reflection(by_column + (n - 1) * ld + n - 1, 1, 1, lane, sizes);
   if (lane == 0) {
     d[n - 1] = last.beta;
     e[n - 1] = scale;

@@ -1,11 +1,12 @@
-// The reductions of condensed.cl on CPUs: a work-item has a matrix to itself, and vectors along its columns.
+// The reductions of condensed.cl on CPUs: a work-item has a matrix to itself, and vectors along its
+// columns.
 //
-// Columns begin `ld` elements apart, and are processed as whole vectors: rows past the n-th are 0, those above the
-// part that is still to be reduced hold what nobody reads. An update waits for the pass over the matrix that the
-// next reflection needs anyway.
+// Columns begin `ld` elements apart, and are processed as whole vectors: rows past the n-th are 0,
+// those above the part that is still to be reduced hold what nobody reads. An update waits for the
+// pass over the matrix that the next reflection needs anyway.
 //
-// Compile parameters: C and LANES (columns.clh), computed in; A, the dtype of a: C or its single precision; D, the
-// real dtype of the diagonals.
+// Compile parameters: C and LANES (columns.clh), computed in; A, the dtype of a: C or its single
+// precision; D, the real dtype of the diagonals.
 #ifndef A
 #define A f32
 #endif
@@ -26,8 +27,8 @@
 /// Vectors of a column, of which there are `chunks`.
 #define CHUNK(column, i) PASTE2(vload, LANES)(i, (column))
 #define SET_CHUNK(v, column, i) PASTE2(vstore, LANES)(v, i, (column))
-#define REALS(column) ((global R *)(column))
-#define LOCAL_REALS(vector) ((local R *)(vector))
+#define REALS(column) ((global R*)(column))
+#define LOCAL_REALS(vector) ((local R*)(vector))
 #define READ(i, j) CONVERT(C, A, AT(from, sa, i, j))
 
 /// A power of two that brings `largest` near 1.
@@ -41,8 +42,9 @@ typedef struct {
   R beta;
 } Reflection;
 
-/// The reflection whose adjoint takes x[k .. n) to (beta, 0, ..., 0). v replaces x: 0 before element k, 1 there.
-static inline Reflection make_reflection(local T *x, uint k, uint chunks) {
+/// The reflection whose adjoint takes x[k .. n) to (beta, 0, ..., 0). v replaces x: 0 before
+/// element k, 1 there.
+static inline Reflection make_reflection(local T* x, uint k, uint chunks) {
   const uint begin = PARTS * k / LANES;
   const T alpha = x[k];
   for (uint i = begin * LANES / PARTS; i <= k; i++) x[i] = FROM_REAL((R)0);
@@ -53,7 +55,8 @@ static inline Reflection make_reflection(local T *x, uint k, uint chunks) {
   result.tau = FROM_REAL((R)0);
   result.beta = REAL_OF(alpha);
   if (most != 0 || IMAG_OF(alpha) != 0) {
-    const R factor = fmax(most, SIZE1(alpha)) < PASTE2(SMALL_, REAL_TAG) ? PASTE2(RAISE_, REAL_TAG) : (R)1;
+    const R factor =
+        fmax(most, SIZE1(alpha)) < PASTE2(SMALL_, REAL_TAG) ? PASTE2(RAISE_, REAL_TAG) : (R)1;
     V squares = (V)0;
     for (uint i = begin; i < chunks; i++) {
       const V y = CHUNK(LOCAL_REALS(x), i) * factor;
@@ -61,7 +64,8 @@ static inline Reflection make_reflection(local T *x, uint k, uint chunks) {
     }
     const T scaled = alpha * factor;
     // The sign that adds up: alpha - beta must not cancel.
-    const R beta = -copysign(sqrt(sum_of(squares) + REAL_OF(MUL(scaled, CONJ(scaled)))), REAL_OF(scaled));
+    const R beta =
+        -copysign(sqrt(sum_of(squares) + REAL_OF(MUL(scaled, CONJ(scaled)))), REAL_OF(scaled));
     result.tau = (FROM_REAL(beta) - scaled) / beta;
     result.beta = beta / factor;
     DECLARE_DIVISOR(scaled - FROM_REAL(beta));
@@ -72,7 +76,7 @@ static inline Reflection make_reflection(local T *x, uint k, uint chunks) {
   return result;
 }
 
-static inline void scale_matrix(global T *matrix, uint n, uint ld, uint chunks, R scale) {
+static inline void scale_matrix(global T* matrix, uint n, uint ld, uint chunks, R scale) {
   for (uint j = 0; j < n; j++) {
     for (uint i = 0; i < chunks; i++) {
       const V scaled = CHUNK(REALS(matrix + j * ld), i) * scale;
@@ -84,32 +88,34 @@ static inline void scale_matrix(global T *matrix, uint n, uint ld, uint chunks, 
 /// A column's vector and multiples of v and w.
 #define UPDATED(old, by, v, with, w) ADD_MULTIPLE(ADD_MULTIPLE(old, by, v), with, w)
 
-#define SWAP_VECTORS(a, b)    \
-  do {                        \
-    local T *swapped_ = (a);  \
-    (a) = (b);                \
-    (b) = swapped_;           \
+#define SWAP_VECTORS(a, b)   \
+  do {                       \
+    local T* swapped_ = (a); \
+    (a) = (b);               \
+    (b) = swapped_;          \
   } while (0)
 
-#define FILL_WITH_NANS(count)                                                  \
-  do {                                                                         \
-    for (uint i = 0; i < 2 * n; i++) d[i] = i + 1 < 2 * n ? 0 : NAN;           \
-    for (uint i = 0; i < (count); i++) taus[i] = FROM_REAL((R)NAN);            \
+#define FILL_WITH_NANS(count)                                        \
+  do {                                                               \
+    for (uint i = 0; i < 2 * n; i++) d[i] = i + 1 < 2 * n ? 0 : NAN; \
+    for (uint i = 0; i < (count); i++) taus[i] = FROM_REAL((R)NAN);  \
   } while (0)
 
-/// As in condensed.cl. vectors: 4 of `padded` elements, n rounded up to whole vectors. Global size: batch.
-kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char *a, ulong a_offset, global char *columns,
-                                                ulong columns_offset, global char *tau, ulong tau_offset,
-                                                global char *diagonals, ulong diagonals_offset,
-                                                global char *info, ulong info_offset, const Strides sa,
-                                                uint n, uint ld, uint padded, uint upper,
-                                                local T *vectors) {
+/// As in condensed.cl. vectors: 4 of `padded` elements, n rounded up to whole vectors. Global size:
+/// batch.
+kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char* a, ulong a_offset,
+                                                global char* columns, ulong columns_offset,
+                                                global char* tau, ulong tau_offset,
+                                                global char* diagonals, ulong diagonals_offset,
+                                                global char* info, ulong info_offset,
+                                                const Strides sa, uint n, uint ld, uint padded,
+                                                uint upper, local T* vectors) {
   const ulong z = get_global_id(0);
-  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
-  global T *matrix = (global T *)(columns + columns_offset) + z * n * ld;
-  global T *taus = (global T *)(tau + tau_offset) + z * n;
-  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n;
-  global TYPE(D) *e = d + n;
+  global const TYPE(A)* from = (global const TYPE(A)*)(a + a_offset) + z * sa.batch;
+  global T* matrix = (global T*)(columns + columns_offset) + z * n * ld;
+  global T* taus = (global T*)(tau + tau_offset) + z * n;
+  global TYPE(D)* d = (global TYPE(D)*)(diagonals + diagonals_offset) + z * 2 * n;
+  global TYPE(D)* e = d + n;
   const uint chunks = PARTS * padded / LANES;
   // The update that waits is -v w^H - w v^H; the next are made of x and p.
   local T *v = vectors, *w = v + padded, *x = w + padded, *p = x + padded;
@@ -127,11 +133,11 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char *a, ulong a_of
     for (uint i = n; i < padded; i++) matrix[j * ld + i] = FROM_REAL((R)0);
   }
   const bool finite = largest <= PASTE2(LARGEST_, REAL_TAG);
-  ((global int *)(info + info_offset))[z] = n > 1 && isnan(largest);
+  ((global int*)(info + info_offset))[z] = n > 1 && isnan(largest);
   const R scale = finite ? scale_of(largest) : (R)1;
   if (scale != 1) scale_matrix(matrix, n, ld, chunks, scale);
   for (uint k = 0; finite && k + 1 < n; k++) {
-    global R *column = REALS(matrix + k * ld);
+    global R* column = REALS(matrix + k * ld);
     const T minus_v = -CONJ(v[k]), minus_w = -CONJ(w[k]);
     uint begin = PARTS * k / LANES;
     for (uint i = begin; i < chunks; i++) {
@@ -149,10 +155,10 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char *a, ulong a_of
     // p = A x, A brought up to date.
     uint j = k + 1;
     for (; j + 4 <= n; j += 4) {
-      global R *c0 = REALS(matrix + j * ld);
-      global R *c1 = REALS(matrix + (j + 1) * ld);
-      global R *c2 = REALS(matrix + (j + 2) * ld);
-      global R *c3 = REALS(matrix + (j + 3) * ld);
+      global R* c0 = REALS(matrix + j * ld);
+      global R* c1 = REALS(matrix + (j + 1) * ld);
+      global R* c2 = REALS(matrix + (j + 2) * ld);
+      global R* c3 = REALS(matrix + (j + 3) * ld);
       const T v0 = -CONJ(v[j]), v1 = -CONJ(v[j + 1]), v2 = -CONJ(v[j + 2]), v3 = -CONJ(v[j + 3]);
       const T w0 = -CONJ(w[j]), w1 = -CONJ(w[j + 1]), w2 = -CONJ(w[j + 2]), w3 = -CONJ(w[j + 3]);
       const T x0 = x[j], x1 = x[j + 1], x2 = x[j + 2], x3 = x[j + 3];
@@ -176,7 +182,7 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char *a, ulong a_of
       }
     }
     for (; j < n; j++) {
-      global R *c0 = REALS(matrix + j * ld);
+      global R* c0 = REALS(matrix + j * ld);
       const T v0 = -CONJ(v[j]), w0 = -CONJ(w[j]), x0 = x[j];
       for (uint i = begin; i < chunks; i++) {
         DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
@@ -210,19 +216,18 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char *a, ulong a_of
 }
 
 /// As in condensed.cl. vectors: 8 of `padded` elements. Global size: batch.
-kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_offset, global char *columns,
-                                               ulong columns_offset, global char *rows, ulong rows_offset,
-                                               global char *tau, ulong tau_offset, global char *diagonals,
-                                               ulong diagonals_offset, global char *info,
-                                               ulong info_offset, const Strides sa, uint n, uint ld,
-                                               uint padded, local T *vectors) {
+kernel ITEM_BY_ITEM void bidiagonalise_columns(
+    global const char* a, ulong a_offset, global char* columns, ulong columns_offset,
+    global char* rows, ulong rows_offset, global char* tau, ulong tau_offset,
+    global char* diagonals, ulong diagonals_offset, global char* info, ulong info_offset,
+    const Strides sa, uint n, uint ld, uint padded, local T* vectors) {
   const ulong z = get_global_id(0);
-  global const TYPE(A) *from = (global const TYPE(A) *)(a + a_offset) + z * sa.batch;
-  global T *matrix = (global T *)(columns + columns_offset) + z * n * ld;
-  global T *by_row = (global T *)(rows + rows_offset) + z * n * ld;
-  global T *taus = (global T *)(tau + tau_offset) + z * 2 * n;
-  global TYPE(D) *d = (global TYPE(D) *)(diagonals + diagonals_offset) + z * 2 * n;
-  global TYPE(D) *e = d + n;
+  global const TYPE(A)* from = (global const TYPE(A)*)(a + a_offset) + z * sa.batch;
+  global T* matrix = (global T*)(columns + columns_offset) + z * n * ld;
+  global T* by_row = (global T*)(rows + rows_offset) + z * n * ld;
+  global T* taus = (global T*)(tau + tau_offset) + z * 2 * n;
+  global TYPE(D)* d = (global TYPE(D)*)(diagonals + diagonals_offset) + z * 2 * n;
+  global TYPE(D)* e = d + n;
   const uint chunks = PARTS * padded / LANES;
   // The update that waits is -v g - w u^H; the next is made of x and h, p and y.
   local T *v = vectors, *g = v + padded, *w = g + padded, *u = w + padded;
@@ -238,11 +243,11 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_off
     for (uint i = n; i < padded; i++) matrix[j * ld + i] = FROM_REAL((R)0);
   }
   const bool finite = largest <= PASTE2(LARGEST_, REAL_TAG);
-  ((global int *)(info + info_offset))[z] = isnan(largest) ? -4 : 0;
+  ((global int*)(info + info_offset))[z] = isnan(largest) ? -4 : 0;
   const R scale = finite ? scale_of(largest) : (R)1;
   if (scale != 1) scale_matrix(matrix, n, ld, chunks, scale);
   for (uint k = 0; finite && k < n; k++) {
-    global R *column = REALS(matrix + k * ld);
+    global R* column = REALS(matrix + k * ld);
     const T minus_g = -g[k], minus_u = -CONJ(u[k]);
     const uint begin = PARTS * k / LANES;
     for (uint i = begin; i < chunks; i++) {
@@ -256,15 +261,15 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_off
     d[k] = left.beta;
     taus[k] = left.tau;
     for (uint i = begin; i < chunks; i++) SET_CHUNK(CHUNK(LOCAL_REALS(x), i), column, i);
-    // h = conj(tau) x^H A, A brought up to date; what that leaves of row k, conjugated, makes the right
-    // reflection.
+    // h = conj(tau) x^H A, A brought up to date; what that leaves of row k, conjugated, makes the
+    // right reflection.
     const T factor = CONJ(left.tau);
     uint j = k + 1;
     for (; j + 4 <= n; j += 4) {
-      global R *c0 = REALS(matrix + j * ld);
-      global R *c1 = REALS(matrix + (j + 1) * ld);
-      global R *c2 = REALS(matrix + (j + 2) * ld);
-      global R *c3 = REALS(matrix + (j + 3) * ld);
+      global R* c0 = REALS(matrix + j * ld);
+      global R* c1 = REALS(matrix + (j + 1) * ld);
+      global R* c2 = REALS(matrix + (j + 2) * ld);
+      global R* c3 = REALS(matrix + (j + 3) * ld);
       const T g0 = -g[j], g1 = -g[j + 1], g2 = -g[j + 2], g3 = -g[j + 3];
       const T u0 = -CONJ(u[j]), u1 = -CONJ(u[j + 1]), u2 = -CONJ(u[j + 2]), u3 = -CONJ(u[j + 3]);
       DECLARE_SUMS(sums0);
@@ -294,7 +299,7 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_off
       h[j + 3] = MUL(factor, SUM_OF(sums3));
     }
     for (; j < n; j++) {
-      global R *c0 = REALS(matrix + j * ld);
+      global R* c0 = REALS(matrix + j * ld);
       const T g0 = -g[j], u0 = -CONJ(u[j]);
       DECLARE_SUMS(sums0);
       for (uint i = begin; i < chunks; i++) {
@@ -319,10 +324,10 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_off
       SET_CHUNK(CHUNK(LOCAL_REALS(y), i), REALS(by_row + k * ld), i);
     // Both sides: A - x h - w y^H with w = tau (A - x h) y.
     for (j = k + 1; j + 4 <= n; j += 4) {
-      global const R *c0 = REALS(matrix + j * ld);
-      global const R *c1 = REALS(matrix + (j + 1) * ld);
-      global const R *c2 = REALS(matrix + (j + 2) * ld);
-      global const R *c3 = REALS(matrix + (j + 3) * ld);
+      global const R* c0 = REALS(matrix + j * ld);
+      global const R* c1 = REALS(matrix + (j + 1) * ld);
+      global const R* c2 = REALS(matrix + (j + 2) * ld);
+      global const R* c3 = REALS(matrix + (j + 3) * ld);
       const T y0 = y[j], y1 = y[j + 1], y2 = y[j + 2], y3 = y[j + 3];
       for (uint i = begin; i < chunks; i++) {
         DECLARE_MULTIPLES(a0, CHUNK(c0, i));
@@ -338,7 +343,7 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(global const char *a, ulong a_off
       }
     }
     for (; j < n; j++) {
-      global const R *c0 = REALS(matrix + j * ld);
+      global const R* c0 = REALS(matrix + j * ld);
       const T y0 = y[j];
       for (uint i = begin; i < chunks; i++) {
         DECLARE_MULTIPLES(a0, CHUNK(c0, i));

@@ -26,7 +26,7 @@ typedef struct {
 } CrossLayout;
 
 /// Global size: n or more.
-kernel void cross_product(global char *out, global const char *a, global const char *b,
+kernel void cross_product(global char* out, global const char* a, global const char* b,
                           const CrossLayout layout) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;

@@ -10,12 +10,12 @@
 /// a: [batch, rows, columns] becomes R on and above the diagonal and, below it, the vectors v of
 /// the reflections 1 - tau v v^H whose first element, 1, isn't stored. tau: [batch, tau_stride]. A
 /// work-group per matrix.
-kernel void householder_panel(global char *a, ulong a_offset, global char *tau, ulong tau_offset,
+kernel void householder_panel(global char* a, ulong a_offset, global char* tau, ulong tau_offset,
                               const Strides sa, uint rows, uint columns, uint tau_stride) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global T *panel = MATRIX(a, a_offset, sa, z);
-  global T *taus = (global T *)(tau + tau_offset) + z * tau_stride;
+  global T* panel = MATRIX(a, a_offset, sa, z);
+  global T* taus = (global T*)(tau + tau_offset) + z * tau_stride;
   local T sums[GROUP];
   local R sizes[GROUP];
   const uint steps = min(rows, columns);

@@ -3,8 +3,8 @@
 // the one before. It writes them down, and vectors.cl applies them to the vectors' rows, all at
 // once.
 //
-// Compile parameters: C (f32 or f64), of the diagonals and computed in; OUT and ROTATION, the same or
-// f32, of values and of rotations.
+// Compile parameters: C (f32 or f64), of the diagonals and computed in; OUT and ROTATION, the same
+// or f32, of values and of rotations.
 #include "linalg/implicit_qr.clh"
 
 /// The rotation that takes (x, y) to (r, 0): c x + s y = r, c y - s x = 0.
@@ -36,7 +36,7 @@ static inline Rotation rotation_of(R x, R y) {
 
 /// The first row of the block that ends with row `last`: elements beside the diagonal that are
 /// nothing, beside their neighbours on it or the matrix (whose elements are near 1), are made 0.
-static inline uint first_of_block(global const R *d, global R *e, uint last) {
+static inline uint first_of_block(global const R* d, global R* e, uint last) {
   uint first = last;
   while (first > 0) {
     const R size = fabs(e[first - 1]);
@@ -49,49 +49,49 @@ static inline uint first_of_block(global const R *d, global R *e, uint last) {
   return first;
 }
 
-#define DECLARE_OPERANDS                                                                           \
-  const ulong z = get_global_id(0);                                                                \
-  if (z >= batch) return;                                                                          \
-  const uint n = shape.n;                                                                          \
-  global R *d = (global R *)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;                \
-  global TYPE(OUT) *result = (global TYPE(OUT) *)(values + values_offset) + z * n;                 \
-  global TYPE(ROTATION) *stream = (global TYPE(ROTATION) *)(rotations + rotations_offset) +        \
-                                  z * 2 * shape.streams * (ulong)shape.capacity;                   \
-  global uint *ranges = (global uint *)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;    \
-  global uint *order = (global uint *)(orders + orders_offset) + z * (n + 1);                      \
-  global int *failed = (global int *)(info + info_offset) + z;                                     \
-  const R scale = e[n - 1];                                                                        \
-  uint done = 0, used = 0;                                                                         \
+#define DECLARE_OPERANDS                                                                       \
+  const ulong z = get_global_id(0);                                                            \
+  if (z >= batch) return;                                                                      \
+  const uint n = shape.n;                                                                      \
+  global R *d = (global R*)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;             \
+  global TYPE(OUT)* result = (global TYPE(OUT)*)(values + values_offset) + z * n;              \
+  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +     \
+                                  z * 2 * shape.streams * (ulong)shape.capacity;               \
+  global uint* ranges = (global uint*)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity; \
+  global uint* order = (global uint*)(orders + orders_offset) + z * (n + 1);                   \
+  global int* failed = (global int*)(info + info_offset) + z;                                  \
+  const R scale = e[n - 1];                                                                    \
+  uint done = 0, used = 0;                                                                     \
   for (uint i = 0; i < n; i++) order[i] = i
 
 /// Writes down the rotation `k` of a sweep.
-#define RECORD(which, k, rotation)                                                                 \
-  if (shape.streams > 0) {                                                                         \
-    global TYPE(ROTATION) *to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k));       \
-    to[0] = (rotation).c;                                                                          \
-    to[1] = (rotation).s;                                                                          \
+#define RECORD(which, k, rotation)                                                           \
+  if (shape.streams > 0) {                                                                   \
+    global TYPE(ROTATION)* to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k)); \
+    to[0] = (rotation).c;                                                                    \
+    to[1] = (rotation).s;                                                                    \
   }
 
 /// Begins a sweep of the block first ... last, which is shortened if its end is done, or gives up:
 /// LAPACK's info counts what didn't converge.
-#define BEGIN_SWEEP                                                                                \
-  const uint first = first_of_block(d, e, last);                                                   \
-  if (first == last) {                                                                             \
-    last--;                                                                                        \
-    continue;                                                                                      \
-  }                                                                                                \
-  if (done == shape.sweep_capacity || used + last - first > shape.capacity) {                      \
-    *failed = (int)last + 1;                                                                       \
-    break;                                                                                         \
-  }                                                                                                \
-  if (shape.streams > 0) {                                                                         \
-    ranges[2 * done] = first;                                                                      \
-    ranges[2 * done + 1] = last - first;                                                           \
+#define BEGIN_SWEEP                                                           \
+  const uint first = first_of_block(d, e, last);                              \
+  if (first == last) {                                                        \
+    last--;                                                                   \
+    continue;                                                                 \
+  }                                                                           \
+  if (done == shape.sweep_capacity || used + last - first > shape.capacity) { \
+    *failed = (int)last + 1;                                                  \
+    break;                                                                    \
+  }                                                                           \
+  if (shape.streams > 0) {                                                    \
+    ranges[2 * done] = first;                                                 \
+    ranges[2 * done + 1] = last - first;                                      \
   }
 
-#define FINISH(falling)                                                                            \
-  sort_values(d, order, n, falling);                                                               \
-  for (uint i = 0; i < n; i++) result[i] = *failed ? (R)NAN : d[i] / scale;                        \
+#define FINISH(falling)                                                     \
+  sort_values(d, order, n, falling);                                        \
+  for (uint i = 0; i < n; i++) result[i] = *failed ? (R)NAN : d[i] / scale; \
   order[n] = done
 
 /// diagonals: as condensed.cl leaves them, used up. values: [batch, n], rising. info: [batch] ints;

@@ -1,7 +1,7 @@
-// The implicit QR iterations of implicit_qr.cl for several matrices at a time, a CPU's way: a matrix alone is a
-// chain of roots and quotients that wait for each other, and WIDTH chains in the lanes of a vector take hardly
-// longer. All matrices sweep together, from the uppermost row that one of them has left to the lowest; a lane is
-// at rest where its own block does not reach.
+// The implicit QR iterations of implicit_qr.cl for several matrices at a time, a CPU's way: a
+// matrix alone is a chain of roots and quotients that wait for each other, and WIDTH chains in the
+// lanes of a vector take hardly longer. All matrices sweep together, from the uppermost row that
+// one of them has left to the lowest; a lane is at rest where its own block does not reach.
 //
 // Compile parameters: C, OUT, ROTATION (implicit_qr.clh), WIDTH (2, 4 or 8).
 #ifndef WIDTH
@@ -16,7 +16,7 @@ typedef TYPEV(PASTE2(INTEGER_, C), WIDTH) M;
 typedef TYPE(PASTE2(INTEGER_, C)) Row;
 
 /// Lane `lane` of element `i` of an array of vectors.
-#define LANE(array, i, lane) (((local R *)(array))[(i) * WIDTH + (lane)])
+#define LANE(array, i, lane) (((local R*)(array))[(i) * WIDTH + (lane)])
 
 /// Rotations that take (x, y) to (r, 0): c x + s y = r, c y - s x = 0.
 typedef struct {
@@ -43,10 +43,10 @@ typedef struct {
   uint done[WIDTH], used[WIDTH];
 } Progress;
 
-/// Finds every lane's block, which ends with row `last`: elements beside the diagonal that are nothing, beside
-/// their neighbours on it or the matrix (whose elements are near 1), are made 0, and where that is the block's
-/// last, the row above becomes the last.
-static inline void find_blocks(Progress *progress, local const V *d, local V *e) {
+/// Finds every lane's block, which ends with row `last`: elements beside the diagonal that are
+/// nothing, beside their neighbours on it or the matrix (whose elements are near 1), are made 0,
+/// and where that is the block's last, the row above becomes the last.
+static inline void find_blocks(Progress* progress, local const V* d, local V* e) {
   M last = PASTE2(vload, WIDTH)(0, progress->last), first = (M)0, open = (M)-1;
   Row top = 0;
   for (uint l = 0; l < WIDTH; l++) top = max(top, progress->last[l]);
@@ -68,57 +68,61 @@ static inline void find_blocks(Progress *progress, local const V *d, local V *e)
   PASTE2(vstore, WIDTH)(first, 0, progress->first);
 }
 
-#define DECLARE_OPERANDS                                                                                     \
-  const ulong base = get_global_id(0) * WIDTH;                                                               \
-  const uint matrices = (uint)min((ulong)WIDTH, batch - base), n = shape.n;                                  \
-  global R *diagonal = (global R *)(diagonals + diagonals_offset) + base * 2 * n;                            \
-  global uint *ranges = (global uint *)(sweeps + sweeps_offset) + base * 2 * shape.sweep_capacity;           \
-  global TYPE(ROTATION) *stream = (global TYPE(ROTATION) *)(rotations + rotations_offset) +                  \
-                                  base * 2 * shape.streams * (ulong)shape.capacity;                          \
-  global int *failed = (global int *)(info + info_offset) + base;                                            \
-  local V *e = d + n;                                                                                        \
-  Progress progress;                                                                                         \
-  for (uint l = 0; l < WIDTH; l++) {                                                                         \
-    const bool idle = l >= matrices || failed[l] != 0;                                                       \
-    progress.last[l] = idle ? 0 : n - 1;                                                                     \
-    progress.done[l] = progress.used[l] = 0;                                                                 \
-    for (uint i = 0; i < 2 * n; i++) LANE(d, i, l) = idle ? 0 : diagonal[l * 2 * n + i];                     \
+#define DECLARE_OPERANDS                                                                          \
+  const ulong base = get_global_id(0) * WIDTH;                                                    \
+  const uint matrices = (uint)min((ulong)WIDTH, batch - base), n = shape.n;                       \
+  global R* diagonal = (global R*)(diagonals + diagonals_offset) + base * 2 * n;                  \
+  global uint* ranges = (global uint*)(sweeps + sweeps_offset) + base * 2 * shape.sweep_capacity; \
+  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +        \
+                                  base * 2 * shape.streams * (ulong)shape.capacity;               \
+  global int* failed = (global int*)(info + info_offset) + base;                                  \
+  local V* e = d + n;                                                                             \
+  Progress progress;                                                                              \
+  for (uint l = 0; l < WIDTH; l++) {                                                              \
+    const bool idle = l >= matrices || failed[l] != 0;                                            \
+    progress.last[l] = idle ? 0 : n - 1;                                                          \
+    progress.done[l] = progress.used[l] = 0;                                                      \
+    for (uint i = 0; i < 2 * n; i++) LANE(d, i, l) = idle ? 0 : diagonal[l * 2 * n + i];          \
   }
 
-/// Begins a sweep of the rows bottom ... top, or ends the loop. `start` is done for every lane `l` that takes
-/// part; one that would write down too much gives up: LAPACK's info counts what didn't converge.
-#define BEGIN_SWEEP(start)                                                                                   \
-  find_blocks(&progress, d, e);                                                                              \
-  Row bottom = n, top = 0;                                                                                   \
-  for (uint l = 0; l < WIDTH; l++) {                                                                         \
-    const Row last = progress.last[l], first = progress.first[l];                                            \
-    if (last == 0) continue;                                                                                 \
-    if (progress.done[l] == shape.sweep_capacity || progress.used[l] + last - first > shape.capacity) {      \
-      failed[l] = (int)last + 1;                                                                             \
-      progress.last[l] = 0;                                                                                  \
-      continue;                                                                                              \
-    }                                                                                                        \
-    if (shape.streams > 0) {                                                                                 \
-      ranges[2 * (l * shape.sweep_capacity + progress.done[l])] = first;                                     \
-      ranges[2 * (l * shape.sweep_capacity + progress.done[l]) + 1] = last - first;                          \
-    }                                                                                                        \
-    bottom = min(bottom, first);                                                                             \
-    top = max(top, last);                                                                                    \
-    start                                                                                                    \
-  }                                                                                                          \
-  if (top == 0) break;                                                                                       \
-  const M first = PASTE2(vload, WIDTH)(0, progress.first), last = PASTE2(vload, WIDTH)(0, progress.last)
+/// Begins a sweep of the rows bottom ... top, or ends the loop. `start` is done for every lane `l`
+/// that takes part; one that would write down too much gives up: LAPACK's info counts what didn't
+/// converge.
+#define BEGIN_SWEEP(start)                                                          \
+  find_blocks(&progress, d, e);                                                     \
+  Row bottom = n, top = 0;                                                          \
+  for (uint l = 0; l < WIDTH; l++) {                                                \
+    const Row last = progress.last[l], first = progress.first[l];                   \
+    if (last == 0) continue;                                                        \
+    if (progress.done[l] == shape.sweep_capacity ||                                 \
+        progress.used[l] + last - first > shape.capacity) {                         \
+      failed[l] = (int)last + 1;                                                    \
+      progress.last[l] = 0;                                                         \
+      continue;                                                                     \
+    }                                                                               \
+    if (shape.streams > 0) {                                                        \
+      ranges[2 * (l * shape.sweep_capacity + progress.done[l])] = first;            \
+      ranges[2 * (l * shape.sweep_capacity + progress.done[l]) + 1] = last - first; \
+    }                                                                               \
+    bottom = min(bottom, first);                                                    \
+    top = max(top, last);                                                           \
+    start                                                                           \
+  }                                                                                 \
+  if (top == 0) break;                                                              \
+  const M first = PASTE2(vload, WIDTH)(0, progress.first),                          \
+          last = PASTE2(vload, WIDTH)(0, progress.last)
 
-#define END_SWEEP                                                                                            \
-  for (uint l = 0; l < WIDTH; l++) {                                                                         \
-    if (progress.last[l] == 0) continue;                                                                     \
-    progress.used[l] += progress.last[l] - progress.first[l];                                                \
-    progress.done[l]++;                                                                                      \
+#define END_SWEEP                                             \
+  for (uint l = 0; l < WIDTH; l++) {                          \
+    if (progress.last[l] == 0) continue;                      \
+    progress.used[l] += progress.last[l] - progress.first[l]; \
+    progress.done[l]++;                                       \
   }
 
 /// Writes down the active lanes' rotations of row `k`.
-static inline void record(const Progress *progress, global TYPE(ROTATION) *stream, const Shape shape,
-                          uint which, Row k, const M active, const Rotations turn) {
+static inline void record(const Progress* progress, global TYPE(ROTATION) * stream,
+                          const Shape shape, uint which, Row k, const M active,
+                          const Rotations turn) {
   if (shape.streams == 0) return;
   R c[WIDTH], s[WIDTH];
   Row taken[WIDTH];
@@ -127,20 +131,20 @@ static inline void record(const Progress *progress, global TYPE(ROTATION) *strea
   PASTE2(vstore, WIDTH)(turn.s, 0, s);
   for (uint l = 0; l < WIDTH; l++) {
     if (taken[l] == 0) continue;
-    global TYPE(ROTATION) *to = stream + 2 * ((l * shape.streams + which) * (ulong)shape.capacity +
-                                              progress->used[l] + (k - progress->first[l]));
+    global TYPE(ROTATION)* to = stream + 2 * ((l * shape.streams + which) * (ulong)shape.capacity +
+                                              progress -> used[l] + (k - progress->first[l]));
     to[0] = c[l];
     to[1] = s[l];
   }
 }
 
 /// Values by size, and the columns' order.
-static inline void finish(const Progress *progress, local const V *d, global R *diagonal,
-                          global TYPE(OUT) *result, global uint *order, global const int *failed,
+static inline void finish(const Progress* progress, local const V* d, global R* diagonal,
+                          global TYPE(OUT) * result, global uint* order, global const int* failed,
                           uint matrices, uint n, bool falling) {
   for (uint l = 0; l < matrices; l++) {
-    global R *sorted = diagonal + l * 2 * n;
-    global uint *columns = order + l * (n + 1);
+    global R* sorted = diagonal + l * 2 * n;
+    global uint* columns = order + l * (n + 1);
     for (uint i = 0; i < n; i++) {
       const R value = failed[l] ? sorted[i] : LANE(d, i, l);
       const bool negated = falling && value < 0;
@@ -154,12 +158,12 @@ static inline void finish(const Progress *progress, local const V *d, global R *
   }
 }
 
-#define FINISH(falling)                                                                                      \
-  finish(&progress, d, diagonal, (global TYPE(OUT) *)(values + values_offset) + base * n,                    \
-         (global uint *)(orders + orders_offset) + base * (n + 1), failed, matrices, n, falling)
+#define FINISH(falling)                                                                  \
+  finish(&progress, d, diagonal, (global TYPE(OUT)*)(values + values_offset) + base * n, \
+         (global uint*)(orders + orders_offset) + base * (n + 1), failed, matrices, n, falling)
 
 /// tridiagonal_qr of implicit_qr.cl. Global size: batch / WIDTH, rounded up; d: 2 n vectors.
-kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V *d) {
+kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
   DECLARE_OPERANDS
   while (true) {
     R starts[2 * WIDTH];
@@ -197,15 +201,15 @@ kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V *d) {
 }
 
 /// bidiagonal_qr of implicit_qr.cl. Global size and d: as above.
-kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V *d) {
+kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
   DECLARE_OPERANDS
   while (true) {
     R starts[2 * WIDTH];
     Row shifts[WIDTH];
     for (uint l = 0; l < WIDTH; l++) shifts[l] = 0;
-    // The smaller singular value of the last two rows, by the sum and difference of both. One that is nothing
-    // beside the first element is left out: without a shift nothing cancels, so that small values stay accurate
-    // (Demmel and Kahan).
+    // The smaller singular value of the last two rows, by the sum and difference of both. One that
+    // is nothing beside the first element is left out: without a shift nothing cancels, so that
+    // small values stay accurate (Demmel and Kahan).
     BEGIN_SWEEP({
       const R upper = fabs(LANE(d, last - 1, l));
       const R lower = fabs(LANE(d, last, l));

@@ -47,8 +47,7 @@ static inline Block block_of(T a, T b, T c) {
 }
 
 /// The row (x, y) times the block's inverse.
-#define DIVIDED_FIRST(block, x, y) \
-  MUL((block).factor, MUL((block).c, x) - MUL((block).phase, y))
+#define DIVIDED_FIRST(block, x, y) MUL((block).factor, MUL((block).c, x) - MUL((block).phase, y))
 #define DIVIDED_SECOND(block, x, y) \
   MUL((block).factor, MUL((block).a, y) - MUL(TURNED((block).phase), x))
 
@@ -56,12 +55,12 @@ static inline Block block_of(T a, T b, T c) {
 /// leaves them. pivots: [batch, n] ints, LAPACK's: row k was swapped with pivots[k] - 1, or, in a
 /// block of two rows, whose pivots are equal and negative, row k + 1 with -pivots[k] - 1. info:
 /// [batch] ints, the number of the first block that is 0. A work-group per matrix.
-kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulong pivots_offset,
-                       global char *info, ulong info_offset, const Strides sa, uint n) {
+kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulong pivots_offset,
+                       global char* info, ulong info_offset, const Strides sa, uint n) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global T *matrix = MATRIX(a, a_offset, sa, z);
-  global int *pivot = (global int *)(pivots + pivots_offset) + z * n;
+  global T* matrix = MATRIX(a, a_offset, sa, z);
+  global int* pivot = (global int*)(pivots + pivots_offset) + z * n;
   local Candidate scratch[GROUP];
   int failed = 0;
   uint step = 1;
@@ -125,10 +124,10 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     const T first = DIAGONAL(AT(matrix, sa, k, k));
     const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
     Block block = {first, first, first, first};
-    if (step == 2)
-      block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
-    // What is below and to the right, less L D times the turned columns, which are read by all. LAPACK
-    // takes nothing off for a factor of 0, an infinity's inverse, though its products may be NaN.
+    if (step == 2) block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
+    // What is below and to the right, less L D times the turned columns, which are read by all.
+    // LAPACK takes nothing off for a factor of 0, an infinity's inverse, though its products may be
+    // NaN.
     for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
       const T x = AT(matrix, sa, i, k);
       if (step == 1) {
@@ -161,19 +160,19 @@ kernel void ldl_factor(global char *a, ulong a_offset, global char *pivots, ulon
     if (lane == 0) AT(matrix, sa, k, k) = first;
     barrier(CLK_GLOBAL_MEM_FENCE);
   }
-  if (lane == 0) ((global int *)(info + info_offset))[z] = failed;
+  if (lane == 0) ((global int*)(info + info_offset))[z] = failed;
 }
 
-#define SWAP_ROWS(to, s, column, i, j)            \
-  if ((i) != (j)) {                               \
-    const T value_ = AT(to, s, i, column);        \
-    AT(to, s, i, column) = AT(to, s, j, column);  \
-    AT(to, s, j, column) = value_;                \
+#define SWAP_ROWS(to, s, column, i, j)           \
+  if ((i) != (j)) {                              \
+    const T value_ = AT(to, s, i, column);       \
+    AT(to, s, i, column) = AT(to, s, j, column); \
+    AT(to, s, j, column) = value_;               \
   }
 
 // Whether pivots are as ldl_factor() leaves them, so that rows taken by them are the matrix's; the
 // first that isn't is recorded.
-static inline bool check_pivots(global const int *pivot, uint n, global int *asserts, uint site) {
+static inline bool check_pivots(global const int* pivot, uint n, global int* asserts, uint site) {
   for (uint k = 0; k < n; k++) {
     const int first = pivot[k];
     if (!check_index((long)abs(first) - 1, n, asserts, site)) return false;
@@ -189,14 +188,14 @@ static inline bool check_pivots(global const int *pivot, uint n, global int *ass
 
 /// Solves with the factors above in place of b: [batch, n, columns]. The pivots may be a caller's:
 /// wrong ones are recorded. Work-groups: see COLUMN_OF_GROUP.
-kernel void ldl_solve(global const char *a, ulong a_offset, global const char *pivots,
-                      ulong pivots_offset, global char *b, ulong b_offset, const Strides sa,
-                      const Strides sb, uint n, uint columns, global int *asserts, uint site) {
+kernel void ldl_solve(global const char* a, ulong a_offset, global const char* pivots,
+                      ulong pivots_offset, global char* b, ulong b_offset, const Strides sa,
+                      const Strides sb, uint n, uint columns, global int* asserts, uint site) {
   COLUMN_OF_GROUP(z, column, columns);
   if (column >= columns) return;
-  global const T *factor = (global const T *)(a + a_offset) + z * sa.batch;
-  global T *to = MATRIX(b, b_offset, sb, z);
-  global const int *pivot = (global const int *)(pivots + pivots_offset) + z * n;
+  global const T* factor = (global const T*)(a + a_offset) + z * sa.batch;
+  global T* to = MATRIX(b, b_offset, sb, z);
+  global const int* pivot = (global const int*)(pivots + pivots_offset) + z * n;
   if (!check_pivots(pivot, n, asserts, site)) return;
   // L, and D after it.
   for (uint k = 0; k < n;) {

@@ -1,7 +1,8 @@
 // The LU factors of panels of few columns, with row pivoting: what the recursion of
 // csrc/engine/linalg/factor.cpp ends with; and what it does with the pivots.
 //
-// Compile parameters: C (matrix.clh), GROUP (the work-group's size), PIVOT (0: no rows are swapped).
+// Compile parameters: C (matrix.clh), GROUP (the work-group's size), PIVOT (0: no rows are
+// swapped).
 #include "include/assert.clh"
 #include "include/reduce.clh"
 #include "linalg/matrix.clh"
@@ -18,14 +19,14 @@
 /// pivot_stride] ints: row j was swapped with row pivots[j] - 1; both count from the whole matrix,
 /// whose row and column `first` the panel starts at. info: [batch] ints; the first zero pivot
 /// leaves its number there, counted from 1. A work-group per matrix.
-kernel void lu_panel(global char *a, ulong a_offset, global char *pivots, ulong pivots_offset,
-                     global char *info, ulong info_offset, const Strides sa, uint rows, uint columns,
-                     uint first, uint pivot_stride) {
+kernel void lu_panel(global char* a, ulong a_offset, global char* pivots, ulong pivots_offset,
+                     global char* info, ulong info_offset, const Strides sa, uint rows,
+                     uint columns, uint first, uint pivot_stride) {
   const ulong z = get_group_id(0);
   const uint lane = get_local_id(0);
-  global T *panel = MATRIX(a, a_offset, sa, z);
-  global int *pivot = (global int *)(pivots + pivots_offset) + z * pivot_stride + first;
-  global int *failed = (global int *)(info + info_offset) + z;
+  global T* panel = MATRIX(a, a_offset, sa, z);
+  global int* pivot = (global int*)(pivots + pivots_offset) + z * pivot_stride + first;
+  global int* failed = (global int*)(info + info_offset) + z;
   const uint steps = min(rows, columns);
 #if PIVOT
   local Candidate scratch[GROUP];
@@ -69,14 +70,14 @@ kernel void lu_panel(global char *a, ulong a_offset, global char *pivots, ulong 
 /// Swaps row `first` + k of b with row pivots[first + k] - 1 for k = 0, 1, ... count - 1, or in the
 /// opposite order. b: [batch, rows, columns]. The pivots may be a caller's: one out of range is
 /// recorded. Work-groups: see COLUMN_OF_GROUP.
-kernel void lu_swap_rows(global char *b, ulong b_offset, global const char *pivots,
-                         ulong pivots_offset, const Strides sb, uint rows, uint columns,
-                         uint first, uint count, uint pivot_stride, uint backwards,
-                         global int *asserts, uint site) {
+kernel void lu_swap_rows(global char* b, ulong b_offset, global const char* pivots,
+                         ulong pivots_offset, const Strides sb, uint rows, uint columns, uint first,
+                         uint count, uint pivot_stride, uint backwards, global int* asserts,
+                         uint site) {
   COLUMN_OF_GROUP(z, column, columns);
   if (column >= columns) return;
-  global T *to = MATRIX(b, b_offset, sb, z);
-  global const int *pivot = (global const int *)(pivots + pivots_offset) + z * pivot_stride;
+  global T* to = MATRIX(b, b_offset, sb, z);
+  global const int* pivot = (global const int*)(pivots + pivots_offset) + z * pivot_stride;
   for (uint k = 0; k < count; k++) {
     const uint row = first + (backwards ? count - 1 - k : k);
     if (!check_index((long)pivot[row] - 1, rows, asserts, site)) continue;

@@ -13,12 +13,12 @@
 #define FLAG_CONJUGATE 4
 
 /// a: [batch, n, n], b: [batch, n, columns]. Work-groups: see COLUMN_OF_GROUP.
-kernel void triangular_solve(global const char *a, ulong a_offset, global char *b, ulong b_offset,
+kernel void triangular_solve(global const char* a, ulong a_offset, global char* b, ulong b_offset,
                              const Strides sa, const Strides sb, uint n, uint columns, uint flags) {
   const uint lane = get_local_id(0), lanes = get_local_size(0);
   COLUMN_OF_GROUP(z, column, columns);
-  global const T *from = (global const T *)(a + a_offset) + z * sa.batch;
-  global T *to = MATRIX(b, b_offset, sb, z);
+  global const T* from = (global const T*)(a + a_offset) + z * sa.batch;
+  global T* to = MATRIX(b, b_offset, sb, z);
   // An upper triangle read backwards is a lower one. Past n it is the identity.
   const uint upper = flags & FLAG_UPPER;
   local T triangle[SIZE * SIZE];

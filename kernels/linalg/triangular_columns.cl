@@ -1,5 +1,5 @@
-// Triangular systems on CPUs whose right-hand sides lie by columns: a work-item has four of these to itself, and
-// vectors along them.
+// Triangular systems on CPUs whose right-hand sides lie by columns: a work-item has four of these
+// to itself, and vectors along them.
 //
 // Compile parameters: C and LANES (columns.clh).
 #include "linalg/columns.clh"
@@ -13,38 +13,39 @@
 #define CONJUGATE_IF(condition, v) OF_KIND(CONJUGATE_IF_)(condition, v)
 
 /// Element (i, i) divides those of the columns in row i.
-#define DIVIDE_ROW(i)                                                              \
-  if (!(flags & FLAG_UNIT)) {                                                      \
-    const T stored = AT(from, sa, i, i);                                           \
-    const T diagonal = conjugate ? CONJ(stored) : stored;                          \
-    for (uint q = 0; q < width; q++)                                               \
-      to[q * sb.column + (i)] = DIV(to[q * sb.column + (i)], diagonal);            \
+#define DIVIDE_ROW(i)                                                   \
+  if (!(flags & FLAG_UNIT)) {                                           \
+    const T stored = AT(from, sa, i, i);                                \
+    const T diagonal = conjugate ? CONJ(stored) : stored;               \
+    for (uint q = 0; q < width; q++)                                    \
+      to[q * sb.column + (i)] = DIV(to[q * sb.column + (i)], diagonal); \
   }
 
-#define DECLARE_OPERANDS                                                           \
-  const uint blocks = (columns + 3) / 4;                                           \
-  const ulong z = get_global_id(0) / blocks;                                       \
-  const uint first = get_global_id(0) % blocks * 4;                                \
-  const uint width = min(columns - first, 4u);                                     \
-  global const T *from = (global const T *)(a + a_offset) + z * sa.batch;          \
-  global T *to = MATRIX(b, b_offset, sb, z) + first * sb.column;                   \
-  const bool upper = flags & FLAG_UPPER, conjugate = flags & FLAG_CONJUGATE;       \
+#define DECLARE_OPERANDS                                                             \
+  const uint blocks = (columns + 3) / 4;                                             \
+  const ulong z = get_global_id(0) / blocks;                                         \
+  const uint first = get_global_id(0) % blocks * 4;                                  \
+  const uint width = min(columns - first, 4u);                                       \
+  global const T* from = (global const T*)(a + a_offset) + z * sa.batch;             \
+  global T* to = MATRIX(b, b_offset, sb, z) + first * sb.column;                     \
+  const bool upper = flags & FLAG_UPPER, conjugate = flags & FLAG_CONJUGATE;         \
   /* Columns past the last one are the first once more, whose sums are of no use. */ \
-  global T *b0 = to;                                                               \
-  global T *b1 = width > 1 ? b0 + sb.column : b0;                                  \
-  global T *b2 = width > 2 ? b1 + sb.column : b0;                                  \
-  global T *b3 = width > 3 ? b2 + sb.column : b0
+  global T* b0 = to;                                                                 \
+  global T* b1 = width > 1 ? b0 + sb.column : b0;                                    \
+  global T* b2 = width > 2 ? b1 + sb.column : b0;                                    \
+  global T* b3 = width > 3 ? b2 + sb.column : b0
 
-/// triangular_solve of triangular.cl for any n of LANES or more: what is known of a row's element is subtracted
-/// from the rows that need it. Row strides are 1. Global size: batch * (columns / 4, rounded up).
-kernel ITEM_BY_ITEM void triangular_columns(global const char *a, ulong a_offset, global char *b,
-                                            ulong b_offset, const Strides sa, const Strides sb, uint n,
-                                            uint columns, uint flags) {
+/// triangular_solve of triangular.cl for any n of LANES or more: what is known of a row's element
+/// is subtracted from the rows that need it. Row strides are 1. Global size: batch * (columns / 4,
+/// rounded up).
+kernel ITEM_BY_ITEM void triangular_columns(global const char* a, ulong a_offset, global char* b,
+                                            ulong b_offset, const Strides sa, const Strides sb,
+                                            uint n, uint columns, uint flags) {
   DECLARE_OPERANDS;
   for (uint k = 0; k < n; k++) {
     const uint j = upper ? n - 1 - k : k;
     DIVIDE_ROW(j)
-    global const T *column = from + j * sa.column;
+    global const T* column = from + j * sa.column;
     const T known0 = -b0[j];
     const T known1 = -b1[j];
     const T known2 = -b2[j];
@@ -70,14 +71,15 @@ kernel ITEM_BY_ITEM void triangular_columns(global const char *a, ulong a_offset
   }
 }
 
-/// The same where a's columns lie side by side, sa.column is 1: an element is what its row's dot product leaves.
-kernel ITEM_BY_ITEM void triangular_rows(global const char *a, ulong a_offset, global char *b,
+/// The same where a's columns lie side by side, sa.column is 1: an element is what its row's dot
+/// product leaves.
+kernel ITEM_BY_ITEM void triangular_rows(global const char* a, ulong a_offset, global char* b,
                                          ulong b_offset, const Strides sa, const Strides sb, uint n,
                                          uint columns, uint flags) {
   DECLARE_OPERANDS;
   for (uint k = 0; k < n; k++) {
     const uint j = upper ? n - 1 - k : k;
-    global const T *row = from + j * sa.row;
+    global const T* row = from + j * sa.row;
     DECLARE_SUMS(sums0);
     DECLARE_SUMS(sums1);
     DECLARE_SUMS(sums2);

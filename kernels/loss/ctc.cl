@@ -46,15 +46,14 @@ typedef struct {
 
 /// Label s of the target with blanks; -1 if it is out of range, which is recorded.
 #define LABEL(s)                                                                                 \
-  (((s)&1) == 0                                                                                  \
-       ? (long)args.blank                                                                        \
-       : checked_label(LOAD_AS(i64, TARGET, targets, ((s) / 2) * args.target_stride),            \
-                       args.classes, asserts, args.site))
-static inline long checked_label(long label, uint classes, global int *asserts, uint site) {
+  (((s) & 1) == 0 ? (long)args.blank                                                             \
+                  : checked_label(LOAD_AS(i64, TARGET, targets, ((s) / 2) * args.target_stride), \
+                                  args.classes, asserts, args.site))
+static inline long checked_label(long label, uint classes, global int* asserts, uint site) {
   return check_index(label, classes, asserts, site) ? label : -1;
 }
-#define LOG_PROB(t, label) \
-  ((label) < 0 ? (real)-INFINITY \
+#define LOG_PROB(t, label)         \
+  ((label) < 0 ? (real) - INFINITY \
                : LOAD(E, log_probs, ((ulong)(t) * args.batch + n) * args.classes + (label)))
 
 static inline real log_add3(real a, real b, real c) {
@@ -67,33 +66,33 @@ static inline real log_add(real a, real b) {
   return top == -(real)INFINITY ? top : log(exp(a - top) + exp(b - top)) + top;
 }
 
-#define DECLARE_SAMPLE(k)                                                                        \
-  const uint n = args.first + (k);                                                               \
-  const uint length = args.input_length[k];                                                      \
-  const uint labels = args.target_length[k];                                                     \
-  const uint width = 2 * labels + 1;                                                             \
-  global const char *log_probs = log_probs_base + args.log_probs_offset;                         \
-  global const char *targets =                                                                   \
+#define DECLARE_SAMPLE(k)                                                \
+  const uint n = args.first + (k);                                       \
+  const uint length = args.input_length[k];                              \
+  const uint labels = args.target_length[k];                             \
+  const uint width = 2 * labels + 1;                                     \
+  global const char* log_probs = log_probs_base + args.log_probs_offset; \
+  global const char* targets =                                           \
       target_base + args.target_offset + args.target_begin[k] * STORAGE_SIZE(TARGET)
 #define ALPHA_OF(base, offset) \
-  ((global real *)((base) + (offset)) + (ulong)n * args.time * args.width)
+  ((global real*)((base) + (offset)) + (ulong)n * args.time * args.width)
 
 /// alpha, and the negative log likelihood of each sample.
-kernel ITEM_BY_ITEM void ctc_forward(global const char *log_probs_base,
-                                     global const char *target_base, global char *alpha_base,
-                                     global char *nll_base, const CtcArgs args,
-                                     global int *asserts) {
+kernel ITEM_BY_ITEM void ctc_forward(global const char* log_probs_base,
+                                     global const char* target_base, global char* alpha_base,
+                                     global char* nll_base, const CtcArgs args,
+                                     global int* asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);
-  global real *alpha = ALPHA_OF(alpha_base, args.alpha_offset);
+  global real* alpha = ALPHA_OF(alpha_base, args.alpha_offset);
   for (uint s = ITEM; s < args.width; s += GROUP) {
     alpha[s] = s < min(width, 2u) && length > 0 ? LOG_PROB(0, LABEL(s)) : -(real)INFINITY;
   }
   for (uint t = 1; t < length; t++) {
     SYNC();
-    global const real *before = alpha + (ulong)(t - 1) * args.width;
-    global real *now = alpha + (ulong)t * args.width;
+    global const real* before = alpha + (ulong)(t - 1) * args.width;
+    global real* now = alpha + (ulong)t * args.width;
     for (uint s = ITEM; s < width; s += GROUP) {
       const long label = LABEL(s);
       const real one = s > 0 ? before[s - 1] : -(real)INFINITY;
@@ -107,32 +106,32 @@ kernel ITEM_BY_ITEM void ctc_forward(global const char *log_probs_base,
   if (length == 0) {
     likelihood = labels == 0 ? (real)0 : -(real)INFINITY;
   } else {
-    global const real *last = alpha + (ulong)(length - 1) * args.width;
+    global const real* last = alpha + (ulong)(length - 1) * args.width;
     likelihood = log_add(last[width - 1], labels > 0 ? last[width - 2] : -(real)INFINITY);
   }
-  ((global real *)(nll_base + args.nll_offset))[n] = -likelihood;
+  ((global real*)(nll_base + args.nll_offset))[n] = -likelihood;
 }
 
 /// Whether the sample's gradient is 0 because no path has any probability.
 #define IS_ZEROED(n) \
-  (args.zero_infinity && ((global const real *)(nll_base + args.nll_offset))[n] == INFINITY)
+  (args.zero_infinity && ((global const real*)(nll_base + args.nll_offset))[n] == INFINITY)
 
-kernel ITEM_BY_ITEM void ctc_beta(global const char *log_probs_base, global const char *target_base,
-                                  global char *beta_base, global const char *nll_base,
-                                  const CtcArgs args, global int *asserts) {
+kernel ITEM_BY_ITEM void ctc_beta(global const char* log_probs_base, global const char* target_base,
+                                  global char* beta_base, global const char* nll_base,
+                                  const CtcArgs args, global int* asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);
   if (length == 0 || IS_ZEROED(n)) return;
-  global real *beta = ALPHA_OF(beta_base, args.beta_offset);
+  global real* beta = ALPHA_OF(beta_base, args.beta_offset);
   for (uint s = ITEM; s < width; s += GROUP) {
     beta[(ulong)(length - 1) * args.width + s] =
         s + 2 >= width ? LOG_PROB(length - 1, LABEL(s)) : -(real)INFINITY;
   }
   for (uint t = length - 1; t > 0; t--) {
     SYNC();
-    global const real *after = beta + (ulong)t * args.width;
-    global real *now = beta + (ulong)(t - 1) * args.width;
+    global const real* after = beta + (ulong)t * args.width;
+    global real* now = beta + (ulong)(t - 1) * args.width;
     for (uint s = ITEM; s < width; s += GROUP) {
       const long label = LABEL(s);
       const real one = s + 1 < width ? after[s + 1] : -(real)INFINITY;
@@ -144,29 +143,29 @@ kernel ITEM_BY_ITEM void ctc_beta(global const char *log_probs_base, global cons
 
 /// The gradient, contiguous like log_probs. One work-item per sample and time, so that sums over
 /// equal labels need no atomics and have one order.
-kernel void ctc_gradient(global const char *log_probs_base, global const char *target_base,
-                         global const char *alpha_base, global const char *beta_base,
-                         global const char *nll_base, global const char *grad_out_base,
-                         global char *grad_base, const CtcArgs args, global int *asserts) {
+kernel void ctc_gradient(global const char* log_probs_base, global const char* target_base,
+                         global const char* alpha_base, global const char* beta_base,
+                         global const char* nll_base, global const char* grad_out_base,
+                         global char* grad_base, const CtcArgs args, global int* asserts) {
   const uint i = get_global_id(0);
   if (i >= args.samples * args.time) return;
   const uint k = i / args.time;
   const uint t = i - k * args.time;
   DECLARE_SAMPLE(k);
-  global real *grad = (global real *)(grad_base + args.grad_offset) +
-                      ((ulong)t * args.batch + n) * args.classes;
+  global real* grad =
+      (global real*)(grad_base + args.grad_offset) + ((ulong)t * args.batch + n) * args.classes;
   if (t >= length || IS_ZEROED(n)) {
     for (uint c = 0; c < args.classes; c++) grad[c] = 0;
     return;
   }
-  global const real *alpha = ALPHA_OF(alpha_base, args.alpha_offset) + (ulong)t * args.width;
-  global const real *beta = ALPHA_OF(beta_base, args.beta_offset) + (ulong)t * args.width;
+  global const real* alpha = ALPHA_OF(alpha_base, args.alpha_offset) + (ulong)t * args.width;
+  global const real* beta = ALPHA_OF(beta_base, args.beta_offset) + (ulong)t * args.width;
   for (uint c = 0; c < args.classes; c++) grad[c] = -(real)INFINITY;
   for (uint s = width; s-- > 0;) {
     const long label = LABEL(s);
     if (label >= 0) grad[label] = log_add(grad[label], alpha[s] + beta[s]);
   }
-  const real nll = ((global const real *)(nll_base + args.nll_offset))[n];
+  const real nll = ((global const real*)(nll_base + args.nll_offset))[n];
   const real grad_out =
       LOAD(E, grad_out_base + args.grad_out_offset, (ulong)n * args.grad_out_stride);
   for (uint c = 0; c < args.classes; c++) {

@@ -59,14 +59,14 @@ typedef struct {
 #endif
 
 /// losses[row] = mean over the classes of the hinges margin - score[target] + score[class].
-kernel void multi_margin(global const char *scores, ulong scores_offset, global const char *target,
-                         ulong target_offset, global const char *weight, ulong weight_offset,
-                         global char *losses, ulong losses_offset, const MarginArgs args,
-                         real margin, global int *asserts) {
+kernel void multi_margin(global const char* scores, ulong scores_offset, global const char* target,
+                         ulong target_offset, global const char* weight, ulong weight_offset,
+                         global char* losses, ulong losses_offset, const MarginArgs args,
+                         real margin, global int* asserts) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
-  global const char *in = scores + scores_offset + row * args.classes * STORAGE_SIZE(E);
-  const long chosen = ((global const long *)(target + target_offset))[row];
+  global const char* in = scores + scores_offset + row * args.classes * STORAGE_SIZE(E);
+  const long chosen = ((global const long*)(target + target_offset))[row];
   const bool valid = check_index(chosen, args.classes, asserts, args.site);
   real sum = 0;
   if (valid) {
@@ -82,17 +82,17 @@ kernel void multi_margin(global const char *scores, ulong scores_offset, global 
 }
 
 /// `scale`: 1 / classes, and 1 / rows with it where the loss is a mean.
-kernel void multi_margin_backward(global const char *scores, ulong scores_offset,
-                                  global const char *target, ulong target_offset,
-                                  global const char *weight, ulong weight_offset,
-                                  global const char *grad, ulong grad_offset, global char *out,
+kernel void multi_margin_backward(global const char* scores, ulong scores_offset,
+                                  global const char* target, ulong target_offset,
+                                  global const char* weight, ulong weight_offset,
+                                  global const char* grad, ulong grad_offset, global char* out,
                                   ulong out_offset, const MarginArgs args, real margin, real scale,
-                                  global int *asserts) {
+                                  global int* asserts) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
-  global const char *in = scores + scores_offset + row * args.classes * STORAGE_SIZE(E);
-  global char *to = out + out_offset + row * args.classes * STORAGE_SIZE(E);
-  const long chosen = ((global const long *)(target + target_offset))[row];
+  global const char* in = scores + scores_offset + row * args.classes * STORAGE_SIZE(E);
+  global char* to = out + out_offset + row * args.classes * STORAGE_SIZE(E);
+  const long chosen = ((global const long*)(target + target_offset))[row];
   const bool valid = check_index(chosen, args.classes, asserts, args.site);
   real sum = 0;
   if (valid) {
@@ -111,13 +111,13 @@ kernel void multi_margin_backward(global const char *scores, ulong scores_offset
 }
 
 /// The targets of a row end at the first -1. One work-item per score.
-kernel void multilabel_mark(global const char *target, ulong target_offset, global char *is_target,
-                            ulong is_target_offset, const MarginArgs args, global int *asserts) {
+kernel void multilabel_mark(global const char* target, ulong target_offset, global char* is_target,
+                            ulong is_target_offset, const MarginArgs args, global int* asserts) {
   const ulong i = get_global_id(0);
   if (i >= args.rows * args.classes) return;
   const ulong row = i / args.classes;
   const uint d = i - row * args.classes;
-  global const long *targets = (global const long *)(target + target_offset) + row * args.classes;
+  global const long* targets = (global const long*)(target + target_offset) + row * args.classes;
   check_index(targets[d] + 1, (long)args.classes + 1, asserts, args.site);
   bool found = false;
   for (uint t = 0; t < args.classes && targets[t] >= 0 && !found; t++) found = targets[t] == d;
@@ -127,16 +127,16 @@ kernel void multilabel_mark(global const char *target, ulong target_offset, glob
 #define MARKED(d) (LOAD_AS(C, E, marks, d) != 0)
 
 /// losses[row]: for each target, the hinges 1 - score[target] + score[class] of all that are none.
-kernel void multilabel_margin(global const char *scores, ulong scores_offset,
-                              global const char *target, ulong target_offset,
-                              global const char *is_target, ulong is_target_offset,
-                              global char *losses, ulong losses_offset, const MarginArgs args) {
+kernel void multilabel_margin(global const char* scores, ulong scores_offset,
+                              global const char* target, ulong target_offset,
+                              global const char* is_target, ulong is_target_offset,
+                              global char* losses, ulong losses_offset, const MarginArgs args) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
   const ulong begin = row * args.classes;
-  global const char *in = scores + scores_offset + begin * STORAGE_SIZE(E);
-  global const char *marks = is_target + is_target_offset + begin * STORAGE_SIZE(E);
-  global const long *targets = (global const long *)(target + target_offset) + begin;
+  global const char* in = scores + scores_offset + begin * STORAGE_SIZE(E);
+  global const char* marks = is_target + is_target_offset + begin * STORAGE_SIZE(E);
+  global const long* targets = (global const long*)(target + target_offset) + begin;
   real sum = 0;
   for (uint t = 0; t < args.classes && targets[t] >= 0; t++) {
     if (targets[t] >= args.classes) continue;
@@ -153,20 +153,19 @@ kernel void multilabel_margin(global const char *scores, ulong scores_offset,
 }
 
 /// One work-item per score: what it gains as a class that is no target, or loses as a target.
-kernel void multilabel_margin_backward(global const char *scores, ulong scores_offset,
-                                       global const char *target, ulong target_offset,
-                                       global const char *is_target, ulong is_target_offset,
-                                       global const char *grad, ulong grad_offset,
-                                       global char *out, ulong out_offset, const MarginArgs args,
-                                       real scale) {
+kernel void multilabel_margin_backward(global const char* scores, ulong scores_offset,
+                                       global const char* target, ulong target_offset,
+                                       global const char* is_target, ulong is_target_offset,
+                                       global const char* grad, ulong grad_offset, global char* out,
+                                       ulong out_offset, const MarginArgs args, real scale) {
   const ulong i = get_global_id(0);
   if (i >= args.rows * args.classes) return;
   const ulong row = i / args.classes;
   const ulong begin = row * args.classes;
   const uint own = i - begin;
-  global const char *in = scores + scores_offset + begin * STORAGE_SIZE(E);
-  global const char *marks = is_target + is_target_offset + begin * STORAGE_SIZE(E);
-  global const long *targets = (global const long *)(target + target_offset) + begin;
+  global const char* in = scores + scores_offset + begin * STORAGE_SIZE(E);
+  global const char* marks = is_target + is_target_offset + begin * STORAGE_SIZE(E);
+  global const long* targets = (global const long*)(target + target_offset) + begin;
   const real score = LOAD_AS(C, E, in, own);
   const bool marked = MARKED(own);
   uint times = 0;  // this score is a target

@@ -1,4 +1,5 @@
-// Negative log likelihood: picks the score of each sample's class. Scores are [batch][classes][inner].
+// Negative log likelihood: picks the score of each sample's class. Scores are
+// [batch][classes][inner].
 //
 // T: tag of scores, weights and results. ACC: what is accumulated in. TARGET: tag of the classes.
 // WEIGHTED: there are weights. EACH: the gradient has one element per sample.
@@ -28,7 +29,7 @@ typedef struct {
 // Sets `position` (of the class's score) and `weight`; false: the sample does not count.
 static inline bool find_class(ulong sample, const NllArgs args, global const char* target,
                               global const char* weights, global int* asserts, ulong* position,
-                              TYPE(ACC)* weight) {
+                              TYPE(ACC) * weight) {
   const long chosen = LOAD_AS(i64, TARGET, target, sample);
   if (chosen == args.ignore_index) return false;
   if (!check_index(chosen, args.classes, asserts, args.site)) return false;

@@ -49,7 +49,7 @@ typedef TYPE(C) real;
 
 #define LOAD_IN(width, k, i) const TYPEV(C, width) a##k = LOADV_AS(C, E, width, in##k, i)
 #if INPUTS == 1
-#define DECLARE_IN() global const char *in0 = PLACE(1)
+#define DECLARE_IN() global const char* in0 = PLACE(1)
 #define LOAD_ALL(width, i) LOAD_IN(width, 0, i)
 #define VALUES a0
 #elif INPUTS == 2
@@ -73,15 +73,15 @@ typedef TYPE(C) real;
 #define RESULT CALL(PASTE2(each_, EACH), (VALUES))
 #endif
 
-#define STEP(width, i)                     \
-  LOAD_ALL(width, i);                      \
-  const TYPEV(C, width) result = RESULT;   \
+#define STEP(width, i)                   \
+  LOAD_ALL(width, i);                    \
+  const TYPEV(C, width) result = RESULT; \
   STOREV_FROM(E, C, width, out, i, result)
 
 kernel ITEM_BY_ITEM void each_tensors(TENSORS_PARAMETERS) {
   FIND_CHUNK();
   DECLARE_SCALAR();
-  global char *out = PLACE(0);
+  global char* out = PLACE(0);
   DECLARE_IN();
   FOR_EACH_VECTOR(STEP);
 }

@@ -1,13 +1,13 @@
-// Batch norm, a work-item per channel: from partial sums, or running statistics, to the coefficients
-// that the elements are computed with.
+// Batch norm, a work-item per channel: from partial sums, or running statistics, to the
+// coefficients that the elements are computed with.
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 #ifndef VARIANCE
 #define VARIANCE 0
 #endif
 
-// partial: [part][mean, m2][channels]. Gives the mean and 1 / deviation (VARIANCE: the variance), updates
-// the running statistics, and gives the coefficients: mean, scale, shift.
+// partial: [part][mean, m2][channels]. Gives the mean and 1 / deviation (VARIANCE: the variance),
+// updates the running statistics, and gives the coefficients: mean, scale, shift.
 kernel ITEM_BY_ITEM void channel_statistics(global const char* partial_base, global char* mean_base,
                                             global char* rstd_base, global char* running_mean_base,
                                             global char* running_var_base,
@@ -32,7 +32,7 @@ kernel ITEM_BY_ITEM void channel_statistics(global const char* partial_base, glo
   STORE_TO(STAT, rstd_base + args.offset[2], channel, (VARIANCE ? variance : rstd));
 
 #define UPDATE(p, value) \
-  STORE_TO(STAT, p, channel, momentum * (value) + (1 - momentum) * LOAD_OF(STAT, p, channel))
+  STORE_TO(STAT, p, channel, momentum*(value) + (1 - momentum) * LOAD_OF(STAT, p, channel))
   if (args.flags & RUNNING_MEAN) UPDATE(running_mean_base + args.offset[3], total.mean);
   if (args.flags & RUNNING_VAR) {
     UPDATE(running_var_base + args.offset[4], total.m2 / ((SCALAR)args.count - 1));
@@ -61,16 +61,13 @@ kernel ITEM_BY_ITEM void channel_given(global const char* mean_base, global cons
   STORE(ACC, CHANNEL_ARRAY(coefficients, 2), channel, BIAS_AT(bias_base + args.offset[3], channel));
 }
 
-// partial: [part][gradient, gradient * deviation][channels]. Gives the gradients of weight and bias, and
-// the coefficients of the input's gradient: mean, scale, constant, slope. rstd: 1 / deviation with TRAIN,
-// else the running variance.
-kernel ITEM_BY_ITEM void channel_gradients(global const char* partial_base,
-                                           global const char* mean_base,
-                                           global const char* rstd_base,
-                                           global const char* weight_base,
-                                           global char* dweight_base, global char* dbias_base,
-                                           global char* coefficient_base, const SCALAR eps,
-                                           const ChannelArgs args) {
+// partial: [part][gradient, gradient * deviation][channels]. Gives the gradients of weight and
+// bias, and the coefficients of the input's gradient: mean, scale, constant, slope. rstd: 1 /
+// deviation with TRAIN, else the running variance.
+kernel ITEM_BY_ITEM void channel_gradients(
+    global const char* partial_base, global const char* mean_base, global const char* rstd_base,
+    global const char* weight_base, global char* dweight_base, global char* dbias_base,
+    global char* coefficient_base, const SCALAR eps, const ChannelArgs args) {
   const uint channel = get_global_id(0);
   if (channel >= args.channels) return;
   global const char* partial = partial_base + args.offset[0];

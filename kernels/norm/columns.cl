@@ -1,5 +1,5 @@
-// Batch norm where the channels of a position are next to each other. A work-item owns WIDTH adjacent
-// channels; those past the last whole vector are taken one by one.
+// Batch norm where the channels of a position are next to each other. A work-item owns WIDTH
+// adjacent channels; those past the last whole vector are taken one by one.
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
@@ -8,50 +8,50 @@
   ((base) + args.offset[operand] + ((ulong)(position) * args.channels + channel) * STORAGE_SIZE(IN))
 #define NEXT ((ulong)args.channels * STORAGE_SIZE(IN))
 
-#define FIND_TILE                                                \
-  const uint tile = get_global_id(0) % TILES;                    \
-  const uint part = get_global_id(0) / TILES;                    \
-  if (part >= args.parts) return;                                \
-  const uint first = part * args.part;                           \
+#define FIND_TILE                             \
+  const uint tile = get_global_id(0) % TILES; \
+  const uint part = get_global_id(0) / TILES; \
+  if (part >= args.parts) return;             \
+  const uint first = part * args.part;        \
   const uint n = min(args.count - first, args.part);
 
 // Runs body(T, load, store) with the tile's channel.
-#define FOR_CHANNELS(body)                                                        \
-  if ((tile + 1) * WIDTH <= args.channels) {                                      \
-    const uint channel = tile * WIDTH;                                            \
-    body(VECTOR, LOADV_OF, STOREV_TO)                                             \
-  } else {                                                                        \
-    for (uint channel = tile * WIDTH; channel < args.channels; channel++) {       \
-      body(SCALAR, LOAD_OF, STORE_TO)                                             \
-    }                                                                             \
+#define FOR_CHANNELS(body)                                                  \
+  if ((tile + 1) * WIDTH <= args.channels) {                                \
+    const uint channel = tile * WIDTH;                                      \
+    body(VECTOR, LOADV_OF, STOREV_TO)                                       \
+  } else {                                                                  \
+    for (uint channel = tile * WIDTH; channel < args.channels; channel++) { \
+      body(SCALAR, LOAD_OF, STORE_TO)                                       \
+    }                                                                       \
   }
 
-// Eight positions' moments, from registers, are merged with what came before by Chan's formula. Past an
-// infinite mean there are no distances.
-#define MOMENTS(T, load, store)                                                   \
-  global const char* x = POINTER(x_base, 0, first);                               \
-  T mean = (T)(0), m2 = (T)(0);                                                   \
-  uint i = 0;                                                                     \
-  for (; i + 8 <= n; i += 8) {                                                    \
-    T v[8], squares = (T)(0);                                                     \
-    for (uint k = 0; k < 8; k++) v[k] = load(IN, x + k * NEXT, 0);                \
-    const T own = (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))) * \
-                  (SCALAR)0.125f;                                                 \
-    for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);          \
-    const SCALAR share = (SCALAR)8 / (i + 8);                                     \
-    const T delta = own - mean;                                                   \
-    mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;            \
-    m2 += squares + delta * delta * (i * share);                                  \
-    x += 8 * NEXT;                                                                \
-  }                                                                               \
-  for (; i < n; i++) {                                                            \
-    const T v = load(IN, x, 0);                                                   \
-    const T delta = v - mean;                                                     \
-    mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);            \
-    m2 += delta * (v - mean);                                                     \
-    x += NEXT;                                                                    \
-  }                                                                               \
-  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);              \
+// Eight positions' moments, from registers, are merged with what came before by Chan's formula.
+// Past an infinite mean there are no distances.
+#define MOMENTS(T, load, store)                                                               \
+  global const char* x = POINTER(x_base, 0, first);                                           \
+  T mean = (T)(0), m2 = (T)(0);                                                               \
+  uint i = 0;                                                                                 \
+  for (; i + 8 <= n; i += 8) {                                                                \
+    T v[8], squares = (T)(0);                                                                 \
+    for (uint k = 0; k < 8; k++) v[k] = load(IN, x + k * NEXT, 0);                            \
+    const T own =                                                                             \
+        (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))) * (SCALAR)0.125f; \
+    for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);                      \
+    const SCALAR share = (SCALAR)8 / (i + 8);                                                 \
+    const T delta = own - mean;                                                               \
+    mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;                        \
+    m2 += squares + delta * delta * (i * share);                                              \
+    x += 8 * NEXT;                                                                            \
+  }                                                                                           \
+  for (; i < n; i++) {                                                                        \
+    const T v = load(IN, x, 0);                                                               \
+    const T delta = v - mean;                                                                 \
+    mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);                        \
+    m2 += delta * (v - mean);                                                                 \
+    x += NEXT;                                                                                \
+  }                                                                                           \
+  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);                          \
   store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);
 
 kernel ITEM_BY_ITEM void column_moments(global const char* x_base, global char* partial_base,
@@ -64,22 +64,22 @@ kernel ITEM_BY_ITEM void column_moments(global const char* x_base, global char* 
 // Positions summed one after the other before the sum goes to the total: bounds the rounding error.
 #define BLOCK 64
 
-#define PRODUCTS(T, load, store)                                                  \
-  global const char* grad = POINTER(grad_base, 0, first);                         \
-  global const char* x = POINTER(x_base, 1, first);                               \
-  const T mean = load(STAT, means + (ulong)channel * STORAGE_SIZE(STAT), 0);      \
-  T total = (T)(0), total_product = (T)(0);                                       \
-  for (uint begin = 0; begin < n; begin += BLOCK) {                               \
-    T sum = (T)(0), product = (T)(0);                                             \
-    for (uint i = begin; i < min(begin + BLOCK, n); i++) {                        \
-      const T g = load(IN, grad + i * NEXT, 0);                                   \
-      sum += g;                                                                   \
-      product += g * (load(IN, x + i * NEXT, 0) - mean);                          \
-    }                                                                             \
-    total += sum;                                                                 \
-    total_product += product;                                                     \
-  }                                                                               \
-  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, total);             \
+#define PRODUCTS(T, load, store)                                             \
+  global const char* grad = POINTER(grad_base, 0, first);                    \
+  global const char* x = POINTER(x_base, 1, first);                          \
+  const T mean = load(STAT, means + (ulong)channel * STORAGE_SIZE(STAT), 0); \
+  T total = (T)(0), total_product = (T)(0);                                  \
+  for (uint begin = 0; begin < n; begin += BLOCK) {                          \
+    T sum = (T)(0), product = (T)(0);                                        \
+    for (uint i = begin; i < min(begin + BLOCK, n); i++) {                   \
+      const T g = load(IN, grad + i * NEXT, 0);                              \
+      sum += g;                                                              \
+      product += g * (load(IN, x + i * NEXT, 0) - mean);                     \
+    }                                                                        \
+    total += sum;                                                            \
+    total_product += product;                                                \
+  }                                                                          \
+  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, total);        \
   store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, total_product);
 
 kernel ITEM_BY_ITEM void column_products(global const char* grad_base, global const char* x_base,
@@ -91,28 +91,27 @@ kernel ITEM_BY_ITEM void column_products(global const char* grad_base, global co
   FOR_CHANNELS(PRODUCTS)
 }
 
-// Below, a work-item of a CPU takes whole positions, `part` of them, so that it reads in order; one of a
-// GPU takes one tile of each.
+// Below, a work-item of a CPU takes whole positions, `part` of them, so that it reads in order; one
+// of a GPU takes one tile of each.
 #ifdef OCL_DEVICE_CPU
-#define FOR_TILES                                                \
-  const uint first = get_global_id(0) * args.part;               \
+#define FOR_TILES                                                   \
+  const uint first = get_global_id(0) * args.part;                  \
   for (uint i = first; i < min(first + args.part, args.count); i++) \
     for (uint tile = 0; tile < TILES; tile++)
 #else
-#define FOR_TILES                                                \
-  const uint tile = get_global_id(0) % TILES;                    \
-  const uint first = get_global_id(0) / TILES * args.part;       \
+#define FOR_TILES                                          \
+  const uint tile = get_global_id(0) % TILES;              \
+  const uint first = get_global_id(0) / TILES * args.part; \
   for (uint i = first; i < min(first + args.part, args.count); i++)
 #endif
 
 #define COEFFICIENT(load, k) \
   load(ACC, CHANNEL_ARRAY(coefficients, k) + (ulong)channel * STORAGE_SIZE(ACC), 0)
 
-#define NORMALIZE(T, load, store)                                                   \
-  const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1);                \
-  const T shift = COEFFICIENT(load, 2);                                             \
-  store(IN, POINTER(y_base, 1, i), 0,                                               \
-        NORMALIZED(load(IN, POINTER(x_base, 0, i), 0)));
+#define NORMALIZE(T, load, store)                                    \
+  const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1); \
+  const T shift = COEFFICIENT(load, 2);                              \
+  store(IN, POINTER(y_base, 1, i), 0, NORMALIZED(load(IN, POINTER(x_base, 0, i), 0)));
 
 kernel ITEM_BY_ITEM void column_normalize(global const char* x_base, global char* y_base,
                                           global const char* coefficient_base,
@@ -121,11 +120,12 @@ kernel ITEM_BY_ITEM void column_normalize(global const char* x_base, global char
   FOR_TILES { FOR_CHANNELS(NORMALIZE) }
 }
 
-#define GRADIENT(T, load, store)                                                        \
-  const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1);                    \
-  const T constant_ = COEFFICIENT(load, 2), slope = COEFFICIENT(load, 3);               \
-  store(IN, POINTER(out_base, 2, i), 0,                                                 \
-        INPUT_GRADIENT(load(IN, POINTER(grad_base, 0, i), 0), load(IN, POINTER(x_base, 1, i), 0)));
+#define GRADIENT(T, load, store)                                          \
+  const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1);      \
+  const T constant_ = COEFFICIENT(load, 2), slope = COEFFICIENT(load, 3); \
+  store(                                                                  \
+      IN, POINTER(out_base, 2, i), 0,                                     \
+      INPUT_GRADIENT(load(IN, POINTER(grad_base, 0, i), 0), load(IN, POINTER(x_base, 1, i), 0)));
 
 kernel ITEM_BY_ITEM void column_gradient(global const char* grad_base, global const char* x_base,
                                          global char* out_base, global const char* coefficient_base,

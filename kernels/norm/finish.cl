@@ -1,6 +1,7 @@
-// Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. On CPUs a work-item
-// owns WIDTH adjacent elements of one of the two; on GPUs a work-group of LANES x COLUMNS owns COLUMNS of
-// them, and a work-item every LANES-th part, for there are few columns and many parts.
+// Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. On CPUs a
+// work-item owns WIDTH adjacent elements of one of the two; on GPUs a work-group of LANES x COLUMNS
+// owns COLUMNS of them, and a work-item every LANES-th part, for there are few columns and many
+// parts.
 #include "include/item_by_item.clh"
 #include "norm/norm.clh"
 
@@ -15,14 +16,14 @@ typedef struct {
 // Parts summed one after the other before the sum goes to the total: bounds the rounding error.
 #define BLOCK 64
 
-#define SUM_PARTS(T, load)                                                     \
-  T total = (T)(0);                                                            \
-  for (uint begin = 0; begin < args.parts; begin += BLOCK) {                   \
-    T block = (T)(0);                                                          \
-    for (uint p = begin; p < min(begin + BLOCK, args.parts); p++) {            \
-      block += load(ACC, from + p * next, 0);                                  \
-    }                                                                          \
-    total += block;                                                            \
+#define SUM_PARTS(T, load)                                          \
+  T total = (T)(0);                                                 \
+  for (uint begin = 0; begin < args.parts; begin += BLOCK) {        \
+    T block = (T)(0);                                               \
+    for (uint p = begin; p < min(begin + BLOCK, args.parts); p++) { \
+      block += load(ACC, from + p * next, 0);                       \
+    }                                                               \
+    total += block;                                                 \
   }
 
 kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global char* bias_base,
@@ -54,7 +55,7 @@ kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global cha
 #define LOADED 8  // parts whose loads are in flight together
 
 /// Global size: COLUMNS * LANES for each COLUMNS columns; 2 if both gradients are wanted.
-kernel __attribute__((reqd_work_group_size(LANES* COLUMNS, 1, 1))) void norm_finish_group(
+kernel __attribute__((reqd_work_group_size(LANES * COLUMNS, 1, 1))) void norm_finish_group(
     global const char* partial_base, global char* bias_base, global char* weight_base,
     const FinishArgs args) {
   local SCALAR sums[LANES * COLUMNS];

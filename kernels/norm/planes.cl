@@ -1,41 +1,43 @@
-// Batch norm where the positions of a channel are next to each other: a work-item, or a work-group of
-// GROUP, per channel and part for the sums, per stretch of elements for the result.
+// Batch norm where the positions of a channel are next to each other: a work-item, or a work-group
+// of GROUP, per channel and part for the sums, per stretch of elements for the result.
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
-#define ELEMENT(position) \
-  (((ulong)((position) / args.inner) * args.channels + channel) * args.inner + (position) % args.inner)
+#define ELEMENT(position)                                                      \
+  (((ulong)((position) / args.inner) * args.channels + channel) * args.inner + \
+   (position) % args.inner)
 #define POINTER(base, operand, element) \
   ((base) + args.offset[operand] + (ulong)(element) * STORAGE_SIZE(IN))
 
-// Positions whose moments are taken in two passes, the second from the cache, before they are merged.
+// Positions whose moments are taken in two passes, the second from the cache, before they are
+// merged.
 #define BLOCK (256 * WIDTH * GROUP)
 
-#define FIND_CHANNEL                                             \
-  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;       \
-  const uint group = get_global_id(0) / GROUP;                   \
-  const uint channel = group % args.channels;                    \
-  const uint part = group / args.channels;                       \
-  if (part >= args.parts) return; /* the whole group */          \
-  const uint first = part * args.part;                           \
+#define FIND_CHANNEL                                       \
+  const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0; \
+  const uint group = get_global_id(0) / GROUP;             \
+  const uint channel = group % args.channels;              \
+  const uint part = group / args.channels;                 \
+  if (part >= args.parts) return; /* the whole group */    \
+  const uint first = part * args.part;                     \
   const uint last = args.count - first > args.part ? first + args.part : args.count;
 
 // Runs `vector`, which sees `count` elements from `start`, on each contiguous stretch of positions
-// [begin, end). In a group neighbours take neighbouring positions instead, whatever plane they are in,
-// for a plane may be smaller than the group.
+// [begin, end). In a group neighbours take neighbouring positions instead, whatever plane they are
+// in, for a plane may be smaller than the group.
 #if GROUP > 1
-#define FOR_STRETCHES(begin, end, action)                                \
-  for (uint p = (begin) + item; p < (end); p += GROUP) {                 \
-    const ulong start = ELEMENT(p);                                      \
-    const uint item = 0, count = 1;                                      \
-    action                                                               \
+#define FOR_STRETCHES(begin, end, action)                \
+  for (uint p = (begin) + item; p < (end); p += GROUP) { \
+    const ulong start = ELEMENT(p);                      \
+    const uint item = 0, count = 1;                      \
+    action                                               \
   }
 #else
-#define FOR_STRETCHES(begin, end, action)                                \
-  for (uint p = (begin), count; p < (end); p += count) {                 \
-    const ulong start = ELEMENT(p);                                      \
-    count = min(args.inner - p % args.inner, (end) - p);                 \
-    action                                                               \
+#define FOR_STRETCHES(begin, end, action)                \
+  for (uint p = (begin), count; p < (end); p += count) { \
+    const ulong start = ELEMENT(p);                      \
+    count = min(args.inner - p % args.inner, (end) - p); \
+    action                                               \
   }
 #endif
 
@@ -49,9 +51,8 @@ kernel ITEM_BY_ITEM void plane_moments(global const char* x_base, global char* p
     SCALAR sum = 0, squares = 0;
     FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x_base, 0, start), count, item);)
     const SCALAR mean = group_sum(sum, item, SHARED) / (end - begin);
-    FOR_STRETCHES(begin, end, {
-      squares += stretch_squares(POINTER(x_base, 0, start), count, item, mean);
-    })
+    FOR_STRETCHES(begin, end,
+                  { squares += stretch_squares(POINTER(x_base, 0, start), count, item, mean); })
     const Moments own = {mean, group_sum(squares, item, SHARED)};
     total = begin == first ? own : merge(total, begin - first, own, end - begin);
   }
@@ -97,15 +98,14 @@ kernel ITEM_BY_ITEM void plane_products(global const char* grad_base, global con
     action                                                                        \
   }
 #else
-#define FOR_PLANES(action)                                                        \
-  const uint item = 0;                                                            \
-  ulong start = (ulong)get_global_id(0) * args.part;                              \
-  const ulong end = min(start + args.part, (ulong)args.count * args.channels);    \
-  while (start < end) {                                                           \
-    const uint channel = start / args.inner % args.channels;                      \
+#define FOR_PLANES(action)                                                         \
+  const uint item = 0;                                                             \
+  ulong start = (ulong)get_global_id(0) * args.part;                               \
+  const ulong end = min(start + args.part, (ulong)args.count * args.channels);     \
+  while (start < end) {                                                            \
+    const uint channel = start / args.inner % args.channels;                       \
     const uint count = min((ulong)(args.inner - start % args.inner), end - start); \
-    action                                                                        \
-    start += count;                                                               \
+    action start += count;                                                         \
   }
 #endif
 

@@ -20,8 +20,9 @@ kernel ITEM_BY_ITEM void norm_rows(global const char* x_base, global char* y_bas
   const uint first_row = group * args.rows_per_item;
   const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   if (first_row >= end_row) return;
-  // The next row's statistics come before this row's results, which need not wait then for the sums across
-  // lanes, the root and the quotient at their end. Long rows would be read from memory twice.
+  // The next row's statistics come before this row's results, which need not wait then for the sums
+  // across lanes, the root and the quotient at their end. Long rows would be read from memory
+  // twice.
   const bool ahead = GROUP == 1 && args.length * STORAGE_SIZE(IN) <= AHEAD_BYTES;
   Moments next = {0, 0};
   if (ahead) next = row_moments(ROW_START(x_base, 0, IN, first_row), args.length, item, SHARED);

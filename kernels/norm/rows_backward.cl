@@ -19,13 +19,13 @@ typedef struct {
   SCALAR gradients, products;
 } RowSums;
 
-// Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come before the stores,
-// which a compiler must take for stores to the same memory.
-#define ADD_PARAMETERS(T, load, keep, i, g, x)                                  \
-  do {                                                                          \
-    const T weight_sum = fma(g, x, load(ACC, dweight, i));                      \
-    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));                        \
-    keep(dweight, i, weight_sum);                                               \
+// Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come
+// before the stores, which a compiler must take for stores to the same memory.
+#define ADD_PARAMETERS(T, load, keep, i, g, x)             \
+  do {                                                     \
+    const T weight_sum = fma(g, x, load(ACC, dweight, i)); \
+    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));   \
+    keep(dweight, i, weight_sum);                          \
   } while (0)
 
 #if PAIRS
@@ -38,10 +38,10 @@ typedef struct {
   } while (0)
 #endif
 
-// The first pass over `count` elements of a row of `length`: its sums, and its share of the gradients of weight and
-// bias. They are added here because stores are worked off in their order: among those of the second pass they would
-// wait for memory. Asks for the next row's gradients, and row_gradients() for its x, so that memory is read all the
-// time.
+// The first pass over `count` elements of a row of `length`: its sums, and its share of the
+// gradients of weight and bias. They are added here because stores are worked off in their order:
+// among those of the second pass they would wait for memory. Asks for the next row's gradients, and
+// row_gradients() for its x, so that memory is read all the time.
 static inline RowSums first_pass(global const char* grad, global const char* x,
                                  global const char* weight, global char* dbias,
                                  global char* dweight, uint count, uint item, SCALAR mean,
@@ -101,9 +101,9 @@ static inline RowState row_state(global const char* grad, global const char* x,
   global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
   for (uint begin = 0; begin < length; begin += BLOCK) {
     const ulong start = (ulong)begin * STORAGE_SIZE(IN), kept = (ulong)begin * STORAGE_SIZE(ACC);
-    const RowSums sums = first_pass(grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM),
-                                    partial + kept, dweight + kept, min((uint)BLOCK, length - begin), item,
-                                    mean, rstd, length);
+    const RowSums sums = first_pass(
+        grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM), partial + kept,
+        dweight + kept, min((uint)BLOCK, length - begin), item, mean, rstd, length);
     sum += sums.gradients;
     product += sums.products;
   }
@@ -138,8 +138,7 @@ static inline void row_gradients(global const char* grad, global const char* x,
     STORE_TWO(IN, out, v, x0, x1);
   }
 #else
-#define GRADIENT_AT(T, load, i) \
-  GRADIENT(T, WEIGHTED(load(IN, grad, i), load, i), load(IN, x, i))
+#define GRADIENT_AT(T, load, i) GRADIENT(T, WEIGHTED(load(IN, grad, i), load, i), load(IN, x, i))
   FOR_VECTORS(v, length) {
     PREFETCH_NEXT(x, v, length);
     STOREV_TO(IN, out, v, GRADIENT_AT(VECTOR, LOADV_OF, v));
@@ -167,8 +166,8 @@ kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
     global const char* x = ROW_START(x_base, 1, IN, row);
-    const RowState state = row_state(grad, x, weight, partial, MEAN_OF(row), RSTD_OF(row),
-                                     args.length, item, SHARED);
+    const RowState state =
+        row_state(grad, x, weight, partial, MEAN_OF(row), RSTD_OF(row), args.length, item, SHARED);
 #if DX
     row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), state, args.length, item);
 #endif

@@ -1,6 +1,7 @@
-// Gradients of layer norm and RMS norm for CPUs whose first cache holds what a row leaves behind: its gradients and
-// normalised elements. While these become results, the next row takes their places, so that every element is read
-// once, in the order in which it lies in memory, and memory is read and written all the time.
+// Gradients of layer norm and RMS norm for CPUs whose first cache holds what a row leaves behind:
+// its gradients and normalised elements. While these become results, the next row takes their
+// places, so that every element is read once, in the order in which it lies in memory, and memory
+// is read and written all the time.
 //
 // SCRATCH: elements of a row at most. Rows are whole vectors, with PAIRS an even number of them.
 #ifndef SCRATCH
@@ -31,19 +32,20 @@ typedef struct {
 #endif
 
 // Needs LOAD_WEIGHT(v).
-#define STORE_RESULTS(v, row)                                                          \
-  do {                                                                                 \
-    VECTOR result[STEP];                                                               \
-    EACH {                                                                             \
-      const VECTOR centred = SCALED(kept[(v) + u].gradient, u) - (row).constant_;      \
-      const VECTOR slope = (VECTOR)(-(row).slope);                                     \
-      result[u] = fma(kept[(v) + u].normal, slope, centred) * (row).rstd;              \
-    }                                                                                  \
-    STORE_STEP(IN, (row).out, v, result);                                              \
+#define STORE_RESULTS(v, row)                                                     \
+  do {                                                                            \
+    VECTOR result[STEP];                                                          \
+    EACH {                                                                        \
+      const VECTOR centred = SCALED(kept[(v) + u].gradient, u) - (row).constant_; \
+      const VECTOR slope = (VECTOR)(-(row).slope);                                \
+      result[u] = fma(kept[(v) + u].normal, slope, centred) * (row).rstd;         \
+    }                                                                             \
+    STORE_STEP(IN, (row).out, v, result);                                         \
   } while (0)
 
-// Both loads come before the stores, which a compiler must take for stores to the same memory. By pointers to vectors,
-// which are aligned: vstoren, of which a compiler can't know that, doubled the kernel's time on PoCL.
+// Both loads come before the stores, which a compiler must take for stores to the same memory. By
+// pointers to vectors, which are aligned: vstoren, of which a compiler can't know that, doubled the
+// kernel's time on PoCL.
 static inline void add_parameters(global VECTOR* dbias, global VECTOR* dweight, VECTOR gradients,
                                   VECTOR products) {
   const VECTOR weight_sum = *dweight + products;
@@ -51,18 +53,18 @@ static inline void add_parameters(global VECTOR* dbias, global VECTOR* dweight, 
   *dweight = weight_sum;
 }
 
-kernel ITEM_BY_ITEM void norm_rows_backward_ahead(global const char* grad_base, global const char* x_base,
-                                                  global const char* mean_base,
-                                                  global const char* rstd_base,
-                                                  global const char* weight_base, global char* out_base,
-                                                  global char* partial_base, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_rows_backward_ahead(
+    global const char* grad_base, global const char* x_base, global const char* mean_base,
+    global const char* rstd_base, global const char* weight_base, global char* out_base,
+    global char* partial_base, const RowArgs args) {
   local Kept kept[SCRATCH / WIDTH];
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.rows_per_item;
   const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   if (first_row >= end_row) return;
   global const char* weight = weight_base + args.offset[4];
-  global char* partial = partial_base + args.offset[6] + (ulong)get_global_id(0) * 2 * length * STORAGE_SIZE(ACC);
+  global char* partial =
+      partial_base + args.offset[6] + (ulong)get_global_id(0) * 2 * length * STORAGE_SIZE(ACC);
   global VECTOR *dbias = (global VECTOR*)partial, *dweight = dbias + vectors;
 #if DPARAM
   clear_partial(partial, length, 0);

@@ -1,6 +1,6 @@
 // Gradients of layer norm and RMS norm for GPUs, where a work-group of GROUP keeps whole rows in
-// registers: each row is read once, and the gradients of weight and bias are summed in registers over the
-// group's rows.
+// registers: each row is read once, and the gradients of weight and bias are summed in registers
+// over the group's rows.
 //
 // KEPT: vectors of a row per work-item. DX, DPARAM: as in rows_backward.cl; partial is
 // [share][bias, weight][length] too.
@@ -17,8 +17,8 @@
 #endif
 #define SCRATCH (2 * GROUP + 2 * SIDE)
 
-// The weight, which every row needs, is in local memory if that is little: registers bound how many groups run at a
-// time, and with them the bytes under way.
+// The weight, which every row needs, is in local memory if that is little: registers bound how many
+// groups run at a time, and with them the bytes under way.
 #define LOCAL_SCALE (GROUP * KEPT * WIDTH * STORAGE_SIZE(ACC) <= 16384)
 
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backward_kept(

@@ -1,7 +1,8 @@
-// Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in registers.
+// Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in
+// registers.
 //
-// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many bytes under way
-// as one of floats, and meet at the same barriers.
+// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many
+// bytes under way as one of floats, and meet at the same barriers.
 #ifndef GROUP
 #define GROUP 64
 #endif
@@ -38,7 +39,8 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
 
   // Weight and bias are on their way while the rows are summed.
   VECTOR rows[ROWS][KEPT], scale[KEPT], shift[KEPT];
-  FOR_ROWS(t) FOR_KEPT(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
+  FOR_ROWS(t)
+  FOR_KEPT(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
 #if WEIGHT
   FOR_KEPT(j) scale[j] = LOADV_OF(PARAM, weight, item + j * GROUP);
 #endif

@@ -1,7 +1,9 @@
-// Pointwise over operands that all lie in memory in the order of iteration: VECTORS vectors of WIDTH elements
-// per work-item, the last elements one at a time. Global size: ceil(n / (VECTORS * WIDTH)) or more.
+// Pointwise over operands that all lie in memory in the order of iteration: VECTORS vectors of
+// WIDTH elements per work-item, the last elements one at a time. Global size: ceil(n / (VECTORS *
+// WIDTH)) or more.
 //
-// PAIRS: all operands are bfloat16 in whole cache lines, and VECTORS is even (see vector_pairs.clh).
+// PAIRS: all operands are bfloat16 in whole cache lines, and VECTORS is even (see
+// vector_pairs.clh).
 #include "include/prefetch.clh"
 #include "pointwise/operands.clh"
 #ifndef VECTORS
@@ -33,21 +35,20 @@ static inline uint16 encoded(float16 x) { return x != x ? (uint16)(0x7fc00000) :
 #define KEEP_EVEN(k, name, tag) e##k = encoded(r##k);
 #define KEEP_ODD(k, name, tag) o##k = encoded(r##k);
 #define STORE_WORDS(k, name, tag) STORE_ALIGNED(uint16, name, i, WORDS_OF(e##k, o##k));
-#define COMPUTE_PAIR()        \
-  FOR_INS(LOAD_WORDS)         \
-  FOR_OUTS(DECLARE_WORDS)     \
-  {                           \
-    LOAD_INS(LOAD_EVEN)       \
-    FOR_OUTS(DECLARE_RESULT)  \
-    APPLY();                  \
-    FOR_OUTS(KEEP_EVEN)       \
-  }                           \
-  {                           \
-    LOAD_INS(LOAD_ODD)        \
-    FOR_OUTS(DECLARE_RESULT)  \
-    APPLY();                  \
-    FOR_OUTS(KEEP_ODD)        \
-  }                           \
+#define COMPUTE_PAIR()       \
+  FOR_INS(LOAD_WORDS)        \
+  FOR_OUTS(DECLARE_WORDS) {  \
+    LOAD_INS(LOAD_EVEN)      \
+    FOR_OUTS(DECLARE_RESULT) \
+    APPLY();                 \
+    FOR_OUTS(KEEP_EVEN)      \
+  }                          \
+  {                          \
+    LOAD_INS(LOAD_ODD)       \
+    FOR_OUTS(DECLARE_RESULT) \
+    APPLY();                 \
+    FOR_OUTS(KEEP_ODD)       \
+  }                          \
   FOR_OUTS(STORE_WORDS)
 #endif
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name, i, r##k);
@@ -69,10 +70,10 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
 #if VECTOR_PATH
 #define T TYPEV(C, WIDTH)
 #define LANES SUFFIX(WIDTH)
-#define COMPUTE_VECTOR()     \
-  LOAD_INS(LOAD_VECTOR)      \
-  FOR_OUTS(DECLARE_RESULT)   \
-  APPLY();                   \
+#define COMPUTE_VECTOR()   \
+  LOAD_INS(LOAD_VECTOR)    \
+  FOR_OUTS(DECLARE_RESULT) \
+  APPLY();                 \
   FOR_OUTS(STORE_VECTOR)
   if (x + PER_ITEM <= layout.n) {
     FOR_INS(PREFETCH_IN)

@@ -2,9 +2,10 @@
 // dimension, y over all other dimensions. How each operand moves along x is known at compile time.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> per operand: 0 the same element for the
-// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run), ceil(ny / together),
-// or more: a CPU's work-item takes `run` chunks of a row, since to find it costs as much as a vector, and
-// those of `together` rows one after the other, where rows are short or share the cache lines of an operand.
+// whole row, 1 contiguous, 2 inner_step bytes apart. Global size: ceil(ceil(nx / WIDTH) / run),
+// ceil(ny / together), or more: a CPU's work-item takes `run` chunks of a row, since to find it
+// costs as much as a vector, and those of `together` rows one after the other, where rows are short
+// or share the cache lines of an operand.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 
@@ -31,29 +32,29 @@ typedef struct {
 #define AT_0(p, tag, x, inner_step) (p)
 #define AT_1(p, tag, x, inner_step) ((p) + (x) * STORAGE_SIZE(tag))
 #define AT_2(p, tag, x, inner_step) ((p) + (x) * (inner_step))
-#define LOAD_ONE(k, name, tag)                                                                \
-  const T a##k = LOAD_AS(                                                                     \
+#define LOAD_ONE(k, name, tag) \
+  const T a##k = LOAD_AS(      \
       C, tag, PASTE2(AT_, STEP_IN_##k)(name, tag, x, layout.inner_step[BUFFER_OF_IN(k)]), 0);
-#define STORE_ONE(k, name, tag)                                                               \
+#define STORE_ONE(k, name, tag) \
   STORE_FROM(tag, C, PASTE2(AT_, STEP_OUT_##k)(name, tag, x, layout.inner_step[k]), 0, r##k);
 
 // WIDTH elements from chunk * WIDTH on.
 #define LOAD_VECTOR_0(k, name, tag) const T a##k = (T)(LOAD_AS(C, tag, name, 0));
 #define LOAD_VECTOR_1(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, chunk);
-#define LOAD_VECTOR_2(k, name, tag)                                                           \
-  TYPE(C) lanes##k[WIDTH];                                                                    \
-  for (uint lane = 0; lane < WIDTH; lane++)                                                   \
-    lanes##k[lane] = LOAD_AS(                                                                 \
-        C, tag, name + (chunk * WIDTH + lane) * layout.inner_step[BUFFER_OF_IN(k)], 0);         \
+#define LOAD_VECTOR_2(k, name, tag)                                                             \
+  TYPE(C) lanes##k[WIDTH];                                                                      \
+  for (uint lane = 0; lane < WIDTH; lane++)                                                     \
+    lanes##k[lane] =                                                                            \
+        LOAD_AS(C, tag, name + (chunk * WIDTH + lane) * layout.inner_step[BUFFER_OF_IN(k)], 0); \
   const T a##k = PASTE2(vload, WIDTH)(0, lanes##k);
 #define LOAD_VECTOR(k, name, tag) PASTE2(LOAD_VECTOR_, STEP_IN_##k)(k, name, tag)
 // An output of step 0 has one element per row.
 #define STORE_VECTOR_0(k, name, tag) STORE_VECTOR_2(k, name, tag)
 #define STORE_VECTOR_1(k, name, tag) STOREV_FROM(tag, C, WIDTH, name, chunk, r##k);
-#define STORE_VECTOR_2(k, name, tag)                                                          \
-  TYPE(C) results##k[WIDTH];                                                                  \
-  PASTE2(vstore, WIDTH)(r##k, 0, results##k);                                                 \
-  for (uint lane = 0; lane < WIDTH; lane++)                                                   \
+#define STORE_VECTOR_2(k, name, tag)          \
+  TYPE(C) results##k[WIDTH];                  \
+  PASTE2(vstore, WIDTH)(r##k, 0, results##k); \
+  for (uint lane = 0; lane < WIDTH; lane++)   \
     STORE_FROM(tag, C, name + (chunk * WIDTH + lane) * layout.inner_step[k], 0, results##k[lane]);
 #define STORE_VECTOR(k, name, tag) PASTE2(STORE_VECTOR_, STEP_OUT_##k)(k, name, tag)
 

@@ -1,12 +1,12 @@
-// Pointwise where inputs are transposed against the outputs: tiles over x, along which the outputs are
-// contiguous, and y, along which some inputs are. Those are read along y and turned in registers
-// (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
+// Pointwise where inputs are transposed against the outputs: tiles over x, along which the outputs
+// are contiguous, and y, along which some inputs are. Those are read along y and turned in
+// registers (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> as in rows.cl, and for inputs 3: contiguous
-// along y. CPU: a work-item takes TILES tiles of SIDE x SIDE one above the other, SIDE being WIDTH or,
-// where vectors can't be used, 8; global size ceil(nx / SIDE), ceil(ny / (SIDE * TILES)), outer. GPU:
-// a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(nx / 32) * 32, ceil(ny / 32) * 8,
-// outer.
+// along y. CPU: a work-item takes TILES tiles of SIDE x SIDE one above the other, SIDE being WIDTH
+// or, where vectors can't be used, 8; global size ceil(nx / SIDE), ceil(ny / (SIDE * TILES)),
+// outer. GPU: a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(nx / 32) * 32,
+// ceil(ny / 32) * 8, outer.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 
@@ -25,10 +25,10 @@ typedef struct {
   uint nx;
   uint ny;
   uint outer_dims;
-  uint x_step[NOPS];       // bytes
-  uint y_step[NOPS];       // bytes
-  uint size[14];           // of the other dimensions, innermost first
-  uint stride[NOPS][14];   // bytes
+  uint x_step[NOPS];      // bytes
+  uint y_step[NOPS];      // bytes
+  uint size[14];          // of the other dimensions, innermost first
+  uint stride[NOPS][14];  // bytes
 } TilesLayout;
 
 // Element (x, y) of an operand: a byte pointer.
@@ -37,11 +37,11 @@ typedef struct {
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, AT(name, k, x, y), 0, r##k);
 #define ADD_OUTER_OUT(k, name, tag) name += at[k];
 #define ADD_OUTER_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
-#define ADD_OUTER()                                                                           \
-  uint at[NOPS] = {0};                                                                        \
+#define ADD_OUTER()                                                                                \
+  uint at[NOPS] = {0};                                                                             \
   DECODE_OFFSETS(at, NOPS, (uint)get_global_id(2), layout.outer_dims, layout.size, layout.stride); \
-  ADD_OFFSETS()                                                                               \
-  FOR_OUTS(ADD_OUTER_OUT)                                                                     \
+  ADD_OFFSETS()                                                                                    \
+  FOR_OUTS(ADD_OUTER_OUT)                                                                          \
   FOR_INS(ADD_OUTER_IN)
 
 #ifdef OCL_DEVICE_CPU
@@ -57,21 +57,21 @@ typedef struct {
 #define DECLARE_TILE_0(k, name, tag)
 #define DECLARE_TILE_1(k, name, tag)
 #define DECLARE_TILE_2(k, name, tag)
-#define DECLARE_TILE_3(k, name, tag)                                                          \
-  T tile##k[WIDTH];                                                                           \
-  for (uint i = 0; i < WIDTH; i++)                                                            \
-    tile##k[i] = LOADV_AS(C, tag, WIDTH, AT(name, BUFFER_OF_IN(k), x + i, y0), 0);            \
+#define DECLARE_TILE_3(k, name, tag)                                               \
+  T tile##k[WIDTH];                                                                \
+  for (uint i = 0; i < WIDTH; i++)                                                 \
+    tile##k[i] = LOADV_AS(C, tag, WIDTH, AT(name, BUFFER_OF_IN(k), x + i, y0), 0); \
   transpose(tile##k);
 #define DECLARE_TILE(k, name, tag) PASTE2(DECLARE_TILE_, STEP_IN_##k)(k, name, tag)
 
-#define LOAD_VECTOR_0(k, name, tag)                                                           \
+#define LOAD_VECTOR_0(k, name, tag) \
   const T a##k = (T)(LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x, y), 0));
-#define LOAD_VECTOR_1(k, name, tag)                                                           \
+#define LOAD_VECTOR_1(k, name, tag) \
   const T a##k = LOADV_AS(C, tag, WIDTH, AT(name, BUFFER_OF_IN(k), x, y), 0);
-#define LOAD_VECTOR_2(k, name, tag)                                                           \
-  TYPE(C) lanes##k[WIDTH];                                                                    \
-  for (uint lane = 0; lane < WIDTH; lane++)                                                   \
-    lanes##k[lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x + lane, y), 0);              \
+#define LOAD_VECTOR_2(k, name, tag)                                              \
+  TYPE(C) lanes##k[WIDTH];                                                       \
+  for (uint lane = 0; lane < WIDTH; lane++)                                      \
+    lanes##k[lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x + lane, y), 0); \
   const T a##k = PASTE2(vload, WIDTH)(0, lanes##k);
 #define LOAD_VECTOR_3(k, name, tag) const T a##k = tile##k[row];
 #define LOAD_VECTOR(k, name, tag) PASTE2(LOAD_VECTOR_, STEP_IN_##k)(k, name, tag)
@@ -128,9 +128,9 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
 #define FILL_TILE_0(k, name, tag)
 #define FILL_TILE_1(k, name, tag)
 #define FILL_TILE_2(k, name, tag)
-#define FILL_TILE_3(k, name, tag)                                                             \
-  for (uint i = get_local_id(1); i < TILE && y0 + lane < layout.ny; i += ROWS)                \
-    if (x0 + i < layout.nx)                                                                   \
+#define FILL_TILE_3(k, name, tag)                                              \
+  for (uint i = get_local_id(1); i < TILE && y0 + lane < layout.ny; i += ROWS) \
+    if (x0 + i < layout.nx)                                                    \
       tile##k[i][lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x0 + i, y0 + lane), 0);
 #define FILL_TILE(k, name, tag) PASTE2(FILL_TILE_, STEP_IN_##k)(k, name, tag)
 #define LOAD_CELL_0(k, name, tag) LOAD_ONE(k, name, tag)

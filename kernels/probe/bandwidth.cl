@@ -1,8 +1,8 @@
 // Measures memory bandwidth: a kernel that only moves what another one reads and writes.
 //
-// R0 .. R3, W0, W1: how many vectors T of each of four arrays a step reads, and writes of two; 0: none of
-// it. Copying is R0 = W0 = 1. A CPU's work-item takes `count` steps in a row, one of a GPU every
-// global-size-th.
+// R0 .. R3, W0, W1: how many vectors T of each of four arrays a step reads, and writes of two; 0:
+// none of it. Copying is R0 = W0 = 1. A CPU's work-item takes `count` steps in a row, one of a GPU
+// every global-size-th.
 #ifndef T
 #define T float16
 #endif
@@ -25,7 +25,8 @@
 #define STORE(p, v) (*(p) = (v))
 #endif
 
-// Vector k of the n that step i takes of an array. Neighbouring work-items of a GPU take neighbours.
+// Vector k of the n that step i takes of an array. Neighbouring work-items of a GPU take
+// neighbours.
 #ifdef OCL_DEVICE_CPU
 #define FOR_STEPS(i)                                   \
   const ulong first = get_global_id(0) * (ulong)count; \
@@ -38,10 +39,12 @@
 #endif
 
 // A sum per vector: one alone would wait for every addition.
-#define READ(name, n) \
-  _Pragma("unroll") for (uint k = 0; k < n; k++) sums[k % 4] += ((global const T*)(name + name##_at))[AT(i, k, n)];
-#define WRITE(name, n) \
-  _Pragma("unroll") for (uint k = 0; k < n; k++) STORE((global T*)(name + name##_at) + AT(i, k, n), sum);
+#define READ(name, n)                                           \
+  _Pragma("unroll") for (uint k = 0; k < n; k++) sums[k % 4] += \
+      ((global const T*)(name + name##_at))[AT(i, k, n)];
+#define WRITE(name, n)                           \
+  _Pragma("unroll") for (uint k = 0; k < n; k++) \
+      STORE((global T*)(name + name##_at) + AT(i, k, n), sum);
 
 kernel void probe_move(global const char* r0, ulong r0_at, global const char* r1, ulong r1_at,
                        global const char* r2, ulong r2_at, global const char* r3, ulong r3_at,

@@ -13,19 +13,19 @@ typedef struct {
   uint unused;
 } ObserverArgs;
 
-#define AT(type, base, offset) ((global type *)((base) + args.offset))
+#define AT(type, base, offset) ((global type*)((base) + args.offset))
 
-kernel void observe(global const char *low_base, global const char *high_base,
-                    global char *running_low_base, global char *running_high_base,
-                    global char *scale_base, global char *zero_base,
-                    global const char *observes_base, global const char *quantises_base,
+kernel void observe(global const char* low_base, global const char* high_base,
+                    global char* running_low_base, global char* running_high_base,
+                    global char* scale_base, global char* zero_base,
+                    global const char* observes_base, global const char* quantises_base,
                     const ObserverArgs args) {
   const uint i = get_global_id(0);
   if (i >= args.channels) return;
   const float seen_low = AT(const float, low_base, low_offset)[i];
   const float seen_high = AT(const float, high_base, high_offset)[i];
-  global float *running_low = AT(float, running_low_base, running_low_offset) + i;
-  global float *running_high = AT(float, running_high_base, running_high_offset) + i;
+  global float* running_low = AT(float, running_low_base, running_low_offset) + i;
+  global float* running_high = AT(float, running_high_base, running_high_offset) + i;
   float low = *running_low, high = *running_high;
   if (*AT(const long, observes_base, observes_offset) != 0) {
     // Infinite: nothing was seen yet.
@@ -68,6 +68,5 @@ kernel void observe(global const char *low_base, global const char *high_base,
   float zero = low_error < high_error ? from_low : from_high;
   if (args.symmetric && low < 0 && high > 0) zero = (args.lowest + args.highest) / 2;
   AT(float, scale_base, scale_offset)[i] = scale;
-  AT(int, zero_base, zero_offset)[i] =
-      (int)rint(clamp(zero, args.lowest, args.highest));
+  AT(int, zero_base, zero_offset)[i] = (int)rint(clamp(zero, args.lowest, args.highest));
 }

@@ -1,9 +1,9 @@
 // Coin tosses: one probability for all elements, one per element, and dropout.
 //
 // Compile parameters, besides fill.clh's: IN (tag of the probabilities or of dropout's input). A
-// probability has 32 bits: heads if the random word is at most `limit`. P (f32 or f64) is the tag that a
-// tensor's probabilities are compared in. Global size: ceil(n / (4 * ITEM_GROUPS)) or more; of bernoulli_tensor
-// ceil(n / 4).
+// probability has 32 bits: heads if the random word is at most `limit`. P (f32 or f64) is the tag
+// that a tensor's probabilities are compared in. Global size: ceil(n / (4 * ITEM_GROUPS)) or more;
+// of bernoulli_tensor ceil(n / 4).
 #include "random/fill.clh"
 #include "random/lanes.clh"
 #include "include/assert.clh"
@@ -18,13 +18,12 @@
 #define C f32
 #endif
 
-kernel BY_LANES void bernoulli_scalar(global char *out, const FillLayout layout, ulong seed,
+kernel BY_LANES void bernoulli_scalar(global char* out, const FillLayout layout, ulong seed,
                                       ulong offset, uint limit) {
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
-#define STORE_HEADS(word, place)                           \
-  STOREV_FROM(OUT, i32, 16, out + layout.offset, place,    \
-              (word <= (uint16)(limit)) & (int16)(1))
+#define STORE_HEADS(word, place) \
+  STOREV_FROM(OUT, i32, 16, out + layout.offset, place, (word <= (uint16)(limit)) & (int16)(1))
   STORE_LANES(STORE_HEADS, layout.n)
   const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end; group++) {
@@ -44,21 +43,21 @@ typedef struct {
 } OperandLayout;
 
 #if CONTIGUOUS
-#define OFFSETS(operands)                               \
-  ulong at[3];                                          \
-  at[0] = i * STORAGE_SIZE(OUT);                        \
-  at[1] = i * STORAGE_SIZE(IN);                         \
+#define OFFSETS(operands)        \
+  ulong at[3];                   \
+  at[0] = i * STORAGE_SIZE(OUT); \
+  at[1] = i * STORAGE_SIZE(IN);  \
   at[2] = i;
 #else
-#define OFFSETS(operands)                               \
-  uint at[3] = {0};                                     \
+#define OFFSETS(operands) \
+  uint at[3] = {0};       \
   DECODE_OFFSETS(at, operands, (uint)i, layout.dims, layout.size, layout.stride);
 #endif
 
 /// out = uniform < probability. A probability outside [0, 1], NaN included, fails.
-kernel void bernoulli_tensor(global char *out, global const char *probability,
+kernel void bernoulli_tensor(global char* out, global const char* probability,
                              const OperandLayout layout, ulong seed, ulong offset,
-                             global int *asserts, uint site) {
+                             global int* asserts, uint site) {
   const ulong group = get_global_id(0);
   if (group * 4 >= layout.n) return;
   uint word[4];
@@ -74,16 +73,16 @@ kernel void bernoulli_tensor(global char *out, global const char *probability,
 }
 
 /// mask = heads, out = heads ? in * scale : 0
-kernel BY_LANES void dropout(global char *out, global const char *in, global char *mask,
+kernel BY_LANES void dropout(global char* out, global const char* in, global char* mask,
                              const OperandLayout layout, ulong seed, ulong offset, uint limit,
                              TYPE(C) scale) {
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
   // A product, so that what was NaN or infinite stays NaN.
-#define DROP(n, bits, place)                                                                   \
-  const PASTE2(uchar, n) heads =                                                               \
-      PASTE2(convert_uchar, n)((bits <= (PASTE2(uint, n))(limit)) & (PASTE2(int, n))(1));      \
-  const TYPEV(C, n) x = LOADV_AS(C, IN, n, in + layout.offset[1], place);                      \
+#define DROP(n, bits, place)                                                                      \
+  const PASTE2(uchar, n) heads =                                                                  \
+      PASTE2(convert_uchar, n)((bits <= (PASTE2(uint, n))(limit)) & (PASTE2(int, n))(1));         \
+  const TYPEV(C, n) x = LOADV_AS(C, IN, n, in + layout.offset[1], place);                         \
   STOREV_FROM(OUT, C, n, out + layout.offset[0], place, x * (CONVERTV(C, u8, n, heads) * scale)); \
   STOREV(u8, n, mask + layout.offset[2], place, heads);
 #define DROP_LANES(word, place) DROP(16, word, place)
@@ -105,7 +104,7 @@ kernel BY_LANES void dropout(global char *out, global const char *in, global cha
       const uchar heads = word[i & 3] <= limit;
       const TYPE(C) x = LOAD_AS(C, IN, in + layout.offset[1] + at[1], 0);
       STORE_FROM(OUT, C, out + layout.offset[0] + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
-      *(global uchar *)(mask + layout.offset[2] + at[2]) = heads;
+      *(global uchar*)(mask + layout.offset[2] + at[2]) = heads;
     }
   }
 }

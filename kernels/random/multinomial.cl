@@ -14,8 +14,8 @@
 #endif
 
 /// Weights, contiguous, must be finite and not negative. One work-item per weight.
-kernel void multinomial_check(global const char *weights, ulong weights_offset, ulong n,
-                              global int *asserts, uint negative_site, uint infinite_site) {
+kernel void multinomial_check(global const char* weights, ulong weights_offset, ulong n,
+                              global int* asserts, uint negative_site, uint infinite_site) {
   const ulong i = get_global_id(0);
   if (i >= n) return;
   const TYPE(V) weight = LOAD_AS(V, IN, weights + weights_offset, i);
@@ -23,17 +23,17 @@ kernel void multinomial_check(global const char *weights, ulong weights_offset, 
   if (!(weight < INFINITY)) record_failure(0, 0, asserts, infinite_site);
 }
 
-/// result: long[rows][samples], contiguous. Sample i takes component i % 4 of Philox subsequence i / 4. A row
-/// whose weights add up to 0 fails. One work-item per sample.
-kernel void multinomial_search(global char *result_base, ulong result_offset,
-                               global const char *cumulative_base, ulong cumulative_offset,
-                               ulong samples, ulong rows, uint categories, ulong seed,
-                               ulong offset, global int *asserts, uint site) {
+/// result: long[rows][samples], contiguous. Sample i takes component i % 4 of Philox subsequence i
+/// / 4. A row whose weights add up to 0 fails. One work-item per sample.
+kernel void multinomial_search(global char* result_base, ulong result_offset,
+                               global const char* cumulative_base, ulong cumulative_offset,
+                               ulong samples, ulong rows, uint categories, ulong seed, ulong offset,
+                               global int* asserts, uint site) {
   const ulong i = get_global_id(0);
   if (i >= samples * rows) return;
-  global long *result = (global long *)(result_base + result_offset);
-  global const TYPE(V) *cumulative = (global const TYPE(V) *)(cumulative_base + cumulative_offset) +
-                                     i / samples * categories;
+  global long* result = (global long*)(result_base + result_offset);
+  global const TYPE(V)* cumulative =
+      (global const TYPE(V)*)(cumulative_base + cumulative_offset) + i / samples * categories;
   uint word[4];
   vstore4(philox4x32(seed, i / 4, offset), 0, word);
   const TYPE(V) total = cumulative[categories - 1];

@@ -1,8 +1,8 @@
 // Random permutations without a sort.
 //
 // Offers: permute_rank (small n: position by rank of random keys, exactly uniform), permute_feistel
-// (any n: a keyed bijection, one pass), permute_feistel_lanes (the same for n up to 2^31, for CPUs). Compile
-// parameter: OUT (tag of the result).
+// (any n: a keyed bijection, one pass), permute_feistel_lanes (the same for n up to 2^31, for
+// CPUs). Compile parameter: OUT (tag of the result).
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 
@@ -11,11 +11,11 @@
 #endif
 
 /// out[rank of keys[i]] = i. Quadratic. Equal keys keep their order.
-kernel void permute_rank(global char *out, ulong out_offset, global const char *keys_base,
+kernel void permute_rank(global char* out, ulong out_offset, global const char* keys_base,
                          ulong keys_offset, uint n) {
   const uint i = get_global_id(0);
   if (i >= n) return;
-  global const long *keys = (global const long *)(keys_base + keys_offset);
+  global const long* keys = (global const long*)(keys_base + keys_offset);
   const long key = keys[i];
   uint rank = 0;
   for (uint j = 0; j < n; j++) rank += keys[j] < key || (keys[j] == key && j < i);
@@ -39,7 +39,7 @@ static inline uint mix(uint x, uint key) {
 
 /// A Feistel network is a bijection of [0, 2^bits); following it from i until it comes back below n
 /// (cycle walking) makes it one of [0, n).
-kernel void permute_feistel(global char *out, ulong out_offset, const FeistelKeys keys) {
+kernel void permute_feistel(global char* out, ulong out_offset, const FeistelKeys keys) {
   const ulong i = get_global_id(0);
   if (i >= keys.n) return;
   const uint left_mask = 0xffffffffu >> (32 - keys.left_bits);
@@ -68,9 +68,9 @@ static inline uint16 mix16(uint16 x, uint key) {
   return x ^ (x >> 16);
 }
 
-/// Two vectors side by side, whose multiplications don't wait for each other. Every number takes one step at a time;
-/// those that left [0, n) are put together for the next.
-kernel ITEM_BY_ITEM void permute_feistel_lanes(global char *out, ulong out_offset,
+/// Two vectors side by side, whose multiplications don't wait for each other. Every number takes
+/// one step at a time; those that left [0, n) are put together for the next.
+kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, ulong out_offset,
                                                const FeistelKeys keys) {
   const ulong first = (ulong)get_global_id(0) * STRETCH;
   if (first >= keys.n) return;
@@ -100,13 +100,13 @@ kernel ITEM_BY_ITEM void permute_feistel_lanes(global char *out, ulong out_offse
       vstore16(left_a << shift | right_a, 0, value);
       vstore16(left_b << shift | right_b, 1, value);
       // What is not final is written over by a later step.
-#define KEEP(j)                         \
-  {                                     \
-    const uint where = place[v + (j)];  \
-    result[where] = value[j];           \
-    pending[kept] = value[j];           \
-    place[kept] = where;                \
-    kept += value[j] >= n;              \
+#define KEEP(j)                        \
+  {                                    \
+    const uint where = place[v + (j)]; \
+    result[where] = value[j];          \
+    pending[kept] = value[j];          \
+    place[kept] = where;               \
+    kept += value[j] >= n;             \
   }
       if (left - v >= LANES) {
         _Pragma("unroll") for (uint j = 0; j < LANES; j++) KEEP(j)

@@ -44,54 +44,53 @@ static inline uint4 draw(ulong seed, ulong group, ulong offset) {
   return philox4x32(seed, group, offset);
 }
 // All 32 bits: the tail of a normal number reaches as far as the float nearest to zero allows.
-#define OPEN_ZERO(n, bits) \
-  fma(convert_float##n(bits), (float##n)(0x1p-32f), (float##n)(0x1p-33f))
+#define OPEN_ZERO(n, bits) fma(convert_float##n(bits), (float##n)(0x1p-32f), (float##n)(0x1p-33f))
 #define HALF_OPEN(n, bits) \
   (convert_float##n(bits >> (uint##n)(32 - DIGITS)) * (float##n)(1.0f / (1u << DIGITS)))
 #endif
 
-// draw_<distribution>: two numbers' values of their bits, for which it takes one number each, or both for both.
+// draw_<distribution>: two numbers' values of their bits, for which it takes one number each, or
+// both for both.
 //
-// uniform: p0=from p1=to - from p2=the largest value of the dtype below `to`, which rounding may not pass.
-// normal: Box-Muller. p0=mean p1=std. log_normal: the logarithm's.
-// exponential: p0=1/lambda. Never 0, which an exponential variable isn't either: a quotient by it stays finite.
+// uniform: p0=from p1=to - from p2=the largest value of the dtype below `to`, which rounding may
+// not pass. normal: Box-Muller. p0=mean p1=std. log_normal: the logarithm's. exponential:
+// p0=1/lambda. Never 0, which an exponential variable isn't either: a quotient by it stays finite.
 // cauchy: p0=median p1=sigma. The poles of the tangent are cut off.
 // geometric: p0=1 / log(1 - p). At least 1 trial.
-#define DEFINE_DRAWS(S, B, n)                                                                  \
-  static inline S##n of_uniform##n(B##n bits, S p0, S p1, S p2) {                              \
-    return min(fma(HALF_OPEN(n, bits), (S##n)(p1), (S##n)(p0)), (S##n)(p2));                   \
-  }                                                                                            \
-  static inline S##n of_exponential##n(B##n bits, S p0, S p1, S p2) {                          \
-    const S##n u = OPEN_ZERO(n, bits);                                                         \
-    return max(-LOG(S, n, u), (S##n)(EPSILON / 2)) * (S##n)(p0);                               \
-  }                                                                                            \
-  static inline S##n of_cauchy##n(B##n bits, S p0, S p1, S p2) {                               \
-    const S##n u = clamp(OPEN_ZERO(n, bits), (S##n)(EPSILON), (S##n)(1 - EPSILON));            \
-    S##n cosine, sine;                                                                         \
-    COS_SIN(S, n, u * (S##n)(0.5f), cosine, sine)                                              \
-    return fma(-cosine / sine, (S##n)(p1), (S##n)(p0));                                        \
-  }                                                                                            \
-  static inline S##n of_geometric##n(B##n bits, S p0, S p1, S p2) {                            \
-    const S##n u = OPEN_ZERO(n, bits);                                                         \
-    return max(ceil(LOG(S, n, u) * (S##n)(p0)), (S##n)(1));                                    \
-  }                                                                                            \
-  static inline void draw_normal##n(B##n a, B##n b, S p0, S p1, S p2, S##n* even, S##n* odd) { \
-    const S##n u = OPEN_ZERO(n, a), turn = OPEN_ZERO(n, b);                                    \
-    const S##n radius = sqrt(LOG(S, n, u) * (S##n)(-2));                                       \
-    S##n cosine, sine;                                                                         \
-    COS_SIN(S, n, turn, cosine, sine)                                                          \
-    *even = fma(radius * cosine, (S##n)(p1), (S##n)(p0));                                      \
-    *odd = fma(radius * sine, (S##n)(p1), (S##n)(p0));                                         \
-  }                                                                                            \
-  static inline void draw_log_normal##n(B##n a, B##n b, S p0, S p1, S p2, S##n* even,          \
-                                        S##n* odd) {                                           \
-    draw_normal##n(a, b, p0, p1, p2, even, odd);                                               \
-    *even = EXP(S, n, *even);                                                                  \
-    *odd = EXP(S, n, *odd);                                                                    \
-  }                                                                                            \
-  DEFINE_DRAW_OF_EACH(S, B, n, uniform)                                                        \
-  DEFINE_DRAW_OF_EACH(S, B, n, exponential)                                                    \
-  DEFINE_DRAW_OF_EACH(S, B, n, cauchy)                                                         \
+#define DEFINE_DRAWS(S, B, n)                                                                      \
+  static inline S##n of_uniform##n(B##n bits, S p0, S p1, S p2) {                                  \
+    return min(fma(HALF_OPEN(n, bits), (S##n)(p1), (S##n)(p0)), (S##n)(p2));                       \
+  }                                                                                                \
+  static inline S##n of_exponential##n(B##n bits, S p0, S p1, S p2) {                              \
+    const S##n u = OPEN_ZERO(n, bits);                                                             \
+    return max(-LOG(S, n, u), (S##n)(EPSILON / 2)) * (S##n)(p0);                                   \
+  }                                                                                                \
+  static inline S##n of_cauchy##n(B##n bits, S p0, S p1, S p2) {                                   \
+    const S##n u = clamp(OPEN_ZERO(n, bits), (S##n)(EPSILON), (S##n)(1 - EPSILON));                \
+    S##n cosine, sine;                                                                             \
+    COS_SIN(S, n, u * (S##n)(0.5f), cosine, sine)                                                  \
+    return fma(-cosine / sine, (S##n)(p1), (S##n)(p0));                                            \
+  }                                                                                                \
+  static inline S##n of_geometric##n(B##n bits, S p0, S p1, S p2) {                                \
+    const S##n u = OPEN_ZERO(n, bits);                                                             \
+    return max(ceil(LOG(S, n, u) * (S##n)(p0)), (S##n)(1));                                        \
+  }                                                                                                \
+  static inline void draw_normal##n(B##n a, B##n b, S p0, S p1, S p2, S##n* even, S##n* odd) {     \
+    const S##n u = OPEN_ZERO(n, a), turn = OPEN_ZERO(n, b);                                        \
+    const S##n radius = sqrt(LOG(S, n, u) * (S##n)(-2));                                           \
+    S##n cosine, sine;                                                                             \
+    COS_SIN(S, n, turn, cosine, sine)                                                              \
+    *even = fma(radius * cosine, (S##n)(p1), (S##n)(p0));                                          \
+    *odd = fma(radius * sine, (S##n)(p1), (S##n)(p0));                                             \
+  }                                                                                                \
+  static inline void draw_log_normal##n(B##n a, B##n b, S p0, S p1, S p2, S##n* even, S##n* odd) { \
+    draw_normal##n(a, b, p0, p1, p2, even, odd);                                                   \
+    *even = EXP(S, n, *even);                                                                      \
+    *odd = EXP(S, n, *odd);                                                                        \
+  }                                                                                                \
+  DEFINE_DRAW_OF_EACH(S, B, n, uniform)                                                            \
+  DEFINE_DRAW_OF_EACH(S, B, n, exponential)                                                        \
+  DEFINE_DRAW_OF_EACH(S, B, n, cauchy)                                                             \
   DEFINE_DRAW_OF_EACH(S, B, n, geometric)
 #define DEFINE_DRAW_OF_EACH(S, B, n, dist)                                                     \
   static inline void draw_##dist##n(B##n a, B##n b, S p0, S p1, S p2, S##n* even, S##n* odd) { \
@@ -104,7 +103,7 @@ DEFINE_DRAWS_OF(TYPE(V), BITS, 2)
 DEFINE_DRAWS_OF(TYPE(V), BITS, 16)
 #endif
 
-kernel BY_LANES void random_real(global char *out, const FillLayout layout, ulong seed,
+kernel BY_LANES void random_real(global char* out, const FillLayout layout, ulong seed,
                                  ulong offset, real p0, real p1, real p2) {
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;

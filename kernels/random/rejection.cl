@@ -80,8 +80,9 @@ static inline real log1p_minus(real x) {
 /// log(k!) less Stirling's formula, for k from 1 on.
 static inline real stirling_error(real k) {
   const real square = k * k;
-  return ((real)1 / 12 - ((real)1 / 360 - ((real)1 / 1260 - (real)1 / 1680 / square) / square) /
-                             square) / k;
+  return ((real)1 / 12 -
+          ((real)1 / 360 - ((real)1 / 1260 - (real)1 / 1680 / square) / square) / square) /
+         k;
 }
 /// k log(k / mean) + mean - k: how far k is off (Loader, "Fast and accurate computation of binomial
 /// probabilities"). Differences of large logarithms would lose a float's digits.
@@ -170,14 +171,13 @@ static inline real sample_half_binomial(real n, real p, ulong seed, ulong i, ulo
   return clamp(k, (real)0, n);
 }
 
-#define SAMPLE_PARAMETERS \
-  global char *out, ulong out_offset, ulong n, ulong seed, ulong counter
-#define SAMPLE_BEGIN()                \
-  const ulong i = get_global_id(0);   \
+#define SAMPLE_PARAMETERS global char *out, ulong out_offset, ulong n, ulong seed, ulong counter
+#define SAMPLE_BEGIN()              \
+  const ulong i = get_global_id(0); \
   if (i >= n) return
 
 /// `smallest`: no sample is 0, whose logarithm would be infinite.
-kernel void gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulong shapes_offset,
+kernel void gamma_samples(SAMPLE_PARAMETERS, global const char* shapes, ulong shapes_offset,
                           real smallest) {
   SAMPLE_BEGIN();
   const Scaled drawn = sample_gamma(LOAD_AS(C, E, shapes + shapes_offset, i), seed, i, counter);
@@ -188,7 +188,7 @@ kernel void gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulong sh
 
 /// Logarithms, which are told apart where most samples of a small shape would be too small for the
 /// type. Results are of type C, and finite, so that their differences are numbers.
-kernel void log_gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulong shapes_offset,
+kernel void log_gamma_samples(SAMPLE_PARAMETERS, global const char* shapes, ulong shapes_offset,
                               real lowest) {
   SAMPLE_BEGIN();
   const Scaled drawn = sample_gamma(LOAD_AS(C, E, shapes + shapes_offset, i), seed, i, counter);
@@ -198,8 +198,8 @@ kernel void log_gamma_samples(SAMPLE_PARAMETERS, global const char *shapes, ulon
 }
 
 /// A negative rate, or NaN, fails.
-kernel void poisson_samples(SAMPLE_PARAMETERS, global const char *rates, ulong rates_offset,
-                            global int *asserts, uint site) {
+kernel void poisson_samples(SAMPLE_PARAMETERS, global const char* rates, ulong rates_offset,
+                            global int* asserts, uint site) {
   SAMPLE_BEGIN();
   const real rate = LOAD_AS(C, E, rates + rates_offset, i);
   real result = NAN;
@@ -211,8 +211,8 @@ kernel void poisson_samples(SAMPLE_PARAMETERS, global const char *rates, ulong r
   STORE_FROM(E, C, out + out_offset, i, result);
 }
 
-kernel void binomial_samples(SAMPLE_PARAMETERS, global const char *counts, ulong counts_offset,
-                             global const char *probabilities, ulong probabilities_offset) {
+kernel void binomial_samples(SAMPLE_PARAMETERS, global const char* counts, ulong counts_offset,
+                             global const char* probabilities, ulong probabilities_offset) {
   SAMPLE_BEGIN();
   const real count = LOAD_AS(C, E, counts + counts_offset, i);
   const real p = LOAD_AS(C, E, probabilities + probabilities_offset, i);

@@ -1,12 +1,12 @@
-// Reductions whose work-items walk across the reduced dimension: each owns a tile of adjacent columns,
-// which are contiguous in the input, of up to VECTORS vectors. The last tile is moved back to end with the
-// row, so columns in the overlap are reduced twice, to the same bits.
+// Reductions whose work-items walk across the reduced dimension: each owns a tile of adjacent
+// columns, which are contiguous in the input, of up to VECTORS vectors. The last tile is moved back
+// to end with the row, so columns in the overlap are reduced twice, to the same bits.
 #include "include/item_by_item.clh"
 #include "reduce/defaults.clh"
 
-// Rows under way at a time. A single vector of each needs them to hide the memory's latency; not where the
-// first of equal values must win. A tile of many vectors has its states in the first cache, and is loaded and
-// stored once for so many rows.
+// Rows under way at a time. A single vector of each needs them to hide the memory's latency; not
+// where the first of equal values must win. A tile of many vectors has its states in the first
+// cache, and is loaded and stored once for so many rows.
 #if VECTORS > 1
 #define ROWS_AT_ONCE 8
 #elif FORM != FORM_ARG

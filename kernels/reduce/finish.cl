@@ -1,5 +1,6 @@
-// The second stage of a reduction: a work-item, or GROUP of them, combine the partial states of an output.
-// Partial states of adjacent outputs are adjacent, so a work-group takes OUTPUTS side by side.
+// The second stage of a reduction: a work-item, or GROUP of them, combine the partial states of an
+// output. Partial states of adjacent outputs are adjacent, so a work-group takes OUTPUTS side by
+// side.
 #include "reduce/defaults.clh"
 
 #define SPLIT(i) load_partial(partial, PARTIAL_OFFSETS(args), (ulong)(i) * args.outputs + output)

@@ -43,7 +43,8 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
       }
       const uint count = min((ulong)args.chunk, args.length - first);
       n += count;
-      state = combine(state, reduce_row(row + (long)first * args.step, args.step, count, first, item, s0));
+      state = combine(state,
+                      reduce_row(row + (long)first * args.step, args.step, count, first, item, s0));
     }
 #if GROUP > 1
     state = combine_row(state, n, origin, item, shared);

@@ -1,6 +1,6 @@
 // Reductions of stretches of a dimension: data is [outer][length][inner], offsets [outer][segments
-// + 1], results [outer][segments][inner], all contiguous. One work-item per result, or, on CPUs, per piece
-// of a row of them.
+// + 1], results [outer][segments][inner], all contiguous. One work-item per result, or, on CPUs,
+// per piece of a row of them.
 //
 // Compile parameters: E (tag of data and results), C (computed with), INDEX (tag of the offsets),
 // REDUCE (0 maximum, 1 mean, 2 minimum, 3 sum, 4 product: at::native::ReductionType), INITIAL
@@ -52,28 +52,28 @@ typedef struct {
 #endif
 
 /// The segment of `row`, within bounds whatever the offsets say.
-#define DECLARE_ROW()                                                                           \
-  const ulong outer = row / args.segments;                                                      \
-  const ulong number = outer * (args.segments + 1) + (row - outer * args.segments);             \
-  global const char *offsets = offsets_base + args.offsets_offset;                              \
-  const long from = LOAD_AS(i64, INDEX, offsets, number);                                       \
-  const long to = LOAD_AS(i64, INDEX, offsets, number + 1);                                     \
-  if (to < from) record_failure(to - from, 0, asserts, site);                                   \
-  const ulong begin = clamp(from, 0l, (long)args.length);                                       \
-  const ulong end = clamp(to, (long)begin, (long)args.length);                                  \
-  global const char *data = data_base + args.data_offset
-#define DECLARE_SEGMENT()                                                                       \
-  const ulong i = get_global_id(0);                                                             \
-  if (i >= args.results) return;                                                                \
-  const ulong row = i / args.inner;                                                             \
-  const ulong column = i - row * args.inner;                                                    \
+#define DECLARE_ROW()                                                               \
+  const ulong outer = row / args.segments;                                          \
+  const ulong number = outer * (args.segments + 1) + (row - outer * args.segments); \
+  global const char* offsets = offsets_base + args.offsets_offset;                  \
+  const long from = LOAD_AS(i64, INDEX, offsets, number);                           \
+  const long to = LOAD_AS(i64, INDEX, offsets, number + 1);                         \
+  if (to < from) record_failure(to - from, 0, asserts, site);                       \
+  const ulong begin = clamp(from, 0l, (long)args.length);                           \
+  const ulong end = clamp(to, (long)begin, (long)args.length);                      \
+  global const char* data = data_base + args.data_offset
+#define DECLARE_SEGMENT()                    \
+  const ulong i = get_global_id(0);          \
+  if (i >= args.results) return;             \
+  const ulong row = i / args.inner;          \
+  const ulong column = i - row * args.inner; \
   DECLARE_ROW()
 #define AT(j) ((outer * args.length + (j)) * args.inner + column)
 #define ELEMENT(j) LOAD_AS(C, E, data, AT(j))
 
-kernel void segment_reduce(global const char *data_base, global const char *offsets_base,
-                           global char *out_base, const SegmentArgs args, real initial,
-                           global int *asserts, uint site) {
+kernel void segment_reduce(global const char* data_base, global const char* offsets_base,
+                           global char* out_base, const SegmentArgs args, real initial,
+                           global int* asserts, uint site) {
   DECLARE_SEGMENT();
   real result = INITIAL ? initial : START;
   for (ulong j = begin; j < end; j++) {
@@ -92,11 +92,12 @@ kernel void segment_reduce(global const char *data_base, global const char *offs
 
 #define SPAN (16 * WIDTH)
 
-/// SPAN columns to a work-item, WIDTH of them at a time, the last ones overlapping. Global size: ceil(inner / SPAN) by
-/// outer * segments, or more.
-kernel ITEM_BY_ITEM void segment_reduce_rows(global const char *data_base, global const char *offsets_base,
-                                             global char *out_base, const SegmentArgs args, real initial,
-                                             global int *asserts, uint site) {
+/// SPAN columns to a work-item, WIDTH of them at a time, the last ones overlapping. Global size:
+/// ceil(inner / SPAN) by outer * segments, or more.
+kernel ITEM_BY_ITEM void segment_reduce_rows(global const char* data_base,
+                                             global const char* offsets_base, global char* out_base,
+                                             const SegmentArgs args, real initial,
+                                             global int* asserts, uint site) {
   typedef TYPEV(C, WIDTH) Reals;
   const ulong row = get_global_id(1);
   const ulong first = (ulong)get_global_id(0) * SPAN;
@@ -116,18 +117,18 @@ kernel ITEM_BY_ITEM void segment_reduce_rows(global const char *data_base, globa
       result = (Reals)(NAN);  // the mean of nothing
     }
 #endif
-    global char *out = out_base + args.out_offset + (row * args.inner + column) * STORAGE_SIZE(E);
+    global char* out = out_base + args.out_offset + (row * args.inner + column) * STORAGE_SIZE(E);
     STOREV_FROM(E, C, WIDTH, out, 0, result);
   }
 }
 
 /// The gradient by data, which has no elements outside of segments that are not 0 already.
-kernel void segment_reduce_backward(global const char *data_base, global const char *offsets_base,
-                                    global const char *grad_base, global const char *result_base,
-                                    global char *out_base, const SegmentArgs args, real initial,
-                                    global int *asserts, uint site) {
+kernel void segment_reduce_backward(global const char* data_base, global const char* offsets_base,
+                                    global const char* grad_base, global const char* result_base,
+                                    global char* out_base, const SegmentArgs args, real initial,
+                                    global int* asserts, uint site) {
   DECLARE_SEGMENT();
-  global char *out = out_base + args.out_offset;
+  global char* out = out_base + args.out_offset;
   const real grad = LOAD_AS(C, E, grad_base + args.grad_offset, i);
 #if REDUCE == 0 || REDUCE == 2
   // Equal extremes share it.
@@ -143,8 +144,8 @@ kernel void segment_reduce_backward(global const char *data_base, global const c
     STORE_FROM(E, C, out, AT(j), extreme ? grad / count : (real)0);
   }
 #elif REDUCE == 4
-  // A quotient, but for what can't divide: there the others are multiplied. The stored result may be
-  // rounded to a half type.
+  // A quotient, but for what can't divide: there the others are multiplied. The stored result may
+  // be rounded to a half type.
   real result = INITIAL ? initial : START;
   for (ulong j = begin; j < end; j++) result *= ELEMENT(j);
   for (ulong j = begin; j < end; j++) {

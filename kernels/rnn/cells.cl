@@ -2,8 +2,8 @@
 // columns of a row. All operands are contiguous and of one dtype.
 //
 // Compile parameters besides cells.clh's: HIDDEN_GATES (0: the hidden product is already in the
-// input gates), BIAS, GRAD_HY, GRAD_CY (0: there is none). Global size: rows * ceil(size / WIDTH) or
-// more.
+// input gates), BIAS, GRAD_HY, GRAD_CY (0: there is none). Global size: rows * ceil(size / WIDTH)
+// or more.
 #include "include/item_by_item.clh"
 #include "rnn/cells.clh"
 
@@ -21,18 +21,18 @@
 #endif
 
 /// Runs CELL(width, row, column) for the columns of this work-item.
-#define FOR_COLUMNS(CELL)                                        \
-  do {                                                           \
-    const uint vectors_ = (size + WIDTH - 1) / WIDTH;            \
-    const ulong item_ = get_global_id(0);                        \
-    const ulong row_ = item_ / vectors_;                         \
-    if (row_ >= rows) return;                                    \
-    const ulong first_ = (item_ - row_ * vectors_) * WIDTH;      \
-    if (first_ + WIDTH <= size) {                                \
-      CELL(WIDTH, row_, first_);                                 \
-    } else {                                                     \
+#define FOR_COLUMNS(CELL)                                             \
+  do {                                                                \
+    const uint vectors_ = (size + WIDTH - 1) / WIDTH;                 \
+    const ulong item_ = get_global_id(0);                             \
+    const ulong row_ = item_ / vectors_;                              \
+    if (row_ >= rows) return;                                         \
+    const ulong first_ = (item_ - row_ * vectors_) * WIDTH;           \
+    if (first_ + WIDTH <= size) {                                     \
+      CELL(WIDTH, row_, first_);                                      \
+    } else {                                                          \
       for (ulong at_ = first_; at_ < size; at_++) CELL(1, row_, at_); \
-    }                                                            \
+    }                                                                 \
   } while (0)
 
 #if HIDDEN_GATES
@@ -50,18 +50,18 @@
 
 #define OPERAND(name) global const char *name##_base, const ulong name##_offset
 #define RESULT(name) global char *name##_base, const ulong name##_offset
-#define USE(name) global const char *name = name##_base + name##_offset
-#define USE_RESULT(name) global char *name = name##_base + name##_offset
+#define USE(name) global const char* name = name##_base + name##_offset
+#define USE_RESULT(name) global char* name = name##_base + name##_offset
 
 /// The sum of gate k (0 to 3) of a row's column.
-#define GATE_SUM(width, k)                                                          \
-  (GET(width, input, gate + k * size) WITH_HIDDEN(width, gate + k * size)           \
+#define GATE_SUM(width, k)                                                \
+  (GET(width, input, gate + k * size) WITH_HIDDEN(width, gate + k * size) \
        INPUT_BIAS(width, column + k * size) HIDDEN_BIAS(width, column + k * size))
-#define LSTM_CELL(width, row, column_)                                                       \
-  do {                                                                                       \
+#define LSTM_CELL(width, row, column_)                                                           \
+  do {                                                                                           \
     const ulong column = column_, gate = row * 4 * size + column, element = row * size + column; \
     LSTM_FORWARD(width, gates, gate, size, element, GET(width, cx, element), GATE_SUM(width, 0), \
-                 GATE_SUM(width, 1), GATE_SUM(width, 2), GATE_SUM(width, 3), cy, hy);        \
+                 GATE_SUM(width, 1), GATE_SUM(width, 2), GATE_SUM(width, 3), cy, hy);            \
   } while (0)
 
 /// gates may be the input gates themselves: each work-item reads what it writes, before it does.
@@ -94,12 +94,12 @@ kernel ITEM_BY_ITEM void lstm_cell(OPERAND(input), OPERAND(hidden), OPERAND(inpu
 #define STATE_GRADIENT(width, element) (TYPEV(C, width))(0)
 #endif
 
-#define LSTM_GRADIENT(width, row, column_)                                                   \
-  do {                                                                                       \
+#define LSTM_GRADIENT(width, row, column_)                                                       \
+  do {                                                                                           \
     const ulong column = column_, gate = row * 4 * size + column, element = row * size + column; \
-    LSTM_BACKWARD(width, gates, gate, size, element, GET(width, cx, element),                \
-                  GET(width, cy, element), OUTPUT_GRADIENT(width, element),                  \
-                  STATE_GRADIENT(width, element), grad_gates, grad_cx);                      \
+    LSTM_BACKWARD(width, gates, gate, size, element, GET(width, cx, element),                    \
+                  GET(width, cy, element), OUTPUT_GRADIENT(width, element),                      \
+                  STATE_GRADIENT(width, element), grad_gates, grad_cx);                          \
   } while (0)
 
 kernel ITEM_BY_ITEM void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), OPERAND(cx),
@@ -119,24 +119,25 @@ kernel ITEM_BY_ITEM void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), 
   FOR_COLUMNS(LSTM_GRADIENT);
 }
 
-// A GRU's gates are [rows][3][size]: reset, update, new. Kept for the gradient, [rows][5][size]: the
-// three activated, the old state, and the hidden part of the new gate.
-#define GRU_CELL(width, row, column_)                                                         \
-  do {                                                                                        \
-    const ulong column = column_, gate = row * 3 * size + column, element = row * size + column; \
-    const ulong place = row * 5 * size + column;                                              \
-    const TYPEV(C, width) reset = SIGMOID(GATE_SUM(width, 0)), update = SIGMOID(GATE_SUM(width, 1)); \
-    const TYPEV(C, width) old = GET(width, hx, element);                                      \
-    const TYPEV(C, width) inner =                                                             \
-        GET(width, hidden, gate + 2 * size) HIDDEN_BIAS(width, column + 2 * size);            \
-    const TYPEV(C, width) fresh = tanh(GET(width, input, gate + 2 * size)                     \
-                                           INPUT_BIAS(width, column + 2 * size) + reset * inner); \
-    PUT(width, workspace, place, reset);                                                      \
-    PUT(width, workspace, place + size, update);                                              \
-    PUT(width, workspace, place + 2 * size, fresh);                                           \
-    PUT(width, workspace, place + 3 * size, old);                                             \
-    PUT(width, workspace, place + 4 * size, inner);                                           \
-    PUT(width, hy, element, fresh + update * (old - fresh));                                  \
+// A GRU's gates are [rows][3][size]: reset, update, new. Kept for the gradient, [rows][5][size]:
+// the three activated, the old state, and the hidden part of the new gate.
+#define GRU_CELL(width, row, column_)                                                             \
+  do {                                                                                            \
+    const ulong column = column_, gate = row * 3 * size + column, element = row * size + column;  \
+    const ulong place = row * 5 * size + column;                                                  \
+    const TYPEV(C, width) reset = SIGMOID(GATE_SUM(width, 0)),                                    \
+                          update = SIGMOID(GATE_SUM(width, 1));                                   \
+    const TYPEV(C, width) old = GET(width, hx, element);                                          \
+    const TYPEV(C, width) inner =                                                                 \
+        GET(width, hidden, gate + 2 * size) HIDDEN_BIAS(width, column + 2 * size);                \
+    const TYPEV(C, width) fresh = tanh(                                                           \
+        GET(width, input, gate + 2 * size) INPUT_BIAS(width, column + 2 * size) + reset * inner); \
+    PUT(width, workspace, place, reset);                                                          \
+    PUT(width, workspace, place + size, update);                                                  \
+    PUT(width, workspace, place + 2 * size, fresh);                                               \
+    PUT(width, workspace, place + 3 * size, old);                                                 \
+    PUT(width, workspace, place + 4 * size, inner);                                               \
+    PUT(width, hy, element, fresh + update * (old - fresh));                                      \
   } while (0)
 
 kernel ITEM_BY_ITEM void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias),
@@ -154,26 +155,26 @@ kernel ITEM_BY_ITEM void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input
   FOR_COLUMNS(GRU_CELL);
 }
 
-#define GRU_GRADIENT(width, row, column_)                                                     \
-  do {                                                                                        \
+#define GRU_GRADIENT(width, row, column_)                                                        \
+  do {                                                                                           \
     const ulong column = column_, gate = row * 3 * size + column, element = row * size + column; \
-    const ulong place = row * 5 * size + column;                                              \
-    const TYPEV(C, width) reset = GET(width, workspace, place);                               \
-    const TYPEV(C, width) update = GET(width, workspace, place + size);                       \
-    const TYPEV(C, width) fresh = GET(width, workspace, place + 2 * size);                    \
-    const TYPEV(C, width) old = GET(width, workspace, place + 3 * size);                      \
-    const TYPEV(C, width) inner = GET(width, workspace, place + 4 * size);                    \
-    const TYPEV(C, width) dh = GET(width, grad_hy, element);                                  \
-    const TYPEV(C, width) d_update = dh * (old - fresh) * (1 - update) * update;              \
-    const TYPEV(C, width) d_fresh = dh * (1 - update) * (1 - fresh * fresh);                  \
-    const TYPEV(C, width) d_reset = d_fresh * inner * (1 - reset) * reset;                    \
-    PUT(width, grad_input, gate, d_reset);                                                    \
-    PUT(width, grad_input, gate + size, d_update);                                            \
-    PUT(width, grad_input, gate + 2 * size, d_fresh);                                         \
-    PUT(width, grad_hidden, gate, d_reset);                                                   \
-    PUT(width, grad_hidden, gate + size, d_update);                                           \
-    PUT(width, grad_hidden, gate + 2 * size, d_fresh * reset);                                \
-    PUT(width, grad_hx, element, dh * update);                                                \
+    const ulong place = row * 5 * size + column;                                                 \
+    const TYPEV(C, width) reset = GET(width, workspace, place);                                  \
+    const TYPEV(C, width) update = GET(width, workspace, place + size);                          \
+    const TYPEV(C, width) fresh = GET(width, workspace, place + 2 * size);                       \
+    const TYPEV(C, width) old = GET(width, workspace, place + 3 * size);                         \
+    const TYPEV(C, width) inner = GET(width, workspace, place + 4 * size);                       \
+    const TYPEV(C, width) dh = GET(width, grad_hy, element);                                     \
+    const TYPEV(C, width) d_update = dh * (old - fresh) * (1 - update) * update;                 \
+    const TYPEV(C, width) d_fresh = dh * (1 - update) * (1 - fresh * fresh);                     \
+    const TYPEV(C, width) d_reset = d_fresh * inner * (1 - reset) * reset;                       \
+    PUT(width, grad_input, gate, d_reset);                                                       \
+    PUT(width, grad_input, gate + size, d_update);                                               \
+    PUT(width, grad_input, gate + 2 * size, d_fresh);                                            \
+    PUT(width, grad_hidden, gate, d_reset);                                                      \
+    PUT(width, grad_hidden, gate + size, d_update);                                              \
+    PUT(width, grad_hidden, gate + 2 * size, d_fresh * reset);                                   \
+    PUT(width, grad_hx, element, dh * update);                                                   \
   } while (0)
 
 kernel ITEM_BY_ITEM void gru_cell_backward(OPERAND(grad_hy), OPERAND(workspace), RESULT(grad_input),

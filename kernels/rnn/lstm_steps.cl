@@ -1,9 +1,10 @@
-// A step of an LSTM layer in one launch, and its gradient: the product with the hidden weights stays in
-// registers, where the cell takes it from. For CPUs, whose caches hold the weights from step to step.
+// A step of an LSTM layer in one launch, and its gradient: the product with the hidden weights
+// stays in registers, where the cell takes it from. For CPUs, whose caches hold the weights from
+// step to step.
 //
-// A work-item takes ROWS rows and, forward, WIDTH columns of all four gates; backward, COLUMNS vectors
-// of columns. Compile parameters besides cells.clh's: ROWS, COLUMNS, CELL (0: the gradient stops at the
-// product).
+// A work-item takes ROWS rows and, forward, WIDTH columns of all four gates; backward, COLUMNS
+// vectors of columns. Compile parameters besides cells.clh's: ROWS, COLUMNS, CELL (0: the gradient
+// stops at the product).
 #include "include/item_by_item.clh"
 #include "rnn/cells.clh"
 
@@ -21,9 +22,8 @@ typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
 
 /// gates: [rows][4][size], the input's part (with the biases), then the activated gates; weights:
-/// [size / WIDTH][size][4][WIDTH] of C. The output goes to hy, and to next, where the next step finds
-/// it. size is a multiple of WIDTH.
-/// Global size: size / WIDTH, ceil(rows / ROWS) or more.
+/// [size / WIDTH][size][4][WIDTH] of C. The output goes to hy, and to next, where the next step
+/// finds it. size is a multiple of WIDTH. Global size: size / WIDTH, ceil(rows / ROWS) or more.
 kernel ITEM_BY_ITEM void lstm_step(global const char* hx_base, const ulong hx_offset,
                                    global const char* weights_base, const ulong weights_offset,
                                    global const char* cx_base, const ulong cx_offset,
@@ -73,22 +73,17 @@ kernel ITEM_BY_ITEM void lstm_step(global const char* hx_base, const ulong hx_of
 }
 
 /// The gradient of step t from that of the gates of the step after it, `next`: [rows][4 * size].
-/// grad_output: what comes from outside, of the step's output; weights: [4 * size][size] of C; grad_cy:
-/// that of the new state, replaced by that of the old one. Without CELL it is that of the output that
-/// the next step began with, and only `next` and the weights are read.
-/// size is a multiple of WIDTH * COLUMNS. Global size: size / (WIDTH * COLUMNS), ceil(rows / ROWS) or
-/// more.
-kernel ITEM_BY_ITEM void lstm_step_backward(global const char* next_base, const ulong next_offset,
-                                            global const char* weights_base,
-                                            const ulong weights_offset,
-                                            global const char* output_base,
-                                            const ulong output_offset, global const char* cx_base,
-                                            const ulong cx_offset, global const char* cy_base,
-                                            const ulong cy_offset, global const char* gates_base,
-                                            const ulong gates_offset, global char* grad_gates_base,
-                                            const ulong grad_gates_offset,
-                                            global char* grad_cy_base, const ulong grad_cy_offset,
-                                            const uint rows, const uint size) {
+/// grad_output: what comes from outside, of the step's output; weights: [4 * size][size] of C;
+/// grad_cy: that of the new state, replaced by that of the old one. Without CELL it is that of the
+/// output that the next step began with, and only `next` and the weights are read. size is a
+/// multiple of WIDTH * COLUMNS. Global size: size / (WIDTH * COLUMNS), ceil(rows / ROWS) or more.
+kernel ITEM_BY_ITEM void lstm_step_backward(
+    global const char* next_base, const ulong next_offset, global const char* weights_base,
+    const ulong weights_offset, global const char* output_base, const ulong output_offset,
+    global const char* cx_base, const ulong cx_offset, global const char* cy_base,
+    const ulong cy_offset, global const char* gates_base, const ulong gates_offset,
+    global char* grad_gates_base, const ulong grad_gates_offset, global char* grad_cy_base,
+    const ulong grad_cy_offset, const uint rows, const uint size) {
   const ulong column = (ulong)get_global_id(0) * WIDTH * COLUMNS;
   const uint row0 = get_global_id(1) * ROWS;
   if (column >= size || row0 >= rows) return;

@@ -1,5 +1,5 @@
-// Scans of lines that lie side by side in memory: a work-item walks WIDTH neighbouring lines at once
-// (line dimension 0 of the arguments), along one chunk.
+// Scans of lines that lie side by side in memory: a work-item walks WIDTH neighbouring lines at
+// once (line dimension 0 of the arguments), along one chunk.
 //
 // Compile parameters: those of scan/ops.clh, PHASE, WIDTH.
 #include "include/item_by_item.clh"
@@ -16,9 +16,9 @@
 #define STORE_COLUMN(k) \
   store_state(states[k], out0 + (k) * args.out_stride[0][0], out1 + (k) * args.out_stride[1][0]);
 #endif
-#define NEXT                 \
-  in += args.in_step;        \
-  out0 += args.out_step[0];  \
+#define NEXT                \
+  in += args.in_step;       \
+  out0 += args.out_step[0]; \
   out1 += args.out_step[1];
 
 kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* out0_base,

@@ -1,8 +1,8 @@
 // Scans along lines, one chunk of a line per work-item or per work-group of GROUP. Any strides.
 //
 // A work-item folds ITEMS neighbours by themselves before the running state comes in, so that only
-// one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by one: to
-// compare is cheap.)
+// one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by one:
+// to compare is cheap.)
 //
 // Compile parameters: those of scan/ops.clh, PHASE, GROUP, ITEMS, CONTIGUOUS (the input's elements
 // of a line are neighbours).

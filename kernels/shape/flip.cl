@@ -1,8 +1,8 @@
 // Copies with a stride of either sign per dimension: flip.
 //
-// Compile parameters: E (an unsigned tag of the element's size, u128 for 16 bytes), and for rows WIDTH (elements
-// of a vector), TURN (0: the rows lie with any strides, 1: contiguous in both, 2: contiguous, last element first in
-// one of them).
+// Compile parameters: E (an unsigned tag of the element's size, u128 for 16 bytes), and for rows
+// WIDTH (elements of a vector), TURN (0: the rows lie with any strides, 1: contiguous in both, 2:
+// contiguous, last element first in one of them).
 #include "include/dtype.clh"
 #include "include/indexing.clh"
 #include "include/item_by_item.clh"
@@ -28,7 +28,7 @@ typedef struct {
 } FlipLayout;
 
 /// Global size: n or more.
-kernel void copy_signed(global char *out, global const char *in, const FlipLayout layout) {
+kernel void copy_signed(global char* out, global const char* in, const FlipLayout layout) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   uint at[2] = {0};
@@ -45,7 +45,8 @@ kernel void copy_signed(global char *out, global const char *in, const FlipLayou
 
 /// For CPUs: rows along dimension 0 in runs, `together` rows of the next dimensions to a work-item.
 /// Global size: ceil(size[0] / run), ceil(n / size[0] / together), or more.
-kernel ITEM_BY_ITEM void copy_signed_rows(global char *out, global const char *in, const FlipLayout layout) {
+kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, global const char* in,
+                                          const FlipLayout layout) {
   const long length = layout.size[0];
   const long first = get_global_id(0) * layout.run, end = min(first + layout.run, length);
   const uint first_row = get_global_id(1) * layout.together;
@@ -60,14 +61,14 @@ kernel ITEM_BY_ITEM void copy_signed_rows(global char *out, global const char *i
       rest = quotient;
       for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
     }
-    global char *const to = out + layout.offset[0] + (long)(int)at[0];
-    global const char *const from = in + layout.offset[1] + (long)(int)at[1];
+    global char* const to = out + layout.offset[0] + (long)(int)at[0];
+    global const char* const from = in + layout.offset[1] + (long)(int)at[1];
     long x = first;
 #if TURN > 0
     for (; x + WIDTH <= end; x += WIDTH) {
       // A vector starts at whichever of its ends has the lower address.
-      global char *const p = to + (out_step < 0 ? x + WIDTH - 1 : x) * out_step;
-      global const char *const q = from + (in_step < 0 ? x + WIDTH - 1 : x) * in_step;
+      global char* const p = to + (out_step < 0 ? x + WIDTH - 1 : x) * out_step;
+      global const char* const q = from + (in_step < 0 ? x + WIDTH - 1 : x) * in_step;
       const TYPEV(E, WIDTH) v = LOADV(E, WIDTH, q, 0);
 #if TURN == 2
       STOREV(E, WIDTH, p, 0, REVERSED(v));

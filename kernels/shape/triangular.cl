@@ -1,8 +1,8 @@
 // Triangles of matrices: tril, triu and the coordinates of their elements.
 //
 // Compile parameters: E (an unsigned tag of the element's size, u128 for 16 bytes) for the copies,
-// OUT (tag of the coordinates); UPPER (1: above the diagonal, 0: below); for rows WIDTH (elements of a vector),
-// COPY (0: the triangle is in its place), CONTIGUOUS (1: the rows are, in both).
+// OUT (tag of the coordinates); UPPER (1: above the diagonal, 0: below); for rows WIDTH (elements
+// of a vector), COPY (0: the triangle is in its place), CONTIGUOUS (1: the rows are, in both).
 #include "include/dtype.clh"
 #include "include/indexing.clh"
 #include "include/item_by_item.clh"
@@ -36,7 +36,7 @@ typedef struct {
 } TriangleLayout;
 
 /// Copies the triangle, zeroes the rest. in may be out. Global size: n or more.
-kernel void triangle_copy(global char *out, global const char *in, const TriangleLayout layout) {
+kernel void triangle_copy(global char* out, global const char* in, const TriangleLayout layout) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   const uint column = (uint)i % layout.size[0];
@@ -59,8 +59,8 @@ kernel void triangle_copy(global char *out, global const char *in, const Triangl
 #define IN_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[1][0])
 
 /// The same for CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
-kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, const TriangleLayout layout,
-                                       const uint run) {
+kernel ITEM_BY_ITEM void triangle_rows(global char* out, global const char* in,
+                                       const TriangleLayout layout, const uint run) {
   const uint columns = layout.size[0], rows = layout.n / columns;
   const uint first_row = get_global_id(0) * run, end_row = min(first_row + run, rows);
 #if CONTIGUOUS && WIDTH > 1
@@ -76,8 +76,8 @@ kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, 
       rest = quotient;
       for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
     }
-    global char *const to = out + layout.offset[0] + at[0];
-    global const char *const from = in + layout.offset[1] + at[1];
+    global char* const to = out + layout.offset[0] + at[0];
+    global const char* const from = in + layout.offset[1] + at[1];
     const long place = row % layout.size[1];
 #if UPPER
     const uint kept = clamp(place + layout.diagonal, 0l, (long)columns), kept_end = columns;
@@ -89,10 +89,10 @@ kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, 
     uint x = 0;
 #if CONTIGUOUS && WIDTH > 1
     // The last vector overlaps the one before rather than leaving a tail.
-    for (uint next = COPY ? 0 : empty, last = COPY ? columns : empty_end; next < last && columns >= WIDTH;
-         next += WIDTH) {
+    for (uint next = COPY ? 0 : empty, last = COPY ? columns : empty_end;
+         next < last && columns >= WIDTH; next += WIDTH) {
       x = min(next, columns - WIDTH);
-      global char *const p = to + x * STORAGE_SIZE(E);
+      global char* const p = to + x * STORAGE_SIZE(E);
       if (x >= empty && x + WIDTH <= empty_end) {
         STOREV(E, WIDTH, p, 0, (VECTOR)(0));
         continue;
@@ -113,7 +113,8 @@ kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, 
 #endif
     for (x = empty; x < empty_end; x++) STORE(E, to + x * OUT_STEP, 0, (TYPE(E))(0));
 #if COPY
-    for (x = kept; x < kept_end; x++) STORE(E, to + x * OUT_STEP, 0, LOAD(E, from + x * IN_STEP, 0));
+    for (x = kept; x < kept_end; x++)
+      STORE(E, to + x * OUT_STEP, 0, LOAD(E, from + x * IN_STEP, 0));
 #endif
   }
 }
@@ -122,9 +123,9 @@ kernel ITEM_BY_ITEM void triangle_rows(global char *out, global const char *in, 
 static inline long before(long row, long columns, long diagonal) {
 #if UPPER
   // Row r has columns - clamp(r + diagonal, 0, columns).
-  const long full = clamp(-diagonal, 0l, row);             // rows that are whole
+  const long full = clamp(-diagonal, 0l, row);                // rows that are whole
   const long partial = clamp(columns - diagonal, full, row);  // rows before the first empty one
-  const long first = columns - max(full + diagonal, 0l);   // length of row `full`
+  const long first = columns - max(full + diagonal, 0l);      // length of row `full`
   const long count = partial - full;
   return full * columns + count * first - count * (count - 1) / 2;
 #else
@@ -138,7 +139,7 @@ static inline long before(long row, long columns, long diagonal) {
 }
 
 /// out[0][k], out[1][k]: row and column of element k of `total`. One work-item per row.
-kernel void triangle_indices(global char *out, ulong out_offset, long rows, long columns,
+kernel void triangle_indices(global char* out, ulong out_offset, long rows, long columns,
                              long diagonal, long total) {
   const long row = get_global_id(0);
   if (row >= rows) return;

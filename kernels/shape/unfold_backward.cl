@@ -14,7 +14,7 @@
 typedef struct {
   ulong offset[2];  // bytes: gradient of the input (written), gradient of the windows
   uint n;
-  uint dims;       // of the input, that of the windows first; unit 0 is the unfolded dimension
+  uint dims;  // of the input, that of the windows first; unit 0 is the unfolded dimension
   uint size[16];
   uint stride[2][16];  // the windows' stride[1][0] is 0: see window_step
   uint windows;        // how many
@@ -26,7 +26,7 @@ typedef struct {
 } UnfoldLayout;
 
 /// Global size: n or more.
-kernel void unfold_backward(global char *out, global const char *in, const UnfoldLayout layout) {
+kernel void unfold_backward(global char* out, global const char* in, const UnfoldLayout layout) {
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   const uint position = (uint)i % layout.size[0];
@@ -40,8 +40,9 @@ kernel void unfold_backward(global char *out, global const char *in, const Unfol
   TYPE(C) sum = (TYPE(C))(0);
   for (uint w = past; w < end; w++) {
     const uint inside = position - w * layout.window_distance;
-    sum += LOAD_AS(C, E, in + layout.offset[1] + at[1] + w * layout.window_step +
-                             inside * layout.inside_step, 0);
+    sum += LOAD_AS(
+        C, E, in + layout.offset[1] + at[1] + w * layout.window_step + inside * layout.inside_step,
+        0);
   }
   STORE_FROM(E, C, out + layout.offset[0] + at[0], 0, sum);
 }

@@ -1,5 +1,5 @@
-// Softmax along a dimension that is not the innermost: a work-item owns WIDTH adjacent positions and
-// walks across the dimension.
+// Softmax along a dimension that is not the innermost: a work-item owns WIDTH adjacent positions
+// and walks across the dimension.
 #include "include/item_by_item.clh"
 #include "softmax/softmax.clh"
 
@@ -9,11 +9,11 @@
   ((base) + (offset) + ((ulong)outer * args.length * args.inner + column) * STORAGE_SIZE(tag))
 #define NEXT(tag) ((ulong)args.inner * STORAGE_SIZE(tag))
 
-#define FIND_COLUMN                                              \
-  const uint tiles = args.columns / WIDTH;                       \
-  const uint id = get_global_id(0);                              \
-  const uint outer = id / tiles;                                 \
-  const uint column = args.first_column + id % tiles * WIDTH;    \
+#define FIND_COLUMN                                           \
+  const uint tiles = args.columns / WIDTH;                    \
+  const uint id = get_global_id(0);                           \
+  const uint outer = id / tiles;                              \
+  const uint column = args.first_column + id % tiles * WIDTH; \
   if (outer >= args.outer) return;
 
 kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char* out_base,

@@ -1,10 +1,10 @@
 // Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
 //
-// SCRATCH: a work-item's row has at most that many elements, and its exponentials are kept in local memory
-// between two passes; 0: see STASH.
+// SCRATCH: a work-item's row has at most that many elements, and its exponentials are kept in local
+// memory between two passes; 0: see STASH.
 //
-// KEPT: vectors of a row that each work-item of a group keeps in registers, where that is all of the row; 0:
-// rows are read again.
+// KEPT: vectors of a row that each work-item of a group keeps in registers, where that is all of
+// the row; 0: rows are read again.
 #ifndef SCRATCH
 #define SCRATCH 0
 #endif
@@ -199,7 +199,8 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
     }
     FOR_KEPT(j) total += TERM(g[j], y[j]);
     sum = group_sum(sum_lanes(total), item, SHARED);
-    FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(SUFFIX(WIDTH), g[j], y[j]));
+    FOR_KEPT(j)
+    STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(SUFFIX(WIDTH), g[j], y[j]));
 #else
     if (vectors > 0) {
       VECTOR total = (VECTOR)(0);

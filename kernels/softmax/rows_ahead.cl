@@ -1,6 +1,7 @@
-// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the next one is fetched
-// and its largest element looked for, and the results of the one before are stored: every element is read once, in the
-// order in which it lies in memory, and memory is read and written all the time.
+// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the
+// next one is fetched and its largest element looked for, and the results of the one before are
+// stored: every element is read once, in the order in which it lies in memory, and memory is read
+// and written all the time.
 //
 // SCRATCH: elements of a row at most. PAIRS: see vector_pairs.clh.
 #ifndef SCRATCH
@@ -13,23 +14,24 @@
 #define TIES_TO_EVEN LOG  // elements less the logarithm of 1 are exact
 #include "include/vector_pairs.clh"
 
-// `count` vectors from v on, side by side: a vector's exponential is a chain in which every step waits.
+// `count` vectors from v on, side by side: a vector's exponential is a chain in which every step
+// waits.
 #define AT_ONCE (PAIRS ? 4 : 2)
 #define EACH(count) _Pragma("unroll") for (uint u = 0; u < (count); u++)
 #define EACH_TWO(count) _Pragma("unroll") for (uint u = 0; u < (count) / 2; u++)
-#define LOAD_VECTORS(count, tag, p, v, x)                                             \
-  do {                                                                                \
-    EACH_TWO(count) LOAD_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);            \
-    if ((count) == 1) x[0] = LOADV_OF(tag, p, v);                                     \
+#define LOAD_VECTORS(count, tag, p, v, x)                                  \
+  do {                                                                     \
+    EACH_TWO(count) LOAD_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]); \
+    if ((count) == 1) x[0] = LOADV_OF(tag, p, v);                          \
   } while (0)
-#define STORE_VECTORS(count, tag, p, v, x)                                            \
-  do {                                                                                \
-    EACH_TWO(count) STORE_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]);           \
-    if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);                       \
+#define STORE_VECTORS(count, tag, p, v, x)                                  \
+  do {                                                                      \
+    EACH_TWO(count) STORE_TWO(tag, p, (v) + 2 * u, x[2 * u], x[2 * u + 1]); \
+    if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);             \
   } while (0)
 
-// What is kept of a row are its exponentials, or for log_softmax its elements less the largest; `scale` is one by the
-// sum of the exponentials, or its logarithm.
+// What is kept of a row are its exponentials, or for log_softmax its elements less the largest;
+// `scale` is one by the sum of the exponentials, or its logarithm.
 #if LOG
 #define TO_KEEP(below, exponential) (below)
 #define RESULT(kept, scale) ((kept) - (scale))
@@ -38,26 +40,26 @@
 #define RESULT(kept, scale) ((kept) * (scale))
 #endif
 
-#define STORE_RESULTS(count, v)                                                       \
-  do {                                                                                \
-    VECTOR result[count];                                                             \
-    EACH(count) result[u] = RESULT(kept[(v) + u], scale);                             \
-    STORE_VECTORS(count, OUT, out, v, result);                                        \
+#define STORE_RESULTS(count, v)                           \
+  do {                                                    \
+    VECTOR result[count];                                 \
+    EACH(count) result[u] = RESULT(kept[(v) + u], scale); \
+    STORE_VECTORS(count, OUT, out, v, result);            \
   } while (0)
 
-#define WORK_OFF(count)                                                               \
-  do {                                                                                \
-    if (!PAIRS) PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count));          \
-    if (stores) STORE_RESULTS(count, v);                                              \
-    VECTOR below[count], e[count], x[count];                                          \
-    EACH(count) below[u] = fetched[v + u] - largest;                                  \
-    EACH(count) e[u] = EXPV(below[u]);                                                \
-    EACH(count) kept[v + u] = TO_KEEP(below[u], e[u]);                                \
-    EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                         \
-    block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                              \
-    LOAD_VECTORS(count, IN, next, v, x);                                              \
-    EACH(count) fetched[v + u] = x[u];                                                \
-    EACH(count) most = LARGER(x[u], most);                                            \
+#define WORK_OFF(count)                                                      \
+  do {                                                                       \
+    if (!PAIRS) PREFETCH_PAGE_AHEAD(IN, WIDTH * (count), next, v / (count)); \
+    if (stores) STORE_RESULTS(count, v);                                     \
+    VECTOR below[count], e[count], x[count];                                 \
+    EACH(count) below[u] = fetched[v + u] - largest;                         \
+    EACH(count) e[u] = EXPV(below[u]);                                       \
+    EACH(count) kept[v + u] = TO_KEEP(below[u], e[u]);                       \
+    EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                \
+    block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                     \
+    LOAD_VECTORS(count, IN, next, v, x);                                     \
+    EACH(count) fetched[v + u] = x[u];                                       \
+    EACH(count) most = LARGER(x[u], most);                                   \
   } while (0)
 
 kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
@@ -67,9 +69,11 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
-  const uint end_row = first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
+  const uint end_row =
+      first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
   if (first_row >= end_row) return;
-  const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN), out_bytes = (ulong)length * STORAGE_SIZE(OUT);
+  const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN),
+              out_bytes = (ulong)length * STORAGE_SIZE(OUT);
   global const char* next = in_base + args.offset[0] + first_row * in_bytes;
   global char* out = out_base + args.offset[1] + first_row * out_bytes;
 

@@ -1,8 +1,9 @@
-// Softmax's gradient along a contiguous dimension, for CPUs whose first cache holds two rows. While the row before
-// becomes results, the next one takes its place there, so that every element is read once, in the order in which it
-// lies in memory, and memory is read and written all the time.
+// Softmax's gradient along a contiguous dimension, for CPUs whose first cache holds two rows. While
+// the row before becomes results, the next one takes its place there, so that every element is read
+// once, in the order in which it lies in memory, and memory is read and written all the time.
 //
-// SCRATCH: elements of a row at most. Rows are whole vectors, with PAIRS (see vector_pairs.clh) an even number of them.
+// SCRATCH: elements of a row at most. Rows are whole vectors, with PAIRS (see vector_pairs.clh) an
+// even number of them.
 #ifndef SCRATCH
 #define SCRATCH 1024
 #endif
@@ -35,12 +36,14 @@ static inline void store_results(global char* out, uint v, local const Kept* kep
 
 kernel ITEM_BY_ITEM void softmax_rows_backward_ahead(global const char* grad_base,
                                                      global const char* result_base,
-                                                     global char* out_base, const SoftmaxArgs args) {
+                                                     global char* out_base,
+                                                     const SoftmaxArgs args) {
   local Kept kept[SCRATCH / WIDTH];
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
-  const uint end_row = first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
+  const uint end_row =
+      first_row + min(args.outer_per_item, args.outer - min(first_row, args.outer));
   if (first_row >= end_row) return;
   const ulong first = (ulong)first_row * length;
   global const char* grad = grad_base + args.offset[0] + first * STORAGE_SIZE(GRAD);

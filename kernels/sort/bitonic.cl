@@ -1,11 +1,11 @@
-// Sorts rows that fit into local memory: a work-group takes one or several and compares in a bitonic
-// network. Positions break ties, which makes it stable.
+// Sorts rows that fit into local memory: a work-group takes one or several and compares in a
+// bitonic network. Positions break ties, which makes it stable.
 //
 // Compile parameters: KEY (key.clh).
 #include "sort/key.clh"
 
-/// Sorts the keys in place and writes the positions they came from. size: n rounded up to a power of
-/// two; keys, index: local arrays of rows_per_group * size elements.
+/// Sorts the keys in place and writes the positions they came from. size: n rounded up to a power
+/// of two; keys, index: local arrays of rows_per_group * size elements.
 kernel void sort_bitonic(global char* keys_base, ulong keys_offset, global char* index_base,
                          ulong index_offset, uint n, uint size, uint rows, uint rows_per_group,
                          local Key* keys, local uint* index) {

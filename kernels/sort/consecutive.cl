@@ -1,5 +1,5 @@
-// Runs of equal neighbours in a vector, read as it lies, for CPUs: count where they begin, sum the counts (scan.cl),
-// write. Zeros are equal to each other, NaNs to nothing.
+// Runs of equal neighbours in a vector, read as it lies, for CPUs: count where they begin, sum the
+// counts (scan.cl), write. Zeros are equal to each other, NaNs to nothing.
 //
 // Compile parameters: E (tag of the elements); INVERSE, STARTS (1: it is wanted).
 #include "include/dtype.clh"
@@ -20,7 +20,8 @@
 #define BEGIN_MASKS(here, i) convert_int16((here) != LOADV(E, LANES, AT((i) - 1), 0))
 
 kernel ITEM_BY_ITEM void consecutive_count(global const char* values, ulong values_offset,
-                                           global char* counts, ulong counts_offset, uint n, uint chunk) {
+                                           global char* counts, ulong counts_offset, uint n,
+                                           uint chunk) {
   const ulong first = (ulong)get_global_id(0) * chunk;
   if (first >= n) return;
   values += values_offset;
@@ -45,8 +46,9 @@ kernel ITEM_BY_ITEM void consecutive_count(global const char* values, ulong valu
       count + (uint)(sums4.x + sums4.y + sums4.z + sums4.w);
 }
 
-/// firsts: the first element of each run; starts (if wanted): where it begins, and n after the last; inverse (if
-/// wanted): the run of each element. counts: of the runs that begin before each chunk, and of all.
+/// firsts: the first element of each run; starts (if wanted): where it begins, and n after the
+/// last; inverse (if wanted): the run of each element. counts: of the runs that begin before each
+/// chunk, and of all.
 kernel ITEM_BY_ITEM void consecutive_write(global const char* values, ulong values_offset,
                                            global const char* counts_base, ulong counts_offset,
                                            global char* firsts, ulong firsts_offset,

@@ -13,8 +13,8 @@ static inline Key element_of(Key key, uint index, global const char* row, long a
 }
 
 /// keys[row * n + i] = key of element i of the row.
-kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_base, ulong keys_offset,
-                        const SortRows args) {
+kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_base,
+                                     ulong keys_offset, const SortRows args) {
   const uint total = args.rows * args.n;
   const ulong begin = (ulong)get_global_id(0) * args.chunk;
   if (begin >= total) return;
@@ -84,14 +84,16 @@ static inline uint count_numbers(global const Key* keys, uint n) {
   uint low = 0, high = n;
   while (low < high) {
     const uint middle = low + (high - low) / 2;
-    if (is_nan_key(keys[middle])) high = middle;
-    else low = middle + 1;
+    if (is_nan_key(keys[middle]))
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }
 
-/// One element of each ascending row. which: 0, the one at args.k; 1, the median, NaN if there is one;
-/// 2, the median of the numbers.
+/// One element of each ascending row. which: 0, the one at args.k; 1, the median, NaN if there is
+/// one; 2, the median of the numbers.
 kernel void sort_pick(global const char* in, global const char* keys_base, ulong keys_offset,
                       global const char* index_base, ulong index_offset, global char* values,
                       global char* indices, const SortRows args, uint which) {
@@ -104,8 +106,10 @@ kernel void sort_pick(global const char* in, global const char* keys_base, ulong
   uint position = args.k;
   if (which != 0) {
     const uint numbers = count_numbers(keys, args.n);
-    if (which == 1 && numbers < args.n) position = numbers;
-    else position = numbers == 0 ? 0 : (numbers - 1) / 2;  // of an even number, the lower one
+    if (which == 1 && numbers < args.n)
+      position = numbers;
+    else
+      position = numbers == 0 ? 0 : (numbers - 1) / 2;  // of an even number, the lower one
   }
   *(global Key*)(values + offset[FIRST_OUT]) =
       element_of(keys[position], index[position], in + offset[IN], args.along[IN], 0);

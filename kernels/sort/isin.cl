@@ -10,12 +10,15 @@ kernel void sort_isin(global const char* elements_base, ulong elements_offset,
   const uint i = get_global_id(0);
   if (i >= n) return;
   global const Key* keys = (global const Key*)(keys_base + keys_offset);
-  const Key key = encode_key(((global const Key*)(elements_base + elements_offset))[i], (Key)infinity);
+  const Key key =
+      encode_key(((global const Key*)(elements_base + elements_offset))[i], (Key)infinity);
   uint low = 0, high = count;
   while (low < high) {
     const uint middle = low + (high - low) / 2;
-    if (keys[middle] < key) low = middle + 1;
-    else high = middle;
+    if (keys[middle] < key)
+      low = middle + 1;
+    else
+      high = middle;
   }
   const bool found = low < count && keys[low] == key && !is_nan_key(key);
   ((global uchar*)(out_base + out_offset))[i] = found != (invert != 0);

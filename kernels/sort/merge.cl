@@ -13,11 +13,11 @@ static inline int compare_rows(global const Key* keys, uint columns, uint a, uin
   return 0;
 }
 
-/// Merges neighbouring sorted runs of `width` rows: each row finds its place by a binary search in the
-/// other run. first: order is not read, row i is at i.
-kernel void sort_merge(global const char* keys_base, ulong keys_offset, global const char* from_base,
-                       ulong from_offset, global char* to_base, ulong to_offset, uint n,
-                       uint columns, uint width, uint first) {
+/// Merges neighbouring sorted runs of `width` rows: each row finds its place by a binary search in
+/// the other run. first: order is not read, row i is at i.
+kernel void sort_merge(global const char* keys_base, ulong keys_offset,
+                       global const char* from_base, ulong from_offset, global char* to_base,
+                       ulong to_offset, uint n, uint columns, uint width, uint first) {
   const uint i = get_global_id(0);
   if (i >= n) return;
   global const Key* keys = (global const Key*)(keys_base + keys_offset);
@@ -32,8 +32,10 @@ kernel void sort_merge(global const char* keys_base, ulong keys_offset, global c
     const uint middle = low + (high - low) / 2;
     const int order = compare_rows(keys, columns, first ? middle : from[middle], own);
     // Of equal rows the left run's come first.
-    if (left ? order < 0 : order <= 0) low = middle + 1;
-    else high = middle;
+    if (left ? order < 0 : order <= 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   const uint start = left ? pair : pair + width;
   ((global uint*)(to_base + to_offset))[pair + (i - start) + (low - other)] = own;

@@ -9,8 +9,10 @@ static inline uint run_end(global const Key* keys, Key key, uint from, uint n) {
   uint low = from, high = n;
   while (low < high) {
     const uint middle = low + (high - low) / 2;
-    if (keys[middle] > key) high = middle;
-    else low = middle + 1;
+    if (keys[middle] > key)
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }

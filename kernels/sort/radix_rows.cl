@@ -9,8 +9,8 @@
 #define PASSES STORAGE_SIZE(KEY)
 #define DIGIT(key, pass) ((uint)((key) >> ((pass) * DIGIT_BITS)) & (DIGITS - 1))
 
-/// Sorts the keys in place and writes the positions they came from. spare_keys, spare_index: as large
-/// as keys and index.
+/// Sorts the keys in place and writes the positions they came from. spare_keys, spare_index: as
+/// large as keys and index.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_radix_rows(
     global char* keys_base, ulong keys_offset, global char* index_base, ulong index_offset,
     global char* spare_keys_base, ulong spare_keys_offset, global char* spare_index_base,

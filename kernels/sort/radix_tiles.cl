@@ -1,5 +1,5 @@
-// A radix pass with a part of a row (a tile) per work-group, which sorts it in local memory first so
-// that neighbours are written together.
+// A radix pass with a part of a row (a tile) per work-group, which sorts it in local memory first
+// so that neighbours are written together.
 //
 // Compile parameters: KEY (key.clh), GROUP (work-group size, a power of two), ITEMS (elements per
 // work-item). A part has GROUP * ITEMS elements.
@@ -45,7 +45,8 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_tiles(
     const RadixPass pass) {
   local Key tile_keys[TILE];
   local uint tile_index[TILE];
-  local ushort places[DIGITS * GROUP];  // digit by digit, each work-item's count, then its first place
+  local ushort
+      places[DIGITS * GROUP];  // digit by digit, each work-item's count, then its first place
   local uint sums[GROUP];
   const uint id = get_local_id(0);
   const uint row = get_group_id(0) / pass.parts, part = get_group_id(0) % pass.parts;

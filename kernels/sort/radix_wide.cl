@@ -1,11 +1,13 @@
-// A radix pass with 8-bit digits for GPUs: a work-group ranks a tile's elements by their digits in local
-// memory, so that a pass reads and writes everything once, and neighbours are written together.
+// A radix pass with 8-bit digits for GPUs: a work-group ranks a tile's elements by their digits in
+// local memory, so that a pass reads and writes everything once, and neighbours are written
+// together.
 //
-// 32 work-items (a warp) rank 32 neighbouring elements at a time: those with the same digit find each other,
-// and the first of them counts them all.
+// 32 work-items (a warp) rank 32 neighbouring elements at a time: those with the same digit find
+// each other, and the first of them counts them all.
 //
-// Compile parameters: KEY (key.clh), ITEMS (elements per work-item), VOTES (1: the device has NVIDIA's warps,
-// whose work-items vote on each bit of the digit; otherwise they meet in local memory).
+// Compile parameters: KEY (key.clh), ITEMS (elements per work-item), VOTES (1: the device has
+// NVIDIA's warps, whose work-items vote on each bit of the digit; otherwise they meet in local
+// memory).
 #define DIGIT_BITS 8
 #ifndef ITEMS
 #define ITEMS 8
@@ -30,7 +32,8 @@
 static inline uint votes_of(uint yes) {
   uint votes;
   __asm__ volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
-                   : "=r"(votes) : "r"(yes));
+                   : "=r"(votes)
+                   : "r"(yes));
   return votes;
 }
 #else
@@ -136,7 +139,8 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_wide(
     from[j] = pass.first ? begin + i : i < count ? index[i] : 0;
   }
 
-  // The work-item's own digit: how many the tile and the row have, then what lies before it in both.
+  // The work-item's own digit: how many the tile and the row have, then what lies before it in
+  // both.
   uint tile_count = 0;
   for (uint w = 0; w < WARPS; w++) tile_count += seen[w][id];
   const uint row_count = WIDE_COUNTS(counts, pass, row, id, pass.parts);

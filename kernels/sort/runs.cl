@@ -68,7 +68,8 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_i
   if (id == 0) ((global uint*)(counts_base + counts_offset))[get_group_id(0)] = count;
 }
 
-/// Writes what is wanted of the items from `begin` to `end`, of which the first run to begin is `run`.
+/// Writes what is wanted of the items from `begin` to `end`, of which the first run to begin is
+/// `run`.
 static inline void write_runs(global const Key* keys, global const uint* index, global long* firsts,
                               global long* starts, global long* inverse, uint wanted, uint begin,
                               uint end, uint run, const Runs runs) {
@@ -84,11 +85,11 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
   if ((wanted & 2) && begin < end && end == runs.n) starts[run] = runs.n;
 }
 
-#define WRITE_OPERANDS                                                                            \
-  global const char *keys_base, ulong keys_offset, global const char *index_base,                 \
-      ulong index_offset, global const char *counts_base, ulong counts_offset,                    \
-      global char *firsts_base, ulong firsts_offset, global char *starts_base,                    \
-      ulong starts_offset, global char *inverse_base, ulong inverse_offset, uint wanted,          \
+#define WRITE_OPERANDS                                                                   \
+  global const char *keys_base, ulong keys_offset, global const char *index_base,        \
+      ulong index_offset, global const char *counts_base, ulong counts_offset,           \
+      global char *firsts_base, ulong firsts_offset, global char *starts_base,           \
+      ulong starts_offset, global char *inverse_base, ulong inverse_offset, uint wanted, \
       const Runs runs
 // The operands as typed pointers.
 #define TYPED_OPERANDS                                                        \
@@ -100,7 +101,8 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
   global const uint* counts = (global const uint*)(counts_base + counts_offset);
 
 /// Of each run: firsts, the number in the input of its first item; starts, where it begins. Of each
-/// item of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of the three.
+/// item of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of the
+/// three.
 kernel void sort_write_runs(WRITE_OPERANDS) {
   const ulong first = (ulong)get_global_id(0) * runs.chunk;
   if (first >= runs.n) return;
@@ -111,7 +113,8 @@ kernel void sort_write_runs(WRITE_OPERANDS) {
 }
 
 /// The same for GPUs. Global size: chunks * GROUP.
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_write_runs_in_groups(WRITE_OPERANDS) {
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_write_runs_in_groups(
+    WRITE_OPERANDS) {
   local uint sums[GROUP];
   const uint id = get_local_id(0);
   TYPED_OPERANDS

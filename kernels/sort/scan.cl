@@ -1,7 +1,7 @@
 // Exclusive prefix sums of arrays of counts: a work-group per array.
 
-/// Arrays of `length` counts, length + 1 apart; the last place takes the total. sums: an element per
-/// work-item of the group.
+/// Arrays of `length` counts, length + 1 apart; the last place takes the total. sums: an element
+/// per work-item of the group.
 kernel void sort_scan(global char* counts_base, ulong counts_offset, uint length,
                       local uint* sums) {
   global uint* counts =

@@ -1,9 +1,10 @@
-// The least k keys of each row: a work-item walks along a part of its row and keeps what is below the
-// k-th least key it knows. Of n keys in any order these are about k log(n / k), so that nearly all of
-// them are only compared, a vector at a time. For CPU devices.
+// The least k keys of each row: a work-item walks along a part of its row and keeps what is below
+// the k-th least key it knows. Of n keys in any order these are about k log(n / k), so that nearly
+// all of them are only compared, a vector at a time. For CPU devices.
 //
-// Compile parameters: KEY (key.clh), WIDTH (keys of a vector), FEW (the most that sort_select_few finds),
-// CAPACITY (keys that sort_select keeps: a multiple of WIDTH, twice as many as are wanted or more).
+// Compile parameters: KEY (key.clh), WIDTH (keys of a vector), FEW (the most that sort_select_few
+// finds), CAPACITY (keys that sort_select keeps: a multiple of WIDTH, twice as many as are wanted
+// or more).
 #ifndef WIDTH
 #define WIDTH 16
 #endif
@@ -21,8 +22,8 @@ typedef struct {
   uint n, rows, k;
   uint part, parts;  // elements of a part, parts of a row
   uint per_item;     // parts that a work-item takes
-  uint sorted;       // whether the results are to be in order; else they are in that of their positions
-  uint has_source;   // whether the keys have positions; else those are where they lie
+  uint sorted;  // whether the results are to be in order; else they are in that of their positions
+  uint has_source;  // whether the keys have positions; else those are where they lie
 } Selection;
 
 /// Where part number `number` of all rows begins in its row, and where it ends.
@@ -80,8 +81,8 @@ static inline void merge_sort(private Key* keys, private uint* positions, privat
         to_positions[i] = positions[from];
       }
     }
-    private Key* const other_keys = keys;
-    private uint* const other_positions = positions;
+   private Key* const other_keys = keys;
+   private uint* const other_positions = positions;
     keys = to_keys;
     positions = to_positions;
     to_keys = other_keys;
@@ -95,55 +96,55 @@ static inline void merge_sort(private Key* keys, private uint* positions, privat
   }
 }
 
-#define SELECT_ARGS                                                                              \
-  global const char *keys_base, ulong keys_offset, global const char *index_base,                \
-      ulong index_offset, global char *out_keys_base, ulong out_keys_offset,                     \
+#define SELECT_ARGS                                                               \
+  global const char *keys_base, ulong keys_offset, global const char *index_base, \
+      ulong index_offset, global char *out_keys_base, ulong out_keys_offset,      \
       global char *out_index_base, ulong out_index_offset, const Selection s
 // keys, source, out_keys and out_index of part `number`
 #define OPERANDS_OF(number)                                                                      \
   const ulong first_ = (ulong)((number) / s.parts) * s.n;                                        \
-  global const Key *keys = (global const Key *)(keys_base + keys_offset) + first_;               \
-  global const uint *source = (global const uint *)(index_base + index_offset) + first_;         \
-  global Key *out_keys = (global Key *)(out_keys_base + out_keys_offset) + (ulong)(number) * s.k; \
-  global uint *out_index =                                                                       \
-      (global uint *)(out_index_base + out_index_offset) + (ulong)(number) * s.k;
+  global const Key* keys = (global const Key*)(keys_base + keys_offset) + first_;                \
+  global const uint* source = (global const uint*)(index_base + index_offset) + first_;          \
+  global Key* out_keys = (global Key*)(out_keys_base + out_keys_offset) + (ulong)(number) * s.k; \
+  global uint* out_index =                                                                       \
+      (global uint*)(out_index_base + out_index_offset) + (ulong)(number) * s.k;
 
 // Of the keys [begin, end) those below `limit`, which TAKE(i) may lower.
-#define FOR_BELOW_LIMIT(begin, end, TAKE)                          \
-  do {                                                             \
-    uint i_ = (begin);                                             \
-    for (; i_ + WIDTH <= (end); i_ += WIDTH) {                     \
-      if (!any(LOAD_KEYS(keys + i_) < (KeyV)(limit))) continue;    \
-      for (uint j_ = i_; j_ < i_ + WIDTH; j_++) {                  \
-        if (keys[j_] < limit) TAKE(j_);                            \
-      }                                                            \
-    }                                                              \
-    for (; i_ < (end); i_++) {                                     \
-      if (keys[i_] < limit) TAKE(i_);                              \
-    }                                                              \
+#define FOR_BELOW_LIMIT(begin, end, TAKE)                       \
+  do {                                                          \
+    uint i_ = (begin);                                          \
+    for (; i_ + WIDTH <= (end); i_ += WIDTH) {                  \
+      if (!any(LOAD_KEYS(keys + i_) < (KeyV)(limit))) continue; \
+      for (uint j_ = i_; j_ < i_ + WIDTH; j_++) {               \
+        if (keys[j_] < limit) TAKE(j_);                         \
+      }                                                         \
+    }                                                           \
+    for (; i_ < (end); i_++) {                                  \
+      if (keys[i_] < limit) TAKE(i_);                           \
+    }                                                           \
   } while (0)
 
 // Puts key i behind those of the first `count` that are not greater.
-#define INSERT(i)                                      \
-  do {                                                 \
-    const Key key_ = keys[i];                          \
-    uint at_ = count;                                  \
-    for (; at_ > 0 && best[at_ - 1] > key_; at_--) {   \
-      best[at_] = best[at_ - 1];                       \
-      positions[at_] = positions[at_ - 1];             \
-    }                                                  \
-    best[at_] = key_;                                  \
-    positions[at_] = s.has_source ? source[i] : (i);   \
+#define INSERT(i)                                    \
+  do {                                               \
+    const Key key_ = keys[i];                        \
+    uint at_ = count;                                \
+    for (; at_ > 0 && best[at_ - 1] > key_; at_--) { \
+      best[at_] = best[at_ - 1];                     \
+      positions[at_] = positions[at_ - 1];           \
+    }                                                \
+    best[at_] = key_;                                \
+    positions[at_] = s.has_source ? source[i] : (i); \
   } while (0)
-#define INSERT_AND_DROP(i)      \
-  do {                          \
-    INSERT(i);                  \
-    limit = best[s.k - 1];      \
+#define INSERT_AND_DROP(i) \
+  do {                     \
+    INSERT(i);             \
+    limit = best[s.k - 1]; \
   } while (0)
 
 /// out_keys, out_index: the k least keys of each part, and their positions in the row, in order,
-/// [row][part][k]. keys, index: [row][n]. Every part has k elements or more. Global size: rows * parts /
-/// per_item.
+/// [row][part][k]. keys, index: [row][n]. Every part has k elements or more. Global size: rows *
+/// parts / per_item.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_select_few(
     SELECT_ARGS) {
   const uint first = get_global_id(0) * s.per_item;
@@ -165,14 +166,14 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_sel
   }
 }
 
-#define KEEP(i)                                                  \
-  do {                                                           \
-    best[count] = keys[i];                                       \
-    positions[count++] = s.has_source ? source[i] : (uint)(i);   \
-    if (count == CAPACITY) {                                     \
-      limit = keep_least(best, positions, count, s.k);           \
-      count = s.k;                                               \
-    }                                                            \
+#define KEEP(i)                                                \
+  do {                                                         \
+    best[count] = keys[i];                                     \
+    positions[count++] = s.has_source ? source[i] : (uint)(i); \
+    if (count == CAPACITY) {                                   \
+      limit = keep_least(best, positions, count, s.k);         \
+      count = s.k;                                             \
+    }                                                          \
   } while (0)
 
 /// Likewise for more; in the order of their positions if not `sorted`.

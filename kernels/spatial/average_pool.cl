@@ -1,7 +1,7 @@
 // Average pooling and its gradient, by windows of a fixed size or adaptive.
 //
-// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE, LINE (elements of a row that the
-// kernels for lines and planes keep; 0: none of these kernels).
+// Compile parameters: IN, ACC (the tags stored and summed in), ADAPTIVE, LINE (elements of a row
+// that the kernels for lines and planes keep; 0: none of these kernels).
 #ifndef LINE
 #define LINE 0
 #endif
@@ -31,7 +31,8 @@ kernel ITEM_BY_ITEM void average_pool(global char* out_base, global const char* 
       for (int d = wd.begin; d < wd.end; d++) {
         for (int h = wh.begin; h < wh.end; h++) {
           uint i = plane + POINT(1, d, h, ww.begin);
-          for (int w = ww.begin; w < ww.end; w++, i += args.stride[1][4]) sum += LOAD_AT(ACC, IN, in, i);
+          for (int w = ww.begin; w < ww.end; w++, i += args.stride[1][4])
+            sum += LOAD_AT(ACC, IN, in, i);
         }
       }
       // A window of padding alone is 0, whatever its size.
@@ -80,7 +81,8 @@ kernel ITEM_BY_ITEM void average_pool_backward(global char* out_base, global con
           until = min(until, WINDOW(2, cw.end, args.other[2], args.size[2]).begin);
         }
       }
-      global const char* from = AT(IN, grad, PLANE(1, start) + POINT(1, cd.begin, ch.begin, cw.begin));
+      global const char* from =
+          AT(IN, grad, PLANE(1, start) + POINT(1, cd.begin, ch.begin, cw.begin));
       global char* to = AT(IN, out, ELEMENT(0, start));
       FOR_RUN(x) {
         STORE_AT(IN, ACC, to, CHANNEL(0, x), SHARE(LOAD_AT(ACC, IN, from, CHANNEL(1, x)), divisor));
@@ -162,8 +164,8 @@ kernel ITEM_BY_ITEM void average_pool_lines(global char* out_base, global const 
   }
 }
 
-// The gradient where a work-item takes whole planes, contiguous ones: the shares of a row of outputs, as a
-// row of inputs, are added to every row of its windows. IN is ACC.
+// The gradient where a work-item takes whole planes, contiguous ones: the shares of a row of
+// outputs, as a row of inputs, are added to every row of its windows. IN is ACC.
 kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const char* grad_base,
                                              const SpatialArgs args, const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
@@ -186,8 +188,10 @@ kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const
             for (int k = 0; k < LINE && k < count; k++) line[k] = 0;
             for (int w = w_begin; w < w_end; w++) {
               const Window ww = WINDOW(2, w, (int)args.other[2], width);
-              const TYPE(ACC) share = LOAD(IN, grad, from + POINT(1, d, h, w)) / DIVISOR(wd, wh, ww);
-              for (int k = max(ww.begin - begin, 0); k < min(ww.end - begin, count); k++) line[k] += share;
+              const TYPE(ACC) share =
+                  LOAD(IN, grad, from + POINT(1, d, h, w)) / DIVISOR(wd, wh, ww);
+              for (int k = max(ww.begin - begin, 0); k < min(ww.end - begin, count); k++)
+                line[k] += share;
             }
             for (int i = wd.begin; i < wd.end; i++) {
               for (int j = wh.begin; j < wh.end; j++) {
@@ -195,7 +199,8 @@ kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const
                     (global TYPE(ACC)*)AT(IN, out, plane) + i * area + j * width + begin;
                 int k = 0;
                 for (; k + LANES <= count; k += LANES) {
-                  const SUMS sum = PASTE2(vload, LANES)(0, row + k) + PASTE2(vload, LANES)(0, line + k);
+                  const SUMS sum =
+                      PASTE2(vload, LANES)(0, row + k) + PASTE2(vload, LANES)(0, line + k);
                   PASTE2(vstore, LANES)(sum, 0, row + k);
                 }
                 for (; k < count; k++) row[k] += line[k];

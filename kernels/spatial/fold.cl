@@ -1,11 +1,11 @@
 // im2col and col2im: the windows of an image as columns, and the sum of columns as an image.
 //
-// Columns are seen as [batch][channel][tap][window row][window column], where a tap is a position in the
-// kernel.
+// Columns are seen as [batch][channel][tap][window row][window column], where a tap is a position
+// in the kernel.
 //
-// Compile parameters: E (im2col: the tag of the elements' bits), COPY (its lanes where windows are one apart;
-// 1: none), IN and ACC (col2im: the tags stored and summed in), UNIT_STRIDE (col2im: windows are one apart),
-// LINE (col2im_lines: the longest chunk of a row).
+// Compile parameters: E (im2col: the tag of the elements' bits), COPY (its lanes where windows are
+// one apart; 1: none), IN and ACC (col2im: the tags stored and summed in), UNIT_STRIDE (col2im:
+// windows are one apart), LINE (col2im_lines: the longest chunk of a row).
 #ifndef LINE
 #define LINE 1
 #endif
@@ -34,9 +34,11 @@ kernel ITEM_BY_ITEM void im2col(global char* columns_base, global const char* im
   const TYPE(E) zero = (TYPE(E))(0);
   FOR_ROWS(start) {
 #if COPY > 1
-    const int tap_h = (int)start.d / fold.kernel_size[1], tap_w = (int)start.d % fold.kernel_size[1];
+    const int tap_h = (int)start.d / fold.kernel_size[1],
+              tap_w = (int)start.d % fold.kernel_size[1];
     const int h = (int)start.h * fold.stride[0] - fold.pad[0] + tap_h * fold.dilation[0];
-    const int shift = tap_w * fold.dilation[1] - fold.pad[1];  // from a window's column to the image's
+    const int shift =
+        tap_w * fold.dilation[1] - fold.pad[1];  // from a window's column to the image's
     const uint to = ELEMENT(0, start);
     const uint from = PLANE(1, start) + POINT(1, 0, (uint)h, 0);
     const bool inside = h >= 0 && h < height;
@@ -123,11 +125,12 @@ kernel ITEM_BY_ITEM void col2im_lines(global char* image_base, global const char
         // Window w shows column w * stride + shift.
         const int shift = kw * fold.dilation[1] - fold.pad[1], stride = fold.stride[1];
         const int first = max(begin - shift + stride - 1, 0) / stride;
-        const int count = min((max(end - shift, 0) + stride - 1) / stride, (int)args.other[2]) - first;
+        const int count =
+            min((max(end - shift, 0) + stride - 1) / stride, (int)args.other[2]) - first;
         const uint tap = (uint)(kh * fold.kernel_size[1] + kw);
         global const char* row =
             AT(IN, columns, PLANE(1, start) + POINT(1, tap, (uint)h, (uint)first));
-        private TYPE(ACC)* to = line + (first * stride + shift - begin);
+       private TYPE(ACC)* to = line + (first * stride + shift - begin);
         int w = 0;
 #if UNIT_STRIDE
         for (; w + LANES <= count; w += LANES) {

@@ -1,15 +1,15 @@
 // Grid sampling and its gradients. A location's taps are found once for all channels.
 //
-// Compile parameters: those of grid_sample.clh; SCATTER defined for grid_sample_scatter. Gradients of the
-// input are summed in ACC.
+// Compile parameters: those of grid_sample.clh; SCATTER defined for grid_sample_scatter. Gradients
+// of the input are summed in ACC.
 #include "include/item_by_item.clh"
 #include "spatial/grid_sample.clh"
 #ifdef SCATTER
 #include "include/atomics.clh"
 #endif
 
-// Operand 0 is the output, 1 the input, both with a channel for each of a work-item's `grid.channels`; 2 the
-// grid.
+// Operand 0 is the output, 1 the input, both with a channel for each of a work-item's
+// `grid.channels`; 2 the grid.
 kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* in_base,
                                      global const char* grid_base, const SpatialArgs args,
                                      const GridArgs grid) {
@@ -34,7 +34,8 @@ kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* i
   }
 }
 
-// Operand 0 is the output's gradient with its channels left out, 1 the input, 2 the grid, 3 its gradient.
+// Operand 0 is the output's gradient with its channels left out, 1 the input, 2 the grid, 3 its
+// gradient.
 kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad_base, global const char* in_base,
                                           global const char* grid_base, global char* out_base,
                                           const SpatialArgs args, const GridArgs grid) {
@@ -71,9 +72,9 @@ kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad_base, global c
   }
 }
 
-// The input's gradient where every channel has a work-item of its own, that walks over all locations: in
-// order, so that results don't vary. Operand 0 is a tensor with one element for each channel of each sample,
-// 1 the zeroed gradient, 2 the grid, 3 the output's gradient.
+// The input's gradient where every channel has a work-item of its own, that walks over all
+// locations: in order, so that results don't vary. Operand 0 is a tensor with one element for each
+// channel of each sample, 1 the zeroed gradient, 2 the grid, 3 the output's gradient.
 kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused_base, global char* out_base,
                                             global const char* grid_base,
                                             global const char* grad_base, const SpatialArgs args,
@@ -104,8 +105,8 @@ kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused_base, glob
 }
 
 #ifdef SCATTER
-// The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1 the zeroed
-// gradient, 2 the grid.
+// The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1
+// the zeroed gradient, 2 the grid.
 kernel ITEM_BY_ITEM void grid_sample_scatter(global const char* grad_base, global char* out_base,
                                              global const char* grid_base, const SpatialArgs args,
                                              const GridArgs grid) {

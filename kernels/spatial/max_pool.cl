@@ -1,8 +1,9 @@
-// Max pooling with the positions of the maxima, and the gradient, by windows of a fixed size, adaptive or
-// fractional. Positions count in a channel's plane, row by row. A NaN is a maximum; of several, the last is.
+// Max pooling with the positions of the maxima, and the gradient, by windows of a fixed size,
+// adaptive or fractional. Positions count in a channel's plane, row by row. A NaN is a maximum; of
+// several, the last is.
 //
-// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as ACC),
-// ADAPTIVE; FRACTIONAL defined for the fractional kernels.
+// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as
+// ACC), ADAPTIVE; FRACTIONAL defined for the fractional kernels.
 #ifndef INDEX
 #define INDEX i32
 #endif
@@ -13,19 +14,20 @@
 #define INDICES TYPEV(INDEX, WIDTH)
 #define LOWEST_VALUE CONVERT(ACC, IN, LOWEST(IN))
 
-// Looks at one more value. Comparisons of vectors give lanes of their operands' size, of scalars an int.
-#define LOOK(value, position)                                                \
-  do {                                                                       \
-    const VALUES v_ = (value);                                               \
-    const INDICES take_ = (INDICES)((v_ > best) | (v_ != v_));               \
-    best = select(best, v_, take_);                                          \
-    index = select(index, (INDICES)((TYPE(INDEX))(position)), take_);        \
+// Looks at one more value. Comparisons of vectors give lanes of their operands' size, of scalars an
+// int.
+#define LOOK(value, position)                                         \
+  do {                                                                \
+    const VALUES v_ = (value);                                        \
+    const INDICES take_ = (INDICES)((v_ > best) | (v_ != v_));        \
+    best = select(best, v_, take_);                                   \
+    index = select(index, (INDICES)((TYPE(INDEX))(position)), take_); \
   } while (0)
 
-#define STORE_BEST(p)                                                        \
-  do {                                                                       \
-    STORE_AT(IN, ACC, out, ELEMENT(0, p), best);                             \
-    STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index);                     \
+#define STORE_BEST(p)                                    \
+  do {                                                   \
+    STORE_AT(IN, ACC, out, ELEMENT(0, p), best);         \
+    STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index); \
   } while (0)
 
 kernel ITEM_BY_ITEM void max_pool(global char* out_base, global const char* in_base,
@@ -50,7 +52,8 @@ kernel ITEM_BY_ITEM void max_pool(global char* out_base, global const char* in_b
 #endif
       const uint plane = PLANE(1, p);
       VALUES best = (VALUES)(LOWEST_VALUE);
-      INDICES index = (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + ww.begin);
+      INDICES index =
+          (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + ww.begin);
       for (int d = wd.begin; d < wd.end; d += step_d) {
         for (int h = wh.begin; h < wh.end; h += step_h) {
           const int line = (d * (int)args.other[1] + h) * (int)args.other[2];
@@ -99,7 +102,8 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out_base, global const c
   }
 }
 
-// The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is ACC.
+// The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is
+// ACC.
 kernel ITEM_BY_ITEM void max_pool_planes(global char* out_base, global const char* grad_base,
                                          global const char* indices_base, const SpatialArgs args,
                                          const PoolArgs pool) {
@@ -125,8 +129,8 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out_base, global const cha
   }
 }
 
-// The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all positions.
-// Operand 0 has its positions one after the other.
+// The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all
+// positions. Operand 0 has its positions one after the other.
 kernel ITEM_BY_ITEM void max_pool_channels(global char* out_base, global const char* grad_base,
                                            global const char* indices_base, const SpatialArgs args,
                                            const PoolArgs pool) {
@@ -174,12 +178,13 @@ kernel ITEM_BY_ITEM void max_pool_channels(global char* out_base, global const c
 }
 
 #ifdef FRACTIONAL
-// The random windows of fractional pooling: monotone, and the last one ends with the input. Every step is
-// rounded to the samples' dtype, IN, as CPU torch computes it.
+// The random windows of fractional pooling: monotone, and the last one ends with the input. Every
+// step is rounded to the samples' dtype, IN, as CPU torch computes it.
 #define ROUND_TO_EXPANDED(tag, x) ROUND_##tag(, x)
 #define ROUND_TO(tag, x) ROUND_TO_EXPANDED(tag, x)
 #define ROUNDED(x) ROUND_TO(IN, x)
-static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int size, int kernel_size) {
+static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int size,
+                                   int kernel_size) {
   if (o == outputs - 1) return size - kernel_size;
   const TYPE(ACC) range = ROUNDED((TYPE(ACC))(size - kernel_size));
   const TYPE(ACC) alpha = ROUNDED(range / ROUNDED((TYPE(ACC))(outputs - 1)));
@@ -188,7 +193,7 @@ static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int siz
 }
 // Samples are [batch][channel][axis], in two dimensions width first; operand 3's width stride steps
 // through the axes.
-#define SAMPLE_AT(k) LOAD_AS(ACC, IN, samples, PLANE(3, p) + (k)*args.stride[3][4])
+#define SAMPLE_AT(k) LOAD_AS(ACC, IN, samples, PLANE(3, p) + (k) * args.stride[3][4])
 #define FRACTIONAL_BEGIN(axis, o, sample) \
   fractional_begin(o, sample, args.size[axis], args.other[axis], pool.kernel_size[axis])
 
@@ -223,7 +228,8 @@ kernel ITEM_BY_ITEM void fractional_max_pool(global char* out_base, global const
   }
 }
 
-// The samples are not known here: window o begins within 1 of o * alpha, and the positions tell the rest.
+// The samples are not known here: window o begins within 1 of o * alpha, and the positions tell the
+// rest.
 static inline Window fractional_cover(int i, int outputs, int size, int kernel_size) {
   Window cover = {0, outputs, 0};
   if (outputs > 1 && size > kernel_size) {

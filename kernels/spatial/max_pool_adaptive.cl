@@ -1,9 +1,9 @@
-// Adaptive max pooling on CPUs where the input has the width innermost: the maxima of a window's columns first, a
-// vector of columns at a time, then those of the columns. As max_pool.cl's: a NaN is a maximum; of several, the
-// last in the order of rows is, of other equal values the first.
+// Adaptive max pooling on CPUs where the input has the width innermost: the maxima of a window's
+// columns first, a vector of columns at a time, then those of the columns. As max_pool.cl's: a NaN
+// is a maximum; of several, the last in the order of rows is, of other equal values the first.
 //
-// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as ACC), LANES
-// (columns at a time), LINE (the longest width of the input).
+// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as
+// ACC), LANES (columns at a time), LINE (the longest width of the input).
 #ifndef ADAPTIVE
 #define ADAPTIVE 1
 #endif
@@ -44,13 +44,16 @@ kernel ITEM_BY_ITEM void max_pool_adaptive(global char* out_base, global const c
     TYPE(INDEX) column_index[LINE];
     FOR_VECTORS(x, LANES, left, right) {
       VALUES best = (VALUES)(LOWEST_VALUE);
-      INDICES index = (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + x) + lanes;
+      INDICES index =
+          (INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + x) + lanes;
       for (int d = wd.begin; d < wd.end; d++) {
         for (int h = wh.begin; h < wh.end; h++) {
           const VALUES v = LOADV_AS(ACC, IN, LANES, AT(IN, in, plane + POINT(1, d, h, x)), 0);
           const INDICES take = (INDICES)((v > best) | (v != v));
           best = select(best, v, take);
-          index = select(index, (INDICES)((d * (int)args.other[1] + h) * (int)args.other[2] + x) + lanes, take);
+          index = select(index,
+                         (INDICES)((d * (int)args.other[1] + h) * (int)args.other[2] + x) + lanes,
+                         take);
         }
       }
       PASTE2(vstore, LANES)(best, 0, column_best + (x - left));

@@ -1,8 +1,10 @@
-// Max pooling on CPUs by windows of a fixed size where all operands have the width innermost: the lanes of a vector
-// are outputs next to each other. As max_pool.cl's: a NaN is a maximum; of several, the last is.
+// Max pooling on CPUs by windows of a fixed size where all operands have the width innermost: the
+// lanes of a vector are outputs next to each other. As max_pool.cl's: a NaN is a maximum; of
+// several, the last is.
 //
-// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as ACC), LINE (lanes,
-// 8 or 16), STEP (the windows' distance if it is 1 or 2, else 0), POSITIONS (0: only the maxima).
+// Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as
+// ACC), LINE (lanes, 8 or 16), STEP (the windows' distance if it is 1 or 2, else 0), POSITIONS (0:
+// only the maxima).
 #ifndef INDEX
 #define INDEX i32
 #endif
@@ -22,7 +24,7 @@
 #define LINE_VALUES TYPEV(ACC, LINE)
 #define LINE_INDICES TYPEV(INDEX, LINE)
 #if POSITIONS
-#define INDICES_PARAMETER global char* indices_base,
+#define INDICES_PARAMETER global char *indices_base,
 #else
 #define INDICES_PARAMETER
 #endif
@@ -45,8 +47,9 @@ static inline LINE_VALUES line_values(global const char* line, uint step) {
 }
 
 /// max_pool for lanes along the width, the innermost dimension of all operands.
-kernel ITEM_BY_ITEM void max_pool_lines(global char* out_base, global const char* in_base, INDICES_PARAMETER
-                                        const SpatialArgs args, const PoolArgs pool) {
+kernel ITEM_BY_ITEM void max_pool_lines(global char* out_base, global const char* in_base,
+                                        INDICES_PARAMETER const SpatialArgs args,
+                                        const PoolArgs pool) {
   global char* out = out_base + args.offset[0];
   global const char* in = in_base + args.offset[1];
 #if POSITIONS
@@ -69,7 +72,8 @@ kernel ITEM_BY_ITEM void max_pool_lines(global char* out_base, global const char
           from + (LINE - 1) * stride + (taps - 1) * dilation < (int)args.other[2]) {
         LINE_VALUES best = (LINE_VALUES)(LOWEST_VALUE);
         LINE_INDICES index =
-            (LINE_INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + from) + lanes;
+            (LINE_INDICES)((wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + from) +
+            lanes;
         for (int d = wd.begin; d < wd.end; d += pool.dilation[0]) {
           for (int h = wh.begin; h < wh.end; h += pool.dilation[1]) {
             const int line = (d * (int)args.other[1] + h) * (int)args.other[2];

@@ -1,9 +1,9 @@
 // Nearest-neighbour resampling and its gradient.
 //
-// Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags stored and
-// summed in), POSITION (the tag positions are computed in), EXACT (an output is a pixel's centre, not its
-// corner), LINE and SPAN (nearest_backward_lines: the longest row of outputs, and of inputs; 0: no such
-// kernel).
+// Compile parameters: E (forward: the tag of the elements' bits), IN and ACC (backward: the tags
+// stored and summed in), POSITION (the tag positions are computed in), EXACT (an output is a
+// pixel's centre, not its corner), LINE and SPAN (nearest_backward_lines: the longest row of
+// outputs, and of inputs; 0: no such kernel).
 #ifndef LINE
 #define LINE 0
 #endif
@@ -119,8 +119,10 @@ kernel ITEM_BY_ITEM void nearest_backward(global char* out_base, global const ch
       global char* to = AT(IN, out, ELEMENT(0, start));
       FOR_RUN(x) {
         const uint left = CHANNEL(1, x), right = left + args.stride[1][4];
-        const TYPEV(ACC, WIDTH) above = LOAD_AT(ACC, IN, upper, left) + LOAD_AT(ACC, IN, upper, right);
-        const TYPEV(ACC, WIDTH) below = LOAD_AT(ACC, IN, lower, left) + LOAD_AT(ACC, IN, lower, right);
+        const TYPEV(ACC, WIDTH) above =
+            LOAD_AT(ACC, IN, upper, left) + LOAD_AT(ACC, IN, upper, right);
+        const TYPEV(ACC, WIDTH) below =
+            LOAD_AT(ACC, IN, lower, left) + LOAD_AT(ACC, IN, lower, right);
         STORE_AT(IN, ACC, to, CHANNEL(0, x), above + below);
       }
       continue;

@@ -1,8 +1,8 @@
 // Reflection and replication padding, and their gradients.
 //
-// Compile parameters: E (forward: the tag of the elements' bits), REPLICATE, COPY (lanes of the part of a row
-// that is copied; 1: none, because widths aren't contiguous); IN and ACC (backward: the tags stored and
-// summed in).
+// Compile parameters: E (forward: the tag of the elements' bits), REPLICATE, COPY (lanes of the
+// part of a row that is copied; 1: none, because widths aren't contiguous); IN and ACC (backward:
+// the tags stored and summed in).
 #ifndef REPLICATE
 #define REPLICATE 0
 #endif
@@ -47,7 +47,8 @@ kernel ITEM_BY_ITEM void pad(global char* out_base, global const char* in_base,
     FOR_VECTORS(x, COPY, middle, middle_end) {
       STOREV(E, COPY, AT(E, out, to + x), 0, LOADV(E, COPY, AT(E, in, from + (uint)(x - left)), 0));
     }
-    FOR_TOO_FEW(x, COPY, middle, middle_end) STORE(E, out, to + x, LOAD(E, in, from + (uint)(x - left)));
+    FOR_TOO_FEW(x, COPY, middle, middle_end)
+    STORE(E, out, to + x, LOAD(E, in, from + (uint)(x - left)));
     for (int x = middle_end; x < end; x++) {
       STORE(E, out, to + x, LOAD(E, in, from + (uint)(REPLICATE ? last : 2 * last + left - x)));
     }
@@ -68,8 +69,8 @@ kernel ITEM_BY_ITEM void pad(global char* out_base, global const char* in_base,
   }
 }
 
-// The output's positions that show position `i` of the input, one by one: target() is -1 where the k-th
-// does not exist.
+// The output's positions that show position `i` of the input, one by one: target() is -1 where the
+// k-th does not exist.
 static inline int target(int k, int i, int before, int size, int padded) {
   const int last = size - 1;
 #if REPLICATE
@@ -93,21 +94,22 @@ static inline int targets(int i, int before, int size, int padded) {
 #define TARGET(axis, k, i) target(k, i, pads.before[axis], args.size[axis], args.other[axis])
 #define TARGETS(axis, i) targets(i, pads.before[axis], args.size[axis], args.other[axis])
 
-// Stores the sum of the outputs that show `p`, of which there are depths, heights and widths along the axes.
-#define GATHER(p)                                                                       \
-  do {                                                                                  \
-    TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);                                     \
-    for (int kd = 0; kd < depths; kd++) {                                               \
-      const int d = TARGET(0, kd, (p).d);                                               \
-      for (int kh = 0; d >= 0 && kh < heights; kh++) {                                  \
-        const int h = TARGET(1, kh, (p).h);                                             \
-        for (int kw = 0; h >= 0 && kw < widths; kw++) {                                 \
-          const int w = TARGET(2, kw, (p).w);                                           \
-          if (w >= 0) sum += LOAD_AT(ACC, IN, grad, PLANE(1, p) + POINT(1, d, h, w));   \
-        }                                                                               \
-      }                                                                                 \
-    }                                                                                   \
-    STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);                                         \
+// Stores the sum of the outputs that show `p`, of which there are depths, heights and widths along
+// the axes.
+#define GATHER(p)                                                                     \
+  do {                                                                                \
+    TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);                                   \
+    for (int kd = 0; kd < depths; kd++) {                                             \
+      const int d = TARGET(0, kd, (p).d);                                             \
+      for (int kh = 0; d >= 0 && kh < heights; kh++) {                                \
+        const int h = TARGET(1, kh, (p).h);                                           \
+        for (int kw = 0; h >= 0 && kw < widths; kw++) {                               \
+          const int w = TARGET(2, kw, (p).w);                                         \
+          if (w >= 0) sum += LOAD_AT(ACC, IN, grad, PLANE(1, p) + POINT(1, d, h, w)); \
+        }                                                                             \
+      }                                                                               \
+    }                                                                                 \
+    STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);                                       \
   } while (0)
 
 #define MOST_POINTS 9

@@ -1,7 +1,7 @@
 // Linear and cubic interpolation in one to three dimensions.
 //
-// Compile parameters: IN, ACC (the tags stored and computed in), AXES (the last of which are interpolated),
-// TAPS (2: linear, 4: cubic), SPAN (the longest chunk of a row; 1 on a GPU).
+// Compile parameters: IN, ACC (the tags stored and computed in), AXES (the last of which are
+// interpolated), TAPS (2: linear, 4: cubic), SPAN (the longest chunk of a row; 1 on a GPU).
 #ifndef AXES
 #define AXES 2
 #endif
@@ -50,19 +50,21 @@ static inline Taps taps_of(uint o, SCALAR scale, uint align, uint size, uint out
 #endif
   return taps;
 }
-#define TAPS_OF(axis, o) taps_of(o, resample.scale[axis], resample.align, args.other[axis], args.size[axis])
+#define TAPS_OF(axis, o) \
+  taps_of(o, resample.scale[axis], resample.align, args.other[axis], args.size[axis])
 
 // A sum over the taps of one axis; axes that are not interpolated have a single one, of weight 1.
 #if TAPS == 2
-#define SUM_OF(taps, term) (taps.weight[0] * term(taps.index[0]) + taps.weight[1] * term(taps.index[1]))
+#define SUM_OF(taps, term) \
+  (taps.weight[0] * term(taps.index[0]) + taps.weight[1] * term(taps.index[1]))
 #else
-#define SUM_OF(taps, term)                                                               \
-  (taps.weight[0] * term(taps.index[0]) + taps.weight[1] * term(taps.index[1]) +         \
+#define SUM_OF(taps, term)                                                       \
+  (taps.weight[0] * term(taps.index[0]) + taps.weight[1] * term(taps.index[1]) + \
    taps.weight[2] * term(taps.index[2]) + taps.weight[3] * term(taps.index[3]))
 #endif
 
 static inline VALUES line_sum(global const char* in, uint line, uint step, Taps w) {
-#define AT_WIDTH(i) LOAD_AT(ACC, IN, in, line + (i)*step)
+#define AT_WIDTH(i) LOAD_AT(ACC, IN, in, line + (i) * step)
   return SUM_OF(w, AT_WIDTH);
 }
 
@@ -96,10 +98,10 @@ kernel ITEM_BY_ITEM void resample(global char* out_base, global const char* in_b
 #if AXES == 1
       const VALUES value = line_sum(in, plane, step, w);
 #elif AXES == 2
-#define AT_HEIGHT(i) line_sum(in, plane + (i)*args.stride[1][3], step, w)
+#define AT_HEIGHT(i) line_sum(in, plane + (i) * args.stride[1][3], step, w)
       const VALUES value = SUM_OF(h, AT_HEIGHT);
 #else
-#define AT_HEIGHT(i) line_sum(in, plane_d + (i)*args.stride[1][3], step, w)
+#define AT_HEIGHT(i) line_sum(in, plane_d + (i) * args.stride[1][3], step, w)
       VALUES value = (VALUES)(0);
       for (int k = 0; k < TAPS; k++) {
         const uint plane_d = plane + d.index[k] * args.stride[1][2];

@@ -1,7 +1,7 @@
 // Resampling along one axis by a table of weights (resample_table.cl), and the transpose of it.
 //
-// Compile parameters: FROM and TO (the tags read and written), ACC (that of sums and weights), AXIS (0 depth,
-// 1 height, 2 width), FIXED (the table holds fixed-point integers; FROM and TO are u8).
+// Compile parameters: FROM and TO (the tags read and written), ACC (that of sums and weights), AXIS
+// (0 depth, 1 height, 2 width), FIXED (the table holds fixed-point integers; FROM and TO are u8).
 #ifndef FROM
 #define FROM f32
 #endif
@@ -24,11 +24,11 @@ typedef struct {
   uint unused;
 } AxisArgs;
 
-#define TABLE(outputs)                                                                             \
-  global const char* table = table_base + args.offset[2];                                          \
-  global const TYPE(ACC)* weights = (global const TYPE(ACC)*)table;                                \
-  global const int* begins =                                                                       \
-      (global const int*)(table + (ulong)(outputs)*axis.taps * sizeof(TYPE(ACC)));                 \
+#define TABLE(outputs)                                                               \
+  global const char* table = table_base + args.offset[2];                            \
+  global const TYPE(ACC)* weights = (global const TYPE(ACC)*)table;                  \
+  global const int* begins =                                                         \
+      (global const int*)(table + (ulong)(outputs) * axis.taps * sizeof(TYPE(ACC))); \
   global const int* counts = begins + (outputs)
 
 #if AXIS == 0
@@ -65,7 +65,8 @@ kernel ITEM_BY_ITEM void resample_axis(global char* out_base, global const char*
 #if FIXED
       TYPEV(i32, WIDTH) sum = (TYPEV(i32, WIDTH))(1 << (bits - 1));
       for (int k = 0; k < count; k++, i += STEP) sum += LOAD_AT(i32, u8, in, i) * (int)weight[k];
-      const TYPEV(i32, WIDTH) rounded = clamp(sum >> bits, (TYPEV(i32, WIDTH))(0), (TYPEV(i32, WIDTH))(255));
+      const TYPEV(i32, WIDTH) rounded =
+          clamp(sum >> bits, (TYPEV(i32, WIDTH))(0), (TYPEV(i32, WIDTH))(255));
       STORE_AT(u8, i32, out, ELEMENT(0, p), rounded);
 #else
       VALUES sum = (VALUES)(0);
@@ -80,9 +81,10 @@ kernel ITEM_BY_ITEM void resample_axis(global char* out_base, global const char*
 // Whether a row's steps are those of the axis.
 #define ALONG_ROW (AXIS == 2 && !CHANNELS_INNER)
 
-// The outputs that look at input i are neighbours, for windows move on with the output: a bisection finds the
-// first.
-static inline uint first_output(int i, uint outputs, global const int* begins, global const int* counts) {
+// The outputs that look at input i are neighbours, for windows move on with the output: a bisection
+// finds the first.
+static inline uint first_output(int i, uint outputs, global const int* begins,
+                                global const int* counts) {
   uint o = 0;
   for (uint end = outputs; o < end;) {
     const uint middle = (o + end) / 2;
@@ -122,7 +124,8 @@ kernel ITEM_BY_ITEM void resample_axis_backward(global char* out_base, global co
       const uint line = ELEMENT(1, line_start(p));
       VALUES sum = (VALUES)(0);
       for (uint o = o_first; o < outputs && begins[o] <= i; o++) {
-        sum += weights[(ulong)o * axis.taps + (uint)(i - begins[o])] * LOAD_AT(ACC, FROM, grad, line + o * STEP);
+        sum += weights[(ulong)o * axis.taps + (uint)(i - begins[o])] *
+               LOAD_AT(ACC, FROM, grad, line + o * STEP);
       }
       STORE_AT(TO, ACC, out, ELEMENT(0, p), sum);
     }

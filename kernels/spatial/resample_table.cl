@@ -1,10 +1,10 @@
 // The weights of resampling along one axis, as a table that whole images are then resampled with.
 //
-// An output o of the axis takes the inputs from begin[o] on, with the weights weight[o][0 .. count[o]). In
-// memory the weights come first, then begin, then count.
+// An output o of the axis takes the inputs from begin[o] on, with the weights weight[o][0 ..
+// count[o]). In memory the weights come first, then begin, then count.
 //
-// Compile parameters: ACC (the tag of the weights), FILTER (0 linear, 1 cubic, 2 Lanczos with three lobes),
-// ANTIALIAS (filters grow with the scale), GROUP (of fixed_table).
+// Compile parameters: ACC (the tag of the weights), FILTER (0 linear, 1 cubic, 2 Lanczos with three
+// lobes), ANTIALIAS (filters grow with the scale), GROUP (of fixed_table).
 #ifndef FILTER
 #define FILTER 0
 #endif
@@ -86,8 +86,8 @@ kernel void resample_table(global char* base, const TableArgs args) {
   COUNTS(table)[o] = count;
 }
 
-// Rounds the weights to 16-bit integers, as many bits as the largest of them leaves room for; the number of
-// fractional bits goes behind the counts. A single work-group.
+// Rounds the weights to 16-bit integers, as many bits as the largest of them leaves room for; the
+// number of fractional bits goes behind the counts. A single work-group.
 kernel void fixed_table(global char* base, const TableArgs args) {
   global char* table = base + args.offset;
   global SCALAR* weights = WEIGHTS(table);

@@ -1,4 +1,5 @@
-// Max unpooling: every element goes to the position that its index names; the host has zeroed the output.
+// Max unpooling: every element goes to the position that its index names; the host has zeroed the
+// output.
 //
 // Compile parameter: E (the tag of the elements' bits).
 #include "include/item_by_item.clh"
