@@ -12,6 +12,7 @@ void bind_device(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_diagnostics(pybind11::module_& module);
+void bind_dispatch(pybind11::module_& module);
 void bind_source_kernel(pybind11::module_& module);
 void bind_tunable(pybind11::module_& module);
 

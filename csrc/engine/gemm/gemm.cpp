@@ -5,18 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 
+#include "engine/dispatch.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "engine/tuner/tuner.h"
 #include "opencl/kernel_family.h"
-#include "opencl/log.h"
 #include "opencl/platform.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
@@ -172,54 +170,29 @@ GemmPlan make_plan(const GemmDescription& d) {
   return plan;
 }
 
-/// The implementation TORCH_OCL_GEMM names; null without one.
-const GemmImplementation* forced_implementation() {
-  static const GemmImplementation* const forced = []() -> const GemmImplementation* {
-    check_forced_tile();
-    const char* name = std::getenv("TORCH_OCL_GEMM");
-    if (name == nullptr || *name == '\0') return nullptr;
-    std::string known;
-    for (const GemmImplementation* implementation : all_gemm_implementations()) {
-      if (std::string_view(name) == implementation->name) return implementation;
-      known += std::string(" ") + implementation->name;
-    }
-    warn(std::string("TORCH_OCL_GEMM=") + name + " names none of:" + known);
-    return nullptr;
-  }();
-  return forced;
-}
-
 std::string describe(const GemmPlan& plan) {
   const GemmProblem& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
 }
 
-bool accepts(const GemmImplementation& implementation, const GemmPlan& plan) {
-  // What is packed already is for this one alone, small as it may be.
-  const bool only = plan.b_packed && &implementation == &gemm_packed;
-  const char* reason = only ? nullptr : implementation.refuse(plan);
-  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-    trace(describe(plan) + ": " + implementation.name + (reason ? " refuses: " : " runs") +
-          (reason ? reason : ""));
+void run(const GemmPlan& plan) {
+  // What is packed already is for that kernel alone, small as the product may be.
+  if (plan.b_packed) {
+    if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
+    gemm_packed.run(plan);
+    return;
   }
-  return reason == nullptr;
-}
-
-void run_first(const GemmPlan& plan) {
-  const GemmImplementation* forced = plan.b_packed ? &gemm_packed : forced_implementation();
-  if (forced != nullptr && accepts(*forced, plan)) {
+  check_forced_tile();
+  // One of another kind of device may be forced, too.
+  const GemmImplementation* forced = forced_among(gemm_engine, all_gemm_implementations());
+  if (forced != nullptr && accepts(*forced, plan, describe)) {
     forced->run(plan);
     return;
   }
   if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned_gemm(plan))
     return;
-  for (const GemmImplementation* implementation : gemm_implementations(plan.device)) {
-    if (accepts(*implementation, plan)) {
-      implementation->run(plan);
-      return;
-    }
-  }
+  run_first(gemm_engine, gemm_implementations(plan.device), plan, describe);
 }
 
 }  // namespace
@@ -366,7 +339,7 @@ void gemm(const GemmDescription& description) {
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);
-    run_first(plan);
+    run(plan);
     const GemmProblem& p = plan.problem;
     plan.a += p.a.batch * p.batch * plan.a_size;
     plan.b += p.b.batch * p.batch * plan.b_size;

@@ -25,6 +25,8 @@ constexpr const GemmImplementation* kAll[] = {
 
 }  // namespace
 
+Engine gemm_engine{"gemm", kAll};
+
 std::span<const GemmImplementation* const> gemm_implementations(const Device& device) {
   if (device.is_cpu()) return kOnCpu;
   const DeviceProperties& p = device.properties();

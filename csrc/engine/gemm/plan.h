@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
 #include "opencl/kernel.h"
@@ -63,16 +64,13 @@ struct GemmVariation {
   GemmParameters parameters;
 };
 
-struct GemmImplementation {
-  const char* name;
-  /// Why it does not take the plan; null if it does.
-  const char* (*refuse)(const GemmPlan& plan);
-  void (*run)(const GemmPlan& plan);
+struct GemmImplementation : Implementation<const GemmPlan> {
   /// What the tuner may make of the plan's parameters at that stage (from 0), the most promising
   /// first; nothing past its last stage. Null where there is nothing to vary.
   std::vector<GemmVariation> (*vary)(const GemmPlan& plan, int stage) = nullptr;
 };
 
+extern Engine gemm_engine;
 extern const GemmImplementation gemm_small, gemm_blocks, gemm_packed, gemm_skinny, gemm_tensor_core,
     gemm_tensor_core_f64, gemm_subgroup_matrix, gemm_subgroup, gemm_tiled, gemm_direct;
 

@@ -327,8 +327,8 @@ bool run_tuned_gemm(const GemmPlan& plan) {
   GemmPlan tuned = plan;
   tuned.parameters = choice->parameters;
   if (choice->implementation->refuse(tuned) != nullptr) return false;
-  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-    trace(std::string("gemm, tuned: ") + choice->implementation->name + " runs");
+  if (__builtin_expect(dispatch_is_traced(), 0)) {
+    trace_dispatch(std::string("gemm, tuned: ") + choice->implementation->name + " runs");
   }
   choice->implementation->run(tuned);
   return true;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "engine/dispatch.h"
 #include "opencl/kernel.h"
 
 namespace ocl::sort {
@@ -40,12 +41,7 @@ struct SortPlan {
   c10::DataPtr allocate_index() const;
 };
 
-struct SortImplementation {
-  const char* name;
-  /// Why it does not take the plan; null if it does.
-  const char* (*refuse)(const SortPlan& plan);
-  void (*run)(SortPlan& plan);
-};
+using SortImplementation = Implementation<SortPlan>;
 
 extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
     sort_radix_wide, sort_radix_tiles;

@@ -6,15 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
-#include "opencl/log.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
 
@@ -107,29 +104,10 @@ constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &so
                                                           &sort_radix_parts, &sort_bitonic,
                                                           &sort_radix_wide,  &sort_radix_tiles};
 
-/// The implementation TORCH_OCL_SORT names; null without one.
-const SortImplementation* forced_implementation() {
-  static const SortImplementation* const forced = []() -> const SortImplementation* {
-    const char* name = std::getenv("TORCH_OCL_SORT");
-    if (name == nullptr || *name == '\0') return nullptr;
-    std::string known;
-    for (const SortImplementation* implementation : kImplementations) {
-      if (std::string_view(name) == implementation->name) return implementation;
-      known += std::string(" ") + implementation->name;
-    }
-    warn(std::string("TORCH_OCL_SORT=") + name + " names none of:" + known);
-    return nullptr;
-  }();
-  return forced;
-}
+Engine engine{"sort", kImplementations};
 
-bool accepts(const SortImplementation& implementation, const SortPlan& plan) {
-  const char* reason = implementation.refuse(plan);
-  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-    trace("sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n) + " " + plan.key.tag +
-          ": " + implementation.name + (reason ? " refuses: " : " runs") + (reason ? reason : ""));
-  }
-  return reason == nullptr;
+std::string describe(const SortPlan& plan) {
+  return "sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n) + " " + plan.key.tag;
 }
 
 SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
@@ -149,20 +127,7 @@ SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
 
 }  // namespace
 
-void sort_keys(SortPlan& plan) {
-  const SortImplementation* forced = forced_implementation();
-  if (forced != nullptr && accepts(*forced, plan)) {
-    forced->run(plan);
-    return;
-  }
-  // The last one takes everything.
-  for (const SortImplementation* implementation : kImplementations) {
-    if (accepts(*implementation, plan)) {
-      implementation->run(plan);
-      return;
-    }
-  }
-}
+void sort_keys(SortPlan& plan) { run_first(engine, kImplementations, plan, describe); }
 
 KeyType key_type(const char* op, ScalarType dtype) {
   switch (dtype) {

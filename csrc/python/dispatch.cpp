@@ -1,0 +1,54 @@
+// The engines' choices of kernels, for tests and diagnosis (torch_ocl.testing).
+#include "engine/dispatch.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+Engine& engine_of(const std::string& name) {
+  std::string known;
+  for (Engine* engine : Engine::all()) {
+    if (name == engine->name()) return *engine;
+    known += std::string(" ") + engine->name();
+  }
+  throw py::value_error("no engine is called '" + name + "'; there are:" + known);
+}
+
+}  // namespace
+
+void bind_dispatch(py::module_& module) {
+  module.def("engines", [] {
+    py::dict engines;
+    for (const Engine* engine : Engine::all()) {
+      engines[engine->name()] = py::cast(engine->implementations());
+    }
+    return engines;
+  });
+  // Returns what was forced before; an empty name is none.
+  module.def("force_implementation", [](const std::string& name, const std::string& wanted) {
+    Engine& engine = engine_of(name);
+    const char* before = engine.forced();
+    if (!engine.force(wanted)) {
+      std::string known;
+      for (const char* implementation : engine.implementations()) {
+        known += std::string(" ") + implementation;
+      }
+      throw py::value_error("engine " + name + " has no implementation '" + wanted +
+                            "'; there are:" + known);
+    }
+    return std::string(before == nullptr ? "" : before);
+  });
+  module.def("record_dispatch", &record_dispatch);
+  module.def("take_recorded_dispatch", &take_recorded_dispatch);
+}
+
+}  // namespace ocl::python

@@ -1,0 +1,102 @@
+"""Every engine says which kernel it chose and why, and can be told which one to try first."""
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import torch_ocl.testing as testing
+from tests import fresh
+
+HERE = Path(__file__).parent
+# For each engine: functions of a device that make it choose, and return what it computed.
+CASES = {}
+for path in sorted(HERE.glob("dispatch_cases_*.py")):
+    for engine, calls in importlib.import_module(f"tests.engine.{path.stem}").CASES.items():
+        CASES.setdefault(engine, []).extend(calls)
+IMPLEMENTATIONS = [(engine, name) for engine, names in testing.engines().items() for name in names]
+
+
+def compare(actual, expected):
+    """To rounding, relative to the largest element: kernels add in other orders than CPU torch."""
+    for a, e in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
+        largest = e[e.isfinite()].abs().max().item() if e.is_floating_point() and e.numel() else 0
+        torch.testing.assert_close(a.cpu(), e, rtol=1.3e-6, atol=4e-6 * largest, equal_nan=True)
+
+
+@pytest.mark.parametrize("engine", testing.engines())
+def test_every_engine_speaks(engine):
+    """At each call some implementation of it runs, and each line has the form documented."""
+    assert engine in CASES, f"no tests/engine/dispatch_cases_*.py makes {engine} choose a kernel"
+    names = testing.engines()[engine]
+    for call in CASES[engine]:
+        with testing.dispatches() as lines:
+            call("ocl")
+        own = [line for line in lines if line.startswith(engine)]
+        assert any(line.endswith(f": {name} runs") for line in own for name in names), lines
+        for line in own:
+            problem, _, verdict = line.partition(": ")
+            name, _, rest = verdict.partition(" ")
+            assert problem and name in names, line
+            assert rest == "runs" or rest.startswith("refuses: ") and rest != "refuses: ", line
+
+
+@pytest.mark.parametrize(("engine", "name"), IMPLEMENTATIONS)
+def test_each_implementation(engine, name):
+    """Where it takes the problem it runs, and computes what CPU torch does."""
+    for call in CASES[engine]:
+        with testing.force(**{engine: name}), testing.dispatches() as lines:
+            actual = call("ocl")
+        compare(actual, call("cpu"))
+        first = next(line for line in lines if line.startswith(engine))
+        assert f": {name} " in first or f": {name} " not in "\n".join(lines), lines
+
+
+def test_unknown_names():
+    with (
+        pytest.raises(ValueError, match="no engine is called 'gem'; there are:.* gemm"),
+        testing.force(gem="direct"),
+    ):
+        pass
+    with (
+        pytest.raises(ValueError, match="gemm has no implementation 'fast'; there are: small"),
+        testing.force(sort="bitonic", gemm="fast"),
+    ):
+        pass
+    x = torch.ones(2, 40000, device="ocl")
+    with testing.dispatches() as lines:
+        x.sort()
+    assert not lines[0].endswith("bitonic runs"), "what was forced before the error holds still"
+
+
+def test_nothing_is_forced_after_the_block():
+    a = torch.ones(64, 64, device="ocl")
+    with testing.dispatches() as before:
+        a @ a
+    with testing.force(gemm="direct"):
+        pass
+    with testing.dispatches() as after:
+        a @ a
+    assert before == after != []
+
+
+@pytest.mark.parametrize("engine", testing.engines())
+def test_environment_variable(engine):
+    """It is read at the engine's first choice. A name that is none is said once."""
+    script = f"""
+import torch
+from tests.engine.test_dispatch import CASES
+for call in CASES["{engine}"]:
+    call("ocl")
+"""
+    names = testing.engines()[engine]
+    variable = f"TORCH_OCL_{engine.upper()}"
+    wrong = fresh.run_script(script, environment={**os.environ, variable: "none_such"})
+    said = f"warning: {variable}=none_such names none of: {' '.join(names)}\n"
+    assert wrong.stderr.count(said) == 1
+    environment = {**os.environ, variable: names[-1], "TORCH_OCL_VERBOSE": "dispatch"}
+    right = fresh.run_script(script, environment=environment)
+    assert f": {names[-1]} " in right.stderr.split("\n")[0]
