@@ -15,6 +15,7 @@
 
 #include "engine/conv/conv.h"
 #include "engine/conv/depthwise.h"
+#include "ops/ConvolutionMatrix.h"
 #include "ops/DtypeChecks.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
@@ -80,6 +81,7 @@ void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& we
     fill_channels(out, bias);
     return;
   }
+  if (output_by_matrix(out, in, weight, bias, window)) return;
   const at::Tensor read = for_few_columns(in, weight.size(0), window);
   convolution(ConvTensor(out, axes), ConvTensor(read, axes), ConvTensor(weight, axes),
               bias.defined() ? bias.const_data_ptr() : nullptr, window);
@@ -212,6 +214,7 @@ void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& wei
     fill_channels(in, bias);
     if (out.numel() == 0) return;
   }
+  if (input_by_matrix(in, out, weight, bias, window)) return;
   if (input_of_tiles(in, out, weight, bias, window)) return;
   if (input_of_phases(in, out, weight, bias, window)) return;
   const at::Tensor read = for_few_columns(out, weight.size(1), window);
@@ -227,6 +230,7 @@ void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor&
     weight.zero_();
     return;
   }
+  if (weight_by_matrix(weight, in, out, window)) return;
   const ConvTensor a(in, axes), b(out, axes);
   if (depthwise_weight(ConvTensor(weight, axes), a, b, window)) return;
   // Depthwise with channels last: vectors run along the channels of the gradient too.

@@ -10,7 +10,8 @@
 // a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),
 // AHEAD (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1: an
 // operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
-// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows). IN0 = IN1
+// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS
+// (of a convolution, one of the operands: windows.clh). IN0 = IN1
 // = OUT is f16 or bf16, or, with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both
 // operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
@@ -57,6 +58,9 @@
 #endif
 #ifndef WARPGROUP
 #define WARPGROUP 0
+#endif
+#ifndef WINDOWS
+#define WINDOWS 0
 #endif
 
 #define WARPS_N (BN / WN)
@@ -107,6 +111,13 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
   }
 }
 
+#if WINDOWS
+#include "gemm/windows.clh"
+#define WINDOWS_OPERAND , const Windows w
+#else
+#define WINDOWS_OPERAND
+#endif
+
 #if !WARPGROUP
 
 /// The piece of a (16 x 16) at row m0 and depth k0 of a tile.
@@ -133,7 +144,8 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 #if HALVES
 /// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish8(private const float* sums, global const char* c, global char* out,
-                           const Problem p, float alpha, float beta, ulong row, ulong column) {
+                           const Problem p, float alpha, float beta, ulong row, ulong column,
+                           ulong at) {
   float value[8];
 #pragma unroll
   for (uint j = 0; j < 8; j++) value[j] = alpha * sums[j];
@@ -153,13 +165,19 @@ static inline void finish8(private const float* sums, global const char* c, glob
     PACK2(OUT, low, high, pair);
     ((private uint*)&packed)[j] = pair;
   }
-  *(global uint4*)(out + (row * p.out_row + column) * 2) = packed;
+  *(global uint4*)(out + (at + column) * 2) = packed;
 }
 
 #endif
 
+#if WINDOWS == 1
+#undef OUT_AT
+#define OUT_AT(row) (w.linear ? (row) * p.out_row : result_of((uint)(row), w))
+#endif
+
 /// Global size: ITEMS * tiles * batch * splits.
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(OPERANDS) {
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
+    OPERANDS WINDOWS_OPERAND) {
 #ifdef OCL_PTX_LOCAL
   local uchar memory[1024] __attribute__((aligned(1024)));
 #else
@@ -178,25 +196,48 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * ELEMENT;
   const uint a_line = item / A_CHUNKS, a_chunk = item % A_CHUNKS;
   const uint b_line = item / B_CHUNKS, b_chunk = item % B_CHUNKS;
+  uint left = end - start, to = 0, from = 0;
+#if WINDOWS
+  Iterator windows;
+#endif
+#if WINDOWS == 1
+  begin(&windows, a, row0 + a_line, p.m, start + a_chunk * CHUNK, w);
+#define FETCH_A() \
+  copy_windows(stages + to, &windows, a_line, a_chunk, (int)left - (int)(a_chunk * CHUNK))
+#define NEXT_A() advance(&windows, BK, w)
+#else
   a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride +
        ((A_BY_K ? start : row0) + a_chunk * CHUNK) * ELEMENT;
+#define FETCH_A()                                                                  \
+  copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left, \
+            A_BY_K ? left : p.m - row0, A_BY_K, BM)
+#define NEXT_A() a += A_BY_K ? LINE_BYTES : BK * a_stride
+#endif
+#if WINDOWS == 2
+  begin(&windows, column0 + b_chunk * CHUNK, p.n, w);
+#define FETCH_B()                                                                        \
+  copy_windows(stages + to + A_BYTES, &windows, b, b_line, b_chunk, end - left + b_line, \
+               (int)left - (int)b_line, w)
+#define NEXT_B() (void)0
+#else
   b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
        ((B_BY_K ? start : column0) + b_chunk * CHUNK) * ELEMENT;
-  uint left = end - start, to = 0, from = 0;
-#define FETCH()                                                                               \
-  do {                                                                                        \
-    if (left > 0) {                                                                           \
-      const uint rows = p.m - row0, columns = p.n - column0;                                  \
-      copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? rows : left,              \
-                A_BY_K ? left : rows, A_BY_K, BM);                                            \
-      copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? columns : left, \
-                B_BY_K ? left : columns, B_BY_K, BN);                                         \
-      a += A_BY_K ? LINE_BYTES : BK * a_stride;                                               \
-      b += B_BY_K ? LINE_BYTES : BK * b_stride;                                               \
-      left = left > BK ? left - BK : 0;                                                       \
-    }                                                                                         \
-    commit_copies();                                                                          \
-    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES;                             \
+#define FETCH_B()                                                                               \
+  copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? p.n - column0 : left, \
+            B_BY_K ? left : p.n - column0, B_BY_K, BN)
+#define NEXT_B() b += B_BY_K ? LINE_BYTES : BK * b_stride
+#endif
+#define FETCH()                                                   \
+  do {                                                            \
+    if (left > 0) {                                               \
+      FETCH_A();                                                  \
+      FETCH_B();                                                  \
+      NEXT_A();                                                   \
+      NEXT_B();                                                   \
+      left = left > BK ? left - BK : 0;                           \
+    }                                                             \
+    commit_copies();                                              \
+    to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES; \
   } while (0)
 
   T sum[FM * FN * 4];
@@ -288,8 +329,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
         if (row0 + first + r < p.m && column0 + column < p.n) {
           local const float4* at = (local const float4*)(lines + r * OUT_LINE + column);
           float4 total[2] = {at[0], at[1]};
-          finish8((private const float*)total, c, out, p, alpha, beta, (ulong)row0 + first + r,
-                  (ulong)column0 + column);
+          const ulong row = (ulong)row0 + first + r;
+          finish8((private const float*)total, c, out, p, alpha, beta, row, (ulong)column0 + column,
+                  OUT_AT(row));
         }
       }
       continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/conv/depthwise.h"
+#include "engine/conv/phase.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 #include "engine/dtype.h"
@@ -76,29 +77,6 @@ bool takes_planes(const ConvPlan& plan, int64_t columns, int64_t line, int64_t s
 
 bool is_depthwise(const ConvTensor& tensor, const ConvTensor& weight, int64_t groups) {
   return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
-}
-
-/// The part of a window that contributes to the input's elements phase, phase + stride, ... along
-/// an axis: every `step`-th of its elements, from `first` on, `count` of them; the element at
-/// `first` belongs to the output's coordinate `origin` + i, the next ones to coordinates `back`
-/// lower each.
-struct Phase {
-  int64_t elements, first, count, step, origin, back;
-};
-
-Phase phase_of(const ConvWindow& w, int axis, int64_t phase, int64_t size) {
-  const int64_t stride = w.stride[axis], dilation = w.dilation[axis];
-  const int64_t step = stride / std::gcd(stride, dilation);
-  Phase result{(size - phase + stride - 1) / stride, 0, 0, step, 0, step * dilation / stride};
-  for (int64_t first = 0; first < std::min(step, w.kernel[axis]); ++first) {
-    const int64_t distance = phase + w.pad[axis] - first * dilation;
-    if (distance % stride != 0) continue;
-    result.first = first;
-    result.count = (w.kernel[axis] - first + step - 1) / step;
-    result.origin = distance / stride;
-    break;
-  }
-  return result;
 }
 
 }  // namespace

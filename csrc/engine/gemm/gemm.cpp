@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -196,6 +197,31 @@ void run(const GemmPlan& plan) {
 }
 
 }  // namespace
+
+const char* refuse_windows(ScalarType dtype) {
+  if (!device(current_device()).properties().has_tensor_cores)
+    return "the device has no NVIDIA tensor cores";
+  if (dtype != ScalarType::Half && dtype != ScalarType::BFloat16) return "not of 16 bits";
+  return nullptr;
+}
+
+void GemmWindows::set_grid(int axis, uint32_t positions) {
+  // Of numbers below 2^31: ceil(2^(31 + s) / d), with 2^s >= d.
+  const uint32_t shift = positions <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(positions - 1));
+  arguments.grid[axis] = positions;
+  arguments.shift[axis] = shift;
+  arguments.reciprocal[axis] =
+      shift == 0
+          ? 0
+          : static_cast<uint32_t>(((uint64_t{1} << (31 + shift)) + positions - 1) / positions);
+}
+
+void gemm_of_windows(const GemmDescription& description, const GemmWindows& windows) {
+  GemmPlan plan = make_plan(description);
+  plan.windows = &windows;
+  if (dispatch_is_traced()) trace_dispatch(describe(plan) + ", windows: tensor_core runs");
+  gemm_tensor_core.run(plan);
+}
 
 bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
 

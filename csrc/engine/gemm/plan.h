@@ -15,6 +15,7 @@
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
+#include "engine/gemm/windows.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -52,6 +53,7 @@ struct GemmPlan {
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   GemmParameters parameters{};
+  const GemmWindows* windows = nullptr;  // for gemm_tensor_core alone
 
   /// The same product transposed: out^T = b^T a^T.
   GemmPlan transposed() const;

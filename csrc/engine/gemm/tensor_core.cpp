@@ -97,12 +97,19 @@ bool is_one_of(const char* tag, std::initializer_list<const char*> tags) {
 /// Elements that are copied at once.
 int64_t chunk_of(const GemmPlan& plan) { return kChunkBytes / static_cast<int64_t>(plan.a_size); }
 
+/// The windows' operand is aligned.
+bool has_windows(const GemmPlan& plan, GemmWindows::Side side) {
+  return plan.windows != nullptr && plan.windows->side == side;
+}
+
 bool takes_a(const GemmPlan& plan) {
+  if (has_windows(plan, GemmWindows::a)) return true;
   const GemmProblem& p = plan.problem;
   return takes_vectors(plan.a, plan.a_size, chunk_of(plan), p.m, p.a.row, p.k, p.a.column,
                        p.a.batch, false);
 }
 bool takes_b(const GemmPlan& plan) {
+  if (has_windows(plan, GemmWindows::b)) return true;
   const GemmProblem& p = plan.problem;
   return takes_vectors(plan.b, plan.a_size, chunk_of(plan), p.n, p.b.column, p.k, p.b.row,
                        p.b.batch, false);
@@ -177,6 +184,13 @@ bool is_wide(const GemmPlan& plan) {
            s.batch % kChunk == 0;
   };
   const GemmProblem& p = plan.problem;
+  if (has_windows(plan, GemmWindows::a)) {
+    const auto& w = plan.windows->arguments;
+    for (uint32_t stride : w.out_stride) {
+      if (stride % kChunk != 0) return false;
+    }
+    if (w.out_image % kChunk != 0) return false;
+  }
   return plan.a_size == 2 && p.n % kChunk == 0 && wide(plan.out, p.out) &&
          ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
 }
@@ -185,7 +199,8 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
   static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
   const GemmProblem& p = plan.problem;
   const size_t local = s.local_memory();
-  const std::array<Define, 14> defines{{{"BM", s.tile.m},
+  const int windows = plan.windows == nullptr ? GemmWindows::none : plan.windows->side;
+  const std::array<Define, 15> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
                                         {"WM", s.warp_m},
@@ -197,14 +212,15 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
                                         {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
                                         {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
                                         {"WARPGROUP", s.warpgroup},
+                                        {"WINDOWS", windows},
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
-  return gemm_kernel(family, plan, std::span(defines).first(large ? 14 : s.warpgroup ? 13 : 12));
+  return gemm_kernel(family, plan, std::span(defines).first(large ? 15 : s.warpgroup ? 14 : 13));
 }
 
 void run(const GemmPlan& source) {
-  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+  if (source.windows == nullptr && source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run(source.transposed());
   }
   GemmPlan plan = source;
@@ -217,7 +233,9 @@ void run(const GemmPlan& source) {
   const CoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
-  set_splits(p, choice.splits, s.tile.k);
+  // The parts' sums are added up row by row.
+  const bool whole = has_windows(plan, GemmWindows::a) && !plan.windows->arguments.linear;
+  set_splits(p, whole ? 1 : choice.splits, s.tile.k);
   const Workspace sums(split_bytes(plan));
   Kernel* kernel = nullptr;
   try {
@@ -232,7 +250,13 @@ void run(const GemmPlan& source) {
     return fitting(source) == 0 ? gemm_tiled.run(source) : run(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
-  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data());
+  std::span<const unsigned char> windows;
+  if (plan.windows != nullptr) {
+    windows = {reinterpret_cast<const unsigned char*>(&plan.windows->arguments),
+               sizeof plan.windows->arguments};
+  }
+  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
+              windows);
   finish_split(plan, sums.data());
 }
 

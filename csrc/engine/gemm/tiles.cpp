@@ -16,7 +16,8 @@ namespace ocl {
 
 namespace {
 
-constexpr int64_t kMostParts = 32;
+/// A weight's gradient has few tiles and a long k.
+constexpr int64_t kMostParts = 256;
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
@@ -117,7 +118,7 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
 
 std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
                                      uint64_t fits, int stage) {
-  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16;
+  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostParts = 32;
   const GemmProblem& p = plan.problem;
   GemmParameters parameters = plan.parameters;
   std::vector<GemmVariation> list;

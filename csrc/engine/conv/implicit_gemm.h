@@ -1,0 +1,37 @@
+// Convolutions as products by matrix instructions that find one operand in the windows (implicit
+// GEMM, as im2col without the copy). Channels lie innermost.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/conv/conv.h"
+
+namespace ocl {
+
+/// Positions and taps along each axis: position o and tap t meet the source's coordinate
+/// o * step + origin + t * tap_step; zeros lie outside of the source.
+struct WindowGrid {
+  std::array<int64_t, 3> positions{1, 1, 1}, step{1, 1, 1}, origin{}, taps{1, 1, 1},
+      tap_step{1, 1, 1};
+};
+
+/// out[n, o, j] = sum over taps t and channels c of source(n, o, t, c) * weight[j][t][c] + bias[j],
+/// for each of `groups` parts of the channels.
+///
+/// weight is contiguous. Channels of each group are a multiple of 8; out's and the source's lie
+/// innermost, their other strides are multiples of 8 and data of 16 bytes. out.size counts
+/// positions: its strides lead from one to the next. At most 64 taps, 2^31 positions.
+void implicit_gemm(const ConvTensor& out, const ConvTensor& source, const void* weight,
+                   const void* bias, const WindowGrid& grid, int64_t groups);
+
+/// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
+/// implicit_gemm(); out's positions follow each other at one distance, through all images.
+void implicit_gemm_weight(void* weight, const ConvTensor& out, const ConvTensor& source,
+                          const WindowGrid& grid, int64_t groups);
+
+/// Why the two don't take convolutions of that dtype and window on the current device; null if they
+/// do.
+const char* refuse_implicit_gemm(c10::ScalarType dtype, const ConvWindow& window);
+
+}  // namespace ocl

@@ -1,0 +1,33 @@
+// A product one of whose operands is found in the windows of a convolution (implicit GEMM).
+#pragma once
+
+#include "engine/gemm/gemm.h"
+#include "engine/kernel_types.h"
+
+namespace ocl {
+
+namespace gemm_arguments {
+using namespace kernel_types;
+#include "gemm/windows_arguments.clh"
+}  // namespace gemm_arguments
+
+/// Which operand, and how: kernels/gemm/windows_arguments.clh.
+struct GemmWindows {
+  enum Side : int { none, a, b };
+  Side side = none;
+  gemm_arguments::Windows arguments{};
+
+  /// Sets the grid with what divides by it.
+  void set_grid(int axis, uint32_t positions);
+};
+
+/// Why gemm_of_windows() does not take products of that dtype on the current device; null if it
+/// does. Its operands are aligned to 16 bytes, with strides that are multiples of that.
+const char* refuse_windows(c10::ScalarType dtype);
+
+/// As gemm(), with the windows' side found in them: of that operand `data` is the source's, and
+/// `batch_stride` moves along its channels. side a: k is taps and channels, rows are positions;
+/// side b: k is positions, columns are taps and channels.
+void gemm_of_windows(const GemmDescription& description, const GemmWindows& windows);
+
+}  // namespace ocl

@@ -1,0 +1,204 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "ops/ConvolutionMatrix.h"
+
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/conv/implicit_gemm.h"
+#include "engine/conv/phase.h"
+
+namespace ocl::native {
+
+namespace {
+
+constexpr int64_t kChunk = 8;  // elements that a product copies at once
+
+int64_t padded(int64_t channels) { return (channels + kChunk - 1) / kChunk * kChunk; }
+
+at::DimVector channels_last_order(int64_t dims) {
+  at::DimVector order{0};
+  for (int64_t d = 2; d < dims; ++d) order.push_back(d);
+  order.push_back(1);
+  return order;
+}
+
+/// The tensor with its channels innermost and strides that the products take; a copy if it isn't
+/// so already. More channels than it has are zeros.
+at::Tensor channels_last(const at::Tensor& tensor, int64_t channels) {
+  bool fits = tensor.size(1) == channels && tensor.stride(1) == 1 &&
+              reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+  int64_t bytes = tensor.element_size();
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (d == 1 || tensor.size(d) == 1) continue;
+    fits = fits && tensor.stride(d) % kChunk == 0 && tensor.stride(d) > 0;
+    if (d > 1) bytes = std::max(bytes, tensor.stride(d) * tensor.size(d) * tensor.element_size());
+  }
+  if (fits && bytes <= std::numeric_limits<int32_t>::max()) return tensor;
+  const at::DimVector order = channels_last_order(tensor.dim());
+  at::DimVector sizes;
+  for (int64_t d : order) sizes.push_back(tensor.size(d));
+  sizes.back() = channels;
+  const at::Tensor copy = channels == tensor.size(1) ? at::empty(sizes, tensor.options())
+                                                     : at::zeros(sizes, tensor.options());
+  copy.narrow(-1, 0, tensor.size(1)).copy_(tensor.permute(order));
+  return copy.movedim(-1, 1);
+}
+
+/// A weight as [rows][taps][channels], contiguous.
+at::Tensor rows_of(const at::Tensor& weight, int64_t channels) {
+  const at::Tensor moved = weight.movedim(1, -1);
+  if (channels == weight.size(1)) return moved.contiguous();
+  return at::constant_pad_nd(moved, {0, channels - weight.size(1)}).contiguous();
+}
+
+bool refuses(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+             const ConvWindow& window) {
+  if (refuse_implicit_gemm(in.scalar_type(), window) != nullptr) return true;
+  if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type())
+    return true;
+  // Groups of fewer channels have kernels of their own.
+  const int64_t g = window.groups;
+  if (g > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / g % kChunk != 0)) return true;
+  const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return positions(in) > kMost || positions(out) > kMost || in[0].numel() > kMost / 2 ||
+         out[0].numel() > kMost / 2;
+}
+
+WindowGrid grid_of(const at::Tensor& out, const ConvWindow& window) {
+  WindowGrid grid;
+  const int64_t axes = out.dim() - 2;
+  for (int64_t i = 0; i < axes; ++i) {
+    grid.positions[static_cast<size_t>(i + 3 - axes)] = out.size(2 + i);
+  }
+  grid.taps = window.kernel;
+  grid.step = window.stride;
+  grid.tap_step = window.dilation;
+  for (size_t i = 0; i < 3; ++i) grid.origin[i] = -window.pad[i];
+  return grid;
+}
+
+/// A result with its channels innermost: `out` itself, or one that is to be copied there.
+at::Tensor result_for(const at::Tensor& out) {
+  if (out.stride(1) == 1 || out.size(1) == 1) return out;
+  at::DimVector sizes;
+  for (int64_t d : channels_last_order(out.dim())) sizes.push_back(out.size(d));
+  return at::empty(sizes, out.options()).movedim(-1, 1);
+}
+
+void deliver(const at::Tensor& result, const at::Tensor& out) {
+  if (!result.is_same(out)) out.copy_(result);
+}
+
+ConvTensor operand(const at::Tensor& tensor) {
+  return {tensor, static_cast<int>(tensor.dim()) - 2};
+}
+
+const void* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+/// The part of a weight that `phases` take, as [group][channel of the input][taps][channel].
+at::Tensor transposed_rows(const at::Tensor& weight, const std::array<Phase, 3>& phases,
+                           int64_t groups, int64_t channels) {
+  at::Tensor part = weight;
+  const int64_t axes = weight.dim() - 2;
+  at::DimVector sizes{groups, weight.size(0) / groups, weight.size(1)}, order{0, 2};
+  for (int64_t i = 0; i < axes; ++i) {
+    const Phase& phase = phases[static_cast<size_t>(i + 3 - axes)];
+    part = part.slice(2 + i, phase.first, std::nullopt, phase.step);
+    sizes.push_back(phase.count);
+    order.push_back(3 + i);
+  }
+  order.push_back(1);
+  const at::Tensor moved = part.reshape(sizes).permute(order);
+  if (channels == moved.size(-1)) return moved.contiguous();
+  return at::constant_pad_nd(moved, {0, channels - moved.size(-1)}).contiguous();
+}
+
+}  // namespace
+
+bool output_by_matrix(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+                      const at::Tensor& bias, const ConvWindow& window) {
+  if (refuses(in, out, weight, window)) return false;
+  const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
+  const at::Tensor source = channels_last(in, channels * window.groups);
+  const at::Tensor rows = rows_of(weight, channels), result = result_for(out);
+  implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
+                grid_of(out, window), window.groups);
+  deliver(result, out);
+  return true;
+}
+
+bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+                     const at::Tensor& bias, const ConvWindow& window) {
+  if (refuses(in, out, weight, window)) return false;
+  const int64_t axes = in.dim() - 2, groups = window.groups;
+  const int64_t channels = groups > 1 ? weight.size(0) / groups : padded(weight.size(0));
+  const at::Tensor source = channels_last(out, channels * groups), result = result_for(in);
+  // What no window covers is in `in` already.
+  if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
+  std::array<int64_t, 3> phases{1, 1, 1}, sizes{1, 1, 1};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const auto d = static_cast<int64_t>(axis) - 3 + axes;
+    if (d >= 0) sizes[axis] = in.size(2 + d);
+    phases[axis] = std::min(window.stride[axis], sizes[axis]);
+  }
+  for (int64_t number = 0; number < phases[0] * phases[1] * phases[2]; ++number) {
+    const std::array<int64_t, 3> at{number / (phases[1] * phases[2]),
+                                    number / phases[2] % phases[1], number % phases[2]};
+    std::array<Phase, 3> part;
+    WindowGrid grid;
+    int64_t taps = 1;
+    at::Tensor results = result;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const Phase& phase = part[axis] =
+          phase_of(window, static_cast<int>(axis), at[axis], sizes[axis]);
+      grid.positions[axis] = phase.elements;
+      grid.origin[axis] = phase.origin;
+      grid.taps[axis] = phase.count;
+      grid.tap_step[axis] = -phase.back;
+      taps *= phase.count;
+      const auto d = static_cast<int64_t>(axis) - 3 + axes;
+      if (d >= 0) results = results.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
+    }
+    if (taps == 0) continue;
+    const at::Tensor rows = transposed_rows(weight, part, groups, channels);
+    implicit_gemm(operand(results), operand(source), rows.const_data_ptr(), data_or_null(bias),
+                  grid, groups);
+  }
+  deliver(result, in);
+  return true;
+}
+
+bool weight_by_matrix(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
+                      const ConvWindow& window) {
+  if (refuses(in, out, weight, window)) return false;
+  const int64_t groups = window.groups;
+  const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
+  const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
+  const at::Tensor source = channels_last(in, channels * groups);
+  at::Tensor gradient = channels_last(out, rows);
+  // Positions are k, and lie at one distance.
+  const at::DimVector order = channels_last_order(gradient.dim());
+  gradient = gradient.permute(order).contiguous().movedim(-1, 1);
+  at::DimVector sizes{rows};
+  for (int64_t d = 2; d < weight.dim(); ++d) sizes.push_back(weight.size(d));
+  sizes.push_back(channels);
+  const at::Tensor moved = weight.movedim(1, -1);
+  const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
+  const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
+  implicit_gemm_weight(result.mutable_data_ptr(), operand(gradient), operand(source),
+                       grid_of(out, window), groups);
+  if (!direct) {
+    moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
+  }
+  return true;
+}
+
+}  // namespace ocl::native
