@@ -246,7 +246,7 @@ Workspace::Workspace(size_t bytes)
 
 Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
                     std::span<const Define> parameters) {
-  constexpr size_t kMost = 20;
+  constexpr size_t kMost = 24;
   std::array<Define, kMost> defines;
   size_t count = 0;
   const auto add = [&](const Define& define) { defines[count++] = define; };

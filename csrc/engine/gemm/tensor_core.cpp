@@ -19,6 +19,7 @@ namespace ocl {
 namespace {
 
 constexpr double kLaunchCost = 1.2e7;  // about 8 us of an H200's compute unit
+constexpr double kPartCost = 500;      // 8 bytes of memory, while its units multiply as much
 constexpr int64_t kChunkBytes = 16;    // which are copied at once
 
 /// Each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in local memory.
@@ -47,9 +48,9 @@ constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, int lag, fl
 constexpr auto kShapes = shape_table(
     warpgroup_shape(128, 256, 64, 4, 2, 1.70F),  //
     warpgroup_shape(128, 192, 64, 5, 2, 1.60F), warpgroup_shape(128, 128, 64, 3, 1, 1.36F),
-    warpgroup_shape(64, 128, 64, 4, 2, 1.12F), warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
-    warpgroup_shape(64, 128, 64, 2, 1, 1.00F), warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
-    warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
+    warpgroup_shape(64, 128, 64, 4, 2, 1.12F), warpgroup_shape(128, 64, 64, 4, 2, 1.20F),
+    warpgroup_shape(128, 128, 32, 3, 1, 0.96F), warpgroup_shape(64, 128, 64, 2, 1, 1.00F),
+    warp_shape(128, 128, 32, 64, 64, 3, 0.84F), warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
 
 /// The same bytes of 8-bit integers.
 constexpr CoreShape of_bytes(CoreShape shape) {
@@ -59,7 +60,8 @@ constexpr CoreShape of_bytes(CoreShape shape) {
 }
 constexpr auto kByteShapes = shape_table(of_bytes(kShapes.shapes[0]), of_bytes(kShapes.shapes[1]),
                                          of_bytes(kShapes.shapes[2]), of_bytes(kShapes.shapes[3]),
-                                         of_bytes(kShapes.shapes[4]), of_bytes(kShapes.shapes[5]));
+                                         of_bytes(kShapes.shapes[4]), of_bytes(kShapes.shapes[5]),
+                                         of_bytes(kShapes.shapes[6]));
 static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
   return s.local_memory() <= kAssembledLocalMemory;
 }));
@@ -200,7 +202,8 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
   const GemmProblem& p = plan.problem;
   const size_t local = s.local_memory();
   const int windows = plan.windows == nullptr ? GemmWindows::none : plan.windows->side;
-  const std::array<Define, 15> defines{{{"BM", s.tile.m},
+  const int axes = plan.windows != nullptr && plan.windows->is_flat() ? 2 : 3;
+  const std::array<Define, 16> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
                                         {"WM", s.warp_m},
@@ -213,10 +216,11 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
                                         {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
                                         {"WARPGROUP", s.warpgroup},
                                         {"WINDOWS", windows},
+                                        {"AXES", axes},
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
-  return gemm_kernel(family, plan, std::span(defines).first(large ? 15 : s.warpgroup ? 14 : 13));
+  return gemm_kernel(family, plan, std::span(defines).first(large ? 16 : s.warpgroup ? 15 : 14));
 }
 
 void run(const GemmPlan& source) {
@@ -228,7 +232,7 @@ void run(const GemmPlan& source) {
   if (is_wide(plan)) p.flags |= gemm_flag::wide;
   const uint64_t fits = fitting(plan);
   const Candidates candidates = candidates_of(plan);
-  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost);
+  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost, kPartCost);
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const CoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);

@@ -81,7 +81,7 @@ double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t 
 void check_forced_tile() { forced_tile(); }
 
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
-                       double overhead) {
+                       double overhead, double per_part) {
   constexpr int64_t kLeastPart = 256;
   const GemmProblem& p = plan.problem;
   const int64_t units = plan.device.properties().compute_units;
@@ -102,9 +102,8 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
       if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
       double cost = tile_cost(shape, tiles * splits, part, units);
       if (splits > 1) {
-        // Parts are written and read as floats, at some bytes per sum.
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
-        cost += overhead + parts * 48 / static_cast<double>(units);
+        cost += overhead + parts * per_part / static_cast<double>(units);
       }
       if (best.index < 0 || cost < best_cost) {
         best = {static_cast<int>(i), splits};

@@ -55,9 +55,10 @@ struct TileChoice {
 /// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
 /// units busy, where the plan's parameters don't say. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the
 /// shape, for tests and comparisons.
-/// `overhead`: what a further launch costs, in sums of one compute unit.
+/// `overhead`: what a further launch costs, in sums of one compute unit; `per_part`: what a part of
+/// a result costs to write and read.
 TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
-                       double overhead);
+                       double overhead, double per_part = 48);
 
 /// Warns of a TORCH_OCL_GEMM_TILE that names no tile, whether or not a product comes to use one.
 void check_forced_tile();

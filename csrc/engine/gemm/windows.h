@@ -19,6 +19,11 @@ struct GemmWindows {
 
   /// Sets the grid with what divides by it.
   void set_grid(int axis, uint32_t positions);
+  /// Whether the first axis has one element throughout.
+  bool is_flat() const {
+    const gemm_arguments::Windows& w = arguments;
+    return w.size[0] == 1 && w.taps[0] == 1 && w.grid[0] == 1 && w.origin[0] == 0;
+  }
 };
 
 /// Why gemm_of_windows() does not take products of that dtype on the current device; null if it
