@@ -37,7 +37,7 @@ PIP := $(BIN)/python -m pip install -q
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
-	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/op-coverage.md"
+	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/reference/op-coverage.md"
 	@echo "make fuzz    try random shapes, layouts and dtypes (FUZZ_EXAMPLES per test)"
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
@@ -108,7 +108,7 @@ test: build
 
 coverage: build
 	$(BIN)/python -m tests.coverage --jobs $(TEST_JOBS) $(ARGS)
-	$(BIN)/python docs/generate.py
+	$(BIN)/python tools/docs/generate.py
 
 fuzz: build
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)
@@ -121,7 +121,7 @@ bench: build
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: build
-	$(BIN)/python docs/generate.py
+	$(BIN)/python tools/docs/generate.py
 
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w dist .

@@ -18,7 +18,8 @@ from benchmarks.peaks import measure_peaks, moving
 from benchmarks.untimed import by_family, record
 from benchmarks.worker import Worker
 
-PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+#: What --document means without a file.
+DEVICES_OWN = pathlib.Path()
 
 
 def positive(text):
@@ -48,8 +49,8 @@ def parse(arguments=None):
         "--document",
         nargs="?",
         type=pathlib.Path,
-        const=PERFORMANCE,
-        help="write this device's section of the file (docs/performance.md) and its plot",
+        const=DEVICES_OWN,
+        help="write this device's section of the file (its own in docs/measurements) and its plot",
     )
     chosen = parser.parse_args(arguments)
     every = [*CASES, *(case for case, _ in naive_cases())]
@@ -61,8 +62,8 @@ def parse(arguments=None):
             if wanted(chosen, case):
                 print(f"{case.family:12s} {case.name}")
         parser.exit()
-    if chosen.document == PERFORMANCE and (chosen.quick or chosen.family or chosen.case):
-        parser.error(f"--document writes a whole section: name a file other than {PERFORMANCE}")
+    if chosen.document == DEVICES_OWN and (chosen.quick or chosen.family or chosen.case):
+        parser.error("--document writes a whole section: name a file of your own")
     if chosen.document and not chosen.document.parent.is_dir():
         parser.error(f"there is no folder {chosen.document.parent}")
     if chosen.against == "cuda" and not torch.cuda.is_available():
@@ -117,7 +118,9 @@ def main(arguments=None):
         run.untimed = by_family(seen)
         print("\n".join(report.untimed_text(run.untimed)))
     if chosen.document:
-        report.document(run, chosen.document)
+        own = chosen.document == DEVICES_OWN
+        path = report.document_of_device(run.other) if own else chosen.document
+        report.document(run, path)
     wrong = any(result.error for _, result in run.results + run.naive)
     raise SystemExit(wrong or bool(run.failed))
 

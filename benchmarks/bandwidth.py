@@ -8,16 +8,14 @@ with the place of the tensors: the kernel that only moves gets the operation's o
 """
 
 import argparse
-import pathlib
 import time
 
 import torch
 from torch.nn import functional
 
 from benchmarks.peaks import mover
-from benchmarks.report import markdown_table, slug_of, write_section
+from benchmarks.report import MEASUREMENTS, markdown_table, slug_of, write_section
 
-PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 ROUNDS = 12
 CALLS = 5
 COLUMNS = 1024
@@ -208,7 +206,7 @@ def main(arguments=None):
     if options.document:
         title = f"{properties.name}, {properties.platform_name}, {elements >> 20} Mi elements:"
         lines = [title, "", *markdown_table(head, table)]
-        write_section(PERFORMANCE, f"bandwidth: {slug_of()}", lines)
+        write_section(MEASUREMENTS / "memory.md", f"bandwidth: {slug_of()}", lines)
 
 
 if __name__ == "__main__":

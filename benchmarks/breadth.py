@@ -5,16 +5,21 @@ are slow for their kind. What is common has cases of its own in `python -m bench
 """
 
 import argparse
-import pathlib
 
 import torch
 
 from benchmarks import breadth_structures, measure
 from benchmarks.breadth_samples import OPS, sample
 from benchmarks.case import Case
-from benchmarks.report import geometric_mean, markdown_table, slug_of, time_text, write_section
+from benchmarks.report import (
+    MEASUREMENTS,
+    geometric_mean,
+    markdown_table,
+    slug_of,
+    time_text,
+    write_section,
+)
 
-PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 #: Ratios above this are listed in the document; below it they may be noise.
 LISTED = 1.25
 
@@ -64,7 +69,7 @@ def main(arguments=None):
         ]
         name = torch.ocl.get_device_properties(0).name
         lines = [f"{name}: {line}", "", *markdown_table(["op", "ocl", "CPU torch", "ratio"], table)]
-        write_section(PERFORMANCE, f"breadth: {slug_of()}", lines)
+        write_section(MEASUREMENTS / "breadth.md", f"breadth: {slug_of()}", lines)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python -m benchmarks.footprint [--only memory|attention|launches|first] [--docum
 """
 
 import argparse
-import pathlib
 
 import torch
 from torch.autograd import DeviceType
@@ -14,9 +13,8 @@ from torch.nn import functional
 from benchmarks import first_use
 from benchmarks.cases_networks import transformer
 from benchmarks.networks import RESNETS, LanguageModel, parameter_shapes, resnet18
+from benchmarks.report import MEASUREMENTS, write_section
 
-PERFORMANCE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "performance.md"
-BEGIN, END = "<!-- footprint -->\n", "<!-- end footprint -->\n"
 MIB = 2**20
 #: Steps before the one that is looked at: optimisers make their state in the first.
 WARM = 2
@@ -196,7 +194,9 @@ TABLES = {
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", choices=TABLES, help="one of the tables")
-    parser.add_argument("--document", action="store_true", help="write docs/performance.md too")
+    parser.add_argument(
+        "--document", action="store_true", help="write docs/measurements/footprint.md"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.only and chosen.document:
         parser.error("--document is for all tables")
@@ -209,10 +209,7 @@ def main(arguments=None):
             lines.append(line)
         lines.append("")
     if chosen.document:
-        text = PERFORMANCE.read_text(encoding="utf-8")
-        head, rest = text.split(BEGIN)
-        tail = rest.split(END)[1]
-        PERFORMANCE.write_text(head + BEGIN + "\n".join(lines) + END + tail, encoding="utf-8")
+        write_section(MEASUREMENTS / "footprint.md", "footprint", lines[:-1])
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """Results as text, Markdown and a plot.
 
-Offers: Run, row(), HEADER, document()."""
+Offers: Run, row(), HEADER, MEASUREMENTS, document()."""
 
 import math
 import os
+import pathlib
 import re
 import sys
 from dataclasses import dataclass, field
 
 import torch
 
+#: Where measurements are written.
+MEASUREMENTS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "measurements"
 LABELS = {"cpu": "CPU torch", "cuda": "CUDA torch"}
 COLUMNS = ("case", "ocl", "other", "ratio", "CPU time", "GFLOP/s", "GB/s", "of copy", "roofline")
 ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>8s} {:>9s} {:>9s} {:>9s} {:>9s}  {}"
@@ -165,9 +168,18 @@ def document(run, path):
     """Writes the run's section of the Markdown file, in place of the one that stands between this
     device's markers, else at the end; the plot goes beside the file."""
     name = slug_of(run.other)
-    image = path.with_name(f"{path.stem}-{name}.png")
+    image = path.with_name(f"{name}.png")
     plot(run, image)
     write_section(path, f"benchmarks: {name}", section(run, image.name).splitlines())
+
+
+def document_of_device(other):
+    """The document that has this device's section; where there is none, one with the device's name."""
+    name = slug_of(other)
+    for path in sorted(MEASUREMENTS.glob("*.md")):
+        if f"<!-- benchmarks: {name} -->\n" in path.read_text(encoding="utf-8"):
+            return path
+    return MEASUREMENTS / f"{name}.md"
 
 
 def write_section(path, name, lines):

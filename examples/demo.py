@@ -49,7 +49,7 @@ EXAMPLES = {
     "characters": Example(characters),
 }
 FIRST_TOLERANCE = 1e-4
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "networks.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "networks.md"
 
 
 def device_name(device: torch.device) -> str:
@@ -103,7 +103,7 @@ def report(device: Record, cpu: Record) -> None:
 
 
 def table_row(name: str, device: Record, cpu: Record, first: float) -> str:
-    """A line of the table in docs/networks.md."""
+    """A line of the table in docs/measurements/networks.md."""
     metrics = [f"{key} {device.metrics[key]:.4f} ({cpu.metrics[key]:.4f})" for key in cpu.metrics]
     cells = [
         name,

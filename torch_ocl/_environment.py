@@ -43,7 +43,7 @@ VARIABLES = {
     ),
     "TORCH_OCL_WINOGRAD": (
         "`0`: 3 x 3 convolutions on CPUs are sums of all products, not of transformed tiles "
-        "([precision](docs/performance.md#convolutions))"
+        "([precision](differences.md#convolutions))"
     ),
     "TORCH_OCL_GEMM_WORKSPACE": (
         "the bytes a matrix product may take for packed operands; small values make it work "

@@ -1,4 +1,4 @@
-"""The results of the op matrix: docs/op-coverage.json, one line an op and runtime.
+"""The results of the op matrix: docs/reference/op-coverage.json, one line an op and runtime.
 
     {"<runtime>": {"about": {...}, "ops": {"<OpInfo>": {"<dtype>": ["<verdict>", "<checks>"]}}}}
 
@@ -10,7 +10,7 @@ import json
 import pathlib
 import re
 
-PATH = pathlib.Path(__file__).resolve().parents[2] / "docs" / "op-coverage.json"
+PATH = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "op-coverage.json"
 #: What a check's letter stands for.
 CHECK_LETTERS = {
     "forward": "f",

@@ -1,4 +1,4 @@
-"""What the networks of the tests differ by from CPU torch: the tables of docs/networks.md.
+"""What the networks of the tests differ by from CPU torch: the tables of docs/measurements/networks.md.
 
     python -m tests.models.table [NAME ...]
 
@@ -14,7 +14,7 @@ import torch
 from tests.models import declared_operators, test_language, test_vision
 from tests.models.comparison import distances
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "networks.md"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "measurements" / "networks.md"
 HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 #: name of a table -> {column: (what, dtype) of distances()}
 TABLES = {

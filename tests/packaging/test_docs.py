@@ -19,7 +19,7 @@ BUILT_WITH_PINNED_TORCH = torch.__version__.startswith("2.13.")
 @pytest.mark.skipif(not IN_SOURCE_TREE, reason="not run from the source tree")
 def test_generated_parts_are_current() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        [sys.executable, str(ROOT / "tools" / "docs" / "generate.py"), "--check"],
         capture_output=True,
         text=True,
     )

@@ -23,8 +23,9 @@ import coverage_tables
 import yaml
 from coverage_tables import table
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docker/README.md")
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md", "docker/README.md")
+MEASUREMENTS = ROOT / "docs" / "measurements"
 MANIFEST = ROOT / "torch_ocl" / "ops_manifest.json"
 GAPS = ROOT / "tests" / "coverage" / "known_gaps.yaml"
 MARKED = re.compile(
@@ -99,6 +100,18 @@ def ops_gaps() -> str:
     return table(["op", "dtype", "why"], rows) if rows else "None.\n"
 
 
+def speed() -> str:
+    """Of each table of measurements: the device, what it is beside, the mean of its ratios."""
+    rows = []
+    for path in sorted(MEASUREMENTS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        for found in re.finditer(r"^## (.+), (.+), against (.+)$", text, re.MULTILINE):
+            mean = re.search(r"^Geometric mean of (\d+) ratios: (.+)\.$", text[found.end() :], re.M)
+            if mean:
+                rows.append([found[1], found[2], found[3], mean[1], f"{float(mean[2]):.2f}"])
+    return table(["device", "OpenCL driver", "beside", "cases", "mean ratio of times"], rows)
+
+
 def environment() -> str:
     """The variables that the package reads, and those of others."""
     # The file alone: the package would load torch.
@@ -114,6 +127,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "op-coverage-host": coverage_tables.host_staged,
     "op-coverage-summary": coverage_tables.summary,
     "ops-summary": ops_summary,
+    "speed": speed,
     "ops-all": ops_all,
     "ops-gaps": ops_gaps,
 }
