@@ -32,7 +32,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage fuzz check-memory bench docs wheel lint format clean distclean
+.PHONY: help setup build demo test coverage fuzz check-memory bench docs docs-site wheel lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
 	@echo "make docs    regenerate the tables in README.md and docs/"
+	@echo "make docs-site   build the documentation as a site, in build/site"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
 	@echo "make wheel   build a wheel in dist/"
 	@echo "make lint    check the formatting and lint; make format applies it"
@@ -91,6 +92,10 @@ $(STAMPS)/lint: requirements-lint.txt $(STAMPS)/venv
 	@$(PIP) -r requirements-lint.txt
 	@touch $@
 
+$(STAMPS)/docs: requirements-docs.txt $(STAMPS)/venv
+	@$(PIP) -r requirements-docs.txt
+	@touch $@
+
 setup: $(STAMPS)/package
 
 # Rebuilds what changed since; CMake knows.
@@ -123,6 +128,11 @@ bench: build
 docs: build
 	$(BIN)/python tools/docs/generate.py
 
+# Warnings are errors, and a link that leads nowhere is a warning.
+docs-site: build $(STAMPS)/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/site/doctrees docs build/site/html
+	@echo "The site is build/site/html/index.html"
+
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w dist .
 
@@ -132,6 +142,8 @@ lint: $(STAMPS)/lint
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/docs/prose.py
+	$(BIN)/python tools/docs/links.py
 
 format: $(STAMPS)/lint
 	$(BIN)/clang-format -i $(FORMATTED)

@@ -174,7 +174,7 @@ def document(run, path):
 
 
 def document_of_device(other):
-    """The document that has this device's section; where there is none, one with the device's name."""
+    """The document that has this device's section, or a new one's path."""
     name = slug_of(other)
     for path in sorted(MEASUREMENTS.glob("*.md")):
         if f"<!-- benchmarks: {name} -->\n" in path.read_text(encoding="utf-8"):

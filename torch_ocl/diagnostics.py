@@ -1,4 +1,4 @@
-"""What ran where, and what was compiled."""
+"""Diagnostics: what ran where, and what was compiled."""
 
 from torch_ocl import _C
 from torch_ocl._utils import DeviceLike, existing_device_index, is_unused

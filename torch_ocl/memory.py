@@ -1,4 +1,4 @@
-"""Device memory: statistics of the caching allocator, and control over it."""
+"""Memory: statistics of the caching allocator, and control over it."""
 
 from typing import Any
 

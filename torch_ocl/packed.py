@@ -1,7 +1,7 @@
-"""Linear layers whose weights are packed once, for inference.
+"""Packed weights: linear layers that keep their weights packed, for inference.
 
 A product on a CPU device first copies its operands into panels, the order in which its inner loop
-reads them. A weight is the same for every call, so its panels can be kept:
+reads them. A weight is the same for every call, so its panels can be kept::
 
     model = torch.ocl.pack_weights(model.eval())
 

@@ -1,4 +1,4 @@
-"""Random number generators of the devices: Philox, with 16 bytes of state (seed, offset)."""
+"""Random numbers: the devices' generators, Philox with 16 bytes of state (seed, offset)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Streams and events. They are torch.Stream and torch.Event, with `ocl` as default device."""
+"""Streams and events: torch.Stream and torch.Event, with ``ocl`` as default device."""
 
 from typing import Any
 

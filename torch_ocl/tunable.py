@@ -1,8 +1,7 @@
-"""Finding the fastest kernel for the matrix products of a program, as torch.cuda.tunable does it.
+"""Tuning: finds the fastest kernels for a program's matrix products, as torch.cuda.tunable does.
 
-    torch.ocl.tunable.enable()
-
-The first product of a class of shapes is tried with other kernels and other tile sizes, on data and
+``torch.ocl.tunable.enable()`` turns it on. The first product of a class of shapes is tried with
+other kernels and other tile sizes, on data and
 results of the tuner's own, and the fastest is used from then on. That takes up to
 get_max_tuning_duration() for each class, once: results are kept in a file, by default in the cache
 folder, and later processes read it. A class is: the dtypes, how the matrices lie, what is fused

@@ -3,9 +3,9 @@
     python -m tests.coverage                            (all of it; `make coverage` adds the docs)
     python -m tests.coverage --dtypes float32 --ops 'linalg' --samples 1 -v
 
-Results are kept in docs/reference/op-coverage.json, those of other runtimes stay. A run that --ops, --dtypes
-or --samples restrict only prints them, unless --results names the file, where those of other ops
-and dtypes stay too.
+Results are kept in docs/reference/op-coverage.json, those of other runtimes stay. A run that --ops,
+--dtypes or --samples restrict only prints them, unless --results names the file, where those of
+other ops and dtypes stay too.
 """
 
 import argparse

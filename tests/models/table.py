@@ -1,4 +1,4 @@
-"""What the networks of the tests differ by from CPU torch: the tables of docs/measurements/networks.md.
+"""How far the tests' networks are from CPU torch: the tables of docs/measurements/networks.md.
 
     python -m tests.models.table [NAME ...]
 

@@ -1,4 +1,4 @@
-"""The tables of docs/measurements/networks.md: what they say of one network, and that all networks are there."""
+"""docs/measurements/networks.md: what it says of one network, and that all networks are there."""
 
 import torch
 

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+import api_pages
 import coverage_tables
 import yaml
 from coverage_tables import table
@@ -121,6 +122,7 @@ def environment() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "api": api_pages.api,
     "environment": environment,
     "op-coverage-all": coverage_tables.every_op,
     "op-coverage-gaps": coverage_tables.gaps,

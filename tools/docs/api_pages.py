@@ -1,0 +1,80 @@
+"""The API page's contents for generate.py: api(), which lists every public name for Sphinx.
+
+Public are the names of `__all__` in torch_ocl/ocl.py, in the modules among them, and in MORE. They
+are read from the sources, so that nothing has to be built. Sphinx gets their docstrings itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "torch_ocl"
+#: Public modules beside torch.ocl.
+MORE = ("testing",)
+#: What stands first. Others follow by name.
+ORDER = ("device", "memory", "random", "streams", "diagnostics", "packed")
+
+
+def parse(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+
+
+def public_names(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return sorted(ast.literal_eval(node.value))
+    return []
+
+
+def modules_of_names(tree: ast.Module) -> dict[str, str]:
+    """Which module of the package each imported name comes from."""
+    return {
+        alias.asname or alias.name: node.module.removeprefix("torch_ocl").lstrip(".")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch_ocl")
+        for alias in node.names
+    }
+
+
+def directive(name: str, defined: dict[str, ast.stmt]) -> str:
+    if isinstance(defined.get(name), ast.ClassDef):
+        return f".. autoclass:: {name}\n   :members:\n"
+    if isinstance(defined.get(name), ast.FunctionDef):
+        return f".. autofunction:: {name}\n"
+    raise ValueError(f"{name} is neither a class nor a function of its module")
+
+
+def section(module: str, names: list[str], shown_as: str) -> str:
+    """Heading, the module's docstring, and a directive for each name."""
+    tree = parse(module)
+    defined = {n.name: n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+    title, _, text = (ast.get_docstring(tree) or module).partition("\n")
+    heading, _, rest = title.partition(": ")
+    about = (rest[:1].upper() + rest[1:]) + text
+    body = "\n".join(directive(name, defined) for name in names)
+    return (
+        f"\n## {heading.rstrip('.')}\n\n"
+        + (f"```{{eval-rst}}\n{about.strip()}\n```\n\n" if about.strip() else "")
+        + f"```{{eval-rst}}\n.. currentmodule:: {shown_as}\n\n{body}```\n"
+    )
+
+
+def api() -> str:
+    tree = parse("ocl")
+    origins = modules_of_names(tree)
+    by_module: dict[str, list[str]] = {}
+    submodules = []
+    for name in public_names(tree):
+        if (PACKAGE / f"{name}.py").exists() and origins.get(name) == "":
+            submodules.append(name)
+        elif name in origins:
+            by_module.setdefault(origins[name], []).append(name)
+    ordered = sorted(by_module, key=lambda m: (ORDER.index(m) if m in ORDER else len(ORDER), m))
+    text = "".join(section(module, by_module[module], "torch.ocl") for module in ordered)
+    for module in submodules:
+        text += section(module, public_names(parse(module)), f"torch.ocl.{module}")
+    for module in MORE:
+        if (PACKAGE / f"{module}.py").exists():
+            text += section(module, public_names(parse(module)), f"torch_ocl.{module}")
+    return text
