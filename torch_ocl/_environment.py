@@ -98,14 +98,21 @@ TEST_VARIABLES = (
 )
 
 
+def unknown_names() -> list[str]:
+    """Those of the environment that only look like the package's."""
+    known = (*VARIABLES, *TEST_VARIABLES)
+    return [name for name in os.environ if name.startswith("TORCH_OCL_") and name not in known]
+
+
+def advice(name: str) -> str:
+    """What may have been meant by an unknown name."""
+    similar = difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.8)
+    return f"did you mean {similar[0]}?" if similar else f"there are {', '.join(VARIABLES)}"
+
+
 def warn_of_unknown_names() -> None:
     """Never raises, even where warnings are errors: it runs within `import torch`."""
-    known = (*VARIABLES, *TEST_VARIABLES)
-    for name in os.environ:
-        if name.startswith("TORCH_OCL_") and name not in known:
-            similar = difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.8)
-            advice = (
-                f"did you mean {similar[0]}?" if similar else f"there are {', '.join(VARIABLES)}"
-            )
-            with contextlib.suppress(Warning):
-                warnings.warn(f"the environment variable {name} is unknown: {advice}", stacklevel=2)
+    for name in unknown_names():
+        with contextlib.suppress(Warning):
+            text = f"the environment variable {name} is unknown: {advice(name)}"
+            warnings.warn(text, stacklevel=2)

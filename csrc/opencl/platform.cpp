@@ -284,6 +284,15 @@ std::string unavailable_reason() {
   return all.reason;
 }
 
+std::vector<std::string> left_out_devices() {
+  if (process_was_forked()) return {};
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string> found = all.warnings;
+  found.insert(found.end(), all.notes.begin(), all.notes.end());
+  return found;
+}
+
 Device& detail::make_device(int index) {
   check_not_forked();
   Registry& all = registry();

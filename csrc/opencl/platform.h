@@ -1,12 +1,13 @@
 // The devices of this machine: how many there are, in which order, and what happens after a fork.
 //
-// Offers: device_count(), device(), unavailable_reason(), is_initialized(), process_was_forked(),
-// check_not_forked().
+// Offers: device_count(), device(), unavailable_reason(), left_out_devices(), is_initialized(),
+// process_was_forked(), check_not_forked().
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <string>
+#include <vector>
 
 namespace ocl {
 
@@ -30,6 +31,9 @@ Device& make_device(int index);
 int device_count() noexcept;
 /// Why device_count() is 0, with what to install; empty otherwise.
 std::string unavailable_reason();
+/// Devices and platforms that are not used, each with the reason. Enumerates on the first call.
+/// Empty in a forked child of an initialised process.
+std::vector<std::string> left_out_devices();
 
 /// The device with that index. Throws std::runtime_error: with unavailable_reason() if there is
 /// none, with the index and the list of devices if it is out of range, with advice on

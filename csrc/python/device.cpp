@@ -92,6 +92,7 @@ void bind_device(py::module_& module) {
   module.def("configure_device_count", &configure_device_count, py::arg("command"));
   module.def("device_count", &count_devices, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());
+  module.def("left_out_devices", &left_out_devices, release_gil());
   module.def("is_initialized", &is_initialized);
   module.def("is_in_bad_fork", &process_was_forked);
   module.def("loader_path", [] { return api().loader_path; }, release_gil());

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "opencl/device.h"
+#include "opencl/disk_cache.h"
 #include "opencl/platform.h"
 #include "opencl/program.h"
 #include "python/bindings.h"
@@ -19,6 +20,7 @@ void bind_diagnostics(py::module_& module) {
   module.def("reset_host_staged_counts", &reset_host_staged_counts);
   module.def("launch_count", [](int index) { return device(index).launches(); });
   module.def("reset_launch_count", [](int index) { device(index).reset_launches(); });
+  module.def("cache_folder", [] { return cache_folder().path(); });
   module.def("program_stats", [] {
     const ProgramStats& stats = program_stats();
     py::dict out;

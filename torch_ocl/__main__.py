@@ -1,0 +1,70 @@
+"""python -m torch_ocl: what there is on this machine, what is wrong with it, and the cache.
+
+python -m torch_ocl [info] [--json]
+python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from torch_ocl import _cache, _info
+
+_DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_ocl", description="OpenCL devices for PyTorch: what is there."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    info = commands.add_parser(
+        "info", help="devices, drivers, features, cache, and what is wrong (the default)"
+    )
+    info.add_argument("--json", action="store_true", help="the same for programs and bug reports")
+    cache = commands.add_parser("cache", help="the compiled kernels that are kept on disk")
+    actions = cache.add_subparsers(dest="action", metavar="action")
+    actions.add_parser("size", help="where they are, how many, how large (the default)")
+    actions.add_parser("clear", help="remove them; results of the tuner stay")
+    warm = actions.add_parser("warm", help="compile those that most programs need")
+    warm.add_argument(
+        "--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="for these; float32"
+    )
+    warm.add_argument("--device", default="ocl", help="for this one; default the first")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # Options without a command are info's.
+    if all(argument == "--json" for argument in arguments):
+        arguments = ["info", *arguments]
+    return parser.parse_args(arguments)
+
+
+def _cache_command(options: argparse.Namespace) -> int:
+    if options.action == "clear":
+        files, size = _cache.clear()
+        print(f"removed {files} programs, {_info.size_text(size)}")
+        return 0
+    if options.action == "warm":
+        return _cache.warm(options.device, [getattr(torch, name) for name in options.dtype])
+    print(_info.cache_text(_cache.contents()))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 1 if no device works, or a command could not do its work."""
+    options = _parse(arguments)
+    try:
+        if options.command == "cache":
+            return _cache_command(options)
+        report = _info.collect()
+        print(json.dumps(report, indent=2) if options.json else _info.text(report))
+        return 0 if any(device["works"] for device in report["devices"]) else 1
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
