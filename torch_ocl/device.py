@@ -114,11 +114,41 @@ class device_of(device):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceProperties:
-    """What was probed on a device. Sizes are in bytes, sub-group size 0 means none.
+    """What was probed on a device.
 
-    `required_sub_group_sizes` are those that a kernel may ask for
-    (cl_intel_required_subgroup_size), `subgroup_matrix_size` is that of Intel's matrix
-    instructions (cl_intel_subgroup_matrix_multiply_accumulate).
+    Attributes:
+        name: The device's name, as its driver gives it.
+        vendor: Its vendor.
+        platform_name: The name of the driver's platform.
+        driver_version: The driver's version.
+        version: The version of OpenCL that the device has.
+        type: "gpu", "accelerator" or "cpu".
+        opencl_c_version: The newest OpenCL C that it compiles: (major, minor).
+        total_memory: Bytes of memory.
+        max_allocation: Bytes that one tensor may have.
+        local_mem_size: Bytes of local memory of a work-group.
+        global_cache_size: Bytes of the cache that the driver names.
+        cache_line_size: Bytes of a line of it.
+        max_compute_units: Compute units; a CPU's are its cores.
+        max_clock_mhz: The highest clock in MHz; 0 if the driver doesn't say.
+        max_work_group_size: Work-items that a work-group may have.
+        max_sub_group_size: Work-items of the largest sub-group; 0 without sub-groups.
+        required_sub_group_sizes: Sub-group sizes that a kernel may ask for
+            (cl_intel_required_subgroup_size).
+        subgroup_matrix_size: The sub-group size of Intel's matrix instructions
+            (cl_intel_subgroup_matrix_multiply_accumulate); 0 without them.
+        host_unified_memory: Whether device and host share their memory.
+        has_fp64: Double precision.
+        has_fp16: Arithmetic in half precision.
+        has_subgroups: Sub-groups.
+        has_int64_atomics: Atomic operations on 64-bit integers.
+        has_work_group_reduce: The built-in reductions of a work-group.
+        has_tensor_cores: NVIDIA's tensor cores, by inline PTX.
+        has_warpgroup_mma: Hopper's matrix instructions of four warps.
+        has_assembled_local_memory: More local memory than OpenCL's compiler allows (Hopper).
+        has_bf16_dot: x86's dot products of bfloat16 (AVX512-BF16).
+        has_int8_dot: x86's dot products of int8 (AVX512-VNNI).
+        extensions: The names of OpenCL's extensions, with spaces between them.
     """
 
     name: str
@@ -167,7 +197,8 @@ class DeviceProperties:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """The properties of a device (default: the current one)."""
+    """The properties of a device (default: the current one). RuntimeError if there is no such
+    device."""
     return DeviceProperties(**_C.properties(_get_device_index(device, optional=True)))
 
 

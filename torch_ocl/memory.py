@@ -69,7 +69,11 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Limits what the allocator may hold to a fraction, in (0, 1], of the device's memory."""
+    """Limits what the allocator may hold to a fraction, in (0, 1], of the device's memory.
+
+    Past that, allocations raise torch.OutOfMemoryError. TypeError for what is no number, ValueError
+    for a fraction out of range.
+    """
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
         raise TypeError(f"the memory fraction must be a number, got {fraction!r}")
     _C.set_memory_fraction(existing_device_index(device), float(fraction))

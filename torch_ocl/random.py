@@ -17,17 +17,20 @@ def default_generator(device: DeviceLike = None) -> torch.Generator:
 
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:
-    """The state of a device's generator, a ByteTensor on the CPU."""
+    """The state of a device's generator: 16 bytes, a uint8 tensor [16] on the CPU."""
     return default_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """The states of all devices' generators."""
+    """The states of all devices' generators, in the order of their indices."""
     return [get_rng_state(index) for index in range(_C.device_count())]
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "ocl") -> None:
-    """Sets the state of a device's generator."""
+    """Sets the state of a device's generator to one that get_rng_state() gave.
+
+    Raises RuntimeError or TypeError for what is no such state.
+    """
     default_generator(device).set_state(new_state)
 
 

@@ -34,7 +34,12 @@ class _EventType(type):
 
 
 class Event(torch.Event, metaclass=_EventType):
-    """A point in a stream's work, to wait for or, with enable_timing, to measure from.
+    """A point in a stream's work, to wait for, or to measure the time from.
+
+    Args:
+        enable_timing: whether elapsed_time() may be asked for, which gives milliseconds.
+        blocking: as torch.cuda.Event has it; waits are the same with it and without.
+        interprocess: must be False, else RuntimeError is raised.
 
     Makes a plain torch.Event: some of torch's methods refuse events of a derived class.
     """

@@ -84,7 +84,7 @@ def tuning_is_enabled() -> bool:
 
 def set_max_tuning_duration(duration: int) -> None:
     """The milliseconds that one search may take, compiling kernels included. Nothing is begun after
-    that, but what was begun ends."""
+    that, but what was begun ends. ValueError for less than 1."""
     _C.change_tunable_settings(duration_ms=_positive(duration, "a duration"))
 
 
@@ -94,7 +94,8 @@ def get_max_tuning_duration() -> int:
 
 
 def set_max_tuning_iterations(iterations: int) -> None:
-    """How often a kernel is timed at the most, by turns with the others."""
+    """How often a kernel is timed at the most, by turns with the others. ValueError for less than
+    1."""
     _C.change_tunable_settings(iterations=_positive(iterations, "a number of iterations"))
 
 
