@@ -89,8 +89,8 @@ def test_words():
 @pytest.mark.parametrize("length, status", [(16, 0), (17, 1)])
 def test_limits_hold_for_the_files_on_the_list(tmp_path, capsys, length, status):
     checked = tmp_path / "kernels" / "README.md"
-    other = tmp_path / "docs" / "measurements" / "log.md"
-    checked.parent.mkdir(), other.parent.mkdir(parents=True)
+    other = tmp_path / "examples" / "notes.md"
+    checked.parent.mkdir(), other.parent.mkdir()
     checked.write_text("A" + " word" * (length - 1) + ".\n")
     other.write_text("A" + " word" * 200 + ".\n")
     assert prose.main([], root=tmp_path) == status
