@@ -39,3 +39,12 @@ def test_environment_variables_are_listed() -> None:
     assert read("csrc", "torch_ocl") == set(_environment.VARIABLES)
     of_tests = read("tests") - set(_environment.VARIABLES)
     assert of_tests == set(_environment.TEST_VARIABLES)
+
+
+@pytest.mark.skipif(not IN_SOURCE_TREE, reason="not run from the source tree")
+def test_every_public_name_is_on_the_api_page() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\.\. auto\w+:: (\w+)$", page, re.MULTILINE))
+    names = {*torch.ocl.__all__, *torch.ocl.tunable.__all__}
+    # A submodule, and what __getattr__ makes.
+    assert names - listed == {"tunable", "default_generators"}

@@ -15,7 +15,8 @@ if importlib.util.find_spec("torch_ocl.testing"):
 
 def public():
     for module, found in MODULES.items():
-        for name in found.__all__:
+        own = (n for n, v in vars(found).items() if getattr(v, "__module__", "") == module)
+        for name in getattr(found, "__all__", [n for n in own if n[0] != "_"]):
             yield f"{module}.{name}", inspect.getattr_static(found, name, None)
 
 

@@ -1,7 +1,8 @@
 """The API page's contents for generate.py: api(), which lists every public name for Sphinx.
 
-Public are the names of `__all__` in torch_ocl/ocl.py, in the modules among them, and in MORE. They
-are read from the sources, so that nothing has to be built. Sphinx gets their docstrings itself.
+Public are the names of `__all__` in torch_ocl/ocl.py, in the modules among them, and in MORE; where
+there is no `__all__`, what has no underscore. They are read from the sources, so that nothing has
+to be built. Sphinx gets their docstrings itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def public_names(tree: ast.Module) -> list[str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return sorted(ast.literal_eval(node.value))
-    return []
+    defined = (n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef)))
+    return sorted(name for name in defined if not name.startswith("_"))
 
 
 def modules_of_names(tree: ast.Module) -> dict[str, str]:

@@ -3,14 +3,16 @@
     python tools/docs/links.py [file ...]
 
 A link's file must exist, and its anchor must be a heading there. Links to other sites are left
-alone. Code blocks and code spans have no links. Without arguments it reads every tracked file.
+alone. Code blocks and code spans have no links. Without arguments it reads the files
+that prose.py does.
 """
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 #: [text](target), [text](target "title"), and images.
@@ -79,15 +81,9 @@ def problems(path: Path) -> list[str]:
     return found
 
 
-def tracked() -> list[Path]:
-    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run([*command, "*.md"], capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.splitlines()]
-
-
 def main(arguments: Sequence[str]) -> int:
-    paths = [Path(name).resolve() for name in arguments] or tracked()
-    found = [text for path in paths if path.exists() for text in problems(path)]
+    paths = [Path(name).resolve() for name in arguments] or prose.files_of(prose.CHECKED, ROOT)
+    found = [text for path in paths for text in problems(path)]
     print("\n".join(found) or f"{len(paths)} files: all links within the repository lead somewhere")
     return int(bool(found))
 
