@@ -1,9 +1,9 @@
 """The programs on disk: contents(), clear(), and warm(), which compiles what most programs need."""
 
 import contextlib
-import importlib
 import os
 import re
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,8 @@ _PROGRAM = re.compile(r"[0-9a-f]{32}\.bin")
 
 
 def _folder() -> str:
-    try:
-        return importlib.import_module("torch_ocl._C").cache_folder()
-    except ImportError:  # the native part isn't built
-        return ""
+    native = sys.modules.get("torch_ocl._C")
+    return native.cache_folder() if native else ""
 
 
 def _programs(folder: str) -> list[os.DirEntry[str]]:

@@ -4,6 +4,7 @@ import glob
 import importlib
 import os
 import platform
+import sys
 import textwrap
 from typing import Any
 
@@ -46,11 +47,9 @@ def collect() -> dict[str, Any]:
 
 
 def _native() -> Any:
-    """The native module, or None if it could not be loaded."""
-    try:
-        return importlib.import_module("torch_ocl._C")
-    except ImportError:
-        return None
+    """The native module, or None if registration has not loaded it: it is not to be loaded here,
+    where another package may have taken torch's slot for backends."""
+    return sys.modules.get("torch_ocl._C")
 
 
 def _built_for() -> str:

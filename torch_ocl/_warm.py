@@ -98,7 +98,9 @@ def _attention(device: torch.device, dtype: torch.dtype) -> None:
     model = _Language(256).to(device, dtype)
     _train(model, torch.randint(100, (4, 64), device=device), 100)
     query, key, value = torch.randn(3, 2, 4, 64, 64, device=device, dtype=dtype).requires_grad_()
-    functional.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+    for dropout in (0.0, 0.1):
+        out = functional.scaled_dot_product_attention(query, key, value, None, dropout, True)
+        out.sum().backward()
     with torch.no_grad():  # a token after others
         functional.scaled_dot_product_attention(query[:, :, :1], key, value)
     functional.rms_norm(value, (64,)).sum().backward()
