@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = _info.collect()
         print(json.dumps(report, indent=2) if options.json else _info.text(report))
         return 0 if any(device["works"] for device in report["devices"]) else 1
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
 

@@ -57,11 +57,14 @@ def warm(device: str, dtypes: Sequence[torch.dtype]) -> int:
     """Trains small networks of the usual layers, so that their programs are compiled and kept.
 
     Programs are shared between sizes: larger networks of such layers compile little. Returns 1
-    where nothing is kept, else 0. Raises RuntimeError without a device.
+    where nothing is kept, else 0. Raises RuntimeError without a device, ValueError for another kind
+    of device, TypeError for a dtype that it can't hold.
     """
     from torch_ocl import _warm
 
-    torch.empty(1, device=device)  # which says why there is no device
+    torch.ocl.get_device_properties(device)  # which says why there is no device
+    for dtype in dtypes:
+        torch.empty(1, device=device, dtype=dtype)
     if not _folder():
         print("The cache is not used, so nothing would be kept.")
         return 1

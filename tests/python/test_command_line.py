@@ -189,8 +189,11 @@ def test_warm_without_a_cache_or_a_device(capsys):
     assert done.returncode == 1 and "nothing would be kept" in done.stdout
     done = command("cache", "warm", TORCH_OCL_DEVICES="nothing")
     assert done.returncode == 1 and "No OpenCL device is selected" in done.stderr
-    assert __main__.main(["cache", "warm", "--device", "ocl:99"]) == 1
-    assert "out of range" in capsys.readouterr().err
+    done = command("cache", "warm", "--dtype", "float64", TORCH_OCL_WITHOUT="fp64")
+    assert done.returncode == 1 and "has no double precision" in done.stderr
+    for device, said in (("ocl:99", "out of range"), ("cpu", "expected an ocl device")):
+        assert __main__.main(["cache", "warm", "--device", device]) == 1
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["cache", "warm", "--dtype", "int7"]])
