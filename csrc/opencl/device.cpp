@@ -175,7 +175,8 @@ std::vector<FeatureFlag> unwanted_features() {
       {"assembled_local_memory", &DeviceProperties::has_assembled_local_memory},
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
       {"int8_dot", &DeviceProperties::has_int8_dot},
-      {"system_svm", &DeviceProperties::has_system_svm}};
+      {"system_svm", &DeviceProperties::has_system_svm},
+      {"unified_memory", &DeviceProperties::host_unified_memory}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
   for (const std::string_view word : split_list(text == nullptr ? "" : text)) {

@@ -20,6 +20,7 @@
 #include "runtime/counters.h"
 #include "runtime/host_allocator.h"
 #include "runtime/host_memory.h"
+#include "runtime/staged_copy.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -106,6 +107,10 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
   Queue& queue = current_queue(destination.device().index());
   // Only pinned memory may be read after the call returns: the host allocator keeps it until then.
   const bool asynchronous = non_blocking && is_pinned(dense.const_data_ptr());
+  if (!is_pinned(dense.const_data_ptr()) && takes_staged_copy(target, dense.nbytes())) {
+    staged_write(queue, destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes());
+    return;
+  }
   queue.write(destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes(),
               !asynchronous);
   if (asynchronous) record_host_use(dense.const_data_ptr(), queue);
@@ -140,12 +145,24 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
     return;
   }
   Queue& queue = current_queue(source.device().index());
+  // Into pageable memory, whose pages are taken first.
+  const auto read = [&](const at::Tensor& host) {
+    populate_host_memory(host.mutable_data_ptr(), source.nbytes());
+    if (takes_staged_copy(queue.device(), source.nbytes())) {
+      staged_read(queue, host.mutable_data_ptr(), source.const_data_ptr(), source.nbytes());
+    } else {
+      queue.read(host.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(), true);
+    }
+  };
   if (destination.strides() == source.strides()) {
-    const bool asynchronous = non_blocking && is_pinned(destination.const_data_ptr());
-    // Pinned memory has its pages.
-    if (!asynchronous) populate_host_memory(destination.mutable_data_ptr(), source.nbytes());
-    queue.read(destination.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
-               !asynchronous);
+    const bool pinned = is_pinned(destination.const_data_ptr());
+    const bool asynchronous = non_blocking && pinned;
+    if (pinned) {
+      queue.read(destination.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
+                 !asynchronous);
+    } else {
+      read(destination);
+    }
     if (asynchronous) {
       record_host_use(destination.const_data_ptr(), queue);
     } else {
@@ -154,14 +171,20 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
     return;
   }
   at::Tensor staged = at::empty_strided(source.sizes(), source.strides(), destination.options());
-  populate_host_memory(staged.mutable_data_ptr(), source.nbytes());
-  queue.read(staged.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(), true);
+  read(staged);
   raise_device_assertions(queue);
   destination.copy_(staged);
 }
 
 /// OpenCL contexts share nothing, so devices meet in host memory.
 void copy_across_devices(const at::Tensor& destination, const at::Tensor& source) {
+  if (source.scalar_type() == destination.scalar_type() && same_dense_layout(source, destination)) {
+    Queue& to = current_queue(destination.device().index());
+    Queue& from = current_queue(source.device().index());
+    staged_copy(to, destination.mutable_data_ptr(), from, source.const_data_ptr(), source.nbytes());
+    raise_device_assertions(from);
+    return;
+  }
   const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
   copy_to_host(staged, source, false);
   copy_from_host(destination, staged, false);
