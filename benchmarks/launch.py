@@ -15,10 +15,18 @@ class Kernel:
 
         options = " ".join(f"-D{key}={value}" for key, value in definitions.items())
         self._kernel = _C.SourceKernel(device, source, name, options)
+        self._alignment = _C.launch_limits(device)["alignment"]
 
     def __call__(self, global_size, local_size, *arguments):
         """Enqueues on the current stream; a tensor is two arguments, buffer and offset in bytes."""
-        raw = [a.data_ptr() if isinstance(a, torch.Tensor) else bytes(a) for a in arguments]
+        raw = []
+        for argument in arguments:
+            if isinstance(argument, torch.Tensor):
+                address, storage = argument.data_ptr(), argument.untyped_storage()
+                raw.append((address, storage.data_ptr() + storage.nbytes() - address))
+                raw.append(bytes(ctypes.c_uint64(address % self._alignment)))
+            else:
+                raw.append(bytes(argument))
         self._kernel.launch(global_size, local_size, *raw)
 
 

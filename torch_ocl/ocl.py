@@ -33,6 +33,8 @@ from torch_ocl.diagnostics import (
     reset_host_staged_counts,
     reset_launch_count,
 )
+from torch_ocl.exchange import from_pyopencl, pyopencl_queue, to_pyopencl
+from torch_ocl.kernels import compile_kernel, local_memory
 from torch_ocl.memory import (
     empty_cache,
     empty_host_cache,
@@ -78,6 +80,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "can_device_access_peer",
+    "compile_kernel",
     "current_device",
     "current_stream",
     "default_generator",
@@ -89,6 +92,7 @@ __all__ = [
     "empty_cache",
     "empty_host_cache",
     "fallback_counts",
+    "from_pyopencl",
     "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",
@@ -103,6 +107,7 @@ __all__ = [
     "is_bf16_supported",
     "is_initialized",
     "launch_count",
+    "local_memory",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -114,6 +119,7 @@ __all__ = [
     "memory_summary",
     "pack_weights",
     "program_stats",
+    "pyopencl_queue",
     "reset_accumulated_memory_stats",
     "reset_fallback_counts",
     "reset_host_staged_counts",
@@ -128,6 +134,7 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "to_pyopencl",
     "tunable",
     "unavailable_reason",
 ]

@@ -30,6 +30,7 @@ namespace ocl {
   X(clRetainCommandQueue)             \
   X(clReleaseCommandQueue)            \
   X(clCreateBuffer)                   \
+  X(clCreateSubBuffer)                \
   X(clGetMemObjectInfo)               \
   X(clRetainMemObject)                \
   X(clReleaseMemObject)               \
@@ -53,6 +54,7 @@ namespace ocl {
   X(clReleaseKernel)                  \
   X(clSetKernelArg)                   \
   X(clGetKernelInfo)                  \
+  X(clGetKernelArgInfo)               \
   X(clGetKernelWorkGroupInfo)         \
   X(clEnqueueNDRangeKernel)           \
   X(clEnqueueMarkerWithWaitList)      \

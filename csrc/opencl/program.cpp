@@ -152,10 +152,14 @@ struct ProgramCache::Impl {
     return *place;
   }
 
-  /// The device's options and those of one program.
+  /// The device's options and those of one program, whose own -cl-std takes the other's place:
+  /// drivers differ in which of two they take.
   std::string with_options(const std::string& extra) const {
     if (extra.empty()) return options;
     std::string all = options + " " + extra;
+    if (extra.find("-cl-std=") != std::string::npos && all.starts_with("-cl-std=")) {
+      all.erase(0, all.find(' ') + 1);
+    }
     if (device.properties().limits_registers) {
       const std::string registers = value_of_define(extra, "OCL_MAX_REGISTERS");
       if (!registers.empty() && registers != "0") all += " -cl-nv-maxrregcount=" + registers;

@@ -25,7 +25,8 @@ def test_nothing_is_stored_past_a_panel(lanes, width):
     options = f"-DC=f32 -DWIDTH={width} -DLANES={lanes}"
     rows = width * lanes
     memory = torch.full((rows + 64,), -1.0, device="ocl")
-    _C.SourceKernel(0, source, "turn_one", options).launch([1], [1], memory.data_ptr())
+    kernel = _C.SourceKernel(0, source, "turn_one", options)
+    kernel.launch([1], [1], (memory.data_ptr(), memory.nbytes), bytes(8))  # an offset of 0
     panel, behind = memory.cpu().split([rows, 64])
     assert torch.equal(panel.view(width, lanes), torch.arange(float(lanes)).expand(width, -1))
     assert (behind == -1).all()

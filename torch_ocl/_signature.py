@@ -1,0 +1,206 @@
+"""The parameters of a kernel, read from its source.
+
+Drivers tell them too (clGetKernelArgInfo), but not of programs that come from a binary, as most do.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+_SPACES = ("global", "constant", "local", "private")
+_QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__", "register"}
+_SIGNS = {"unsigned", "signed"}
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_OPAQUE = re.compile(r"image\w*_t|sampler_t|pipe|queue_t|event_t|reserve_id_t|clk_event_t")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter: `type` is what a pointer points to, in one word ("uint", "float4").
+
+    `span` is where its text lies in the source, None if it was not read from there.
+    """
+
+    name: str
+    space: str
+    type: str
+    is_pointer: bool
+    span: tuple[int, int] | None = None
+
+    @property
+    def is_buffer(self) -> bool:
+        return self.is_pointer and self.space in ("global", "constant")
+
+    @property
+    def is_local(self) -> bool:
+        return self.is_pointer and self.space == "local"
+
+    @property
+    def is_opaque(self) -> bool:
+        """An image, a sampler or the like."""
+        return _OPAQUE.fullmatch(self.type) is not None
+
+    def __str__(self) -> str:
+        space = "" if self.space == "private" else f"{self.space} "
+        return f"{space}{self.type}{'*' if self.is_pointer else ''} {self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A kernel's parameters, and where in the source its body begins."""
+
+    parameters: tuple[Parameter, ...]
+    body: int
+
+
+class Unreadable(Exception):
+    """The source leaves the parameters to the preprocessor."""
+
+
+def blank_comments(source: str) -> str:
+    """The source with spaces for comments and strings, of the same length and lines."""
+
+    def blank(found: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", found[0])
+
+    return re.sub(r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, source, flags=re.S)
+
+
+def _definitions(code: str, options: Sequence[str]) -> dict[str, list[str]]:
+    """What each macro without arguments stands for: every definition there is."""
+    found: dict[str, list[str]] = {}
+    pattern = r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(?)((?:\\\n|[^\n])*)"
+    for name, is_function, text in re.findall(pattern, code, re.M):
+        found.setdefault(name, []).append("(" if is_function else text.strip())
+    for name, text in re.findall(r"(?:^|\s)-D\s*(\w+)(?:=(\S*))?", " ".join(options)):
+        found.setdefault(name, []).append(text or "1")
+    return found
+
+
+def _typedefs(code: str) -> dict[str, str]:
+    return {name: text for text, name in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;", code)}
+
+
+def _expand(text: str, macros: Mapping[str, Sequence[str]]) -> str:
+    """The text with macros' definitions; Unreadable where there is more than one."""
+    for _ in range(16):
+
+        def definition(found: re.Match[str]) -> str:
+            known = macros.get(found[0])
+            if known is None:
+                return found[0]
+            if len(known) != 1 or known[0] == "(":
+                raise Unreadable
+            return known[0]
+
+        expanded = _IDENTIFIER.sub(definition, text)
+        if expanded == text:
+            break
+        text = expanded
+    return text
+
+
+def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) -> str:
+    """A type's words as one: "unsigned int" is uint, a typedef what it stands for."""
+    words = [word for word in words if word not in _QUALIFIERS]
+    for _ in range(16):
+        if len(words) != 1 or words[0] not in (typedefs or {}):
+            break
+        words = [w for w in typedefs[words[0]].split() if w not in _QUALIFIERS]
+    sign = _SIGNS & set(words)
+    if sign or (len(words) > 1 and words[-1] == "int"):
+        rest = [word for word in words if word not in _SIGNS and word != "int"] or ["int"]
+        words = [("u" if "unsigned" in sign else "") + rest[0], *rest[1:]]
+    return " ".join(words)
+
+
+def _parameter(
+    text: str, start: int, macros: Mapping[str, Sequence[str]], typedefs: Mapping[str, str]
+) -> Parameter:
+    plain = _expand(re.sub(r"__attribute__\s*\(\(.*?\)\)", "", text, flags=re.S), macros)
+    if not re.fullmatch(r"[\w\s*]+", plain):
+        raise Unreadable
+    words = re.findall(r"\w+|\*", plain)
+    if plain.count("*") > 1 or not words or not _IDENTIFIER.fullmatch(words[-1]):
+        raise Unreadable
+    name = words.pop()
+    is_pointer = "*" in words
+    spaces = [s for word in words for s in _SPACES if word in (s, "__" + s)]
+    names = {prefix + s for s in _SPACES for prefix in ("", "__")}
+    access = {"read_only", "write_only", "read_write"}
+    access |= {"__" + a for a in access}
+    kept = [word for word in words if word not in names | access | {"*"}]
+    space = spaces[0] if spaces else "private"
+    if not re.search(rf"\b{name}\s*$", text):
+        raise Unreadable
+    span = (start, start + len(text))
+    return Parameter(name, space, plain_type(kept, typedefs), is_pointer, span)
+
+
+def _split(text: str, start: int) -> list[tuple[str, int]]:
+    """The parts between commas outside parentheses, each with its place."""
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(text + ","):
+        if character == "," and depth == 0:
+            parts.append((text[begin:at], start + begin))
+            begin = at + 1
+        depth += (character == "(") - (character == ")")
+    return parts
+
+
+def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signature:
+    """The signature of a kernel. Raises Unreadable if the text alone does not tell it: made by a
+    macro, declared twice, with a type that has two definitions."""
+    code = blank_comments(source)
+    places = [m for m in re.finditer(rf"\b{re.escape(name)}\s*\(", code)]
+    if len(places) != 1:
+        raise Unreadable
+    before = code[: places[0].start()]
+    head = before[max(before.rfind(c) for c in ";}") + 1 :]
+    if not re.search(r"\b(?:__)?kernel\b", head) or not re.search(r"\bvoid\b", head):
+        raise Unreadable
+    begin = end = places[0].end()
+    depth = 1
+    while depth:
+        if end >= len(code) or code[end] in "{};#":
+            raise Unreadable
+        depth += (code[end] == "(") - (code[end] == ")")
+        end += 1
+    body = re.match(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", code[end:], re.S)
+    if body is None:
+        raise Unreadable
+    text = code[begin : end - 1]
+    macros, typedefs = _definitions(code, options), _typedefs(code)
+    parts = [] if text.strip() in ("", "void") else _split(text, begin)
+    return Signature(
+        tuple(_parameter(part, at, macros, typedefs) for part, at in parts), end + body.end()
+    )
+
+
+def told_parameter(space: str, type_name: str, name: str, source: str) -> Parameter:
+    """A parameter as clGetKernelArgInfo tells it."""
+    words = re.findall(r"\w+", type_name)
+    typedefs = _typedefs(blank_comments(source))
+    return Parameter(name, space, plain_type(words, typedefs), "*" in type_name)
+
+
+def with_offsets(source: str, parameters: Sequence[Parameter], body: int) -> str:
+    """The source of the same kernel with a `uint` more at the end for each buffer, in order: the
+    bytes from the buffer's beginning to the first element. Lines stay where they are."""
+    code = blank_comments(source)
+    edits, more, moves = [], "", ""
+    for p in parameters:
+        if not p.is_buffer:
+            continue
+        start, end = p.span
+        place = start + re.search(rf"\b{p.name}\s*$", code[start:end]).start()
+        type_ = " ".join(code[start:place].split())
+        base, offset = f"{p.name}_ocl_base", f"{p.name}_ocl_offset"
+        edits.append((place, place + len(p.name), base))
+        more += f", uint {offset}"
+        moves += f" {type_} {p.name} = ({type_})(({p.space} char*){base} + {offset});"
+    close = parameters[-1].span[1]
+    edits += [(close, close, more), (body, body, moves)]
+    for start, end, text in reversed(edits):
+        source = source[:start] + text + source[end:]
+    return source

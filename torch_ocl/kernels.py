@@ -1,0 +1,291 @@
+"""Kernels of the user's own: torch.ocl.compile_kernel."""
+
+import math
+import operator
+import struct
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from torch_ocl import _C, _kernel_source, _signature
+from torch_ocl._kernel_arguments import LocalMemory, converter
+from torch_ocl._signature import Parameter
+
+__all__ = ["Kernel", "compile_kernel", "local_memory"]
+
+_LABEL = "<kernel>"
+
+Sizes = int | Sequence[int]
+
+
+def _sizes(value: Sizes, what: str, least: int) -> list[int]:
+    sizes = list(value) if isinstance(value, Sequence) else [value]
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"{what} has 1 to 3 sizes, got {value!r}")
+    try:
+        sizes = [operator.index(size) for size in sizes]
+    except TypeError:
+        raise TypeError(f"{what} must be integers, got {value!r}") from None
+    if min(sizes) < least:
+        raise ValueError(f"{what} must be at least {least}, got {value!r}")
+    if max(sizes) >= 2**63:
+        raise ValueError(f"{what} is too large: {value!r}")
+    return sizes
+
+
+class _Program:
+    """A source with its options, for any device. It may stand in one of `files` as a string."""
+
+    def __init__(self, source: str, options: Sequence[str], files: Sequence[str]) -> None:
+        self.source = source
+        self.option_list = list(options)
+        self.options = " ".join(options)
+        self.text = self._numbered((_LABEL, 1))
+        self._files = files
+
+    def _numbered(self, place: tuple[str, int]) -> str:
+        """The text for the driver, its lines numbered from a file and line on."""
+        folders = _kernel_source.include_folders(self.option_list)
+        return _kernel_source.expand(self.source, folders, *place)
+
+    def names(self, device: int, wanted: str | None) -> list[str]:
+        """The kernels it has. A build error names the user's file and lines."""
+        try:
+            return _C.kernel_names(device, self.text, self.options, _LABEL)
+        except RuntimeError as error:
+            if "CL_BUILD_PROGRAM_FAILURE" not in str(error):
+                raise
+        title = "<kernel>" if wanted is None else f"<kernel {wanted}>"
+        text = self._numbered(_kernel_source.find_source(self.source, self._files) or (title, 1))
+        try:
+            return _C.kernel_names(device, text, self.options, title)
+        except RuntimeError as error:
+            named = "" if wanted is None else f" {wanted!r}"
+            raise RuntimeError(f"kernel{named} does not build: {error}") from None
+
+
+class _OnDevice:
+    """A kernel on one device, with the limits of its launches."""
+
+    def __init__(self, program: _Program, text: str, name: str, device: int) -> None:
+        self.kernel = _C.SourceKernel(device, text, name, program.options, _LABEL)
+        limits = _C.launch_limits(device)
+        self.item_sizes = limits["work_item_sizes"]
+        self.device_local_memory = limits["local_memory"]
+        self.alignment = limits["alignment"]
+        self.group_size = self.kernel.max_work_group_size
+        self.own_local_memory = self.kernel.local_memory
+        required = list(self.kernel.required_local_size)
+        self.required = required if any(required) else None
+
+    def local_size(self, global_size: list[int], local: Sizes | None, extra: int) -> list[int]:
+        """The work-group's size, checked; empty where the driver may choose it."""
+        if local is None:
+            sizes = self.required[: len(global_size)] if self.required else []
+        else:
+            sizes = _sizes(local, "local_size", 1)
+        if sizes:
+            self._check(global_size, sizes)
+        if self.own_local_memory + extra > self.device_local_memory:
+            raise ValueError(
+                f"it needs {self.own_local_memory + extra} bytes of local memory, the device has "
+                f"{self.device_local_memory}"
+            )
+        return sizes
+
+    def _check(self, global_size: list[int], sizes: list[int]) -> None:
+        if len(sizes) != len(global_size):
+            raise ValueError(f"global_size {global_size} and local_size {sizes} differ in length")
+        if self.required and sizes != self.required[: len(sizes)]:
+            raise ValueError(f"reqd_work_group_size asks for {self.required}, got {sizes}")
+        if any(s > m for s, m in zip(sizes, self.item_sizes, strict=False)):
+            raise ValueError(f"local_size {sizes} exceeds the device's limits {self.item_sizes}")
+        if math.prod(sizes) > self.group_size:
+            raise ValueError(
+                f"local_size {sizes} is {math.prod(sizes)} work-items, more than the "
+                f"{self.group_size} that this kernel can have in a work-group"
+            )
+        if any(g % s for g, s in zip(global_size, sizes, strict=True)):
+            raise ValueError(
+                f"global_size {global_size} is not a multiple of local_size {sizes}: round it up, "
+                "and let the kernel leave out what is past the end"
+            )
+
+
+class Kernel:
+    """A compiled kernel, to be called with its arguments; see compile_kernel()."""
+
+    def __init__(self, program: _Program, name: str, device: int) -> None:
+        self.name = name
+        self._program = program
+        self._lock = threading.Lock()
+        self._on_device: dict[tuple[int, bool], _OnDevice] = {}
+        self._body: int | None = None
+        self.parameters = self._read_parameters(device)
+        self._converters = []
+        for p in self.parameters:
+            try:
+                self._converters.append(converter(p))
+            except TypeError as error:
+                raise self._named(error, p) from None
+
+    def _read_parameters(self, device: int) -> tuple[Parameter, ...]:
+        """From the source, or where that is not enough from the driver."""
+        program = self._program
+        try:
+            read = _signature.read_signature(program.text, self.name, program.option_list)
+            if len(read.parameters) == self._get(device).kernel.argument_count:
+                self._body = read.body
+                return read.parameters
+        except _signature.Unreadable:
+            pass
+        told = _C.kernel_parameters(device, program.text, self.name, program.options, _LABEL)
+        if told is None:
+            raise RuntimeError(
+                f"kernel {self.name!r}: neither its source nor the driver tells its parameters; "
+                "write them without macros"
+            )
+        return tuple(_signature.told_parameter(*one, program.text) for one in told)
+
+    def _get(self, device: int, with_offsets: bool = False) -> _OnDevice:
+        key = device, with_offsets
+        if (known := self._on_device.get(key)) is not None:
+            return known
+        with self._lock:
+            if key not in self._on_device:
+                self._program.names(device, self.name)  # whose errors name the user's lines
+                text = self._text_with_offsets() if with_offsets else self._program.text
+                self._on_device[key] = _OnDevice(self._program, text, self.name, device)
+            return self._on_device[key]
+
+    def _text_with_offsets(self) -> str:
+        if self._body is None:
+            raise ValueError(
+                "a tensor begins where a buffer can't, and the parameters can't be extended, "
+                "because macros write them; pass a clone() of the tensor"
+            )
+        return _signature.with_offsets(self._program.text, self.parameters, self._body)
+
+    def _named(self, error: Exception, p: Parameter | None = None) -> Exception:
+        """The error with the kernel's and the parameter's name in front."""
+        parameter = "" if p is None else f", parameter {p.name!r}"
+        return type(error)(f"kernel {self.name!r}{parameter}: {error}")
+
+    def __repr__(self) -> str:
+        return f"<torch.ocl kernel {self.name}({', '.join(map(str, self.parameters))})>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile, (self._program.source, self.name, self._program.option_list)
+
+    def __call__(
+        self, *arguments: Any, global_size: Sizes, local_size: Sizes | None = None
+    ) -> None:
+        """Enqueues the kernel on the current stream of the tensors' device, and does not wait.
+
+        Args:
+            arguments: one for each parameter: a tensor for a `global` or `constant` pointer, a
+                number for a scalar, a sequence of numbers for a vector, local_memory() for a
+                `local` pointer, bytes or a ctypes.Structure for a struct (of its size, which not
+                all drivers check).
+            global_size: the number of work-items, in 1 to 3 dimensions. Nothing runs if one is 0.
+            local_size: the work-items of a work-group. By default the driver chooses.
+
+        Raises TypeError, ValueError or OverflowError with the kernel's and the parameter's name for
+        arguments and sizes that don't fit, RuntimeError if the driver fails.
+        """
+        if len(arguments) != len(self.parameters):
+            names = ", ".join(map(str, self.parameters))
+            raise TypeError(
+                f"kernel {self.name!r} takes {len(self.parameters)} arguments ({names}), "
+                f"got {len(arguments)}"
+            )
+        device, addresses, local_memory = None, [], 0
+        values: list[Any] = []
+        p = None
+        try:
+            for p, convert, argument in zip(
+                self.parameters, self._converters, arguments, strict=True
+            ):
+                value = convert(argument)
+                values.append(value)
+                if p.is_buffer:
+                    addresses.append(value[0])
+                    device = device or argument.device
+                    if argument.device != device:
+                        raise ValueError(f"its tensor is on {argument.device}, others on {device}")
+                elif p.is_local:
+                    local_memory += value
+            p = None
+            index = _C.current_device() if device is None else device.index
+            on_device = self._get(index)
+            global_sizes = _sizes(global_size, "global_size", 0)
+            local_sizes = on_device.local_size(global_sizes, local_size, local_memory)
+            offsets = [address % on_device.alignment for address in addresses]
+            if any(offsets):
+                on_device = self._get(index, with_offsets=True)
+                values += [struct.pack("=I", offset) for offset in offsets]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._named(error, p) from None
+        on_device.kernel.launch(global_sizes, local_sizes, *values)
+
+
+def _compile(source: str, name: str | None, options: Sequence[str]) -> Kernel:
+    program = _Program(source, options, _kernel_source.files_of_callers(sys._getframe(1)))
+    device = _C.current_device()
+    names = program.names(device, name)
+    if name is None and len(names) == 1:
+        name = names[0]
+    if name not in names:
+        there = ", ".join(names) or "no kernel"
+        wanted = "name one of its kernels" if name is None else f"there is no kernel {name!r}"
+        raise ValueError(f"{wanted}: the source has {there}")
+    return Kernel(program, name, device)
+
+
+def compile_kernel(
+    source: str, name: str | None = None, *, options: str | Sequence[str] = ()
+) -> Kernel:
+    """Compiles OpenCL C and returns a kernel of it, to be called with tensors and numbers.
+
+        relu = torch.ocl.compile_kernel('''
+            kernel void relu(global const float* x, global float* y) {
+              size_t i = get_global_id(0);
+              y[i] = fmax(x[i], 0.0f);
+            }''', "relu")
+        relu(x, y, global_size=x.numel())
+
+    Args:
+        source: the program. `#include "file"` is looked for in the folders of -I options.
+        name: which of its kernels; not needed if there is one only.
+        options: for the compiler, such as ("-DTILE=16", "-cl-fast-relaxed-math"). By default the
+            language is the newest that the device compiles, at least OpenCL C 1.2.
+
+    It is compiled for the current device now, and for others when they are first used. Binaries are
+    kept on disk as those of the package's own kernels.
+
+    A kernel works on memory as it is, as with torch.cuda._compile_kernel: a pointer is to the
+    tensor's first element, strides are the kernel's affair (pass x.contiguous(), or the strides),
+    and autograd does not see what was written. torch.autograd.Function and
+    torch.library.custom_op make an op of it. A tensor that was made on another stream needs
+    Tensor.record_stream, as ever. bool is char or uchar, bfloat16 ushort, complex64 float2.
+
+    A buffer must begin at a multiple of the device's alignment (128 bytes, say). For a view that
+    begins elsewhere the kernel is built once more, with the remainder of each offset as a hidden
+    parameter. Nothing is copied.
+
+    Raises RuntimeError with the compiler's messages if the source does not build. They name lines
+    of the Python file that the source is a string of, or "<kernel NAME>". ValueError if there is no
+    such kernel, TypeError for one that takes images or samplers.
+    """
+    if not isinstance(source, str):
+        raise TypeError(f"the source must be a string, got {type(source).__name__}")
+    options = [options] if isinstance(options, str) else list(options)
+    if not all(isinstance(option, str) for option in options):
+        raise TypeError(f"options must be strings, got {options!r}")
+    return _compile(source, name, options)
+
+
+def local_memory(nbytes: int) -> LocalMemory:
+    """The argument for a kernel's parameter `local T* x`: so many bytes for each work-group."""
+    return LocalMemory(nbytes)
