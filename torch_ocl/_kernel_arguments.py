@@ -78,7 +78,10 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
         if dtypes is not None and value.dtype not in dtypes:
             takes = " or ".join(sorted(map(str, dtypes - _FLOAT8)))
             raise TypeError(f"a {p.type} pointer takes {takes}, got {value.dtype}")
-        address = value.data_ptr()
+        try:
+            address = value.data_ptr()
+        except RuntimeError as error:  # within torch.func's transforms, say
+            raise TypeError(str(error)) from None
         if address == 0:
             return 0, 0
         if address % element:

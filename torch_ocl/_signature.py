@@ -57,13 +57,17 @@ class Unreadable(Exception):
     """The source leaves the parameters to the preprocessor."""
 
 
-def blank_comments(source: str) -> str:
-    """The source with spaces for comments and strings, of the same length and lines."""
+#: What is no part of a signature: comments, strings, attributes.
+_BLANKED = re.compile(
+    r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+    r"|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)",
+    re.S,
+)
 
-    def blank(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
 
-    return re.sub(r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, source, flags=re.S)
+def _bare(source: str) -> str:
+    """The source with spaces for comments, strings and attributes, of the same length and lines."""
+    return _BLANKED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
 def _definitions(code: str, options: Sequence[str]) -> dict[str, list[str]]:
@@ -117,7 +121,7 @@ def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) 
 def _parameter(
     text: str, start: int, macros: Mapping[str, Sequence[str]], typedefs: Mapping[str, str]
 ) -> Parameter:
-    plain = _expand(re.sub(r"__attribute__\s*\(\(.*?\)\)", "", text, flags=re.S), macros)
+    plain = _expand(text, macros)
     if not re.fullmatch(r"[\w\s*]+", plain):
         raise Unreadable
     words = re.findall(r"\w+|\*", plain)
@@ -151,7 +155,7 @@ def _split(text: str, start: int) -> list[tuple[str, int]]:
 def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signature:
     """The signature of a kernel. Raises Unreadable if the text alone does not tell it: made by a
     macro, declared twice, with a type that has two definitions."""
-    code = blank_comments(source)
+    code = _bare(source)
     places = [m for m in re.finditer(rf"\b{re.escape(name)}\s*\(", code)]
     if len(places) != 1:
         raise Unreadable
@@ -166,7 +170,7 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
             raise Unreadable
         depth += (code[end] == "(") - (code[end] == ")")
         end += 1
-    body = re.match(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", code[end:], re.S)
+    body = re.match(r"\s*\{", code[end:])
     if body is None:
         raise Unreadable
     text = code[begin : end - 1]
@@ -180,14 +184,14 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
 def told_parameter(space: str, type_name: str, name: str, source: str) -> Parameter:
     """A parameter as clGetKernelArgInfo tells it."""
     words = re.findall(r"\w+", type_name)
-    typedefs = _typedefs(blank_comments(source))
+    typedefs = _typedefs(_bare(source))
     return Parameter(name, space, plain_type(words, typedefs), "*" in type_name)
 
 
 def with_offsets(source: str, parameters: Sequence[Parameter], body: int) -> str:
     """The source of the same kernel with a `uint` more at the end for each buffer, in order: the
     bytes from the buffer's beginning to the first element. Lines stay where they are."""
-    code = blank_comments(source)
+    code = _bare(source)
     edits, more, moves = [], "", ""
     for p in parameters:
         if not p.is_buffer:

@@ -20,7 +20,7 @@ Sizes = int | Sequence[int]
 
 
 def _sizes(value: Sizes, what: str, least: int) -> list[int]:
-    sizes = list(value) if isinstance(value, Sequence) else [value]
+    sizes = list(value) if isinstance(value, tuple | list) else [value]
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"{what} has 1 to 3 sizes, got {value!r}")
     try:
@@ -236,8 +236,10 @@ def _compile(source: str, name: str | None, options: Sequence[str]) -> Kernel:
     names = program.names(device, name)
     if name is None and len(names) == 1:
         name = names[0]
+    if not names:
+        raise ValueError("the source has no kernel")
     if name not in names:
-        there = ", ".join(names) or "no kernel"
+        there = ", ".join(names)
         wanted = "name one of its kernels" if name is None else f"there is no kernel {name!r}"
         raise ValueError(f"{wanted}: the source has {there}")
     return Kernel(program, name, device)

@@ -2,11 +2,13 @@
 
 import copy
 import ctypes
+import gc
 import math
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 import torch
@@ -426,7 +428,7 @@ def test_several_kernels_in_one_source():
         compiled(source)
     with pytest.raises(ValueError, match="no kernel 'three': the source has .*two"):
         compiled(source, "three")
-    with pytest.raises(ValueError, match="no kernel"):
+    with pytest.raises(ValueError, match="the source has no kernel"):
         compiled("int f(int x) { return x; }")
 
 
@@ -776,6 +778,24 @@ def test_fake_tensors_are_refused_with_advice():
             relu_kernel(x, x, global_size=4)
 
 
+def test_transforms_are_refused_by_name():
+    with pytest.raises(TypeError, match="kernel 'relu', parameter 'x': .* storage"):
+        torch.vmap(lambda x: relu_kernel(x, x, global_size=4))(torch.ones(2, 4, device="ocl"))
+
+
+def test_what_the_caller_holds_is_not_kept():
+    class Held:
+        pass
+
+    def compile_beside():
+        held = Held()
+        return compiled(SCALE, "scale"), weakref.ref(held)
+
+    kernel, held = compile_beside()
+    gc.collect()
+    assert held() is None and kernel.name == "scale"
+
+
 # ---- Signatures ----------------------------------------------------------------------------------
 
 
@@ -794,6 +814,10 @@ def test_fake_tensors_are_refused_with_advice():
             ["global uchar* x", "float y"],
         ),
         ("kernel void f(global atomic_int* x) {}", ["global atomic_int* x"]),
+        (
+            "kernel void f(int a __attribute__((unused))) __attribute__((vec_type_hint(int))) {}",
+            ["int a"],
+        ),
         ("float g(float f) { return f; } kernel void f(struct s a) {}", ["struct s a"]),
     ],
 )
