@@ -57,9 +57,10 @@ def find_source(source: str, files: Sequence[str]) -> tuple[str, int] | None:
     if not source.strip():
         return None
     for file in files:
-        lines = [line.rstrip("\n") for line in linecache.getlines(file)]
-        for at in range(len(lines) - len(wanted) + 1):
-            if _stands_at(wanted, lines, at):
+        raw = [line.rstrip("\n") for line in linecache.getlines(file)]
+        plain = [line.replace("\\\\", "\\") for line in raw]  # escaped, as in most strings
+        for at in range(len(raw) - len(wanted) + 1):
+            if _stands_at(wanted, plain, at) or _stands_at(wanted, raw, at):
                 return file, at + 1
     return None
 

@@ -162,8 +162,8 @@ class Kernel:
     def _text_with_offsets(self) -> str:
         if self._body is None:
             raise ValueError(
-                "a tensor begins where a buffer can't, and the parameters can't be extended, "
-                "because macros write them; pass a clone() of the tensor"
+                "a tensor begins where a buffer can't, and the parameters can't be extended, since "
+                "a macro writes them or another kernel calls this one; pass a clone() of the tensor"
             )
         return _signature.with_offsets(self._program.text, self.parameters, self._body)
 

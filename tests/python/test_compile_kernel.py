@@ -424,6 +424,11 @@ def test_several_kernels_in_one_source():
     assert x.tolist() == [1, 7]
     compiled(source, "two")(x, 1, global_size=1)
     assert x.tolist() == [3, 7]
+    called = compiled(source, "one")
+    called(x, global_size=1)
+    assert x.tolist() == [1, 7]
+    with pytest.raises(ValueError, match="another kernel calls this one"):
+        called(x[1:], global_size=1)
     with pytest.raises(ValueError, match="name one of its kernels: the source has .*one"):
         compiled(source)
     with pytest.raises(ValueError, match="no kernel 'three': the source has .*two"):
@@ -447,7 +452,7 @@ def test_kernels_that_macros_make():
     assert x[30:38].tolist() == [0, 0, 7, 7, 7, 7, 0, 0]
     with pytest.raises(TypeError, match="parameter 'v'"):
         kernel(x, 1.5, global_size=1)
-    with pytest.raises(ValueError, match="macros write them"):
+    with pytest.raises(ValueError, match="a macro writes them.*clone"):
         kernel(x[1:], 1, global_size=1)
 
 
@@ -542,6 +547,21 @@ def test_build_errors_of_a_string_that_stands_elsewhere():
         line = next(n for n, text in enumerate(file, 1) if text == "  x[0] = 1\n")
     with pytest.raises(RuntimeError, match=f"test_compile_kernel.py:{line}:"):
         compiled(ELSEWHERE)
+
+
+ESCAPED = """#define TWICE(x) \\
+  (2 * (x))
+kernel void escaped(global float* x) {
+  printf("%f\\n", TWICE(x[0]));
+  x[0] = not_there;
+}"""
+
+
+def test_build_errors_of_a_string_with_escapes():
+    with open(__file__, encoding="utf-8") as file:
+        line = next(n for n, text in enumerate(file, 1) if text == "  x[0] = not_there;\n")
+    with pytest.raises(RuntimeError, match=f"test_compile_kernel.py:{line}:"):
+        compiled(ESCAPED)
 
 
 @pytest.mark.parametrize("name, label", [("made", "<kernel made>:2"), (None, "<kernel>:2")])
