@@ -10,25 +10,25 @@ namespace ocl {
 
 // As measured on an NVIDIA H200: with more in registers, too few work-items find place for the
 // memory's latency to be hidden.
-constexpr int64_t kMostKeptBytes = 64;
+constexpr int64_t kMostRegisterBytes = 64;
 constexpr int64_t kLeastSharers = 32, kMostSharers = 256;
-constexpr int64_t kVectorsPerSharer = 4;  // of a row that can't be kept
+constexpr int64_t kVectorsPerSharer = 4;  // of a row that no registers hold
 
 struct RowShare {
   uint32_t items = 1;
-  int64_t kept = 0;  // vectors that each of them keeps of a row; 0: the row is read again
+  int64_t vectors = 0;  // of a row in registers of each; 0: the row is read again
 };
 
-/// The fewest work-items that keep all of a row of `length` elements between them, in vectors of
-/// `width`: the fewer they are, the less they wait for each other. Where none can, some vectors for
-/// each; a short row is left to one. `element_size`: in memory, in bytes. `rows`: that are kept at
-/// once.
+/// The fewest work-items whose registers hold a row of `length` elements between them, in vectors
+/// of `width`: the fewer they are, the less they wait for each other. Where none can, some vectors
+/// for each; a short row is left to one. `element_size`: in memory, in bytes. `rows`: that are held
+/// at once.
 inline RowShare share_row(int64_t length, int64_t width, size_t element_size, int64_t rows = 1) {
   if (length < kLeastSharers) return {};
-  const int64_t most = kMostKeptBytes / (width * static_cast<int64_t>(element_size) * rows);
+  const int64_t most = kMostRegisterBytes / (width * static_cast<int64_t>(element_size) * rows);
   for (int64_t items = kLeastSharers; length % width == 0 && items <= kMostSharers; items *= 2) {
-    const int64_t kept = (length / width + items - 1) / items;
-    if (kept <= most) return {static_cast<uint32_t>(items), kept};
+    const int64_t vectors = (length / width + items - 1) / items;
+    if (vectors <= most) return {static_cast<uint32_t>(items), vectors};
   }
   const auto items = static_cast<uint64_t>(length / (width * kVectorsPerSharer));
   const auto rounded = static_cast<int64_t>(std::bit_floor(items));

@@ -154,6 +154,12 @@ struct Pointer {
 struct LocalMemory {
   size_t bytes;
 };
+/// An argument whose size is known at run time, such as the used part of a struct. Whatever else
+/// has `bytes` and `size` counts as one, too.
+struct Bytes {
+  const void* bytes;
+  size_t size;
+};
 
 namespace detail {
 inline void set_argument(Kernel& kernel, cl_uint& index, Pointer pointer) {
@@ -169,7 +175,11 @@ inline void set_argument(Kernel& kernel, cl_uint& index, cl_mem mem) {
 }
 template <class T>
 void set_argument(Kernel& kernel, cl_uint& index, const T& value) {
-  kernel.set_value(index++, value);
+  if constexpr (requires { value.bytes, value.size; }) {
+    kernel.set_bytes(index++, value.bytes, value.size);
+  } else {
+    kernel.set_value(index++, value);
+  }
 }
 }  // namespace detail
 

@@ -44,7 +44,7 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log,
   check_floating(name, self);
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   const at::Tensor input = self.contiguous();
-  with_contiguous(out, [&](const at::Tensor& t) { softmax(input, wrapped, log, t); });
+  with_contiguous(out, [&](const at::Tensor& t) { softmax::forward(input, wrapped, log, t); });
 }
 
 void backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim, bool log,
@@ -53,7 +53,7 @@ void backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim, boo
   const int64_t wrapped = at::maybe_wrap_dim(dim, output.dim());
   const at::Tensor grad_ = grad.contiguous(), output_ = output.contiguous();
   with_contiguous(grad_input,
-                  [&](const at::Tensor& t) { softmax_backward(grad_, output_, wrapped, log, t); });
+                  [&](const at::Tensor& t) { softmax::backward(grad_, output_, wrapped, log, t); });
 }
 
 }  // namespace

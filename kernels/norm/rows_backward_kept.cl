@@ -2,7 +2,7 @@
 // registers: each row is read once, and the gradients of weight and bias are summed in registers
 // over the group's rows.
 //
-// KEPT: vectors of a row per work-item. DX, DPARAM: as in rows_backward.cl; partial is
+// ROW_VECTORS: vectors of a row per work-item. DX, DPARAM: as in rows_backward.cl; partial is
 // [share][bias, weight][length] too.
 #ifndef GROUP
 #define GROUP 64
@@ -12,14 +12,14 @@
 #define DX 1
 #define DPARAM 1
 #endif
-#ifndef KEPT
-#define KEPT 1
+#ifndef ROW_VECTORS
+#define ROW_VECTORS 1
 #endif
 #define SCRATCH (2 * GROUP + 2 * SIDE)
 
 // The weight, which every row needs, is in local memory if that is little: registers bound how many
 // groups run at a time, and with them the bytes under way.
-#define LOCAL_SCALE (GROUP * KEPT * WIDTH * STORAGE_SIZE(ACC) <= 16384)
+#define LOCAL_SCALE (GROUP * ROW_VECTORS * WIDTH * STORAGE_SIZE(ACC) <= 16384)
 
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backward_kept(
     global const char* grad_base, global const char* x_base, global const char* mean_base,
@@ -30,26 +30,26 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
   const uint share = get_group_id(0);
   const uint first_row = share * args.rows_per_item;
   const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
-  VECTOR bias_sum[KEPT], weight_sum[KEPT];
-  _Pragma("unroll") for (uint j = 0; j < KEPT; j++) bias_sum[j] = weight_sum[j] = ZERO;
+  VECTOR bias_sum[ROW_VECTORS], weight_sum[ROW_VECTORS];
+  _Pragma("unroll") for (uint j = 0; j < ROW_VECTORS; j++) bias_sum[j] = weight_sum[j] = ZERO;
 #if WEIGHT
 #if LOCAL_SCALE
-  local VECTOR scales[GROUP * KEPT];
+  local VECTOR scales[GROUP * ROW_VECTORS];
 #define SCALE(j) scales[item + (j) * GROUP]
 #else
-  VECTOR scales[KEPT];
+  VECTOR scales[ROW_VECTORS];
 #define SCALE(j) scales[j]
 #endif
-  FOR_KEPT(j) SCALE(j) = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
+  FOR_ROW_VECTORS(j) SCALE(j) = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
 #else
 #define SCALE(j) (SCALAR)1
 #endif
   for (uint row = first_row; row < end_row; row++) {
     global const char* grad = ROW_START(grad_base, 0, IN, row);
     global const char* x = ROW_START(x_base, 1, IN, row);
-    VECTOR g[KEPT], normal[KEPT];
-    _Pragma("unroll") for (uint j = 0; j < KEPT; j++) g[j] = normal[j] = ZERO;
-    FOR_KEPT(j) {
+    VECTOR g[ROW_VECTORS], normal[ROW_VECTORS];
+    _Pragma("unroll") for (uint j = 0; j < ROW_VECTORS; j++) g[j] = normal[j] = ZERO;
+    FOR_ROW_VECTORS(j) {
       g[j] = LOADV_OF(IN, grad, item + j * GROUP);
       normal[j] = LOADV_OF(IN, x, item + j * GROUP);
     }
@@ -60,7 +60,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
     const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], row);
 #endif
     VECTOR sums = ZERO, products = ZERO;
-    FOR_KEPT(j) {
+    FOR_ROW_VECTORS(j) {
       normal[j] = (normal[j] - mean) * rstd;
 #if DPARAM
       bias_sum[j] += g[j];
@@ -76,7 +76,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
     constant_ = RMS ? 0 : constant_ / args.length;
     slope /= args.length;
     global char* out = ROW_START(out_base, 5, IN, row);
-    FOR_KEPT(j) {
+    FOR_ROW_VECTORS(j) {
       STOREV_TO(IN, out, item + j * GROUP, (g[j] - constant_ - normal[j] * slope) * rstd);
     }
 #endif
@@ -84,7 +84,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
 #if DPARAM
   global char* partial =
       partial_base + args.offset[6] + (ulong)share * 2 * args.length * STORAGE_SIZE(ACC);
-  FOR_KEPT(j) {
+  FOR_ROW_VECTORS(j) {
 #if !RMS
     STOREV_TO(ACC, partial, item + j * GROUP, bias_sum[j]);
 #endif

@@ -1,14 +1,14 @@
 // Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in
 // registers.
 //
-// KEPT: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as many
-// bytes under way as one of floats, and meet at the same barriers.
+// ROW_VECTORS: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as
+// many bytes under way as one of floats, and meet at the same barriers.
 #ifndef GROUP
 #define GROUP 64
 #endif
 #include "norm/rows.clh"
-#ifndef KEPT
-#define KEPT 1
+#ifndef ROW_VECTORS
+#define ROW_VECTORS 1
 #endif
 #ifndef ROWS
 #define ROWS 1
@@ -38,14 +38,14 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
   FOR_ROWS(t) row[t] = min((uint)get_group_id(0) * ROWS + t, args.rows - 1);
 
   // Weight and bias are on their way while the rows are summed.
-  VECTOR rows[ROWS][KEPT], scale[KEPT], shift[KEPT];
+  VECTOR rows[ROWS][ROW_VECTORS], scale[ROW_VECTORS], shift[ROW_VECTORS];
   FOR_ROWS(t)
-  FOR_KEPT(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
+  FOR_ROW_VECTORS(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
 #if WEIGHT
-  FOR_KEPT(j) scale[j] = LOADV_OF(PARAM, weight, item + j * GROUP);
+  FOR_ROW_VECTORS(j) scale[j] = LOADV_OF(PARAM, weight, item + j * GROUP);
 #endif
 #if BIAS
-  FOR_KEPT(j) shift[j] = LOADV_OF(PARAM, bias, item + j * GROUP);
+  FOR_ROW_VECTORS(j) shift[j] = LOADV_OF(PARAM, bias, item + j * GROUP);
 #endif
   SCALAR mean[ROWS], rstd[ROWS];
 #if RMS
@@ -53,7 +53,7 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
 #else
   FOR_ROWS(t) {
     VECTOR sum = ZERO;
-    FOR_KEPT(j) sum += rows[t][j];
+    FOR_ROW_VECTORS(j) sum += rows[t][j];
     mean[t] = sum_lanes(sum);
   }
   sum_rows(mean, item, shared);
@@ -61,7 +61,7 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
 #endif
   FOR_ROWS(t) {
     VECTOR squares = ZERO;
-    FOR_KEPT(j) {
+    FOR_ROW_VECTORS(j) {
       rows[t][j] -= mean[t];
       squares += rows[t][j] * rows[t][j];
     }
@@ -70,7 +70,7 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
   sum_rows(rstd, item, shared);
   FOR_ROWS(t) {
     rstd[t] = 1 / sqrt(rstd[t] / args.length + eps);
-    FOR_KEPT(j) {
+    FOR_ROW_VECTORS(j) {
       VECTOR result = rows[t][j] * rstd[t];
 #if WEIGHT
       result *= scale[j];

@@ -28,7 +28,7 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
 #if GROUP > 1
     const RowOrigin origin = ROW_ORIGIN(in);
 #endif
-#if KEPT
+#if ROW_VECTORS
     const State state = kept_row(in, args.length, origin, item, shared);
 #else
     State state = identity();

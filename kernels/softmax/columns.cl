@@ -3,10 +3,8 @@
 #include "include/item_by_item.clh"
 #include "softmax/softmax.clh"
 
-// The work-item's position: `at(p, tag)` is where its column begins, `next(tag)` the bytes to the
-// following element of the dimension.
-#define AT(base, offset, tag) \
-  ((base) + (offset) + ((ulong)outer * args.length * args.inner + column) * STORAGE_SIZE(tag))
+// AT: where the work-item's column begins. NEXT: the bytes to the dimension's following element.
+#define AT(p, tag) ((p) + ((ulong)outer * args.length * args.inner + column) * STORAGE_SIZE(tag))
 #define NEXT(tag) ((ulong)args.inner * STORAGE_SIZE(tag))
 
 #define FIND_COLUMN                                           \
@@ -16,11 +14,12 @@
   const uint column = args.first_column + id % tiles * WIDTH; \
   if (outer >= args.outer) return;
 
-kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char* out_base,
-                                         const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_columns(global const char* in, const ulong in_offset,
+                                         global char* out, const ulong out_offset,
+                                         const Arguments args) {
   FIND_COLUMN
-  global const char* in = AT(in_base, args.offset[0], IN);
-  global char* out = AT(out_base, args.offset[1], OUT);
+  in = AT(in + in_offset, IN);
+  out = AT(out + out_offset, OUT);
   const ulong in_next = NEXT(IN), out_next = NEXT(OUT);
 
   VECTOR largest = (VECTOR)(LOWEST(ACC));
@@ -57,36 +56,28 @@ kernel ITEM_BY_ITEM void softmax_columns(global const char* in_base, global char
   }
 }
 
-kernel ITEM_BY_ITEM void softmax_columns_backward(global const char* grad_base,
-                                                  global const char* result_base,
-                                                  global char* out_base, const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_columns_backward(global const char* grad, const ulong grad_offset,
+                                                  global const char* result,
+                                                  const ulong result_offset, global char* out,
+                                                  const ulong out_offset, const Arguments args) {
   FIND_COLUMN
-  global const char* grad = AT(grad_base, args.offset[0], GRAD);
-  global const char* result = AT(result_base, args.offset[1], IN);
-  global char* out = AT(out_base, args.offset[2], OUT);
+  grad = AT(grad + grad_offset, GRAD);
+  result = AT(result + result_offset, IN);
+  out = AT(out + out_offset, OUT);
   const ulong grad_next = NEXT(GRAD), result_next = NEXT(IN), out_next = NEXT(OUT);
 
   VECTOR sum = (VECTOR)(0);
   for (uint begin = 0; begin < args.length; begin += BLOCK) {
     VECTOR block = (VECTOR)(0);
     for (uint i = begin; i < min(begin + BLOCK, args.length); i++) {
-      const VECTOR g = LOADV_OF(GRAD, grad + i * grad_next, 0);
-#if LOG
-      block += g;
-#else
-      block += g * LOADV_OF(IN, result + i * result_next, 0);
-#endif
+      block +=
+          TERM(LOADV_OF(GRAD, grad + i * grad_next, 0), LOADV_OF(IN, result + i * result_next, 0));
     }
     sum += block;
   }
   for (uint i = 0; i < args.length; i++) {
     const VECTOR g = LOADV_OF(GRAD, grad + i * grad_next, 0);
     const VECTOR y = LOADV_OF(IN, result + i * result_next, 0);
-#if LOG
-    const VECTOR value = g - SHARE_OF(SUFFIX(WIDTH), y) * sum;
-#else
-    const VECTOR value = (g - sum) * y;
-#endif
-    STOREV_FROM(OUT, ACC, WIDTH, out + i * out_next, 0, value);
+    STOREV_FROM(OUT, ACC, WIDTH, out + i * out_next, 0, GRAD_INPUT(SUFFIX(WIDTH), g, y));
   }
 }

@@ -1,15 +1,9 @@
 // Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
 //
-// SCRATCH: a work-item's row has at most that many elements, and its exponentials are kept in local
+// LOCAL_ELEMENTS: a work-item's row has at most that many, and its exponentials are stored in local
 // memory between two passes; 0: see STASH.
-//
-// KEPT: vectors of a row that each work-item of a group keeps in registers, where that is all of
-// the row; 0: rows are read again.
-#ifndef SCRATCH
-#define SCRATCH 0
-#endif
-#ifndef KEPT
-#define KEPT 0
+#ifndef LOCAL_ELEMENTS
+#define LOCAL_ELEMENTS 0
 #endif
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
@@ -21,22 +15,30 @@
   for (uint v = begin; v < min(begin + BLOCK * GROUP, vectors); v += GROUP)
 #define FOR_TAIL(i) for (uint i = vectors * WIDTH + item; i < args.length; i += GROUP)
 
+// STORED: exponentials are, between two passes.
 #if LOG
-#define KEEPS 0
-#elif SCRATCH
-#define KEEPS 1
-#define KEEPV(v, e) STORE_SCRATCH(e, v, scratch)
-#define KEEP(i, e) (scratch[i] = (e))
-#define KEPT_VECTOR(v) LOAD_SCRATCH(v, scratch)
-#define KEPT_ELEMENT(i) scratch[i]
-#elif STASH
-#define KEEPS 1
-#define KEEPV(v, e) STOREV_FROM(OUT, ACC, WIDTH, out, v, e)
-#define KEEP(i, e) STORE_FROM(OUT, ACC, out, i, e)
-#define KEPT_VECTOR(v) LOADV_OF(OUT, out, v)
-#define KEPT_ELEMENT(i) LOAD_OF(OUT, out, i)
+#define STORED 0
+#elif LOCAL_ELEMENTS
+#if WIDTH > 1
+#define STORE_LOCAL PASTE2(vstore, WIDTH)
+#define LOAD_LOCAL PASTE2(vload, WIDTH)
 #else
-#define KEEPS 0
+#define STORE_LOCAL(e, v, p) ((p)[v] = (e))
+#define LOAD_LOCAL(v, p) (p)[v]
+#endif
+#define STORED 1
+#define STASHV(v, e) STORE_LOCAL(e, v, exponentials)
+#define STASH_ONE(i, e) (exponentials[i] = (e))
+#define STORED_VECTOR(v) LOAD_LOCAL(v, exponentials)
+#define STORED_ELEMENT(i) exponentials[i]
+#elif STASH
+#define STORED 1
+#define STASHV(v, e) STOREV_FROM(OUT, ACC, WIDTH, out, v, e)
+#define STASH_ONE(i, e) STORE_FROM(OUT, ACC, out, i, e)
+#define STORED_VECTOR(v) LOADV_OF(OUT, out, v)
+#define STORED_ELEMENT(i) LOAD_OF(OUT, out, i)
+#else
+#define STORED 0
 #endif
 
 // The largest of this work-item's vectors. One maximum would wait for each comparison.
@@ -60,53 +62,23 @@ static inline VECTOR largest_of(global const char* in, uint item, uint vectors) 
   return LARGER(m2, m0);
 }
 
-#if KEPT
-// A whole row, read once.
-static inline void kept_softmax(global const char* in, global char* out, uint vectors, uint item,
-                                local SCALAR* shared) {
-  VECTOR row[KEPT];
-  FOR_KEPT(j) row[j] = LOADV_OF(IN, in, item + j * GROUP);
-  VECTOR m = (VECTOR)(LOWEST(ACC));
-  FOR_KEPT(j) m = LARGER(row[j], m);
-  const SCALAR largest = group_max(max_lanes(m), item, shared);
-  VECTOR total = (VECTOR)(0);
-  FOR_KEPT(j) {
-    row[j] -= largest;
-    const VECTOR e = exp(row[j]);
-#if !LOG
-    row[j] = e;
-#endif
-    total += e;
-  }
-  const SCALAR sum = group_sum(sum_lanes(total), item, shared);
-#if LOG
-  const SCALAR log_sum = log(sum);
-  FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, row[j] - log_sum);
-#else
-  const SCALAR scale = 1 / sum;
-  FOR_KEPT(j) STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, row[j] * scale);
-#endif
-}
-#endif
-
-kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* out_base,
-                                      const SoftmaxArgs args) {
+kernel ITEM_BY_ITEM void softmax_rows(global const char* in, const ulong in_offset,
+                                      global char* out, const ulong out_offset,
+                                      const Arguments args) {
   DECLARE_SHARED;
-#if SCRATCH && KEEPS
-  local SCALAR scratch[SCRATCH];
+#if LOCAL_ELEMENTS && STORED
+  local SCALAR exponentials[LOCAL_ELEMENTS];
 #endif
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;
   const uint vectors = args.length / WIDTH;
   const uint end_row = min((group + 1) * args.outer_per_item, args.outer);
-  const ulong row_bytes = (ulong)args.length * STORAGE_SIZE(IN);
-  for (uint row = group * args.outer_per_item; row < end_row; row++) {
-    global const char* in = in_base + args.offset[0] + (ulong)row * args.length * STORAGE_SIZE(IN);
-    global char* out = out_base + args.offset[1] + (ulong)row * args.length * STORAGE_SIZE(OUT);
-
-#if KEPT
-    kept_softmax(in, out, vectors, item, SHARED);
-#else
+  const uint first_row = group * args.outer_per_item;
+  const ulong in_bytes = (ulong)args.length * STORAGE_SIZE(IN);
+  const ulong out_bytes = (ulong)args.length * STORAGE_SIZE(OUT);
+  in += in_offset + first_row * in_bytes;
+  out += out_offset + first_row * out_bytes;
+  for (uint row = first_row; row < end_row; row++, in += in_bytes, out += out_bytes) {
     SCALAR largest = LOWEST(ACC);
     if (vectors > 0) {
       largest = max_lanes(largest_of(in, item, vectors));
@@ -123,10 +95,10 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
       FOR_BLOCKS(begin) {
         VECTOR block = (VECTOR)(0);
         FOR_VECTORS(v, begin) {
-          PREFETCH(in + row_bytes + v * WIDTH * STORAGE_SIZE(IN));
+          PREFETCH(in + in_bytes + v * WIDTH * STORAGE_SIZE(IN));
           const VECTOR e = EXPV(LOADV_OF(IN, in, v) - largest);
-#if KEEPS
-          KEEPV(v, e);
+#if STORED
+          STASHV(v, e);
 #endif
           block += e;
         }
@@ -136,8 +108,8 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
     }
     FOR_TAIL(i) {
       const SCALAR e = EXP_ONE(LOAD_OF(IN, in, i) - largest);
-#if KEEPS
-      KEEP(i, e);
+#if STORED
+      STASH_ONE(i, e);
 #endif
       sum += e;
     }
@@ -151,57 +123,39 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in_base, global char* o
 #define RESULT(exponential, load) (exponential((load) - largest) * scale)
 #endif
     for (uint v = item; v < vectors; v += GROUP) {
-#if KEEPS
-      STOREV_FROM(OUT, ACC, WIDTH, out, v, KEPT_VECTOR(v) * scale);
+#if STORED
+      STOREV_FROM(OUT, ACC, WIDTH, out, v, STORED_VECTOR(v) * scale);
 #else
       STOREV_FROM(OUT, ACC, WIDTH, out, v, RESULT(EXPV, LOADV_OF(IN, in, v)));
 #endif
     }
     FOR_TAIL(i) {
-#if KEEPS
-      STORE_FROM(OUT, ACC, out, i, KEPT_ELEMENT(i) * scale);
+#if STORED
+      STORE_FROM(OUT, ACC, out, i, STORED_ELEMENT(i) * scale);
 #else
       STORE_FROM(OUT, ACC, out, i, RESULT(EXP_ONE, LOAD_OF(IN, in, i)));
 #endif
     }
-#endif
   }
 }
 
-// in: the gradient of the result; result: what softmax_rows gave.
-kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
-                                               global const char* result_base,
-                                               global char* out_base, const SoftmaxArgs args) {
+// grad: the gradient of the result; result: what softmax_rows gave.
+kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad, const ulong grad_offset,
+                                               global const char* result, const ulong result_offset,
+                                               global char* out, const ulong out_offset,
+                                               const Arguments args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;
   const uint vectors = args.length / WIDTH;
   const uint end_row = min((group + 1) * args.outer_per_item, args.outer);
-  for (uint row = group * args.outer_per_item; row < end_row; row++) {
-    const ulong first = (ulong)row * args.length;
-    global const char* grad = grad_base + args.offset[0] + first * STORAGE_SIZE(GRAD);
-    global const char* result = result_base + args.offset[1] + first * STORAGE_SIZE(IN);
-    global char* out = out_base + args.offset[2] + first * STORAGE_SIZE(OUT);
-
-#if LOG
-#define TERM(grad, result) (grad)
-#define GRAD_INPUT(n, grad, result) ((grad) - SHARE_OF(n, result) * sum)
-#else
-#define TERM(grad, result) ((grad) * (result))
-#define GRAD_INPUT(n, grad, result) (((grad) - sum) * (result))
-#endif
+  const uint first_row = group * args.outer_per_item;
+  const ulong first = (ulong)first_row * args.length;
+  grad += grad_offset + first * STORAGE_SIZE(GRAD);
+  result += result_offset + first * STORAGE_SIZE(IN);
+  out += out_offset + first * STORAGE_SIZE(OUT);
+  for (uint row = first_row; row < end_row; row++) {
     SCALAR sum = 0;
-#if KEPT
-    VECTOR g[KEPT], y[KEPT], total = (VECTOR)(0);
-    FOR_KEPT(j) {
-      g[j] = LOADV_OF(GRAD, grad, item + j * GROUP);
-      y[j] = LOADV_OF(IN, result, item + j * GROUP);
-    }
-    FOR_KEPT(j) total += TERM(g[j], y[j]);
-    sum = group_sum(sum_lanes(total), item, SHARED);
-    FOR_KEPT(j)
-    STOREV_FROM(OUT, ACC, WIDTH, out, item + j * GROUP, GRAD_INPUT(SUFFIX(WIDTH), g[j], y[j]));
-#else
     if (vectors > 0) {
       VECTOR total = (VECTOR)(0);
       FOR_BLOCKS(begin) {
@@ -221,6 +175,8 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad_base,
     FOR_TAIL(i) {
       STORE_FROM(OUT, ACC, out, i, GRAD_INPUT(, LOAD_OF(GRAD, grad, i), LOAD_OF(IN, result, i)));
     }
-#endif
+    grad += (ulong)args.length * STORAGE_SIZE(GRAD);
+    result += (ulong)args.length * STORAGE_SIZE(IN);
+    out += (ulong)args.length * STORAGE_SIZE(OUT);
   }
 }

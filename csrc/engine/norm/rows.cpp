@@ -195,12 +195,12 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
     // twice as many barriers, two rows.
     const bool half = x.element_size() == 2;
     RowShare share = share_row(shape.length, problem.width, x.element_size(), half ? 2 : 1);
-    if (half && share.kept == 0) {
+    if (half && share.vectors == 0) {
       share = share_row(shape.length, problem.width, x.element_size());
     } else if (half && mean.defined()) {
       problem.arguments.rows_per_item = 2;
     }
-    kept = share.kept;
+    kept = share.vectors;
     problem.group = std::max<uint32_t>(share.items, kLeastSharers);
   }
   NormLaunch launch(problem.device, problem.arguments);
@@ -218,7 +218,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
                                 {"BIAS", bias.defined()},
                                 {"RMS", !mean.defined()},
                                 {"RUNS", shape.grouped},
-                                {"KEPT", kept},
+                                {"ROW_VECTORS", kept},
                                 {"ROWS", kept > 0 ? int64_t{problem.arguments.rows_per_item} : 1},
                                 {"WIDTH", problem.width},
                                 {"GROUP", problem.group},
@@ -279,7 +279,7 @@ void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::T
                                                {"RMS", !shape.grouped && !mean.defined()},
                                                {"DX", dx.defined()},
                                                {"DPARAM", shape.grouped || parameters},
-                                               {"KEPT", kept},
+                                               {"ROW_VECTORS", kept},
                                                {"SCRATCH", ahead ? kMostAheadBytes / acc_size : 0},
                                                {"OCL_MAX_REGISTERS", kept > 0 ? kKeptRegisters : 0},
                                                {"WIDTH", problem.width},

@@ -317,7 +317,7 @@ void Launcher::launch_rows() {
   DefineList defines(op_, operands_, operands_.max_width);
   defines.add("CONTIGUOUS", contiguous);
   defines.add("GROUP", static_cast<int64_t>(group));
-  if (vectors > 0) defines.add("KEPT", vectors);
+  if (vectors > 0) defines.add("ROW_VECTORS", vectors);
   if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
     defines.add("ALIGNED_VECTORS", 1);
   const uint32_t per_item = arguments_.outputs_per_item;

@@ -1,11 +1,11 @@
-// Softmax along a contiguous dimension, for CPUs. While the exponentials of a row are computed, the
-// next one is fetched and its largest element looked for, and the results of the one before are
-// stored: every element is read once, in the order in which it lies in memory, and memory is read
-// and written all the time.
+// Softmax along a contiguous dimension for CPUs, software pipelined over the rows. While the
+// exponentials of a row are computed, the next one is prefetched into local memory and its largest
+// element looked for, and the results of the one before are stored: every element is read once, in
+// the order in which it lies in memory, and memory is read and written all the time.
 //
-// SCRATCH: elements of a row at most. PAIRS: see vector_pairs.clh.
-#ifndef SCRATCH
-#define SCRATCH 4096
+// LOCAL_ELEMENTS: of a row at most. PAIRS: see vector_pairs.clh.
+#ifndef LOCAL_ELEMENTS
+#define LOCAL_ELEMENTS 4096
 #endif
 #define OPAQUE_0 opaque_0
 #include "include/item_by_item.clh"
@@ -30,20 +30,20 @@
     if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);             \
   } while (0)
 
-// What is kept of a row are its exponentials, or for log_softmax its elements less the largest;
-// `scale` is one by the sum of the exponentials, or its logarithm.
+// What local memory holds of a row are its exponentials, or for log_softmax its elements less the
+// largest. `scale` is one by the sum of the exponentials, or its logarithm.
 #if LOG
-#define TO_KEEP(below, exponential) (below)
-#define RESULT(kept, scale) ((kept) - (scale))
+#define TO_HOLD(below, exponential) (below)
+#define RESULT(held, scale) ((held) - (scale))
 #else
-#define TO_KEEP(below, exponential) (exponential)
-#define RESULT(kept, scale) ((kept) * (scale))
+#define TO_HOLD(below, exponential) (exponential)
+#define RESULT(held, scale) ((held) * (scale))
 #endif
 
 #define STORE_RESULTS(count, v)                           \
   do {                                                    \
     VECTOR result[count];                                 \
-    EACH(count) result[u] = RESULT(kept[(v) + u], scale); \
+    EACH(count) result[u] = RESULT(held[(v) + u], scale); \
     STORE_VECTORS(count, OUT, out, v, result);            \
   } while (0)
 
@@ -54,7 +54,7 @@
     VECTOR below[count], e[count], x[count];                                 \
     EACH(count) below[u] = fetched[v + u] - largest;                         \
     EACH(count) e[u] = EXPV(below[u]);                                       \
-    EACH(count) kept[v + u] = TO_KEEP(below[u], e[u]);                       \
+    EACH(count) held[v + u] = TO_HOLD(below[u], e[u]);                       \
     EACH_TWO(count) e[2 * u] += e[2 * u + 1];                                \
     block += (count) < 4 ? e[0] : e[0] + e[2 % (count)];                     \
     LOAD_VECTORS(count, IN, next, v, x);                                     \
@@ -62,10 +62,11 @@
     EACH(count) most = LARGER(x[u], most);                                   \
   } while (0)
 
-kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global char* out_base,
-                                            const SoftmaxArgs args) {
-  local VECTOR fetched[SCRATCH / WIDTH], kept[SCRATCH / WIDTH];
-  local SCALAR *const fetched_one = (local SCALAR*)fetched, *const kept_one = (local SCALAR*)kept;
+kernel ITEM_BY_ITEM void softmax_rows_prefetch(global const char* in, const ulong in_offset,
+                                               global char* out, const ulong out_offset,
+                                               const Arguments args) {
+  local VECTOR fetched[LOCAL_ELEMENTS / WIDTH], held[LOCAL_ELEMENTS / WIDTH];
+  local SCALAR *const fetched_one = (local SCALAR*)fetched, *const held_one = (local SCALAR*)held;
   const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH, tail = vectors * WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
@@ -74,8 +75,8 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   if (first_row >= end_row) return;
   const ulong in_bytes = (ulong)length * STORAGE_SIZE(IN),
               out_bytes = (ulong)length * STORAGE_SIZE(OUT);
-  global const char* next = in_base + args.offset[0] + first_row * in_bytes;
-  global char* out = out_base + args.offset[1] + first_row * out_bytes;
+  global const char* next = in + in_offset + first_row * in_bytes;
+  out += out_offset + first_row * out_bytes;
 
   VECTOR most = (VECTOR)(LOWEST(ACC));
   SCALAR largest = LOWEST(ACC), scale = 0;
@@ -120,9 +121,9 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
     }
     SCALAR sum = vectors > 0 ? sum_lanes(total) : 0, largest_of_next = LOWEST(ACC);
     for (uint i = tail; i < length; i++) {
-      if (stores) STORE_FROM(OUT, ACC, out, i, RESULT(kept_one[i], scale));
+      if (stores) STORE_FROM(OUT, ACC, out, i, RESULT(held_one[i], scale));
       const SCALAR below = fetched_one[i] - largest, e = EXP_ONE(below);
-      kept_one[i] = TO_KEEP(below, e);
+      held_one[i] = TO_HOLD(below, e);
       sum += e;
       fetched_one[i] = LOAD_OF(IN, next, i);
       largest_of_next = LARGER(fetched_one[i], largest_of_next);
@@ -134,5 +135,5 @@ kernel ITEM_BY_ITEM void softmax_rows_ahead(global const char* in_base, global c
   uint v = 0;
   for (; v + 1 < vectors; v += 2) STORE_RESULTS(2, v);
   if (v < vectors) STORE_RESULTS(1, v);
-  for (uint i = tail; i < length; i++) STORE_FROM(OUT, ACC, out, i, RESULT(kept_one[i], scale));
+  for (uint i = tail; i < length; i++) STORE_FROM(OUT, ACC, out, i, RESULT(held_one[i], scale));
 }
