@@ -64,19 +64,19 @@ struct Forward {
   /// Fills y (x's strides) and, when training, the statistics.
   void run(double momentum, double eps, const at::Tensor& y, const at::Tensor& mean,
            const at::Tensor& rstd) const {
-    ChannelVectors vectors{contiguous_or_undefined(weight), contiguous_or_undefined(bias),
-                           contiguous_or_undefined(running_mean),
-                           contiguous_or_undefined(running_var)};
+    norm::ChannelVectors vectors{contiguous_or_undefined(weight), contiguous_or_undefined(bias),
+                                 contiguous_or_undefined(running_mean),
+                                 contiguous_or_undefined(running_var)};
     if (!train) {
-      channel_normalize(x, vectors, eps, y);
+      norm::channel_normalize(x, vectors, eps, y);
       return;
     }
-    channel_statistics(x, vectors, momentum, eps, false, mean, rstd, y);
+    norm::channel_statistics(x, vectors, momentum, eps, false, mean, rstd, y);
     store_running(vectors);
   }
 
   /// Back from the contiguous copies.
-  void store_running(const ChannelVectors& vectors) const {
+  void store_running(const norm::ChannelVectors& vectors) const {
     if (!running_mean.defined()) return;
     if (!running_mean.is_contiguous()) running_mean.copy_(vectors.mean);
     if (!running_var.is_contiguous()) running_var.copy_(vectors.var);
@@ -206,12 +206,12 @@ std::tuple<at::Tensor, at::Tensor> batch_norm_update_stats(const at::Tensor& inp
                                                            const OptionalTensor& running_var,
                                                            double momentum) {
   const Forward problem(input, {}, {}, or_undefined(running_mean), or_undefined(running_var), true);
-  const ChannelVectors vectors{{},
-                               {},
-                               contiguous_or_undefined(problem.running_mean),
-                               contiguous_or_undefined(problem.running_var)};
+  const norm::ChannelVectors vectors{{},
+                                     {},
+                                     contiguous_or_undefined(problem.running_mean),
+                                     contiguous_or_undefined(problem.running_var)};
   at::Tensor mean = problem.empty_statistics(), var = problem.empty_statistics();
-  channel_statistics(problem.x, vectors, momentum, 0, true, mean, var, {});
+  norm::channel_statistics(problem.x, vectors, momentum, 0, true, mean, var, {});
   problem.store_running(vectors);
   return {mean, var};
 }
@@ -252,9 +252,9 @@ Results native_batch_norm_backward(const at::Tensor& grad, const at::Tensor& inp
     if (dbias.defined()) dbias.zero_();
     return {dx, dweight, dbias};
   }
-  const ChannelVectors saved{
+  const norm::ChannelVectors saved{
       contiguous_or_undefined(weight), {}, mean.contiguous(), spread.contiguous()};
-  channel_backward(g, x, saved, train, eps, dx, dweight, dbias);
+  norm::channel_backward(g, x, saved, train, eps, dx, dweight, dbias);
   return {dx, dweight, dbias};
 }
 

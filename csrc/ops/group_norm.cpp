@@ -16,8 +16,9 @@ namespace ocl::native {
 namespace {
 
 /// Checks the sizes and gives the rows: one per sample and group.
-RowShape group_shape(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                     int64_t samples, int64_t channels, int64_t inner, int64_t groups) {
+norm::RowShape group_shape(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias, int64_t samples, int64_t channels, int64_t inner,
+                           int64_t groups) {
   TORCH_CHECK(groups > 0, "Expected num groups to be greater than 0, got ", groups);
   TORCH_CHECK(channels % groups == 0,
               "Expected number of channels in input to be divisible by num_groups, but got input "
@@ -62,7 +63,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(
     const std::optional<at::Tensor>& bias_, int64_t samples, int64_t channels, int64_t inner,
     int64_t groups, double eps) {
   const at::Tensor &weight = or_undefined(weight_), &bias = or_undefined(bias_);
-  const RowShape shape = group_shape(input, weight, bias, samples, channels, inner, groups);
+  const norm::RowShape shape = group_shape(input, weight, bias, samples, channels, inner, groups);
   const c10::ScalarType dtype = parameter_dtype("group_norm", input, weight, bias);
   // at::group_norm sees to it; CPU torch refuses any other strides here too.
   TORCH_CHECK(input.is_contiguous(input.suggest_memory_format()),
@@ -71,8 +72,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(
   const at::Tensor rstd = at::empty({samples, groups}, input.options().dtype(dtype));
   const at::Tensor y = in_format_of(input, [&](const at::Tensor& out) {
     if (shape.length > 0) {
-      norm_rows(input.contiguous(), contiguous_or_undefined(weight), contiguous_or_undefined(bias),
-                eps, shape, out, mean, rstd);
+      norm::rows(input.contiguous(), contiguous_or_undefined(weight), contiguous_or_undefined(bias),
+                 eps, shape, out, mean, rstd);
     } else {
       mean.zero_();
       rstd.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -86,7 +87,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm_backward(
     const std::optional<at::Tensor>& weight_, int64_t samples, int64_t channels, int64_t inner,
     int64_t groups, std::array<bool, 3> mask) {
   const at::Tensor& weight = or_undefined(weight_);
-  const RowShape shape = group_shape(input, weight, {}, samples, channels, inner, groups);
+  const norm::RowShape shape = group_shape(input, weight, {}, samples, channels, inner, groups);
   check_same_dtype(grad, input.scalar_type());
   TORCH_CHECK(grad.numel() == input.numel(), "Expected grad_out of shape ", input.sizes(),
               ", but got ", grad.sizes());
@@ -104,8 +105,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm_backward(
       if (dbias.defined()) dbias.zero_();
       return;
     }
-    norm_rows_backward(grad.contiguous(), input.contiguous(), mean.contiguous(), rstd.contiguous(),
-                       contiguous_or_undefined(weight), shape, dx, dweight, dbias);
+    norm::rows_backward(grad.contiguous(), input.contiguous(), mean.contiguous(), rstd.contiguous(),
+                        contiguous_or_undefined(weight), shape, dx, dweight, dbias);
   };
   if (!mask[0]) {
     compute({});

@@ -49,9 +49,9 @@ void backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor&
   }
   check_statistics("rstd", rstd, rows);
   if (mean.defined()) check_statistics("mean", mean, rows);
-  norm_rows_backward(grad.contiguous(), input.contiguous(), contiguous_or_undefined(mean),
-                     rstd.contiguous(), contiguous_or_undefined(weight),
-                     {.rows = rows, .length = length}, dx, dweight, dbias);
+  norm::rows_backward(grad.contiguous(), input.contiguous(), contiguous_or_undefined(mean),
+                      rstd.contiguous(), contiguous_or_undefined(weight),
+                      {.rows = rows, .length = length}, dx, dweight, dbias);
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(
   const at::Tensor mean = at::empty(sizes, input.options().dtype(dtype));
   const at::Tensor rstd = at::empty(sizes, input.options().dtype(dtype));
   if (length > 0) {
-    norm_rows(x, contiguous_or_undefined(weight), contiguous_or_undefined(bias), eps,
-              {.rows = rows, .length = length}, y, mean, rstd);
+    norm::rows(x, contiguous_or_undefined(weight), contiguous_or_undefined(bias), eps,
+               {.rows = rows, .length = length}, y, mean, rstd);
   } else {
     // As CPU torch has it for the statistics of nothing.
     mean.zero_();
@@ -118,8 +118,8 @@ std::tuple<at::Tensor, at::Tensor> _fused_rms_norm(const at::Tensor& input,
   const at::Tensor rstd =
       at::empty(statistics_sizes(input, normalized_shape.size()), input.options().dtype(acc));
   if (length > 0) {
-    norm_rows(x, contiguous_or_undefined(weight), {}, eps.value_or(least),
-              {.rows = rows, .length = length}, y, {}, rstd);
+    norm::rows(x, contiguous_or_undefined(weight), {}, eps.value_or(least),
+               {.rows = rows, .length = length}, y, {}, rstd);
   } else {
     rstd.fill_(std::numeric_limits<double>::quiet_NaN());
   }

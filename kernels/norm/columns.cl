@@ -4,8 +4,8 @@
 #include "norm/channels.clh"
 
 #define TILES ((args.channels + WIDTH - 1) / WIDTH)
-#define POINTER(base, operand, position) \
-  ((base) + args.offset[operand] + ((ulong)(position) * args.channels + channel) * STORAGE_SIZE(IN))
+#define POINTER(p, position) \
+  ((p) + ((ulong)(position) * args.channels + channel) * STORAGE_SIZE(IN))
 #define NEXT ((ulong)args.channels * STORAGE_SIZE(IN))
 
 #define FIND_TILE                             \
@@ -29,12 +29,12 @@
 // Eight positions' moments, from registers, are merged with what came before by Chan's formula.
 // Past an infinite mean there are no distances.
 #define MOMENTS(T, load, store)                                                               \
-  global const char* x = POINTER(x_base, 0, first);                                           \
+  global const char* row = POINTER(x, first);                                                 \
   T mean = (T)(0), m2 = (T)(0);                                                               \
   uint i = 0;                                                                                 \
   for (; i + 8 <= n; i += 8) {                                                                \
     T v[8], squares = (T)(0);                                                                 \
-    for (uint k = 0; k < 8; k++) v[k] = load(IN, x + k * NEXT, 0);                            \
+    for (uint k = 0; k < 8; k++) v[k] = load(IN, row + k * NEXT, 0);                          \
     const T own =                                                                             \
         (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))) * (SCALAR)0.125f; \
     for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);                      \
@@ -42,22 +42,24 @@
     const T delta = own - mean;                                                               \
     mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;                        \
     m2 += squares + delta * delta * (i * share);                                              \
-    x += 8 * NEXT;                                                                            \
+    row += 8 * NEXT;                                                                          \
   }                                                                                           \
   for (; i < n; i++) {                                                                        \
-    const T v = load(IN, x, 0);                                                               \
+    const T v = load(IN, row, 0);                                                             \
     const T delta = v - mean;                                                                 \
     mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);                        \
     m2 += delta * (v - mean);                                                                 \
-    x += NEXT;                                                                                \
+    row += NEXT;                                                                              \
   }                                                                                           \
-  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);                          \
-  store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);
+  store(ACC, sums + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);                             \
+  store(ACC, sums + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);
 
-kernel ITEM_BY_ITEM void column_moments(global const char* x_base, global char* partial_base,
-                                        const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_moments(global const char* x, const ulong x_offset,
+                                        global char* partial, const ulong partial_offset,
+                                        const ChannelArguments args) {
   FIND_TILE
-  global char* partial = CHANNEL_ARRAY(partial_base + args.offset[1], 2 * part);
+  x += x_offset;
+  global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
   FOR_CHANNELS(MOMENTS)
 }
 
@@ -65,29 +67,33 @@ kernel ITEM_BY_ITEM void column_moments(global const char* x_base, global char* 
 #define BLOCK 64
 
 #define PRODUCTS(T, load, store)                                             \
-  global const char* grad = POINTER(grad_base, 0, first);                    \
-  global const char* x = POINTER(x_base, 1, first);                          \
+  global const char* grads = POINTER(grad, first);                           \
+  global const char* row = POINTER(x, first);                                \
   const T mean = load(STAT, means + (ulong)channel * STORAGE_SIZE(STAT), 0); \
   T total = (T)(0), total_product = (T)(0);                                  \
   for (uint begin = 0; begin < n; begin += BLOCK) {                          \
     T sum = (T)(0), product = (T)(0);                                        \
     for (uint i = begin; i < min(begin + BLOCK, n); i++) {                   \
-      const T g = load(IN, grad + i * NEXT, 0);                              \
+      const T g = load(IN, grads + i * NEXT, 0);                             \
       sum += g;                                                              \
-      product += g * (load(IN, x + i * NEXT, 0) - mean);                     \
+      product += g * (load(IN, row + i * NEXT, 0) - mean);                   \
     }                                                                        \
     total += sum;                                                            \
     total_product += product;                                                \
   }                                                                          \
-  store(ACC, partial + (ulong)channel * STORAGE_SIZE(ACC), 0, total);        \
-  store(ACC, partial + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, total_product);
+  store(ACC, sums + (ulong)channel * STORAGE_SIZE(ACC), 0, total);           \
+  store(ACC, sums + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, total_product);
 
-kernel ITEM_BY_ITEM void column_products(global const char* grad_base, global const char* x_base,
-                                         global const char* mean_base, global char* partial_base,
-                                         const ChannelArgs args) {
+kernel ITEM_BY_ITEM void column_products(global const char* grad, const ulong grad_offset,
+                                         global const char* x, const ulong x_offset,
+                                         global const char* means, const ulong means_offset,
+                                         global char* partial, const ulong partial_offset,
+                                         const ChannelArguments args) {
   FIND_TILE
-  global const char* means = mean_base + args.offset[2];
-  global char* partial = CHANNEL_ARRAY(partial_base + args.offset[3], 2 * part);
+  grad += grad_offset;
+  x += x_offset;
+  means += means_offset;
+  global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
   FOR_CHANNELS(PRODUCTS)
 }
 
@@ -111,25 +117,34 @@ kernel ITEM_BY_ITEM void column_products(global const char* grad_base, global co
 #define NORMALIZE(T, load, store)                                    \
   const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1); \
   const T shift = COEFFICIENT(load, 2);                              \
-  store(IN, POINTER(y_base, 1, i), 0, NORMALIZED(load(IN, POINTER(x_base, 0, i), 0)));
+  store(IN, POINTER(y, i), 0, NORMALIZED(load(IN, POINTER(x, i), 0)));
 
-kernel ITEM_BY_ITEM void column_normalize(global const char* x_base, global char* y_base,
-                                          global const char* coefficient_base,
-                                          const ChannelArgs args) {
-  global const char* coefficients = coefficient_base + args.offset[2];
+kernel ITEM_BY_ITEM void column_normalize(global const char* x, const ulong x_offset,
+                                          global char* y, const ulong y_offset,
+                                          global const char* coefficients,
+                                          const ulong coefficients_offset,
+                                          const ChannelArguments args) {
+  x += x_offset;
+  y += y_offset;
+  coefficients += coefficients_offset;
   FOR_TILES { FOR_CHANNELS(NORMALIZE) }
 }
 
 #define GRADIENT(T, load, store)                                          \
   const T mean = COEFFICIENT(load, 0), scale = COEFFICIENT(load, 1);      \
   const T constant_ = COEFFICIENT(load, 2), slope = COEFFICIENT(load, 3); \
-  store(                                                                  \
-      IN, POINTER(out_base, 2, i), 0,                                     \
-      INPUT_GRADIENT(load(IN, POINTER(grad_base, 0, i), 0), load(IN, POINTER(x_base, 1, i), 0)));
+  store(IN, POINTER(out, i), 0,                                           \
+        INPUT_GRADIENT(load(IN, POINTER(grad, i), 0), load(IN, POINTER(x, i), 0)));
 
-kernel ITEM_BY_ITEM void column_gradient(global const char* grad_base, global const char* x_base,
-                                         global char* out_base, global const char* coefficient_base,
-                                         const ChannelArgs args) {
-  global const char* coefficients = coefficient_base + args.offset[3];
+kernel ITEM_BY_ITEM void column_gradient(global const char* grad, const ulong grad_offset,
+                                         global const char* x, const ulong x_offset,
+                                         global char* out, const ulong out_offset,
+                                         global const char* coefficients,
+                                         const ulong coefficients_offset,
+                                         const ChannelArguments args) {
+  grad += grad_offset;
+  x += x_offset;
+  out += out_offset;
+  coefficients += coefficients_offset;
   FOR_TILES { FOR_CHANNELS(GRADIENT) }
 }

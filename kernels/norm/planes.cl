@@ -6,8 +6,7 @@
 #define ELEMENT(position)                                                      \
   (((ulong)((position) / args.inner) * args.channels + channel) * args.inner + \
    (position) % args.inner)
-#define POINTER(base, operand, element) \
-  ((base) + args.offset[operand] + (ulong)(element) * STORAGE_SIZE(IN))
+#define POINTER(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(IN))
 
 // Positions whose moments are taken in two passes, the second from the cache, before they are
 // merged.
@@ -41,41 +40,45 @@
   }
 #endif
 
-kernel ITEM_BY_ITEM void plane_moments(global const char* x_base, global char* partial_base,
-                                       const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_moments(global const char* x, const ulong x_offset,
+                                       global char* partial, const ulong partial_offset,
+                                       const ChannelArguments args) {
   DECLARE_SHARED;
   FIND_CHANNEL
+  x += x_offset;
   Moments total = {0, 0};
   for (uint begin = first; begin < last; begin += BLOCK) {
     const uint end = last - begin > BLOCK ? begin + BLOCK : last;
     SCALAR sum = 0, squares = 0;
-    FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x_base, 0, start), count, item);)
+    FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x, start), count, item);)
     const SCALAR mean = group_sum(sum, item, SHARED) / (end - begin);
-    FOR_STRETCHES(begin, end,
-                  { squares += stretch_squares(POINTER(x_base, 0, start), count, item, mean); })
+    FOR_STRETCHES(begin, end, { squares += stretch_squares(POINTER(x, start), count, item, mean); })
     const Moments own = {mean, group_sum(squares, item, SHARED)};
     total = begin == first ? own : merge(total, begin - first, own, end - begin);
   }
   if (item == 0) {
-    global char* partial = CHANNEL_ARRAY(partial_base + args.offset[1], 2 * part);
-    STORE(ACC, partial, channel, total.mean);
-    STORE(ACC, partial, args.channels + channel, total.m2);
+    global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
+    STORE(ACC, sums, channel, total.mean);
+    STORE(ACC, sums, args.channels + channel, total.m2);
   }
 }
 
-kernel ITEM_BY_ITEM void plane_products(global const char* grad_base, global const char* x_base,
-                                        global const char* mean_base, global char* partial_base,
-                                        const ChannelArgs args) {
+kernel ITEM_BY_ITEM void plane_products(global const char* grad, const ulong grad_offset,
+                                        global const char* x, const ulong x_offset,
+                                        global const char* means, const ulong means_offset,
+                                        global char* partial, const ulong partial_offset,
+                                        const ChannelArguments args) {
   DECLARE_SHARED;
   FIND_CHANNEL
-  const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], channel);
+  grad += grad_offset;
+  x += x_offset;
+  const SCALAR mean = LOAD_OF(STAT, means + means_offset, channel);
   SCALAR total = 0, total_product = 0;
   for (uint begin = first; begin < last; begin += BLOCK) {
     const uint end = last - begin > BLOCK ? begin + BLOCK : last;
     SCALAR sum = 0, product = 0;
     FOR_STRETCHES(begin, end, {
-      stretch_products(POINTER(grad_base, 0, start), POINTER(x_base, 1, start), count, item, mean,
-                       &sum, &product);
+      stretch_products(POINTER(grad, start), POINTER(x, start), count, item, mean, &sum, &product);
     })
     total += sum;
     total_product += product;
@@ -83,9 +86,9 @@ kernel ITEM_BY_ITEM void plane_products(global const char* grad_base, global con
   total = group_sum(total, item, SHARED);
   total_product = group_sum(total_product, item, SHARED);
   if (item == 0) {
-    global char* partial = CHANNEL_ARRAY(partial_base + args.offset[3], 2 * part);
-    STORE(ACC, partial, channel, total);
-    STORE(ACC, partial, args.channels + channel, total_product);
+    global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
+    STORE(ACC, sums, channel, total);
+    STORE(ACC, sums, args.channels + channel, total_product);
   }
 }
 
@@ -109,25 +112,34 @@ kernel ITEM_BY_ITEM void plane_products(global const char* grad_base, global con
   }
 #endif
 
-kernel ITEM_BY_ITEM void plane_normalize(global const char* x_base, global char* y_base,
-                                         global const char* coefficient_base,
-                                         const ChannelArgs args) {
-  global const char* coefficients = coefficient_base + args.offset[2];
+kernel ITEM_BY_ITEM void plane_normalize(global const char* x, const ulong x_offset, global char* y,
+                                         const ulong y_offset, global const char* coefficients,
+                                         const ulong coefficients_offset,
+                                         const ChannelArguments args) {
+  x += x_offset;
+  y += y_offset;
+  coefficients += coefficients_offset;
   FOR_PLANES({
-    stretch_normalize(POINTER(x_base, 0, start), POINTER(y_base, 1, start), count, item,
+    stretch_normalize(POINTER(x, start), POINTER(y, start), count, item,
                       LOAD(ACC, coefficients, channel),
                       LOAD(ACC, CHANNEL_ARRAY(coefficients, 1), channel),
                       LOAD(ACC, CHANNEL_ARRAY(coefficients, 2), channel));
   })
 }
 
-kernel ITEM_BY_ITEM void plane_gradient(global const char* grad_base, global const char* x_base,
-                                        global char* out_base, global const char* coefficient_base,
-                                        const ChannelArgs args) {
-  global const char* coefficients = coefficient_base + args.offset[3];
+kernel ITEM_BY_ITEM void plane_gradient(global const char* grad, const ulong grad_offset,
+                                        global const char* x, const ulong x_offset,
+                                        global char* out, const ulong out_offset,
+                                        global const char* coefficients,
+                                        const ulong coefficients_offset,
+                                        const ChannelArguments args) {
+  grad += grad_offset;
+  x += x_offset;
+  out += out_offset;
+  coefficients += coefficients_offset;
   FOR_PLANES({
-    stretch_gradient(POINTER(grad_base, 0, start), POINTER(x_base, 1, start),
-                     POINTER(out_base, 2, start), count, item, LOAD(ACC, coefficients, channel),
+    stretch_gradient(POINTER(grad, start), POINTER(x, start), POINTER(out, start), count, item,
+                     LOAD(ACC, coefficients, channel),
                      LOAD(ACC, CHANNEL_ARRAY(coefficients, 1), channel),
                      LOAD(ACC, CHANNEL_ARRAY(coefficients, 2), channel),
                      LOAD(ACC, CHANNEL_ARRAY(coefficients, 3), channel));

@@ -21,11 +21,11 @@ typedef struct {
 
 // Element i's gradient g and normalised x, for the gradients of weight and bias. Both loads come
 // before the stores, which a compiler must take for stores to the same memory.
-#define ADD_PARAMETERS(T, load, keep, i, g, x)             \
+#define ADD_PARAMETERS(T, load, store, i, g, x)            \
   do {                                                     \
     const T weight_sum = fma(g, x, load(ACC, dweight, i)); \
-    if (!RMS) keep(dbias, i, load(ACC, dbias, i) + (g));   \
-    keep(dweight, i, weight_sum);                          \
+    if (!RMS) store(dbias, i, load(ACC, dbias, i) + (g));  \
+    store(dweight, i, weight_sum);                         \
   } while (0)
 
 #if PAIRS
@@ -60,8 +60,8 @@ static inline RowSums first_pass(global const char* grad, global const char* x,
       x0 = (x0 - mean) * rstd;
       x1 = (x1 - mean) * rstd;
       if (DPARAM) {
-        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g0, x0);
-        ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v + GROUP, g1, x1);
+        ADD_PARAMETERS(VECTOR, LOADV_OF, STORE_PARTIALV, v, g0, x0);
+        ADD_PARAMETERS(VECTOR, LOADV_OF, STORE_PARTIALV, v + GROUP, g1, x1);
       }
       if (WEIGHT) {
         LOAD_TWO(PARAM, weight, v, w0, w1);
@@ -75,7 +75,7 @@ static inline RowSums first_pass(global const char* grad, global const char* x,
     }
     if (v < vectors) {
       const VECTOR g = LOADV_OF(IN, grad, v), normal = (LOADV_OF(IN, x, v) - mean) * rstd;
-      if (DPARAM) ADD_PARAMETERS(VECTOR, LOADV_OF, KEEPV, v, g, normal);
+      if (DPARAM) ADD_PARAMETERS(VECTOR, LOADV_OF, STORE_PARTIALV, v, g, normal);
       const VECTOR weighted = WEIGHTED(g, LOADV_OF, v);
       s0 += weighted;
       p0 = fma(weighted, normal, p0);
@@ -85,7 +85,7 @@ static inline RowSums first_pass(global const char* grad, global const char* x,
   }
   FOR_TAIL(i, count) {
     const SCALAR g = LOAD_OF(IN, grad, i), normal = (LOAD_OF(IN, x, i) - mean) * rstd;
-    if (DPARAM) ADD_PARAMETERS(SCALAR, LOAD_OF, KEEP, i, g, normal);
+    if (DPARAM) ADD_PARAMETERS(SCALAR, LOAD_OF, STORE_PARTIAL, i, g, normal);
     const SCALAR weighted = WEIGHTED(g, LOAD_OF, i);
     sums.gradients += weighted;
     sums.products = fma(weighted, normal, sums.products);
@@ -100,10 +100,11 @@ static inline RowState row_state(global const char* grad, global const char* x,
   SCALAR sum = 0, product = 0;
   global char* dweight = partial + (ulong)length * STORAGE_SIZE(ACC);
   for (uint begin = 0; begin < length; begin += BLOCK) {
-    const ulong start = (ulong)begin * STORAGE_SIZE(IN), kept = (ulong)begin * STORAGE_SIZE(ACC);
+    const ulong start = (ulong)begin * STORAGE_SIZE(IN),
+                sum_start = (ulong)begin * STORAGE_SIZE(ACC);
     const RowSums sums = first_pass(
-        grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM), partial + kept,
-        dweight + kept, min((uint)BLOCK, length - begin), item, mean, rstd, length);
+        grad + start, x + start, weight + (ulong)begin * STORAGE_SIZE(PARAM), partial + sum_start,
+        dweight + sum_start, min((uint)BLOCK, length - begin), item, mean, rstd, length);
     sum += sums.gradients;
     product += sums.products;
   }
@@ -147,29 +148,36 @@ static inline void row_gradients(global const char* grad, global const char* x,
 #endif
 }
 
-kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad_base, global const char* x_base,
-                                            global const char* mean_base,
-                                            global const char* rstd_base,
-                                            global const char* weight_base, global char* out_base,
-                                            global char* partial_base, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_rows_backward(global const char* grad, const ulong grad_offset,
+                                            global const char* x, const ulong x_offset,
+                                            global const char* means, const ulong means_offset,
+                                            global const char* rstds, const ulong rstds_offset,
+                                            global const char* weight, const ulong weight_offset,
+                                            global char* out, const ulong out_offset,
+                                            global char* partial, const ulong partial_offset,
+                                            const RowArguments args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint group = get_global_id(0) / GROUP;
-  global const char* weight = weight_base + args.offset[4];
-  global char* partial =
-      partial_base + args.offset[6] + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
+  grad += grad_offset;
+  x += x_offset;
+  means += means_offset;
+  rstds += rstds_offset;
+  weight += weight_offset;
+  out += out_offset;
+  partial += partial_offset + (ulong)group * 2 * args.length * STORAGE_SIZE(ACC);
   const uint first_row = group * args.rows_per_item;
   const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
 #if DPARAM
   clear_partial(partial, args.length, item);
 #endif
   for (uint row = first_row; row < end_row; row++) {
-    global const char* grad = ROW_START(grad_base, 0, IN, row);
-    global const char* x = ROW_START(x_base, 1, IN, row);
-    const RowState state =
-        row_state(grad, x, weight, partial, MEAN_OF(row), RSTD_OF(row), args.length, item, SHARED);
+    global const char* grad_row = ROW_START(grad, IN, row);
+    global const char* x_row = ROW_START(x, IN, row);
+    const RowState state = row_state(grad_row, x_row, weight, partial, MEAN_OF(row), RSTD_OF(row),
+                                     args.length, item, SHARED);
 #if DX
-    row_gradients(grad, x, weight, ROW_START(out_base, 5, IN, row), state, args.length, item);
+    row_gradients(grad_row, x_row, weight, ROW_START(out, IN, row), state, args.length, item);
 #endif
   }
   order_partial(partial, args.length);

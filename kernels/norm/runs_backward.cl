@@ -7,25 +7,27 @@
 #define DX 1
 #endif
 
-kernel ITEM_BY_ITEM void norm_runs_backward(global const char* grad_base, global const char* x_base,
-                                            global const char* mean_base,
-                                            global const char* rstd_base,
-                                            global const char* weight_base, global char* out_base,
-                                            global char* partial_base, const RowArgs args) {
+kernel ITEM_BY_ITEM void norm_runs_backward(global const char* grad, const ulong grad_offset,
+                                            global const char* x, const ulong x_offset,
+                                            global const char* means, const ulong means_offset,
+                                            global const char* rstds, const ulong rstds_offset,
+                                            global const char* weight, const ulong weight_offset,
+                                            global char* out, const ulong out_offset,
+                                            global char* partial, const ulong partial_offset,
+                                            const RowArguments args) {
   DECLARE_SHARED;
   const uint item = GROUP > 1 ? (uint)get_local_id(0) : 0;
   const uint row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;  // the whole group
   const uint channels = args.groups * args.runs;
   const uint channel = row % args.groups * args.runs;
-  global const char* weight = weight_base + args.offset[4];
-  global const char* grad = ROW_START(grad_base, 0, IN, row);
-  global const char* x = ROW_START(x_base, 1, IN, row);
-  global char* out = ROW_START(out_base, 5, IN, row);
-  global char* partial =
-      partial_base + args.offset[6] + (ulong)(row / args.groups) * 2 * channels * STORAGE_SIZE(ACC);
-  const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], row);
-  const SCALAR rstd = LOAD_OF(STAT, rstd_base + args.offset[3], row);
+  weight += weight_offset;
+  grad = ROW_START(grad + grad_offset, IN, row);
+  x = ROW_START(x + x_offset, IN, row);
+  out = ROW_START(out + out_offset, IN, row);
+  partial += partial_offset + (ulong)(row / args.groups) * 2 * channels * STORAGE_SIZE(ACC);
+  const SCALAR mean = LOAD_OF(STAT, means + means_offset, row);
+  const SCALAR rstd = LOAD_OF(STAT, rstds + rstds_offset, row);
 
   SCALAR constant_ = 0, slope = 0;
   for (uint r = 0; r < args.runs; r++) {

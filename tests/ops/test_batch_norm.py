@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.ops.norms import CHANNEL_SHAPES, FLOATING, aten, check, made
 
 
@@ -42,6 +43,32 @@ def test_running_statistics_with_strides():
         functional.batch_norm(x.to(device), mean, var, training=True, momentum=0.3)
         both[device] = storage.cpu()
     assert_close(both["ocl"], both["cpu"])
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize(
+    "shape", [(3, 64, 20, 21), (2, 3, 40, 41), (3, 520, 5, 5), (64, 7, 30, 30), (2, 1100, 1, 3)]
+)
+def test_channels_last(dtype, shape):
+    """Channels that make up vectors and those that don't, few and many of them, at positions that
+    one work-group takes, and several."""
+    x = (made(shape, dtype) + 5).to(memory_format=torch.channels_last)
+    parameters = made(shape[1], dtype, 1), made(shape[1], dtype, 2)
+
+    def normalized(*operands):
+        return functional.batch_norm(operands[0], None, None, *operands[1:], training=True)
+
+    check(normalized, [x, *parameters])
+
+
+def test_variance_far_from_zero():
+    """As exact as the input's own rounding lets it be."""
+    x = torch.randn(64, 40, 9, 9, generator=torch.Generator().manual_seed(0)) + 300
+    x = x.to(memory_format=torch.channels_last)
+    expected = x.double().var((0, 2, 3))
+    mean, var = torch.zeros(40, device="ocl"), torch.zeros(40, device="ocl")
+    functional.batch_norm(x.to("ocl"), mean, var, training=True, momentum=1.0)
+    assert_close(var.cpu().double(), expected, rtol=2e-6, atol=0)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -154,3 +181,9 @@ def test_every_batch_norm_function():
     for i, (a, e) in enumerate(zip(run("ocl"), run("cpu"), strict=True)):
         assert a.dtype == e.dtype
         assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5, msg=lambda m, i=i: f"result {i}: {m}")
+
+
+@pytest.mark.as_gpu
+def test_as_gpu():
+    """The kernels for GPUs, in a process of their own."""
+    run_as_gpu(__file__)

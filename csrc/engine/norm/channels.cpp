@@ -1,235 +1,370 @@
 #include <c10/util/Exception.h>
 
-#include "engine/norm/launch.h"
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "engine/ceil_div.h"
 #include "engine/norm/norm.h"
+#include "engine/norm/plan.h"
+#include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
 #include "runtime/allocator.h"
+#include "runtime/stream.h"
 
-namespace ocl {
-
-namespace {
+namespace ocl::norm {
 
 using c10::ScalarType;
 
-// On a CPU: positions of a channel, or positions with all channels, per work-item at least.
-constexpr int64_t kPositionsPerPart = 4096;
-constexpr int64_t kGpuPositionsPerPart = 2048;
-constexpr int64_t kMostParts = 256;
-constexpr uint32_t kGpuGroup = 128;
+/// A batch norm: statistics and perhaps what they make of the input, that of given statistics, or
+/// the gradients.
+struct ChannelPlan {
+  enum Kind { statistics, given, gradients };
+  ChannelPlan(Kind kind, const at::Tensor& x, const ChannelVectors& vectors, const at::Tensor& stat,
+              double eps, const at::Tensor& out);
 
-const KernelFamily plane_moments_family{"norm/planes.cl", "plane_moments"};
-const KernelFamily plane_products_family{"norm/planes.cl", "plane_products"};
-const KernelFamily plane_normalize_family{"norm/planes.cl", "plane_normalize"};
-const KernelFamily plane_gradient_family{"norm/planes.cl", "plane_gradient"};
-const KernelFamily column_moments_family{"norm/columns.cl", "column_moments"};
-const KernelFamily column_products_family{"norm/columns.cl", "column_products"};
-const KernelFamily column_normalize_family{"norm/columns.cl", "column_normalize"};
-const KernelFamily column_gradient_family{"norm/columns.cl", "column_gradient"};
-const KernelFamily statistics_family{"norm/channels.cl", "channel_statistics"};
-const KernelFamily given_family{"norm/channels.cl", "channel_given"};
-const KernelFamily gradients_family{"norm/channels.cl", "channel_gradients"};
-
-/// ChannelArgs of kernels/norm/channels.clh, and its flags.
-struct ChannelArguments {
-  uint64_t offset[8];
-  uint32_t channels, inner, count, part, parts, flags;
-};
-constexpr uint32_t kRunningMean = 1, kRunningVar = 2, kTrain = 4, kGradWeight = 8, kGradBias = 16;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-struct Problem {
-  Problem(const at::Tensor& x, const char* stat_tag)
-      : device(ocl::device(x.device().index())),
-        queue(current_queue(x.device().index())),
-        acc(compute_dtype(x.scalar_type())),
-        in_tag(tag(x.scalar_type())),
-        stat_tag(stat_tag),
-        acc_tag(tag(acc)),
-        channels(x.size(1)),
-        count(x.numel() / std::max<int64_t>(channels, 1)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(channels <= UINT32_MAX && count <= UINT32_MAX,
-                                "ocl: batch norm of more than 2^32 channels or positions");
-    const int64_t inner = count / std::max<int64_t>(x.size(0), 1);
-    // Both formats at once (one channel, one position): planes have the longer stretches then.
-    columns = inner == 1 || !x.is_contiguous();
-    arguments.channels = static_cast<uint32_t>(channels);
-    arguments.inner = static_cast<uint32_t>(std::max<int64_t>(inner, 1));
-    arguments.count = static_cast<uint32_t>(count);
-    width = norm_width(device, acc, columns ? channels : inner);
-    group = device.is_cpu() || columns ? 1 : kGpuGroup;
-  }
-
-  Kernel& kernel(const KernelFamily& family) {
-    return family.get(
-        device,
-        {{"IN", in_tag}, {"STAT", stat_tag}, {"ACC", acc_tag}, {"WIDTH", width}, {"GROUP", group}});
-  }
-  /// Of channels.cl.
-  Kernel& channel_kernel(const KernelFamily& family, bool weight, bool bias, bool variance) {
-    return family.get(device, {{"IN", in_tag},
-                               {"PARAM", stat_tag},
-                               {"STAT", stat_tag},
-                               {"ACC", acc_tag},
-                               {"WEIGHT", weight},
-                               {"BIAS", bias},
-                               {"VARIANCE", variance}});
-  }
-  NDRange channel_range() const {
-    return NDRange::linear(arguments.channels, device.is_cpu() ? 1 : kNormGpuLocal);
-  }
-
-  c10::DataPtr allocate(int64_t arrays) const {
-    return allocator()->allocate(static_cast<size_t>(arrays * channels) * c10::elementSize(acc));
-  }
-
-  /// Cuts channels into parts so that there is work for all compute units; the range of the sums.
-  NDRange cut_channels() {
-    const int64_t owners = columns ? divide_up(channels, width) : channels;
-    const int64_t wanted = int64_t{device.properties().compute_units} * 4;
-    const int64_t least = device.is_cpu() ? kPositionsPerPart / (columns ? width : 1)
-                          : columns       ? 64
-                                          : kGpuPositionsPerPart;
-    const int64_t parts = std::clamp<int64_t>(
-        std::min(divide_up(wanted, owners), divide_up(count, least)), 1, kMostParts);
-    arguments.part = static_cast<uint32_t>(divide_up(count, parts));
-    arguments.parts = static_cast<uint32_t>(divide_up(count, arguments.part));
-    return NDRange::linear(static_cast<size_t>(owners * arguments.parts) * group, local());
-  }
-  size_t local() const { return group > 1 ? group : device.is_cpu() ? 1 : kNormGpuLocal; }
-
-  /// Sets the share of a work-item of an element-wise kernel; its range.
-  NDRange cut_elements() {
-    const int64_t elements = count * channels;
-    int64_t share = 1, items = elements;
-    if (columns) {
-      share = device.is_cpu() ? std::max<int64_t>(1, kNormElementsPerItem / channels) : 1;
-      items = divide_up(count, share) * (device.is_cpu() ? 1 : divide_up(channels, width));
-    } else if (device.is_cpu()) {
-      share = kNormElementsPerItem;
-      items = divide_up(elements, share);
-    }
-    arguments.part = static_cast<uint32_t>(share);
-    return NDRange::linear(static_cast<size_t>(items), local());
-  }
-
-  void normalize(const at::Tensor& x, const at::Tensor& y, const void* coefficients) {
-    const NDRange range = cut_elements();
-    NormLaunch(device, arguments)
-        .add(x)
-        .add(y)
-        .add(coefficients)
-        .enqueue(queue, kernel(columns ? column_normalize_family : plane_normalize_family), range);
-  }
+  const Kind kind;
+  const at::Tensor& x;
+  const ChannelVectors& vectors;
+  const double eps;
+  const at::Tensor& out;  // undefined: not wanted
+  // Of statistics.
+  const at::Tensor *mean = nullptr, *rstd = nullptr;
+  double momentum = 0;
+  bool variance = false;
+  // Of gradients.
+  const at::Tensor *grad = nullptr, *dweight = nullptr, *dbias = nullptr;
+  bool train = false;
 
   Device& device;
   Queue& queue;
   const ScalarType acc;
   const char *in_tag, *stat_tag, *acc_tag;
-  const int64_t channels, count;
-  bool columns;
-  uint32_t width, group;
+  const int64_t channels, count, inner;
   ChannelArguments arguments{};
+
+  bool needs_sums() const {
+    return kind == statistics ||
+           (kind == gradients && (train || dweight->defined() || dbias->defined()));
+  }
+  c10::DataPtr allocate(int64_t arrays) const {
+    return allocator()->allocate(static_cast<size_t>(arrays * channels) * c10::elementSize(acc));
+  }
 };
 
+ChannelPlan::ChannelPlan(Kind kind, const at::Tensor& x, const ChannelVectors& vectors,
+                         const at::Tensor& stat, double eps, const at::Tensor& out)
+    : kind(kind),
+      x(x),
+      vectors(vectors),
+      eps(eps),
+      out(out),
+      device(ocl::device(x.device().index())),
+      queue(current_queue(x.device().index())),
+      acc(compute_dtype(x.scalar_type())),
+      in_tag(tag(x.scalar_type())),
+      stat_tag(tag(stat.scalar_type())),
+      acc_tag(tag(acc)),
+      channels(x.size(1)),
+      count(x.numel() / std::max<int64_t>(channels, 1)),
+      inner(std::max<int64_t>(count / std::max<int64_t>(x.size(0), 1), 1)) {
+  TORCH_CHECK_NOT_IMPLEMENTED(channels <= UINT32_MAX && count <= UINT32_MAX,
+                              "ocl: batch norm of more than 2^32 channels or positions");
+  arguments.channels = static_cast<uint32_t>(channels);
+  arguments.inner = static_cast<uint32_t>(inner);
+  arguments.count = static_cast<uint32_t>(count);
+}
+
+namespace {
+
+// On a CPU: positions of a channel, or positions with all channels, per work-item at least.
+constexpr int64_t kPositionsPerPart = 4096;
+constexpr int64_t kGpuPositionsPerPart = 2048, kGpuColumnPositionsPerPart = 64;
+constexpr int64_t kMostParts = 256;
+constexpr uint32_t kGpuGroup = 128;
+// Of channels_last: work-items of a work-group, and vectors of channels that lie side by side in
+// it; positions of a work-item whose loads are in flight together, LOADED there.
+constexpr int64_t kLastGroup = 256, kLastMostVectors = 32, kLastLoaded = 4;
+// Work-groups of a compute unit, for the sums and for the elements, and how many times kLastLoaded
+// positions a work-item takes. That many for the sums bound what shifted sums lose in rounding,
+// since kLastLoaded of each work-item give the shift.
+constexpr int64_t kLastSumGroupsPerUnit = 8, kLastElementGroupsPerUnit = 32;
+constexpr int64_t kLastLeastSumSteps = 2, kLastMostSumSteps = 64, kLastMostElementSteps = 8;
+// Of channels.cl on GPUs: the channels of a work-group, and the work-items of each of them.
+constexpr int64_t kGroupChannels = 8, kPartItems = 32;
+
+const KernelFamily statistics_family{"norm/channels.cl", "channel_statistics"};
+const KernelFamily given_family{"norm/channels.cl", "channel_given"};
+const KernelFamily gradients_family{"norm/channels.cl", "channel_gradients"};
+
+/// The kernels of an implementation, those for the sums and those for the elements.
+struct Families {
+  KernelFamily moments, products, normalize, gradient;
+};
+const Families plane_families{{"norm/planes.cl", "plane_moments"},
+                              {"norm/planes.cl", "plane_products"},
+                              {"norm/planes.cl", "plane_normalize"},
+                              {"norm/planes.cl", "plane_gradient"}};
+const Families column_families{{"norm/columns.cl", "column_moments"},
+                               {"norm/columns.cl", "column_products"},
+                               {"norm/columns.cl", "column_normalize"},
+                               {"norm/columns.cl", "column_gradient"}};
+const Families channels_last_families{{"norm/channels_last.cl", "channels_last_moments"},
+                                      {"norm/channels_last.cl", "channels_last_products"},
+                                      {"norm/channels_last.cl", "channels_last_normalize"},
+                                      {"norm/channels_last.cl", "channels_last_gradient"}};
+
+/// How an implementation cuts its work: `part` positions of a channel, or elements, for each
+/// work-item or work-group of a range.
+struct Cut {
+  int64_t part;
+  NDRange range;
+};
+
+/// An implementation's compile parameters and cuts.
+struct Form {
+  const Families& families;
+  std::initializer_list<Define> defines;
+  Cut sums, elements;
+};
+
+Kernel& kernel_of(const ChannelPlan& plan, const KernelFamily& family,
+                  std::initializer_list<Define> more) {
+  std::array<Define, 8> defines{
+      {{"IN", plan.in_tag}, {"STAT", plan.stat_tag}, {"ACC", plan.acc_tag}}};
+  std::copy(more.begin(), more.end(), defines.begin() + 3);
+  return family.get(plan.device, std::span<const Define>(defines.data(), 3 + more.size()));
+}
+
+/// Of channels.cl. `shares_parts`: work-items of a GPU share those of a channel.
+Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool shares_parts) {
+  const bool shares = shares_parts && !plan.device.is_cpu();
+  return family.get(plan.device,
+                    {{"IN", plan.in_tag},
+                     {"PARAM", plan.stat_tag},
+                     {"STAT", plan.stat_tag},
+                     {"ACC", plan.acc_tag},
+                     {"WEIGHT", plan.vectors.weight.defined()},
+                     {"BIAS", plan.kind != ChannelPlan::gradients && plan.vectors.bias.defined()},
+                     {"VARIANCE", plan.variance},
+                     {"CHANNELS", shares ? kGroupChannels : 1},
+                     {"PART_ITEMS", shares ? kPartItems : 1}});
+}
+
+NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
+  const auto channels = static_cast<size_t>(plan.channels);
+  if (plan.device.is_cpu()) return NDRange::linear(channels, 1);
+  if (!shares_parts) return NDRange::linear(channels, kGpuLocal);
+  return NDRange::grid(channels, kPartItems, kGroupChannels, kPartItems);
+}
+
+uint32_t flag(bool set, uint32_t value) { return set ? value : 0; }
+
+/// Sums where there are any, then coefficients per channel, then elements if they are wanted.
+void run_steps(ChannelPlan& plan, const Form& form) {
+  const ChannelVectors& vectors = plan.vectors;
+  ChannelArguments& arguments = plan.arguments;
+  Queue& queue = plan.queue;
+  const ScalarArgument eps = scalar_argument(plan.acc, plan.eps);
+  const bool forward = plan.kind != ChannelPlan::gradients;
+  c10::DataPtr partial;
+  if (plan.needs_sums()) {
+    arguments.part = static_cast<uint32_t>(form.sums.part);
+    arguments.parts = static_cast<uint32_t>(ceil_div(plan.count, form.sums.part));
+    partial = plan.allocate(int64_t{2} * arguments.parts);
+    Kernel& kernel =
+        kernel_of(plan, forward ? form.families.moments : form.families.products, form.defines);
+    if (forward) {
+      launch(kernel, queue, form.sums.range, Pointer{plan.x.const_data_ptr()},
+             Pointer{partial.get()}, arguments);
+    } else {
+      launch(kernel, queue, form.sums.range, Pointer{plan.grad->const_data_ptr()},
+             Pointer{plan.x.const_data_ptr()}, Pointer{vectors.mean.const_data_ptr()},
+             Pointer{partial.get()}, arguments);
+    }
+  }
+  const c10::DataPtr coefficients = plan.allocate(4);
+  switch (plan.kind) {
+    case ChannelPlan::statistics:
+      arguments.flags =
+          flag(vectors.mean.defined(), kRunningMean) | flag(vectors.var.defined(), kRunningVar);
+      launch(channel_kernel(plan, statistics_family, true), queue, channel_range(plan, true),
+             Pointer{partial.get()}, Pointer{plan.mean->const_data_ptr()},
+             Pointer{plan.rstd->const_data_ptr()}, Pointer{address_of(vectors.mean)},
+             Pointer{address_of(vectors.var)}, Pointer{address_of(vectors.weight)},
+             Pointer{address_of(vectors.bias)}, Pointer{coefficients.get()},
+             scalar_argument(plan.acc, plan.momentum), eps, arguments);
+      break;
+    case ChannelPlan::given:
+      launch(channel_kernel(plan, given_family, false), queue, channel_range(plan, false),
+             Pointer{vectors.mean.const_data_ptr()}, Pointer{vectors.var.const_data_ptr()},
+             Pointer{address_of(vectors.weight)}, Pointer{address_of(vectors.bias)},
+             Pointer{coefficients.get()}, eps, arguments);
+      break;
+    case ChannelPlan::gradients:
+      arguments.flags = flag(plan.train, kTrain) | flag(plan.dweight->defined(), kGradWeight) |
+                        flag(plan.dbias->defined(), kGradBias);
+      launch(channel_kernel(plan, gradients_family, true), queue, channel_range(plan, true),
+             Pointer{partial.get()}, Pointer{vectors.mean.const_data_ptr()},
+             Pointer{vectors.var.const_data_ptr()}, Pointer{address_of(vectors.weight)},
+             Pointer{address_of(*plan.dweight)}, Pointer{address_of(*plan.dbias)},
+             Pointer{coefficients.get()}, eps, arguments);
+      break;
+  }
+  if (!plan.out.defined()) return;
+  arguments.part = static_cast<uint32_t>(form.elements.part);
+  Kernel& kernel =
+      kernel_of(plan, forward ? form.families.normalize : form.families.gradient, form.defines);
+  if (forward) {
+    launch(kernel, queue, form.elements.range, Pointer{plan.x.const_data_ptr()},
+           Pointer{plan.out.const_data_ptr()}, Pointer{coefficients.get()}, arguments);
+  } else {
+    launch(kernel, queue, form.elements.range, Pointer{plan.grad->const_data_ptr()},
+           Pointer{plan.x.const_data_ptr()}, Pointer{plan.out.const_data_ptr()},
+           Pointer{coefficients.get()}, arguments);
+  }
+}
+
+/// Whether the channels of a position are next to each other.
+bool channels_adjacent(const ChannelPlan& plan) {
+  return plan.inner == 1 || !plan.x.is_contiguous();
+}
+
+/// Positions of a part, so that there is work for all compute units: `owners` work-items or
+/// work-groups share no channels, and `least` positions are worth one.
+int64_t part_of(const ChannelPlan& plan, int64_t owners, int64_t least) {
+  const int64_t wanted = int64_t{plan.device.properties().compute_units} * 4;
+  const int64_t parts = std::clamp<int64_t>(
+      std::min(ceil_div(wanted, owners), ceil_div(plan.count, least)), 1, kMostParts);
+  return std::max<int64_t>(1, ceil_div(plan.count, parts));
+}
+
+const char* refuse_channels_last(const ChannelPlan& plan) {
+  if (plan.device.is_cpu()) return "only for GPU devices";
+  return channels_adjacent(plan) ? nullptr : "the channels aren't adjacent";
+}
+
+void run_channels_last(ChannelPlan& plan) {
+  // The widest vectors that are aligned and make up the channels.
+  const at::Tensor none;
+  const auto& grad = plan.grad ? *plan.grad : none;
+  const bool loads_means = plan.kind == ChannelPlan::gradients;
+  auto width = static_cast<uint32_t>(16 / plan.x.element_size());
+  while (width > 1 && (plan.channels % width != 0 ||
+                       !begin_aligned(width, {&plan.x, &plan.out, &grad,
+                                              loads_means ? &plan.vectors.mean : &none}))) {
+    width /= 2;
+  }
+  const int64_t vectors = plan.channels / width;
+  const auto group = static_cast<int64_t>(
+      std::bit_floor(std::min<size_t>(kLastGroup, plan.device.properties().max_work_group_size)));
+  const int64_t side_by_side =
+      std::min<int64_t>({kLastMostVectors, group,
+                         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)))});
+  const int64_t rows = group / side_by_side, tiles = ceil_div(vectors, side_by_side);
+  const int64_t units = plan.device.properties().compute_units, step = rows * kLastLoaded;
+  const auto part = [&](int64_t groups_per_unit, int64_t least_steps, int64_t most_steps) {
+    const int64_t parts = std::max<int64_t>(1, units * groups_per_unit / tiles);
+    const int64_t steps = ceil_div(ceil_div(plan.count, parts), step);
+    return step * std::clamp(steps, least_steps, most_steps);
+  };
+  const auto cut = [&](int64_t part) {
+    const auto parts = static_cast<size_t>(ceil_div(plan.count, part));
+    return Cut{part, NDRange::grid(static_cast<size_t>(vectors), parts * rows,
+                                   static_cast<size_t>(side_by_side), static_cast<size_t>(rows))};
+  };
+  run_steps(plan,
+            {channels_last_families,
+             {{"WIDTH", width}, {"VECTORS", side_by_side}, {"ROWS", rows}, {"ALIGNED_VECTORS", 1}},
+             cut(part(kLastSumGroupsPerUnit, kLastLeastSumSteps, kLastMostSumSteps)),
+             cut(part(kLastElementGroupsPerUnit, 1, kLastMostElementSteps))});
+}
+
+const char* refuse_columns(const ChannelPlan& plan) {
+  return channels_adjacent(plan) ? nullptr : "the channels aren't adjacent";
+}
+
+void run_columns(ChannelPlan& plan) {
+  const bool cpu = plan.device.is_cpu();
+  const uint32_t width = vector_width(plan.device, plan.acc, plan.channels);
+  const int64_t tiles = ceil_div(plan.channels, width);
+  const int64_t part =
+      part_of(plan, tiles, cpu ? kPositionsPerPart / width : kGpuColumnPositionsPerPart);
+  const int64_t share = cpu ? std::max<int64_t>(1, kElementsPerItem / plan.channels) : 1;
+  const size_t local = cpu ? 1 : kGpuLocal;
+  const auto range = [&](int64_t items) {
+    return NDRange::linear(static_cast<size_t>(items), local);
+  };
+  run_steps(plan, {column_families,
+                   {{"WIDTH", width}},
+                   {part, range(tiles * ceil_div(plan.count, part))},
+                   {share, range(ceil_div(plan.count, share) * (cpu ? 1 : tiles))}});
+}
+
+const char* refuse_planes(const ChannelPlan& plan) {
+  return plan.x.is_contiguous() ? nullptr : "the channels are last";
+}
+
+void run_planes(ChannelPlan& plan) {
+  const bool cpu = plan.device.is_cpu();
+  const uint32_t width = vector_width(plan.device, plan.acc, plan.inner);
+  const uint32_t group = cpu ? 1 : kGpuGroup;
+  const int64_t part = part_of(plan, plan.channels, cpu ? kPositionsPerPart : kGpuPositionsPerPart);
+  const int64_t share = cpu ? kElementsPerItem : 1;
+  const auto range = [&](int64_t items) {
+    return NDRange::linear(static_cast<size_t>(items), group);
+  };
+  run_steps(plan, {plane_families,
+                   {{"WIDTH", width}, {"GROUP", group}},
+                   {part, range(plan.channels * ceil_div(plan.count, part) * group)},
+                   {share, range(ceil_div(plan.count * plan.channels, share))}});
+}
+
+constexpr Implementation<ChannelPlan> kChannelsLast{"channels_last", refuse_channels_last,
+                                                    run_channels_last},
+    kColumns{"columns", refuse_columns, run_columns}, kPlanes{"planes", refuse_planes, run_planes};
+constexpr const Implementation<ChannelPlan>* kOfChannels[] = {&kChannelsLast, &kColumns, &kPlanes};
+
+std::string describe(const ChannelPlan& plan) {
+  const char* const kinds[] = {"statistics", "given statistics", "gradients"};
+  return std::string("norm of channels, ") + kinds[plan.kind] + " " +
+         std::to_string(plan.x.size(0)) + "x" + std::to_string(plan.channels) + "x" +
+         std::to_string(plan.inner) + " " + plan.in_tag;
+}
+
 }  // namespace
+
+constinit const std::span<const Implementation<ChannelPlan>* const> of_channels = kOfChannels;
 
 void channel_statistics(const at::Tensor& x, const ChannelVectors& running, double momentum,
                         double eps, bool variance, const at::Tensor& mean, const at::Tensor& rstd,
                         const at::Tensor& y) {
   if (x.numel() == 0) return;
-  Problem problem(x, tag(mean.scalar_type()));
-  const NDRange range = problem.cut_channels();
-  const c10::DataPtr partial = problem.allocate(int64_t{2} * problem.arguments.parts);
-  const c10::DataPtr coefficients = problem.allocate(3);
-  NormLaunch(problem.device, problem.arguments)
-      .add(x)
-      .add(partial.get())
-      .enqueue(problem.queue,
-               problem.kernel(problem.columns ? column_moments_family : plane_moments_family),
-               range);
-  problem.arguments.flags =
-      (running.mean.defined() ? kRunningMean : 0) | (running.var.defined() ? kRunningVar : 0);
-  NormLaunch(problem.device, problem.arguments)
-      .add(partial.get())
-      .add(mean)
-      .add(rstd)
-      .add(running.mean)
-      .add(running.var)
-      .add(running.weight)
-      .add(running.bias)
-      .add(coefficients.get())
-      .enqueue(problem.queue,
-               problem.channel_kernel(statistics_family, running.weight.defined(),
-                                      running.bias.defined(), variance),
-               problem.channel_range(),
-               {scalar_argument(problem.acc, momentum), scalar_argument(problem.acc, eps)});
-  if (y.defined()) problem.normalize(x, y, coefficients.get());
+  ChannelPlan plan(ChannelPlan::statistics, x, running, mean, eps, y);
+  plan.mean = &mean;
+  plan.rstd = &rstd;
+  plan.momentum = momentum;
+  plan.variance = variance;
+  run_first(engine, of_channels, plan, describe);
 }
 
 void channel_normalize(const at::Tensor& x, const ChannelVectors& given, double eps,
                        const at::Tensor& y) {
   if (x.numel() == 0) return;
-  Problem problem(x, tag(given.mean.scalar_type()));
-  const c10::DataPtr coefficients = problem.allocate(3);
-  NormLaunch(problem.device, problem.arguments)
-      .add(given.mean)
-      .add(given.var)
-      .add(given.weight)
-      .add(given.bias)
-      .add(coefficients.get())
-      .enqueue(
-          problem.queue,
-          problem.channel_kernel(given_family, given.weight.defined(), given.bias.defined(), false),
-          problem.channel_range(), {scalar_argument(problem.acc, eps)});
-  problem.normalize(x, y, coefficients.get());
+  ChannelPlan plan(ChannelPlan::given, x, given, given.mean, eps, y);
+  run_first(engine, of_channels, plan, describe);
 }
 
 void channel_backward(const at::Tensor& grad, const at::Tensor& x, const ChannelVectors& saved,
                       bool train, double eps, const at::Tensor& dx, const at::Tensor& dweight,
                       const at::Tensor& dbias) {
-  Problem problem(x, tag(saved.mean.scalar_type()));
-  c10::DataPtr partial;
-  if (dweight.defined() || dbias.defined() || train) {
-    const NDRange range = problem.cut_channels();
-    partial = problem.allocate(int64_t{2} * problem.arguments.parts);
-    NormLaunch(problem.device, problem.arguments)
-        .add(grad)
-        .add(x)
-        .add(saved.mean)
-        .add(partial.get())
-        .enqueue(problem.queue,
-                 problem.kernel(problem.columns ? column_products_family : plane_products_family),
-                 range);
-  } else {
-    problem.arguments.parts = 0;
-  }
-  const c10::DataPtr coefficients = problem.allocate(4);
-  problem.arguments.flags = (train ? kTrain : 0) | (dweight.defined() ? kGradWeight : 0) |
-                            (dbias.defined() ? kGradBias : 0);
-  // With no partial sums, any buffer stands for them.
-  NormLaunch(problem.device, problem.arguments)
-      .add(partial ? partial.get() : coefficients.get())
-      .add(saved.mean)
-      .add(saved.var)
-      .add(saved.weight)
-      .add(dweight)
-      .add(dbias)
-      .add(coefficients.get())
-      .enqueue(problem.queue,
-               problem.channel_kernel(gradients_family, saved.weight.defined(), false, false),
-               problem.channel_range(), {scalar_argument(problem.acc, eps)});
-  if (!dx.defined()) return;
-  const NDRange range = problem.cut_elements();
-  NormLaunch(problem.device, problem.arguments)
-      .add(grad)
-      .add(x)
-      .add(dx)
-      .add(coefficients.get())
-      .enqueue(problem.queue,
-               problem.kernel(problem.columns ? column_gradient_family : plane_gradient_family),
-               range);
+  ChannelPlan plan(ChannelPlan::gradients, x, saved, saved.mean, eps, dx);
+  plan.grad = &grad;
+  plan.train = train;
+  plan.dweight = &dweight;
+  plan.dbias = &dbias;
+  run_first(engine, of_channels, plan, describe);
 }
 
-}  // namespace ocl
+}  // namespace ocl::norm

@@ -1,13 +1,10 @@
 // The normalisation engine: rows (layer, RMS and group norm) and channels (batch norm), forward and
 // backward. Computed in float for half and bfloat16; variances are those of two passes.
-//
-// Offers: RowShape, norm_rows(), norm_rows_backward(), channel_statistics(), channel_normalize(),
-// channel_backward().
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-namespace ocl {
+namespace ocl::norm {
 
 /// A contiguous tensor as rows that are normalised one by one. Layer and RMS norm: a weight per
 /// element of the row (groups = 1, run = 1). Group norm: `groups` rows make a sample; a row has
@@ -23,16 +20,16 @@ struct RowShape {
 /// y = (x - mean) * rstd * weight + bias, per row; `mean` and `rstd`, of one dtype, have an element
 /// per row. All contiguous; x and y of one dtype; weight and bias of one dtype, or undefined.
 /// `mean` undefined: RMS norm, which subtracts no mean. No row may be empty.
-void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
-               const RowShape& shape, const at::Tensor& y, const at::Tensor& mean,
-               const at::Tensor& rstd);
+void rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
+          const RowShape& shape, const at::Tensor& y, const at::Tensor& mean,
+          const at::Tensor& rstd);
 
 /// The gradients that are defined among `dx`, `dweight`, `dbias`, from the gradient of y. All
 /// contiguous; grad, x and dx of one dtype; weight, dweight and dbias of one dtype. `mean`
 /// undefined: RMS norm. No row may be empty, and there must be one.
-void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
-                        const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
-                        const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias);
+void rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
+                   const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
+                   const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias);
 
 /// What batch norm takes besides the input: vectors with an element per channel, contiguous and of
 /// one dtype, or undefined.
@@ -59,4 +56,4 @@ void channel_backward(const at::Tensor& grad, const at::Tensor& x, const Channel
                       bool train, double eps, const at::Tensor& dx, const at::Tensor& dweight,
                       const at::Tensor& dbias);
 
-}  // namespace ocl
+}  // namespace ocl::norm

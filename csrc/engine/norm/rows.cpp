@@ -1,144 +1,37 @@
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
-#include "engine/norm/launch.h"
+#include "engine/ceil_div.h"
 #include "engine/norm/norm.h"
+#include "engine/norm/plan.h"
 #include "engine/row_share.h"
+#include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
 #include "runtime/allocator.h"
+#include "runtime/stream.h"
 
-namespace ocl {
-
-namespace {
+namespace ocl::norm {
 
 using c10::ScalarType;
 
-constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that are read again
-// Partial sums grow by so many rows at most, which bounds their rounding error.
-constexpr int64_t kMostRowsPerItem = 1024;
-// Without them: most rows are worked off beside the one before.
-constexpr int64_t kMostRowsAlone = 64;
+/// Rows that are normalised, or their gradients.
+struct RowPlan {
+  RowPlan(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
+          const at::Tensor& weight, const RowShape& shape);
 
-// A row of kernels/norm/rows_backward_ahead.cl: what is kept of it and the sums of the weight's
-// gradients take five times as much of a CPU's first cache.
-constexpr size_t kMostAheadBytes = 4096;
-
-// Of kernels/norm/rows_backward_kept.cl: elements of a row in a work-item's registers, and its
-// groups.
-constexpr int64_t kMostKept = 16;
-constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
-// As measured on an NVIDIA H200: with so few registers so many groups of a compute unit run at a
-// time.
-constexpr int64_t kKeptSharesPerUnit = 10, kKeptRegisters = 96;
-
-const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
-const KernelFamily kept_family{"norm/rows_kept.cl", "norm_rows_kept"};
-const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
-const KernelFamily backward_ahead_family{"norm/rows_backward_ahead.cl", "norm_rows_backward_ahead"};
-const KernelFamily kept_backward_family{"norm/rows_backward_kept.cl", "norm_rows_backward_kept"};
-const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
-const KernelFamily finish_family{"norm/finish.cl", "norm_finish"};
-const KernelFamily finish_group_family{"norm/finish.cl", "norm_finish_group"};
-constexpr int64_t kFinishColumns = 16, kFinishGroup = 256;  // of norm_finish_group
-
-/// RowArgs of kernels/norm/rows.clh.
-struct RowArguments {
-  uint64_t offset[8];
-  uint32_t rows, length, run, runs, groups, rows_per_item;
-};
-
-/// FinishArgs of kernels/norm/finish.cl.
-struct FinishArguments {
-  uint64_t offset[3];
-  uint32_t parts, length, first, unused;
-};
-
-/// The launch geometry and the compile parameters that all kernels of a problem share.
-struct Problem {
-  Problem(const at::Tensor& x, const at::Tensor& rstd, const RowShape& shape)
-      : device(ocl::device(x.device().index())),
-        queue(current_queue(x.device().index())),
-        acc(compute_dtype(x.scalar_type())),
-        in_tag(tag(x.scalar_type())),
-        stat_tag(tag(rstd.scalar_type())),
-        acc_tag(tag(acc)),
-        stretch(shape.grouped ? shape.run : shape.length) {
-    TORCH_CHECK_NOT_IMPLEMENTED(shape.rows <= UINT32_MAX && shape.length <= UINT32_MAX,
-                                "ocl: normalisation of more than 2^32 rows or elements of a row");
-    arguments.rows = static_cast<uint32_t>(shape.rows);
-    arguments.length = static_cast<uint32_t>(shape.length);
-    arguments.run = static_cast<uint32_t>(shape.run);
-    arguments.runs = static_cast<uint32_t>(shape.length / shape.run);
-    arguments.groups = static_cast<uint32_t>(shape.groups);
-    arguments.rows_per_item = 1;
-    width = norm_width(device, acc, stretch);
-    const int64_t vectors = shape.length / width;
-    group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
-  }
-
-  /// Whether all vectors are aligned.
-  bool aligned(const NormLaunch<RowArguments>& launch) const {
-    return width > 1 && stretch % width == 0 && launch.aligned(width);
-  }
-
-  /// Whether results go past a CPU's caches, which can't hold them anyway: what is read and written
-  /// has so many `bytes`.
-  bool streaming(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
-    return device.is_cpu() && aligned(launch) &&
-           static_cast<size_t>(bytes) >= device.properties().last_level_cache;
-  }
-
-  /// Compile parameters for vectors that are aligned: -DALIGNED_VECTORS for GPUs, which move them
-  /// in one piece then; on CPUs only together with -DSTREAMING_STORES.
-  std::array<Define, 2> access(const NormLaunch<RowArguments>& launch, int64_t bytes) const {
-    const bool past = streaming(launch, bytes);
-    return {
-        Define{past || (!device.is_cpu() && aligned(launch)) ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT",
-               1},
-        Define{past ? "STREAMING_STORES" : "CACHED_STORES", 1}};
-  }
-
-  /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.
-  bool paired(const NormLaunch<RowArguments>& launch, const char* param_tag) const {
-    const std::string_view half = tag(ScalarType::BFloat16);
-    return device.is_cpu() && width == 16 && stretch == arguments.length &&
-           arguments.length % 32 == 0 && in_tag == half && param_tag == half && launch.aligned(32);
-  }
-
-  /// Vectors that each of `items` work-items of a GPU keeps of a row between the passes over it,
-  /// where they can keep all; else 0.
-  int64_t kept(const RowShape& shape, int64_t items) const {
-    const int64_t each = (shape.length / width + items - 1) / items;
-    return device.is_cpu() || shape.grouped || each * width > kMostKept || shape.length % width != 0
-               ? 0
-               : each;
-  }
-
-  /// Chooses lanes and group for kernels/norm/rows_backward_kept.cl, and returns the vectors that a
-  /// work-item keeps; 0 if the rows are too long for it. Rows that aren't whole vectors are taken
-  /// as single elements.
-  int64_t keep(const RowShape& shape) {
-    const uint32_t widest = width, usual = group;
-    for (const uint32_t lanes : {widest, 1U}) {
-      for (const uint32_t items : {kSmallGroup, kLargeGroup}) {
-        width = lanes;
-        group = items;
-        if (const int64_t vectors = kept(shape, items); vectors > 0) return vectors;
-      }
-    }
-    width = widest;
-    group = usual;
-    return 0;
-  }
-
-  NDRange range() const {
-    const size_t items =
-        (size_t{arguments.rows} + arguments.rows_per_item - 1) / arguments.rows_per_item;
-    return NDRange::linear(items * group, group);
-  }
+  // What both directions have; an undefined mean is RMS norm.
+  const at::Tensor &x, &mean, &rstd, &weight;
+  const RowShape& shape;
+  // Forward.
+  const at::Tensor *bias = nullptr, *y = nullptr;
+  double eps = 0;
+  // Backward.
+  const at::Tensor *grad = nullptr, *dx = nullptr, *dweight = nullptr, *dbias = nullptr;
 
   Device& device;
   Queue& queue;
@@ -146,148 +39,364 @@ struct Problem {
   const char *in_tag, *stat_tag, *acc_tag;
   const int64_t stretch;  // the contiguous elements that vectors are taken from
   RowArguments arguments{};
+  // Of kernels that read a row again.
   uint32_t width, group;
+  // Of a GPU's kernels that hold rows in registers: lanes, work-items to a row, vectors of each
+  // (0: the rows don't fit), and rows at once.
+  uint32_t held_width = 1, held_group = 1;
+  int64_t held_vectors = 0;
+  uint32_t held_rows = 1;
+
+  bool wants_parameters() const { return dweight->defined() || dbias->defined(); }
+  /// Whether all vectors are aligned.
+  bool aligned(uint32_t lanes) const {
+    if (lanes == 1 || stretch % lanes != 0) return false;
+    return grad ? begin_aligned(lanes, {grad, &x, &weight, dx})
+                : begin_aligned(lanes, {&x, y, &weight, bias});
+  }
+  /// Whether results go past a CPU's caches, which can't hold them anyway.
+  bool streaming() const {
+    const size_t moved = static_cast<size_t>(grad ? 3 : 2) * x.nbytes();
+    return device.is_cpu() && aligned(width) && moved >= device.properties().last_level_cache;
+  }
+  /// Whether kernels/include/vector_pairs.clh may take a row's vectors by pairs.
+  bool paired(const char* param_tag) const {
+    const std::string_view half = tag(ScalarType::BFloat16);
+    return device.is_cpu() && !shape.grouped && width == 16 && arguments.length % 32 == 0 &&
+           in_tag == half && param_tag == half && aligned(32);
+  }
+  void hold_forward();
+  void hold_backward();
 };
 
-void finish(Problem& problem, const void* partial, int64_t parts, int64_t length,
-            const at::Tensor& dweight, const at::Tensor& dbias) {
-  const bool cpu = problem.device.is_cpu();
-  const uint32_t width = cpu ? norm_width(problem.device, problem.acc, length) : 1;
+RowPlan::RowPlan(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
+                 const at::Tensor& weight, const RowShape& shape)
+    : x(x),
+      mean(mean),
+      rstd(rstd),
+      weight(weight),
+      shape(shape),
+      device(ocl::device(x.device().index())),
+      queue(current_queue(x.device().index())),
+      acc(compute_dtype(x.scalar_type())),
+      in_tag(tag(x.scalar_type())),
+      stat_tag(tag(rstd.scalar_type())),
+      acc_tag(tag(acc)),
+      stretch(shape.grouped ? shape.run : shape.length) {
+  TORCH_CHECK_NOT_IMPLEMENTED(shape.rows <= UINT32_MAX && shape.length <= UINT32_MAX,
+                              "ocl: normalisation of more than 2^32 rows or elements of a row");
+  arguments.rows = static_cast<uint32_t>(shape.rows);
+  arguments.length = static_cast<uint32_t>(shape.length);
+  arguments.run = static_cast<uint32_t>(shape.run);
+  arguments.runs = static_cast<uint32_t>(shape.length / shape.run);
+  arguments.groups = static_cast<uint32_t>(shape.groups);
+  arguments.rows_per_item = 1;
+  width = vector_width(device, acc, stretch);
+  const int64_t vectors = shape.length / width;
+  group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
+}
+
+namespace {
+
+constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that are read again
+// Partial sums grow by so many rows at most, which bounds their rounding error.
+constexpr int64_t kMostRowsPerItem = 1024;
+// Without them: most rows are worked off beside the one before.
+constexpr int64_t kMostRowsAlone = 64;
+constexpr int64_t kSharesPerUnit = 16;
+
+// A row of kernels/norm/rows_prefetch_backward.cl: what local memory holds of it and the sums of
+// the weight's gradients take five times as much of a CPU's first cache.
+constexpr size_t kMostPrefetchBytes = 4096;
+
+// Of kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers, and its
+// groups.
+constexpr int64_t kMostHeld = 16;
+constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
+// As measured on an NVIDIA H200: with so few registers so many groups of a compute unit run at a
+// time.
+constexpr int64_t kHeldSharesPerUnit = 10, kHeldRegisters = 96;
+constexpr int64_t kSumColumns = 16, kSumGroup = 256;  // of norm_partial_sums_group
+
+const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
+const KernelFamily registers_family{"norm/rows_registers.cl", "norm_rows_registers"};
+const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
+const KernelFamily prefetch_backward_family{"norm/rows_prefetch_backward.cl",
+                                            "norm_rows_prefetch_backward"};
+const KernelFamily registers_backward_family{"norm/rows_registers_backward.cl",
+                                             "norm_rows_registers_backward"};
+const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
+const KernelFamily sums_family{"norm/partial_sums.cl", "norm_partial_sums"};
+const KernelFamily group_sums_family{"norm/partial_sums.cl", "norm_partial_sums_group"};
+
+Kernel& kernel_of(const RowPlan& plan, const KernelFamily& family, const char* param_tag,
+                  uint32_t width, uint32_t group, std::initializer_list<Define> more) {
+  std::array<Define, 16> defines{{{"IN", plan.in_tag},
+                                  {"PARAM", param_tag},
+                                  {"STAT", plan.stat_tag},
+                                  {"ACC", plan.acc_tag},
+                                  {"WEIGHT", plan.weight.defined()},
+                                  {"WIDTH", width},
+                                  {"GROUP", group}}};
+  std::copy(more.begin(), more.end(), defines.begin() + 7);
+  return family.get(plan.device, std::span<const Define>(defines.data(), 7 + more.size()));
+}
+
+/// -DALIGNED_VECTORS for GPUs, which move aligned vectors in one piece; on CPUs only together with
+/// -DSTREAMING_STORES.
+Define alignment(const RowPlan& plan, uint32_t width) {
+  const bool says = plan.device.is_cpu() ? plan.streaming() : plan.aligned(width);
+  return {says ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1};
+}
+Define stores(const RowPlan& plan) {
+  return {plan.streaming() ? "STREAMING_STORES" : "CACHED_STORES", 1};
+}
+
+NDRange range_of(const RowPlan& plan, uint32_t group) {
+  const size_t items = ceil_div(size_t{plan.arguments.rows}, size_t{plan.arguments.rows_per_item});
+  return NDRange::linear(items * group, group);
+}
+
+void launch_forward(const RowPlan& plan, Kernel& kernel, uint32_t group) {
+  launch(kernel, plan.queue, range_of(plan, group).of_work(2 * plan.x.numel()),
+         Pointer{plan.x.const_data_ptr()}, Pointer{plan.y->const_data_ptr()},
+         Pointer{address_of(plan.mean)}, Pointer{plan.rstd.const_data_ptr()},
+         Pointer{address_of(plan.weight)}, Pointer{address_of(*plan.bias)},
+         scalar_argument(plan.acc, plan.eps), plan.arguments);
+}
+
+/// Enqueues the kernel, and then the sums of its `parts` partial ones of `columns` elements.
+void launch_backward(const RowPlan& plan, Kernel& kernel, uint32_t group, int64_t parts,
+                     int64_t columns) {
+  const bool parameters = plan.wants_parameters();
+  c10::DataPtr partial;
+  NDRange range = range_of(plan, group);
+  if (parameters || plan.shape.grouped) {
+    partial = allocator()->allocate(static_cast<size_t>(parts * columns) * 2 *
+                                    c10::elementSize(plan.acc));
+  } else {
+    range = range.of_work(2 * plan.x.numel());
+  }
+  launch(kernel, plan.queue, range, Pointer{plan.grad->const_data_ptr()},
+         Pointer{plan.x.const_data_ptr()}, Pointer{address_of(plan.mean)},
+         Pointer{plan.rstd.const_data_ptr()}, Pointer{address_of(plan.weight)},
+         Pointer{address_of(*plan.dx)}, Pointer{partial.get()}, plan.arguments);
+  if (!parameters) return;
+  const bool cpu = plan.device.is_cpu(), both = plan.dweight->defined() && plan.dbias->defined();
+  const uint32_t width = cpu ? vector_width(plan.device, plan.acc, columns) : 1;
+  const at::Tensor& any = plan.dweight->defined() ? *plan.dweight : *plan.dbias;
+  Kernel& sums = (cpu ? sums_family : group_sums_family)
+                     .get(plan.device, {{"IN", plan.in_tag},
+                                        {"PARAM", tag(any.scalar_type())},
+                                        {"STAT", plan.stat_tag},
+                                        {"ACC", plan.acc_tag},
+                                        {"WIDTH", width}});
+  const size_t items = cpu ? ceil_div(columns, width) : ceil_div(columns, kSumColumns) * kSumGroup;
+  launch(sums, plan.queue, NDRange::grid(items, both ? 2 : 1, cpu ? 1 : kSumGroup, 1),
+         Pointer{partial.get()}, Pointer{address_of(*plan.dbias)},
+         Pointer{address_of(*plan.dweight)},
+         PartialSumArguments{static_cast<uint32_t>(parts), static_cast<uint32_t>(columns),
+                             plan.dbias->defined() ? 0u : 1u});
+}
+
+/// The same for rows that work-items or work-groups share, each with partial sums of its own:
+/// chooses how many rows each takes.
+void launch_shares(RowPlan& plan, Kernel& kernel, uint32_t group, int64_t shares_per_unit) {
+  const int64_t rows = plan.shape.rows, length = plan.shape.length;
+  const int64_t shares = int64_t{plan.device.properties().compute_units} * shares_per_unit;
+  int64_t each = 1;
+  if (plan.wants_parameters()) {
+    each = std::clamp(ceil_div(rows, shares), kLeastRowsPerItem, kMostRowsPerItem);
+  } else if (plan.device.is_cpu()) {
+    each =
+        std::max({int64_t{1}, kElementsPerItem / length, std::min(rows / shares, kMostRowsAlone)});
+  }
+  plan.arguments.rows_per_item = static_cast<uint32_t>(each);
+  launch_backward(plan, kernel, group, ceil_div(rows, each), length);
+}
+
+const char* refuse_long_rows(const RowPlan& plan) {
+  if (plan.device.is_cpu()) return "only for GPU devices";
+  if (plan.shape.grouped) return "group norm";
+  return plan.held_vectors == 0 ? "a row is short, too long or not whole vectors" : nullptr;
+}
+
+void run_registers(RowPlan& plan) {
+  plan.arguments.rows_per_item = plan.held_rows;
   Kernel& kernel =
-      (cpu ? finish_family : finish_group_family)
-          .get(problem.device, {{"IN", problem.in_tag},
-                                {"PARAM", tag((dweight.defined() ? dweight : dbias).scalar_type())},
-                                {"STAT", problem.stat_tag},
-                                {"ACC", problem.acc_tag},
-                                {"WIDTH", width}});
-  const size_t which = dweight.defined() && dbias.defined() ? 2 : 1;
-  FinishArguments arguments{{},
-                            static_cast<uint32_t>(parts),
-                            static_cast<uint32_t>(length),
-                            dbias.defined() ? 0u : 1u,
-                            0};
-  const NDRange range =
-      cpu ? NDRange::grid(static_cast<size_t>((length + width - 1) / width), which, 1, 1)
-          : NDRange::grid(
-                static_cast<size_t>((length + kFinishColumns - 1) / kFinishColumns * kFinishGroup),
-                which, static_cast<size_t>(kFinishGroup), 1);
-  NormLaunch(problem.device, arguments)
-      .add(partial)
-      .add(dbias)
-      .add(dweight)
-      .enqueue(problem.queue, kernel, range);
+      kernel_of(plan, registers_family, tag_or(plan.weight, tag_or(*plan.bias, plan.in_tag)),
+                plan.held_width, plan.held_group,
+                {{"BIAS", plan.bias->defined()},
+                 {"RMS", !plan.mean.defined()},
+                 {"ROW_VECTORS", plan.held_vectors},
+                 {"ROWS", plan.held_rows},
+                 alignment(plan, plan.held_width)});
+  launch_forward(plan, kernel, plan.held_group);
+}
+
+const char* refuse_nothing(const RowPlan&) { return nullptr; }
+
+void run_rows(RowPlan& plan) {
+  if (plan.device.is_cpu()) {
+    plan.arguments.rows_per_item =
+        static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / plan.shape.length));
+  }
+  const char* param_tag = tag_or(plan.weight, tag_or(*plan.bias, plan.in_tag));
+  Kernel& kernel = kernel_of(plan, rows_family, param_tag, plan.width, plan.group,
+                             {{"BIAS", plan.bias->defined()},
+                              {"RMS", !plan.mean.defined()},
+                              {"RUNS", plan.shape.grouped},
+                              {"PAIRS", plan.paired(param_tag)},
+                              alignment(plan, plan.width),
+                              stores(plan)});
+  launch_forward(plan, kernel, plan.group);
+}
+
+const char* refuse_prefetch_backward(const RowPlan& plan) {
+  if (!plan.device.is_cpu()) return "only for CPU devices";
+  if (plan.shape.grouped) return "group norm";
+  if (!plan.dx->defined()) return "the gradient of the input isn't wanted";
+  if (static_cast<size_t>(plan.shape.length) * c10::elementSize(plan.acc) > kMostPrefetchBytes)
+    return "a row doesn't fit into the first cache";
+  return plan.streaming() ? nullptr : "everything stays in the caches, or isn't aligned";
+}
+
+void run_prefetch_backward(RowPlan& plan) {
+  const char* param_tag = tag_or(plan.weight, plan.in_tag);
+  Kernel& kernel = kernel_of(plan, prefetch_backward_family, param_tag, plan.width, 1,
+                             {{"RMS", !plan.mean.defined()},
+                              {"DX", 1},
+                              {"DPARAM", plan.wants_parameters()},
+                              {"LOCAL_ELEMENTS", kMostPrefetchBytes / c10::elementSize(plan.acc)},
+                              {"PAIRS", plan.paired(param_tag)},
+                              {"ALIGNED_VECTORS", 1},
+                              {"STREAMING_STORES", 1}});
+  launch_shares(plan, kernel, 1, kSharesPerUnit);
+}
+
+void run_registers_backward(RowPlan& plan) {
+  Kernel& kernel = kernel_of(plan, registers_backward_family, tag_or(plan.weight, plan.in_tag),
+                             plan.held_width, plan.held_group,
+                             {{"RMS", !plan.mean.defined()},
+                              {"DX", plan.dx->defined()},
+                              {"DPARAM", plan.wants_parameters()},
+                              {"ROW_VECTORS", plan.held_vectors},
+                              {"OCL_MAX_REGISTERS", kHeldRegisters},
+                              alignment(plan, plan.held_width)});
+  launch_shares(plan, kernel, plan.held_group, kHeldSharesPerUnit);
+}
+
+const char* refuse_rows_backward(const RowPlan& plan) {
+  return plan.shape.grouped ? "group norm" : nullptr;
+}
+
+void run_rows_backward(RowPlan& plan) {
+  const char* param_tag = tag_or(plan.weight, plan.in_tag);
+  Kernel& kernel = kernel_of(plan, rows_backward_family, param_tag, plan.width, plan.group,
+                             {{"RMS", !plan.mean.defined()},
+                              {"DX", plan.dx->defined()},
+                              {"DPARAM", plan.wants_parameters()},
+                              {"PAIRS", plan.paired(param_tag)},
+                              alignment(plan, plan.width),
+                              stores(plan)});
+  launch_shares(plan, kernel, plan.group, kSharesPerUnit);
+}
+
+const char* refuse_runs_backward(const RowPlan& plan) {
+  return plan.shape.grouped ? nullptr : "not group norm";
+}
+
+void run_runs_backward(RowPlan& plan) {
+  Kernel& kernel = kernel_of(
+      plan, runs_backward_family, tag_or(plan.weight, plan.in_tag), plan.width, plan.group,
+      {{"DX", plan.dx->defined()}, alignment(plan, plan.width), stores(plan)});
+  // Partial sums: a sample's channels.
+  launch_backward(plan, kernel, plan.group, plan.shape.rows / plan.shape.groups,
+                  plan.shape.groups * (plan.shape.length / plan.shape.run));
+}
+
+constexpr Implementation<RowPlan> kRegisters{"rows_registers", refuse_long_rows, run_registers},
+    kRows{"rows", refuse_nothing, run_rows};
+constexpr const Implementation<RowPlan>* kForward[] = {&kRegisters, &kRows};
+
+constexpr Implementation<RowPlan> kPrefetchBackward{"rows_prefetch", refuse_prefetch_backward,
+                                                    run_prefetch_backward},
+    kRegistersBackward{"rows_registers", refuse_long_rows, run_registers_backward},
+    kRowsBackward{"rows", refuse_rows_backward, run_rows_backward},
+    kRunsBackward{"runs", refuse_runs_backward, run_runs_backward};
+constexpr const Implementation<RowPlan>* kBackward[] = {&kPrefetchBackward, &kRegistersBackward,
+                                                        &kRowsBackward, &kRunsBackward};
+
+std::string describe(const RowPlan& plan) {
+  return std::string("norm of rows") + (plan.grad ? ", gradients " : " ") +
+         std::to_string(plan.shape.rows) + "x" + std::to_string(plan.shape.length) + " " +
+         plan.in_tag +
+         (plan.shape.grouped    ? " group"
+          : plan.mean.defined() ? " layer"
+                                : " RMS");
 }
 
 }  // namespace
 
-void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
-               const RowShape& shape, const at::Tensor& y, const at::Tensor& mean,
-               const at::Tensor& rstd) {
-  if (shape.rows == 0) return;
-  Problem problem(x, rstd, shape);
-  int64_t kept = 0;
-  if (problem.device.is_cpu()) {
-    problem.arguments.rows_per_item =
-        static_cast<uint32_t>(std::max<int64_t>(1, kNormElementsPerItem / shape.length));
-  } else if (!shape.grouped) {
-    problem.width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
-    // Half types: half the bytes of a row in each work-item, and of layer norm, which meets at
-    // twice as many barriers, two rows.
-    const bool half = x.element_size() == 2;
-    RowShare share = share_row(shape.length, problem.width, x.element_size(), half ? 2 : 1);
-    if (half && share.vectors == 0) {
-      share = share_row(shape.length, problem.width, x.element_size());
-    } else if (half && mean.defined()) {
-      problem.arguments.rows_per_item = 2;
+void RowPlan::hold_forward() {
+  if (device.is_cpu() || shape.grouped) return;
+  width = held_width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
+  // Half types: half the bytes of a row in each work-item, and of layer norm, which meets at twice
+  // as many barriers, two rows.
+  const bool half = x.element_size() == 2;
+  RowShare share = share_row(shape.length, width, x.element_size(), half ? 2 : 1);
+  if (half && share.vectors == 0) {
+    share = share_row(shape.length, width, x.element_size());
+  } else if (half && mean.defined()) {
+    held_rows = 2;
+  }
+  held_vectors = share.vectors;
+  group = held_group = std::max<uint32_t>(share.items, kLeastSharers);
+}
+
+/// Rows that aren't whole vectors are taken as single elements.
+void RowPlan::hold_backward() {
+  if (device.is_cpu() || shape.grouped) return;
+  for (const uint32_t lanes : {width, 1U}) {
+    for (const uint32_t items : {kSmallGroup, kLargeGroup}) {
+      const int64_t each = ceil_div(shape.length / lanes, items);
+      if (each * lanes > kMostHeld || shape.length % lanes != 0) continue;
+      held_width = lanes;
+      held_group = items;
+      held_vectors = each;
+      return;
     }
-    kept = share.vectors;
-    problem.group = std::max<uint32_t>(share.items, kLeastSharers);
   }
-  NormLaunch launch(problem.device, problem.arguments);
-  launch.add(x).add(y).add(mean).add(rstd).add(weight).add(bias);
-  const auto access = problem.access(launch, 2 * static_cast<int64_t>(x.nbytes()));
-  const char* param_tag = tag_or(weight, tag_or(bias, problem.in_tag));
-  Kernel& kernel =
-      (kept > 0 ? kept_family : rows_family)
-          .get(problem.device, {{"IN", problem.in_tag},
-                                {"PARAM", param_tag},
-                                {"PAIRS", problem.paired(launch, param_tag)},
-                                {"STAT", problem.stat_tag},
-                                {"ACC", problem.acc_tag},
-                                {"WEIGHT", weight.defined()},
-                                {"BIAS", bias.defined()},
-                                {"RMS", !mean.defined()},
-                                {"RUNS", shape.grouped},
-                                {"ROW_VECTORS", kept},
-                                {"ROWS", kept > 0 ? int64_t{problem.arguments.rows_per_item} : 1},
-                                {"WIDTH", problem.width},
-                                {"GROUP", problem.group},
-                                access[0],
-                                access[1]});
-  launch.enqueue(problem.queue, kernel, problem.range(), {scalar_argument(problem.acc, eps)});
 }
 
-void norm_rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
-                        const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
-                        const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias) {
-  const bool parameters = dweight.defined() || dbias.defined();
-  if (shape.rows == 0 || (!parameters && !dx.defined())) return;
-  Problem problem(x, rstd, shape);
-  RowArguments& arguments = problem.arguments;
-  const size_t acc_size = c10::elementSize(problem.acc);
-  const int64_t kept = problem.keep(shape);
-  // Partial sums: a sample's channels, or the elements of a row per share of the rows.
-  int64_t parts = 1, columns = shape.length;
-  const int64_t shares =
-      int64_t{problem.device.properties().compute_units} * (kept > 0 ? kKeptSharesPerUnit : 16);
-  if (shape.grouped) {
-    parts = shape.rows / shape.groups;
-    columns = shape.groups * (shape.length / shape.run);
-  } else if (parameters) {
-    const int64_t per_share = (shape.rows + shares - 1) / shares;
-    arguments.rows_per_item =
-        static_cast<uint32_t>(std::clamp(per_share, kLeastRowsPerItem, kMostRowsPerItem));
-    parts = (shape.rows + arguments.rows_per_item - 1) / arguments.rows_per_item;
-  } else if (problem.device.is_cpu()) {
-    arguments.rows_per_item =
-        static_cast<uint32_t>(std::max({int64_t{1}, kNormElementsPerItem / shape.length,
-                                        std::min(shape.rows / shares, kMostRowsAlone)}));
-  }
-  c10::DataPtr partial;
-  if (parameters || shape.grouped) {
-    partial = allocator()->allocate(static_cast<size_t>(parts * columns) * 2 * acc_size);
-  }
-  NormLaunch launch(problem.device, arguments);
-  launch.add(grad).add(x).add(mean).add(rstd).add(weight).add(dx).add(partial.get(), acc_size);
-  const int64_t bytes = 3 * static_cast<int64_t>(x.nbytes());
-  const auto access = problem.access(launch, bytes);
-  const char* param_tag = tag_or(weight, problem.in_tag);
-  const bool ahead = !shape.grouped && dx.defined() && problem.streaming(launch, bytes) &&
-                     static_cast<size_t>(shape.length) * acc_size <= kMostAheadBytes;
-  const KernelFamily& family = shape.grouped ? runs_backward_family
-                               : ahead       ? backward_ahead_family
-                               : kept > 0    ? kept_backward_family
-                                             : rows_backward_family;
-  // What a family has no use for is left out: it would make programs that differ in nothing.
-  const bool paired = !shape.grouped && problem.paired(launch, param_tag);
-  Kernel& kernel = family.get(problem.device, {{"IN", problem.in_tag},
-                                               {"PARAM", param_tag},
-                                               {"PAIRS", paired},
-                                               {"STAT", problem.stat_tag},
-                                               {"ACC", problem.acc_tag},
-                                               {"WEIGHT", weight.defined()},
-                                               {"RMS", !shape.grouped && !mean.defined()},
-                                               {"DX", dx.defined()},
-                                               {"DPARAM", shape.grouped || parameters},
-                                               {"ROW_VECTORS", kept},
-                                               {"SCRATCH", ahead ? kMostAheadBytes / acc_size : 0},
-                                               {"OCL_MAX_REGISTERS", kept > 0 ? kKeptRegisters : 0},
-                                               {"WIDTH", problem.width},
-                                               {"GROUP", problem.group},
-                                               access[0],
-                                               access[1]});
-  launch.enqueue(problem.queue, kernel, problem.range());
-  if (parameters) finish(problem, partial.get(), parts, columns, dweight, dbias);
+constinit const std::span<const Implementation<RowPlan>* const> forward_of_rows = kForward,
+                                                                backward_of_rows = kBackward;
+
+Engine engine{"norm", forward_of_rows, backward_of_rows, of_channels};
+
+void rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
+          const RowShape& shape, const at::Tensor& y, const at::Tensor& mean,
+          const at::Tensor& rstd) {
+  if (shape.rows == 0) return;
+  RowPlan plan(x, mean, rstd, weight, shape);
+  plan.bias = &bias;
+  plan.y = &y;
+  plan.eps = eps;
+  plan.hold_forward();
+  run_first(engine, forward_of_rows, plan, describe);
 }
 
-}  // namespace ocl
+void rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& mean,
+                   const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
+                   const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias) {
+  if (shape.rows == 0 || (!dweight.defined() && !dbias.defined() && !dx.defined())) return;
+  RowPlan plan(x, mean, rstd, weight, shape);
+  plan.grad = &grad;
+  plan.dx = &dx;
+  plan.dweight = &dweight;
+  plan.dbias = &dbias;
+  plan.hold_backward();
+  run_first(engine, backward_of_rows, plan, describe);
+}
+
+}  // namespace ocl::norm

@@ -1,8 +1,8 @@
-// Layer norm and RMS norm, forward, for GPUs, where a work-group of GROUP keeps whole rows in
-// registers.
+// Layer norm and RMS norm, forward, for GPUs, rows in registers: a work-group of GROUP holds one or
+// two whole rows.
 //
-// ROW_VECTORS: vectors of a row per work-item. ROWS: 1 or 2 at a time. Two of the half types are as
-// many bytes under way as one of floats, and meet at the same barriers.
+// ROW_VECTORS: of a row, at most, to a work-item. ROWS: 1 or 2 at a time. Two of the half types are
+// as many bytes under way as one of floats, and meet at the same barriers.
 #ifndef GROUP
 #define GROUP 64
 #endif
@@ -13,7 +13,7 @@
 #ifndef ROWS
 #define ROWS 1
 #endif
-#define SCRATCH (ROWS * (GROUP + SIDE))
+#define SHARED_SIZE (ROWS * (GROUP + SIDE))
 
 // Replaces each of `sums`, one per row, by its sum over the group.
 static inline void sum_rows(SCALAR* sums, uint item, local SCALAR* shared) {
@@ -26,13 +26,20 @@ static inline void sum_rows(SCALAR* sums, uint item, local SCALAR* shared) {
 
 #define FOR_ROWS(t) _Pragma("unroll") for (uint t = 0; t < ROWS; t++)
 
-kernel void norm_rows_kept(global const char* x_base, global char* y_base, global char* mean_base,
-                           global char* rstd_base, global const char* weight_base,
-                           global const char* bias_base, const SCALAR eps, const RowArgs args) {
-  local SCALAR shared[SCRATCH];
+kernel void norm_rows_registers(global const char* x, const ulong x_offset, global char* y,
+                                const ulong y_offset, global char* means, const ulong means_offset,
+                                global char* rstds, const ulong rstds_offset,
+                                global const char* weight, const ulong weight_offset,
+                                global const char* bias, const ulong bias_offset, const SCALAR eps,
+                                const RowArguments args) {
+  local SCALAR shared[SHARED_SIZE];
   const uint item = get_local_id(0), vectors = args.length / WIDTH;
-  global const char* weight = weight_base + args.offset[4];
-  global const char* bias = bias_base + args.offset[5];
+  x += x_offset;
+  y += y_offset;
+  means += means_offset;
+  rstds += rstds_offset;
+  weight += weight_offset;
+  bias += bias_offset;
   // Past the last row that one is normalized again.
   uint row[ROWS];
   FOR_ROWS(t) row[t] = min((uint)get_group_id(0) * ROWS + t, args.rows - 1);
@@ -40,7 +47,7 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
   // Weight and bias are on their way while the rows are summed.
   VECTOR rows[ROWS][ROW_VECTORS], scale[ROW_VECTORS], shift[ROW_VECTORS];
   FOR_ROWS(t)
-  FOR_ROW_VECTORS(j) rows[t][j] = LOADV_OF(IN, ROW_START(x_base, 0, IN, row[t]), item + j * GROUP);
+  FOR_ROW_VECTORS(j) rows[t][j] = LOADV_OF(IN, ROW_START(x, IN, row[t]), item + j * GROUP);
 #if WEIGHT
   FOR_ROW_VECTORS(j) scale[j] = LOADV_OF(PARAM, weight, item + j * GROUP);
 #endif
@@ -78,13 +85,13 @@ kernel void norm_rows_kept(global const char* x_base, global char* y_base, globa
 #if BIAS
       result += shift[j];
 #endif
-      STOREV_TO(IN, ROW_START(y_base, 1, IN, row[t]), item + j * GROUP, result);
+      STOREV_TO(IN, ROW_START(y, IN, row[t]), item + j * GROUP, result);
     }
     if (item == 0) {
 #if !RMS
-      STORE_TO(STAT, mean_base + args.offset[2], row[t], mean[t]);
+      STORE_TO(STAT, means, row[t], mean[t]);
 #endif
-      STORE_TO(STAT, rstd_base + args.offset[3], row[t], rstd[t]);
+      STORE_TO(STAT, rstds, row[t], rstd[t]);
     }
   }
 }

@@ -1,8 +1,7 @@
-// Gradients of layer norm and RMS norm for GPUs, where a work-group of GROUP keeps whole rows in
-// registers: each row is read once, and the gradients of weight and bias are summed in registers
-// over the group's rows.
+// Gradients of layer norm and RMS norm for GPUs, rows in registers: a work-group of GROUP reads
+// each row once, and sums the gradients of weight and bias in registers over its rows.
 //
-// ROW_VECTORS: vectors of a row per work-item. DX, DPARAM: as in rows_backward.cl; partial is
+// ROW_VECTORS: of a row, at most, to a work-item. DX, DPARAM: as in rows_backward.cl; partial is
 // [share][bias, weight][length] too.
 #ifndef GROUP
 #define GROUP 64
@@ -15,17 +14,26 @@
 #ifndef ROW_VECTORS
 #define ROW_VECTORS 1
 #endif
-#define SCRATCH (2 * GROUP + 2 * SIDE)
+#define SHARED_SIZE (2 * GROUP + 2 * SIDE)
 
 // The weight, which every row needs, is in local memory if that is little: registers bound how many
 // groups run at a time, and with them the bytes under way.
 #define LOCAL_SCALE (GROUP * ROW_VECTORS * WIDTH * STORAGE_SIZE(ACC) <= 16384)
 
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backward_kept(
-    global const char* grad_base, global const char* x_base, global const char* mean_base,
-    global const char* rstd_base, global const char* weight_base, global char* out_base,
-    global char* partial_base, const RowArgs args) {
-  local SCALAR shared[SCRATCH];
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_registers_backward(
+    global const char* grad, const ulong grad_offset, global const char* x, const ulong x_offset,
+    global const char* means, const ulong means_offset, global const char* rstds,
+    const ulong rstds_offset, global const char* weight, const ulong weight_offset,
+    global char* out, const ulong out_offset, global char* partial, const ulong partial_offset,
+    const RowArguments args) {
+  local SCALAR shared[SHARED_SIZE];
+  grad += grad_offset;
+  x += x_offset;
+  means += means_offset;
+  rstds += rstds_offset;
+  weight += weight_offset;
+  out += out_offset;
+  partial += partial_offset;
   const uint item = get_local_id(0), vectors = args.length / WIDTH;
   const uint share = get_group_id(0);
   const uint first_row = share * args.rows_per_item;
@@ -40,24 +48,24 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
   VECTOR scales[ROW_VECTORS];
 #define SCALE(j) scales[j]
 #endif
-  FOR_ROW_VECTORS(j) SCALE(j) = LOADV_OF(PARAM, weight_base + args.offset[4], item + j * GROUP);
+  FOR_ROW_VECTORS(j) SCALE(j) = LOADV_OF(PARAM, weight, item + j * GROUP);
 #else
 #define SCALE(j) (SCALAR)1
 #endif
   for (uint row = first_row; row < end_row; row++) {
-    global const char* grad = ROW_START(grad_base, 0, IN, row);
-    global const char* x = ROW_START(x_base, 1, IN, row);
+    global const char* grad_row = ROW_START(grad, IN, row);
+    global const char* x_row = ROW_START(x, IN, row);
     VECTOR g[ROW_VECTORS], normal[ROW_VECTORS];
     _Pragma("unroll") for (uint j = 0; j < ROW_VECTORS; j++) g[j] = normal[j] = ZERO;
     FOR_ROW_VECTORS(j) {
-      g[j] = LOADV_OF(IN, grad, item + j * GROUP);
-      normal[j] = LOADV_OF(IN, x, item + j * GROUP);
+      g[j] = LOADV_OF(IN, grad_row, item + j * GROUP);
+      normal[j] = LOADV_OF(IN, x_row, item + j * GROUP);
     }
-    const SCALAR rstd = LOAD_OF(STAT, rstd_base + args.offset[3], row);
+    const SCALAR rstd = LOAD_OF(STAT, rstds, row);
 #if RMS
     const SCALAR mean = 0;
 #else
-    const SCALAR mean = LOAD_OF(STAT, mean_base + args.offset[2], row);
+    const SCALAR mean = LOAD_OF(STAT, means, row);
 #endif
     VECTOR sums = ZERO, products = ZERO;
     FOR_ROW_VECTORS(j) {
@@ -75,15 +83,14 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm_rows_backwar
     group_sums(&constant_, &slope, item, shared);
     constant_ = RMS ? 0 : constant_ / args.length;
     slope /= args.length;
-    global char* out = ROW_START(out_base, 5, IN, row);
+    global char* out_row = ROW_START(out, IN, row);
     FOR_ROW_VECTORS(j) {
-      STOREV_TO(IN, out, item + j * GROUP, (g[j] - constant_ - normal[j] * slope) * rstd);
+      STOREV_TO(IN, out_row, item + j * GROUP, (g[j] - constant_ - normal[j] * slope) * rstd);
     }
 #endif
   }
 #if DPARAM
-  global char* partial =
-      partial_base + args.offset[6] + (ulong)share * 2 * args.length * STORAGE_SIZE(ACC);
+  partial += (ulong)share * 2 * args.length * STORAGE_SIZE(ACC);
   FOR_ROW_VECTORS(j) {
 #if !RMS
     STOREV_TO(ACC, partial, item + j * GROUP, bias_sum[j]);

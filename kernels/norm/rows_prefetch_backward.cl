@@ -1,17 +1,17 @@
-// Gradients of layer norm and RMS norm for CPUs whose first cache holds what a row leaves behind:
-// its gradients and normalised elements. While these become results, the next row takes their
-// places, so that every element is read once, in the order in which it lies in memory, and memory
-// is read and written all the time.
+// Gradients of layer norm and RMS norm for CPUs, software pipelined over the rows. Local memory,
+// which is the first cache, holds what a row leaves behind: its gradients and normalised elements.
+// While these become results, the next row takes their places, so that every element is read once,
+// in the order in which it lies in memory, and memory is read and written all the time.
 //
-// SCRATCH: elements of a row at most. Rows are whole vectors, with PAIRS an even number of them.
-#ifndef SCRATCH
-#define SCRATCH 1024
+// LOCAL_ELEMENTS: of a row at most. Rows are whole vectors, with PAIRS an even number of them.
+#ifndef LOCAL_ELEMENTS
+#define LOCAL_ELEMENTS 1024
 #endif
 #include "include/item_by_item.clh"
 #include "norm/rows_backward.clh"
 #include "include/vector_steps.clh"
 
-/// A row that is kept: where its results go, and what makes them.
+/// A row that local memory holds: where its results go, and what makes them.
 typedef struct {
   global char* out;
   SCALAR rstd, constant_, slope;
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
   VECTOR gradient, normal;
-} Kept;
+} Element;
 
 #if WEIGHT
 #define LOAD_WEIGHT(v) \
@@ -36,9 +36,9 @@ typedef struct {
   do {                                                                            \
     VECTOR result[STEP];                                                          \
     EACH {                                                                        \
-      const VECTOR centred = SCALED(kept[(v) + u].gradient, u) - (row).constant_; \
+      const VECTOR centred = SCALED(held[(v) + u].gradient, u) - (row).constant_; \
       const VECTOR slope = (VECTOR)(-(row).slope);                                \
-      result[u] = fma(kept[(v) + u].normal, slope, centred) * (row).rstd;         \
+      result[u] = fma(held[(v) + u].normal, slope, centred) * (row).rstd;         \
     }                                                                             \
     STORE_STEP(IN, (row).out, v, result);                                         \
   } while (0)
@@ -53,34 +53,40 @@ static inline void add_parameters(global VECTOR* dbias, global VECTOR* dweight, 
   *dweight = weight_sum;
 }
 
-kernel ITEM_BY_ITEM void norm_rows_backward_ahead(
-    global const char* grad_base, global const char* x_base, global const char* mean_base,
-    global const char* rstd_base, global const char* weight_base, global char* out_base,
-    global char* partial_base, const RowArgs args) {
-  local Kept kept[SCRATCH / WIDTH];
+kernel ITEM_BY_ITEM void norm_rows_prefetch_backward(
+    global const char* grad, const ulong grad_offset, global const char* x, const ulong x_offset,
+    global const char* means, const ulong means_offset, global const char* rstds,
+    const ulong rstds_offset, global const char* weight, const ulong weight_offset,
+    global char* out, const ulong out_offset, global char* partial, const ulong partial_offset,
+    const RowArguments args) {
+  local Element held[LOCAL_ELEMENTS / WIDTH];
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.rows_per_item;
   const uint end_row = first_row + min(args.rows_per_item, args.rows - min(first_row, args.rows));
   if (first_row >= end_row) return;
-  global const char* weight = weight_base + args.offset[4];
-  global char* partial =
-      partial_base + args.offset[6] + (ulong)get_global_id(0) * 2 * length * STORAGE_SIZE(ACC);
+  grad += grad_offset;
+  x += x_offset;
+  means += means_offset;
+  rstds += rstds_offset;
+  weight += weight_offset;
+  out += out_offset;
+  partial += partial_offset + (ulong)get_global_id(0) * 2 * length * STORAGE_SIZE(ACC);
   global VECTOR *dbias = (global VECTOR*)partial, *dweight = dbias + vectors;
 #if DPARAM
   clear_partial(partial, length, 0);
 #endif
-  Row before = {out_base, 0, 0, 0};
+  Row before = {out, 0, 0, 0};
   for (uint row = first_row; row < end_row; row++) {
-    global const char* grad = ROW_START(grad_base, 0, IN, row);
-    global const char* x = ROW_START(x_base, 1, IN, row);
+    global const char* grad_row = ROW_START(grad, IN, row);
+    global const char* x_row = ROW_START(x, IN, row);
     const SCALAR mean = MEAN_OF(row), rstd = RSTD_OF(row);
     const bool stores = row > first_row, adds_two = DPARAM && (row - first_row) % 2 == 1;
     VECTOR gradients[STEP], products[STEP];
     EACH gradients[u] = products[u] = ZERO;
     for (uint v = 0; v < vectors; v += STEP) {
       VECTOR g[STEP], normal[STEP];
-      LOAD_STEP(IN, grad, v, g);
-      LOAD_STEP(IN, x, v, normal);
+      LOAD_STEP(IN, grad_row, v, g);
+      LOAD_STEP(IN, x_row, v, normal);
       LOAD_WEIGHT(v);
       EACH {
         normal[u] = (normal[u] - mean) * rstd;
@@ -89,16 +95,16 @@ kernel ITEM_BY_ITEM void norm_rows_backward_ahead(
         products[u] = fma(scaled, normal[u], products[u]);
       }
       if (adds_two) {
-        EACH add_parameters(dbias + v + u, dweight + v + u, g[u] + kept[v + u].gradient,
-                            fma(g[u], normal[u], kept[v + u].gradient * kept[v + u].normal));
+        EACH add_parameters(dbias + v + u, dweight + v + u, g[u] + held[v + u].gradient,
+                            fma(g[u], normal[u], held[v + u].gradient * held[v + u].normal));
       }
       if (stores) STORE_RESULTS(v, before);
       EACH {
-        kept[v + u].gradient = g[u];
-        kept[v + u].normal = normal[u];
+        held[v + u].gradient = g[u];
+        held[v + u].normal = normal[u];
       }
     }
-    before.out = ROW_START(out_base, 5, IN, row);
+    before.out = ROW_START(out, IN, row);
     before.rstd = rstd;
     before.slope = sum_lanes(sum_of_step(products)) / length;
 #if !RMS
@@ -110,8 +116,8 @@ kernel ITEM_BY_ITEM void norm_rows_backward_ahead(
     LOAD_WEIGHT(v);
     STORE_RESULTS(v, before);
     if (adds_last) {
-      EACH add_parameters(dbias + v + u, dweight + v + u, kept[v + u].gradient,
-                          kept[v + u].gradient * kept[v + u].normal);
+      EACH add_parameters(dbias + v + u, dweight + v + u, held[v + u].gradient,
+                          held[v + u].gradient * held[v + u].normal);
     }
   }
   order_partial(partial, length);

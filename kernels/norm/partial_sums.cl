@@ -1,17 +1,10 @@
 // Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. On CPUs a
-// work-item owns WIDTH adjacent elements of one of the two; on GPUs a work-group of LANES x COLUMNS
-// owns COLUMNS of them, and a work-item every LANES-th part, for there are few columns and many
-// parts.
+// work-item owns WIDTH adjacent elements of one of the two; on GPUs a work-group owns COLUMNS of
+// them, and each of PART_ITEMS work-items for a column every PART_ITEMS-th part, for there are few
+// columns and many parts.
 #include "include/item_by_item.clh"
 #include "norm/norm.clh"
-
-// The layout is that of csrc/engine/norm/rows.cpp.
-typedef struct {
-  ulong offset[3];
-  uint parts;
-  uint length;
-  uint first;  // 0: from the bias on, 1: the weight alone
-} FinishArgs;
+#include "norm/arguments.clh"
 
 // Parts summed one after the other before the sum goes to the total: bounds the rounding error.
 #define BLOCK 64
@@ -26,15 +19,17 @@ typedef struct {
     total += block;                                                 \
   }
 
-kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global char* bias_base,
-                                     global char* weight_base, const FinishArgs args) {
+kernel ITEM_BY_ITEM void norm_partial_sums(global const char* partial, const ulong partial_offset,
+                                           global char* bias, const ulong bias_offset,
+                                           global char* weight, const ulong weight_offset,
+                                           const PartialSumArguments args) {
   const uint column = get_global_id(0) * WIDTH;
   const uint which = args.first + get_global_id(1);
   if (column >= args.length) return;
-  global char* out = which ? weight_base + args.offset[2] : bias_base + args.offset[1];
+  global char* out = which ? weight + weight_offset : bias + bias_offset;
   out += (ulong)column * STORAGE_SIZE(PARAM);
   global const char* from =
-      partial_base + args.offset[0] + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
+      partial + partial_offset + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
   const ulong next = (ulong)args.length * 2 * STORAGE_SIZE(ACC);
   if (column + WIDTH <= args.length) {
     SUM_PARTS(VECTOR, LOADV_OF)
@@ -50,39 +45,39 @@ kernel ITEM_BY_ITEM void norm_finish(global const char* partial_base, global cha
   }
 }
 
-#define LANES 16
+#define PART_ITEMS 16
 #define COLUMNS 16
 #define LOADED 8  // parts whose loads are in flight together
 
-/// Global size: COLUMNS * LANES for each COLUMNS columns; 2 if both gradients are wanted.
-kernel __attribute__((reqd_work_group_size(LANES * COLUMNS, 1, 1))) void norm_finish_group(
-    global const char* partial_base, global char* bias_base, global char* weight_base,
-    const FinishArgs args) {
-  local SCALAR sums[LANES * COLUMNS];
-  const uint item = get_local_id(0), lane = item / COLUMNS;
+/// Global size: COLUMNS * PART_ITEMS for each COLUMNS columns; 2 if both gradients are wanted.
+kernel __attribute__((reqd_work_group_size(PART_ITEMS * COLUMNS, 1, 1))) void
+norm_partial_sums_group(global const char* partial, const ulong partial_offset, global char* bias,
+                        const ulong bias_offset, global char* weight, const ulong weight_offset,
+                        const PartialSumArguments args) {
+  local SCALAR sums[PART_ITEMS * COLUMNS];
+  const uint item = get_local_id(0), part_item = item / COLUMNS;
   const uint column = (uint)get_group_id(0) * COLUMNS + item % COLUMNS;
   const uint which = args.first + (uint)get_group_id(1);
   const ulong next = (ulong)args.length * 2 * STORAGE_SIZE(ACC);
   SCALAR sum = 0;
   if (column < args.length) {
     global const char* from =
-        partial_base + args.offset[0] + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
-    uint part = lane;
-    for (; part + (LOADED - 1) * LANES < args.parts; part += LOADED * LANES) {
+        partial + partial_offset + ((ulong)which * args.length + column) * STORAGE_SIZE(ACC);
+    uint part = part_item;
+    for (; part + (LOADED - 1) * PART_ITEMS < args.parts; part += LOADED * PART_ITEMS) {
       SCALAR block = 0;
       _Pragma("unroll") for (uint i = 0; i < LOADED; i++) {
-        block += LOAD_OF(ACC, from + (part + i * LANES) * next, 0);
+        block += LOAD_OF(ACC, from + (part + i * PART_ITEMS) * next, 0);
       }
       sum += block;
     }
-    for (; part < args.parts; part += LANES) sum += LOAD_OF(ACC, from + part * next, 0);
+    for (; part < args.parts; part += PART_ITEMS) sum += LOAD_OF(ACC, from + part * next, 0);
   }
   sums[item] = sum;
-  for (uint n = LANES / 2; n > 0; n /= 2) {
+  for (uint n = PART_ITEMS / 2; n > 0; n /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < n) sums[item] += sums[item + n * COLUMNS];
+    if (part_item < n) sums[item] += sums[item + n * COLUMNS];
   }
-  if (lane > 0 || column >= args.length) return;
-  STORE_TO(PARAM, which ? weight_base + args.offset[2] : bias_base + args.offset[1], column,
-           sums[item]);
+  if (part_item > 0 || column >= args.length) return;
+  STORE_TO(PARAM, which ? weight + weight_offset : bias + bias_offset, column, sums[item]);
 }
