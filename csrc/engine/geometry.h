@@ -1,6 +1,4 @@
 // The shape of a reduction: which dimensions are reduced, and how a kernel should walk them.
-//
-// Offers: Geometry.
 #pragma once
 
 #include <array>

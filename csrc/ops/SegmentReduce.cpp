@@ -8,7 +8,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -29,11 +31,8 @@ constexpr size_t kLocalSize = 64;
 constexpr uint64_t kWidth = 16, kSpan = 16 * kWidth;  // of rows on CPUs
 constexpr size_t kRowsPerGroup = 8;
 
-/// SegmentArgs of kernels/reduce/segments.cl.
-struct Arguments {
-  uint64_t data_offset, offsets_offset, out_offset, grad_offset, result_offset;
-  uint64_t length, segments, inner, results;
-};
+using namespace kernel_types;
+#include "reduce/segment_arguments.clh"
 
 struct Problem {
   Problem(ReductionType reduction_, const at::Tensor& data_, const at::Tensor& offsets_,
@@ -58,9 +57,9 @@ struct Problem {
     for (int64_t d = axis + 1; d < data.dim(); ++d) arguments.inner *= sizes[d];
     start = scalar_argument(compute, initial.value_or(0));
   }
-  /// Places the operands and enqueues, one work-item per result.
-  void run(const KernelFamily& family, const at::Tensor& results,
-           std::initializer_list<std::pair<const at::Tensor*, uint64_t Arguments::*>> operands) {
+  /// Enqueues, one work-item per result. `operands`: what comes after data and offsets.
+  template <class... Operands>
+  void run(const KernelFamily& family, const at::Tensor& results, const Operands&... operands) {
     arguments.results = results.numel();
     if (arguments.results == 0) return;
     const bool by_rows = &family == &forward_family && device.is_cpu() && arguments.inner >= kWidth;
@@ -71,25 +70,14 @@ struct Problem {
                                        {"REDUCE", static_cast<int>(reduction)},
                                        {"INITIAL", starts},
                                        {"WIDTH", kWidth}});
-    cl_uint index = 0;
-    for (const auto& [operand, offset] : operands) {
-      // Data without elements has no memory, and is not read.
-      const Location location = device.addresses().find(
-          operand->numel() > 0 ? operand->const_data_ptr() : results.const_data_ptr());
-      arguments.*offset = location.offset;
-      kernel.set_buffer(index++, location.mem);
-    }
-    kernel.set_value(index++, arguments);
-    kernel.set_bytes(index++, start.bytes, start.size);
     static const uint32_t site = message_site("segment_reduce: Expected segment_length >= 0");
-    kernel.set_buffer(index++, device.asserts().mem());
-    kernel.set_value(index, site);
-    if (by_rows) {
-      kernel.enqueue(queue, NDRange::grid((arguments.inner + kSpan - 1) / kSpan,
-                                          arguments.results / arguments.inner, 1, kRowsPerGroup));
-    } else {
-      kernel.enqueue(queue, NDRange::linear(arguments.results, kLocalSize));
-    }
+    const NDRange range = by_rows
+                              ? NDRange::grid(ceil_div(arguments.inner, kSpan),
+                                              arguments.results / arguments.inner, 1, kRowsPerGroup)
+                              : NDRange::linear(arguments.results, kLocalSize);
+    // Data without elements has no memory, and is not read.
+    launch(kernel, queue, range, Pointer{data.const_data_ptr()}, Pointer{offsets.const_data_ptr()},
+           Pointer{operands.const_data_ptr()}..., arguments, start, device.asserts().mem(), site);
   }
 
   Queue& queue;
@@ -100,7 +88,7 @@ struct Problem {
   const bool starts;
   std::vector<int64_t> sizes;  // of the results
   ScalarArgument start;
-  Arguments arguments{};
+  SegmentArguments arguments{};
 };
 
 at::Tensor offsets_of(const at::Tensor& lengths) {
@@ -113,10 +101,7 @@ at::Tensor segment_reduce_offsets(ReductionType reduction, const at::Tensor& dat
                                   const at::Tensor& offsets, int64_t axis, const Initial& initial) {
   Problem problem(reduction, data, offsets, axis, initial);
   at::Tensor out = at::empty(problem.sizes, data.options());
-  problem.run(forward_family, out,
-              {{&problem.data, &Arguments::data_offset},
-               {&problem.offsets, &Arguments::offsets_offset},
-               {&out, &Arguments::out_offset}});
+  problem.run(forward_family, out, out);
   return out;
 }
 
@@ -136,12 +121,7 @@ at::Tensor segment_reduce_offsets_backward(const at::Tensor& grad_, const at::Te
   const at::Tensor grad = grad_.contiguous(), output = output_.contiguous();
   at::Tensor out = at::zeros_like(problem.data);
   if (out.numel() == 0) return out;
-  problem.run(backward_family, grad,
-              {{&problem.data, &Arguments::data_offset},
-               {&problem.offsets, &Arguments::offsets_offset},
-               {&grad, &Arguments::grad_offset},
-               {&output, &Arguments::result_offset},
-               {&out, &Arguments::out_offset}});
+  problem.run(backward_family, grad, grad, output, out);
   return out;
 }
 

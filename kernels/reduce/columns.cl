@@ -20,9 +20,11 @@
 #endif
 #define VECTOR_BYTES (WIDTH * STORAGE_SIZE(IN))
 
-kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char* out0_base,
-                                        global char* out1_base, global char* partial,
-                                        const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
+kernel ITEM_BY_ITEM void reduce_columns(global const char* in, const ulong in_offset,
+                                        global char* out0, const ulong out0_offset,
+                                        global char* out1, const ulong out1_offset,
+                                        global char* partial, const ulong partial_offset,
+                                        const Arguments args, const TYPE(S) s0, const TYPE(S) s1) {
   const uint id = get_global_id(0);
   const uint tile = id % args.tiles;
   const uint outers = args.outputs / args.columns;
@@ -34,11 +36,12 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
   const uint first_chunk = (ulong)args.chunks * split / args.splits;
   const uint end_chunk = (ulong)args.chunks * (split + 1) / args.splits;
 
-  global const char* in = in_base + args.in_offset + (ulong)column * STORAGE_SIZE(IN);
+  in += in_offset + (ulong)column * STORAGE_SIZE(IN);
   const long out0_step = args.out_stride[0][args.reduced_dims];
   const long out1_step = args.out_stride[1][args.reduced_dims];
-  global char* out0 = out0_base + args.out_offset[0] + column * out0_step;
-  global char* out1 = out1_base + args.out_offset[1] + column * out1_step;
+  out0 += out0_offset + column * out0_step;
+  out1 += out1_offset + column * out1_step;
+  partial += partial_offset;
   DECODE_OUTPUT(args, 1, outer, in, out0, out1);
 
   Columns states[VECTORS];
@@ -103,7 +106,7 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in_base, global char*
   for (uint v = 0; v < vectors; v++) {
     if (args.splits > 1) {
       const ulong slot = (ulong)split * args.outputs + outer * args.columns + column + v * WIDTH;
-      store_partial_columns(states[v], partial, PARTIAL_OFFSETS(args), slot);
+      store_partial_columns(states[v], partial, PARTIAL_STARTS(args), slot);
     } else {
       store_columns(states[v], out0 + v * WIDTH * out0_step, out0_step,
                     out1 + v * WIDTH * out1_step, out1_step, s0, s1);

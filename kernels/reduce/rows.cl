@@ -3,9 +3,11 @@
 #include "include/item_by_item.clh"
 #include "reduce/defaults.clh"
 
-kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* out0_base,
-                                     global char* out1_base, global char* partial,
-                                     const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
+kernel ITEM_BY_ITEM void reduce_rows(global const char* in, const ulong in_offset,
+                                     global char* out0, const ulong out0_offset, global char* out1,
+                                     const ulong out1_offset, global char* partial,
+                                     const ulong partial_offset, const Arguments args,
+                                     const TYPE(S) s0, const TYPE(S) s1) {
 #if GROUP > 1
   local ROW_SCRATCH shared[ROW_SCRATCH_SIZE];
   const uint item = get_local_id(0);
@@ -19,22 +21,25 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
   const uint first_chunk = (ulong)args.chunks * split / args.splits;
   const uint end_chunk = (ulong)args.chunks * (split + 1) / args.splits;
 
+  in += in_offset;
+  out0 += out0_offset;
+  out1 += out1_offset;
+  partial += partial_offset;
   for (uint output = first_output; output < end_output; output++) {
-    global const char* in = in_base + args.in_offset;
-    global char* out0 = out0_base + args.out_offset[0];
-    global char* out1 = out1_base + args.out_offset[1];
-    DECODE_OUTPUT(args, 0, output, in, out0, out1);
+    global const char* start = in;
+    global char *result0 = out0, *result1 = out1;
+    DECODE_OUTPUT(args, 0, output, start, result0, result1);
 
 #if GROUP > 1
-    const RowOrigin origin = ROW_ORIGIN(in);
+    const RowOrigin origin = ROW_ORIGIN(start);
 #endif
 #if ROW_VECTORS
-    const State state = kept_row(in, args.length, origin, item, shared);
+    const State state = row_in_registers(start, args.length, origin, item, shared);
 #else
     State state = identity();
     ulong n = 0;
     for (uint c = first_chunk; c < end_chunk; c++) {
-      global const char* row = in;
+      global const char* row = start;
       ulong first = 0;
       if (args.chunks > 1) {
         const uint index = c / args.chunks_per_row;
@@ -52,9 +57,9 @@ kernel ITEM_BY_ITEM void reduce_rows(global const char* in_base, global char* ou
 #endif
     if (item == 0) {
       if (args.splits > 1) {
-        store_partial(state, partial, PARTIAL_OFFSETS(args), (ulong)split * args.outputs + output);
+        store_partial(state, partial, PARTIAL_STARTS(args), (ulong)split * args.outputs + output);
       } else {
-        store_result(state, out0, out1, s0, s1);
+        store_result(state, result0, result1, s0, s1);
       }
     }
   }

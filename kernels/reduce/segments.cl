@@ -27,15 +27,9 @@
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #include "include/reduce.clh"
+#include "reduce/segment_arguments.clh"
 
 typedef TYPE(C) real;
-
-// The layout is that of csrc/ops/SegmentReduce.cpp.
-typedef struct {
-  ulong data_offset, offsets_offset, out_offset, grad_offset, result_offset;  // bytes
-  ulong length, segments, inner;
-  ulong results;
-} SegmentArgs;
 
 #if REDUCE == 0
 #define START (-(real)INFINITY)
@@ -55,13 +49,13 @@ typedef struct {
 #define DECLARE_ROW()                                                               \
   const ulong outer = row / args.segments;                                          \
   const ulong number = outer * (args.segments + 1) + (row - outer * args.segments); \
-  global const char* offsets = offsets_base + args.offsets_offset;                  \
+  offsets += offsets_offset;                                                        \
   const long from = LOAD_AS(i64, INDEX, offsets, number);                           \
   const long to = LOAD_AS(i64, INDEX, offsets, number + 1);                         \
   if (to < from) record_failure(to - from, 0, asserts, site);                       \
   const ulong begin = clamp(from, 0l, (long)args.length);                           \
   const ulong end = clamp(to, (long)begin, (long)args.length);                      \
-  global const char* data = data_base + args.data_offset
+  data += data_offset
 #define DECLARE_SEGMENT()                    \
   const ulong i = get_global_id(0);          \
   if (i >= args.results) return;             \
@@ -71,8 +65,9 @@ typedef struct {
 #define AT(j) ((outer * args.length + (j)) * args.inner + column)
 #define ELEMENT(j) LOAD_AS(C, E, data, AT(j))
 
-kernel void segment_reduce(global const char* data_base, global const char* offsets_base,
-                           global char* out_base, const SegmentArgs args, real initial,
+kernel void segment_reduce(global const char* data, const ulong data_offset,
+                           global const char* offsets, const ulong offsets_offset, global char* out,
+                           const ulong out_offset, const SegmentArguments args, real initial,
                            global int* asserts, uint site) {
   DECLARE_SEGMENT();
   real result = INITIAL ? initial : START;
@@ -87,16 +82,17 @@ kernel void segment_reduce(global const char* data_base, global const char* offs
     result = NAN;  // the mean of nothing
   }
 #endif
-  STORE_FROM(E, C, out_base + args.out_offset, i, result);
+  STORE_FROM(E, C, out + out_offset, i, result);
 }
 
 #define SPAN (16 * WIDTH)
 
 /// SPAN columns to a work-item, WIDTH of them at a time, the last ones overlapping. Global size:
 /// ceil(inner / SPAN) by outer * segments, or more.
-kernel ITEM_BY_ITEM void segment_reduce_rows(global const char* data_base,
-                                             global const char* offsets_base, global char* out_base,
-                                             const SegmentArgs args, real initial,
+kernel ITEM_BY_ITEM void segment_reduce_rows(global const char* data, const ulong data_offset,
+                                             global const char* offsets, const ulong offsets_offset,
+                                             global char* out, const ulong out_offset,
+                                             const SegmentArguments args, real initial,
                                              global int* asserts, uint site) {
   typedef TYPEV(C, WIDTH) Reals;
   const ulong row = get_global_id(1);
@@ -117,51 +113,54 @@ kernel ITEM_BY_ITEM void segment_reduce_rows(global const char* data_base,
       result = (Reals)(NAN);  // the mean of nothing
     }
 #endif
-    global char* out = out_base + args.out_offset + (row * args.inner + column) * STORAGE_SIZE(E);
-    STOREV_FROM(E, C, WIDTH, out, 0, result);
+    global char* first_out = out + out_offset + (row * args.inner + column) * STORAGE_SIZE(E);
+    STOREV_FROM(E, C, WIDTH, first_out, 0, result);
   }
 }
 
 /// The gradient by data, which has no elements outside of segments that are not 0 already.
-kernel void segment_reduce_backward(global const char* data_base, global const char* offsets_base,
-                                    global const char* grad_base, global const char* result_base,
-                                    global char* out_base, const SegmentArgs args, real initial,
-                                    global int* asserts, uint site) {
+kernel void segment_reduce_backward(global const char* data, const ulong data_offset,
+                                    global const char* offsets, const ulong offsets_offset,
+                                    global const char* grad, const ulong grad_offset,
+                                    global const char* result, const ulong result_offset,
+                                    global char* out, const ulong out_offset,
+                                    const SegmentArguments args, real initial, global int* asserts,
+                                    uint site) {
   DECLARE_SEGMENT();
-  global char* out = out_base + args.out_offset;
-  const real grad = LOAD_AS(C, E, grad_base + args.grad_offset, i);
+  out += out_offset;
+  const real flowing = LOAD_AS(C, E, grad + grad_offset, i);
 #if REDUCE == 0 || REDUCE == 2
   // Equal extremes share it.
-  const real result = LOAD_AS(C, E, result_base + args.result_offset, i);
+  const real extreme = LOAD_AS(C, E, result + result_offset, i);
   uint count = 0;
   for (ulong j = begin; j < end; j++) {
     const real value = ELEMENT(j);
-    count += value == result || value != value;
+    count += value == extreme || value != value;
   }
   for (ulong j = begin; j < end; j++) {
     const real value = ELEMENT(j);
-    const bool extreme = value == result || value != value;
-    STORE_FROM(E, C, out, AT(j), extreme ? grad / count : (real)0);
+    const bool shares = value == extreme || value != value;
+    STORE_FROM(E, C, out, AT(j), shares ? flowing / count : (real)0);
   }
 #elif REDUCE == 4
   // A quotient, but for what can't divide: there the others are multiplied. The stored result may
   // be rounded to a half type.
-  real result = INITIAL ? initial : START;
-  for (ulong j = begin; j < end; j++) result *= ELEMENT(j);
+  real product = INITIAL ? initial : START;
+  for (ulong j = begin; j < end; j++) product *= ELEMENT(j);
   for (ulong j = begin; j < end; j++) {
     const real value = ELEMENT(j);
-    real slope = result / value;
+    real slope = product / value;
     if (value == 0 || value != value) {
       slope = INITIAL ? initial : (real)1;
       for (ulong k = begin; k < end; k++) {
         if (k != j) slope *= ELEMENT(k);
       }
     }
-    STORE_FROM(E, C, out, AT(j), grad * slope);
+    STORE_FROM(E, C, out, AT(j), flowing * slope);
   }
 #else
   for (ulong j = begin; j < end; j++) {
-    STORE_FROM(E, C, out, AT(j), REDUCE == 1 ? grad / (end - begin) : grad);
+    STORE_FROM(E, C, out, AT(j), REDUCE == 1 ? flowing / (end - begin) : flowing);
   }
 #endif
 }

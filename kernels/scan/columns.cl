@@ -10,7 +10,7 @@
 #define WIDTH 1
 #endif
 
-#if PHASE == PHASE_TOTALS
+#if PHASE == PHASE_REDUCE
 #define STORE_COLUMN(k)
 #else
 #define STORE_COLUMN(k) \
@@ -21,9 +21,10 @@
   out0 += args.out_step[0]; \
   out1 += args.out_step[1];
 
-kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* out0_base,
-                                      global char* out1_base, global char* partial,
-                                      const ScanArgs args) {
+kernel ITEM_BY_ITEM void scan_columns(global const char* in, const ulong in_offset,
+                                      global char* out0, const ulong out0_offset, global char* out1,
+                                      const ulong out1_offset, global char* partial,
+                                      const ulong partial_offset, const Arguments args) {
   const uint id = get_global_id(0);
   const uint blocks = args.lines / args.columns * args.tiles;
   const uint split = id / blocks;
@@ -36,9 +37,10 @@ kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* o
   const ulong begin = split * args.chunk;
   const ulong end = min(begin + args.chunk, args.length);
 
-  global const char* in = in_base + args.in_offset + (long)begin * args.in_step;
-  global char* out0 = out0_base + args.out_offset[0] + (long)begin * args.out_step[0];
-  global char* out1 = out1_base + args.out_offset[1] + (long)begin * args.out_step[1];
+  in += in_offset + (long)begin * args.in_step;
+  out0 += out0_offset + (long)begin * args.out_step[0];
+  out1 += out1_offset + (long)begin * args.out_step[1];
+  partial += partial_offset;
   in += column * args.in_stride[0];
   out0 += column * args.out_stride[0][0];
   out1 += column * args.out_stride[1][0];
@@ -46,11 +48,11 @@ kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* o
 
   State states[WIDTH];
   for (uint k = 0; k < WIDTH; k++) states[k] = identity();
-#if PHASE == PHASE_FINISH
+#if PHASE == PHASE_SCAN
   for (uint s = 0; s < split; s++) {
     const ulong index = (ulong)s * args.lines + line;
     for (uint k = 0; k < count; k++) {
-      states[k] = combine(states[k], load_partial(partial, PARTIAL_OFFSETS(args), index + k));
+      states[k] = combine(states[k], load_partial(partial, PARTIAL_STARTS(args), index + k));
     }
   }
 #endif
@@ -80,9 +82,9 @@ kernel ITEM_BY_ITEM void scan_columns(global const char* in_base, global char* o
     }
     NEXT
   }
-#if PHASE == PHASE_TOTALS
+#if PHASE == PHASE_REDUCE
   for (uint k = 0; k < count; k++) {
-    store_partial(states[k], partial, PARTIAL_OFFSETS(args), (ulong)split * args.lines + line + k);
+    store_partial(states[k], partial, PARTIAL_STARTS(args), (ulong)split * args.lines + line + k);
   }
 #endif
 }

@@ -21,12 +21,12 @@
 #endif
 
 #if CONTIGUOUS
-#define LOAD_ELEMENT(i) load_state(in, i, i)
+#define LOAD_ELEMENT(i) load_state(start, i, i)
 #else
-#define LOAD_ELEMENT(i) load_state(in + (long)(i) * args.in_step, 0, i)
+#define LOAD_ELEMENT(i) load_state(start + (long)(i) * args.in_step, 0, i)
 #endif
 #define STORE_ELEMENT(i, state) \
-  store_state(state, out0 + (long)(i) * args.out_step[0], out1 + (long)(i) * args.out_step[1])
+  store_state(state, result0 + (long)(i) * args.out_step[0], result1 + (long)(i) * args.out_step[1])
 
 #if GROUP > 1
 /// What the items before this one fold to; *total becomes what all of them do.
@@ -48,9 +48,10 @@ static inline State scan_group(State state, uint item, local State* shared, Stat
 }
 #endif
 
-kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0_base,
-                                   global char* out1_base, global char* partial,
-                                   const ScanArgs args) {
+kernel ITEM_BY_ITEM void scan_rows(global const char* in, const ulong in_offset, global char* out0,
+                                   const ulong out0_offset, global char* out1,
+                                   const ulong out1_offset, global char* partial,
+                                   const ulong partial_offset, const Arguments args) {
 #if GROUP > 1
   local State shared[GROUP];
   const uint item = get_local_id(0);
@@ -62,14 +63,17 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
   const ulong begin = split * args.chunk;
   const ulong end = min(begin + args.chunk, args.length);
 
+  in += in_offset;
+  out0 += out0_offset;
+  out1 += out1_offset;
+  partial += partial_offset;
   for (uint line = first_line; line < end_line; line++) {
-    global const char* in = in_base + args.in_offset;
-    global char* out0 = out0_base + args.out_offset[0];
-    global char* out1 = out1_base + args.out_offset[1];
-    DECODE_LINE(args, 0, line, in, out0, out1);
+    global const char* start = in;
+    global char *result0 = out0, *result1 = out1;
+    DECODE_LINE(args, 0, line, start, result0, result1);
     State carry = identity();
 
-#if PHASE == PHASE_FINISH
+#if PHASE == PHASE_SCAN
 #if GROUP > 1
     const uint share = (split + GROUP - 1) / GROUP;
     for (uint s = item * share; s < min((item + 1) * share, split); s++) {
@@ -77,7 +81,7 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
     for (uint s = 0; s < split; s++) {
 #endif
       const ulong index = (ulong)s * args.lines + line;
-      carry = combine(carry, load_partial(partial, PARTIAL_OFFSETS(args), index));
+      carry = combine(carry, load_partial(partial, PARTIAL_STARTS(args), index));
     }
 #if GROUP > 1
     State all;
@@ -97,7 +101,7 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
       for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
       State total;
       const State before = combine(carry, scan_group(states[ITEMS - 1], item, shared, &total));
-#if PHASE != PHASE_TOTALS
+#if PHASE != PHASE_REDUCE
       for (uint k = 0; k < ITEMS; k++) {
         if (first + k < end) STORE_ELEMENT(first + k, combine(before, states[k]));
       }
@@ -111,7 +115,7 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
       State states[ITEMS];
       for (uint k = 0; k < ITEMS; k++) states[k] = LOAD_ELEMENT(i + k);
 #if FORM == FORM_VALUE && TILED
-      if (!scan_tile(carry, states, PHASE == PHASE_TOTALS)) {
+      if (!scan_tile(carry, states, PHASE == PHASE_REDUCE)) {
         states[0] = combine(carry, states[0]);
         for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
       }
@@ -129,7 +133,7 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
         for (uint k = 1; k < ITEMS; k++) states[k] = advance(states[k - 1], states[k]);
       }
 #endif
-#if PHASE != PHASE_TOTALS
+#if PHASE != PHASE_REDUCE
       for (uint k = 0; k < ITEMS; k++) STORE_ELEMENT(i + k, states[k]);
 #endif
       carry = states[ITEMS - 1];
@@ -137,17 +141,17 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in_base, global char* out0
 #endif
     for (; i < end; i++) {
       carry = combine(carry, LOAD_ELEMENT(i));
-#if PHASE != PHASE_TOTALS
+#if PHASE != PHASE_REDUCE
       STORE_ELEMENT(i, carry);
 #endif
     }
 #endif
 
-#if PHASE == PHASE_TOTALS
+#if PHASE == PHASE_REDUCE
 #if GROUP > 1
     if (item == 0)
 #endif
-      store_partial(carry, partial, PARTIAL_OFFSETS(args), (ulong)split * args.lines + line);
+      store_partial(carry, partial, PARTIAL_STARTS(args), (ulong)split * args.lines + line);
 #endif
   }
 }

@@ -1,6 +1,4 @@
 // The dtypes of a reduction: what its elements are loaded as and what is accumulated in.
-//
-// Offers: Operands, describe().
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
+#include "engine/dtype.h"
 #include "engine/geometry.h"
+#include "engine/kernel_types.h"
 #include "engine/reduce/operands.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -16,6 +21,9 @@
 namespace ocl::reduce {
 
 namespace {
+
+using namespace kernel_types;
+#include "reduce/arguments.clh"
 
 // A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
@@ -32,28 +40,15 @@ constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
 constexpr int64_t kGpuItemsPerUnit = 1024, kGpuColumnItemsPerUnit = 768;
 constexpr size_t kGpuLocal = 128;
 // Elements of a row in the registers of a work-item, for moments.
-constexpr int64_t kGpuKeptOfMoments = 32;
+constexpr int64_t kGpuHeldOfMoments = 32;
 // Of outputs with that many partial states a GPU's work-group takes them, not one work-item for
 // each: for a single output, or for that many side by side, whose states share cache lines.
 constexpr uint32_t kGpuManySplits = 32;
-constexpr size_t kGpuFinishGroup = 64, kGpuFinishOutputs = 16, kGpuFinishGroupOfEach = 16;
-constexpr int kMaxDims = 20;
+constexpr size_t kGpuPartialsGroup = 64, kGpuPartialsOutputs = 16, kGpuPartialsGroupOfEach = 16;
 
 const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};
 const KernelFamily columns_family{"reduce/columns.cl", "reduce_columns"};
-const KernelFamily finish_family{"reduce/finish.cl", "reduce_finish"};
-
-/// ReduceArgs of kernels/reduce/geometry.clh.
-struct Arguments {
-  uint64_t in_offset, out_offset[2], partial_offset[3], length;
-  int64_t step;
-  int64_t in_stride[kMaxDims];
-  int64_t out_stride[2][kMaxDims];
-  uint32_t size[kMaxDims];
-  uint32_t reduced_dims, kept_dims, chunk, chunks_per_row, chunks, splits, outputs,
-      outputs_per_item, columns, tiles, tile_vectors, unused;
-};
-static_assert(sizeof(Arguments) == 672, "must match kernels/reduce/geometry.clh");
+const KernelFamily partials_family{"reduce/partials.cl", "reduce_partials"};
 
 class DefineList {
  public:
@@ -68,12 +63,7 @@ class DefineList {
                  Define{"WIDTH", width},
                  Define{"INDEX_ONLY", op.index_only},
                  Define{"ROOT", op.root},
-                 Define{"MEAN", operands.has_second},
-                 Define{"", 0},
-                 Define{"", 0},
-                 Define{"", 0},
-                 Define{"", 0},
-                 Define{"", 0}} {
+                 Define{"MEAN", operands.has_second}} {
     if (operands.in_float8) add("NEED_FLOAT8", 1);
   }
   void add(const char* name, int64_t value) { defines_[count_++] = Define{name, value}; }
@@ -91,39 +81,36 @@ void put_dimension(Arguments& arguments, int index, const Dimension& dimension) 
   arguments.size[index] = static_cast<uint32_t>(dimension.size);
 }
 
-void set_scalar(Kernel& kernel, cl_uint index, const Operands& operands, double value) {
-  if (operands.scalar_tag[1] == '6') {
-    kernel.set_value(index, value);
-  } else {
-    kernel.set_value(index, static_cast<float>(value));
-  }
-}
-
 /// Work-items that share a row on a GPU: neighbours should read neighbouring elements, several
 /// vectors each. Where there are rows enough to keep it busy, smaller groups have less to combine.
-/// `kept`: elements that each can keep between two passes, 0 if one pass is enough.
+/// `held`: elements that each can hold in registers between two passes, 0 if one pass is enough.
 size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous,
-                 int64_t kept) {
+                 int64_t held) {
   const bool many_rows = outputs >= int64_t{device.properties().compute_units} * 32;
   if (elements >= 1024 && !many_rows) return 256;
-  if (kept > 0 && elements > 64 * kept) return elements > 128 * kept ? 256 : 128;
+  if (held > 0 && elements > 64 * held) return elements > 128 * held ? 256 : 128;
   if (elements >= 256) return 64;
   return contiguous && elements >= 32 ? 32 : 1;
 }
 
 /// One reduction on its way: geometry in, launches out.
-class Launcher {
+class Plan {
  public:
-  Launcher(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry,
-           Scalars scalars)
-      : op_(op),
-        queue_(queue),
-        device_(queue.device()),
-        operands_(operands),
-        geometry_(geometry),
-        scalars_(scalars) {}
+  Plan(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry, Scalars scalars);
 
-  void run();
+  const Device& device() const { return device_; }
+  bool contiguous_rows() const { return contiguous_rows_; }
+  /// The size of the contiguous dimension of what is kept, by which columns lie side by side; 0:
+  /// there is none, or rows are contiguous.
+  int64_t columns() const { return columns_; }
+  int width() const { return operands_.max_width; }
+  /// The vectors of a row in each work-item's registers, where a GPU's work-group can hold one
+  /// between the two passes that moments take; else 0.
+  int64_t held_vectors() const { return held_vectors_; }
+  std::string describe() const;
+
+  void run_rows(int64_t held);
+  void run_columns(int width, uint32_t most_vectors);
 
  private:
   void fill_arguments();
@@ -131,15 +118,23 @@ class Launcher {
   /// Splits each output's chunks so that there are about as many parts as the device can use.
   void choose_splits(int64_t parts_per_split, int64_t elements_per_split);
   void even_out_chunks(uint64_t most, uint64_t unit);
-  int64_t kept_vectors(int64_t most, int64_t group) const;
+  size_t row_group() const;
+  void choose_row_splits(size_t group);
+  int64_t hold_rows();
+  bool long_rows(size_t group) const;
   void allocate_partials();
-  void launch_rows();
-  void launch_columns(int width, uint32_t most_vectors);
-  void launch_finish();
+  void run_partials();
   /// Whether every vector of `width` elements starts at a multiple of its size, for a GPU's sake.
   bool aligned_input(int width, const Dimension* walked) const;
   bool aligned_columns(int width) const;
-  void enqueue(Kernel& kernel, const NDRange& range, bool with_input);
+  NDRange of_work(const NDRange& range) const {
+    return range.of_work(int64_t{arguments_.outputs} * geometry_.reduced_elements());
+  }
+  void enqueue(Kernel& kernel, const NDRange& range);
+  ScalarArgument scalar(double value) const {
+    const bool wide = operands_.scalar_tag[1] == '6';
+    return scalar_argument(wide ? c10::ScalarType::Double : c10::ScalarType::Float, value);
+  }
   /// Work-items that keep the device busy.
   int64_t wanted_items() const {
     return int64_t{device_.properties().compute_units} * (device_.is_cpu() ? 8 : gpu_items_);
@@ -154,10 +149,29 @@ class Launcher {
   Arguments arguments_{};
   int64_t gpu_items_ = kGpuItemsPerUnit;
   c10::DataPtr partials_;
-  Location partial_{};
+  bool contiguous_rows_;
+  int64_t columns_ = 0, held_vectors_ = 0;
 };
 
-void Launcher::fill_arguments() {
+Plan::Plan(const Op& op, Queue& queue, const Operands& operands, Geometry& geometry,
+           Scalars scalars)
+    : op_(op),
+      queue_(queue),
+      device_(queue.device()),
+      operands_(operands),
+      geometry_(geometry),
+      scalars_(scalars),
+      contiguous_rows_(geometry.reduced_count == 0 || geometry.reduced[0].in == operands.in_size) {
+  const bool rows = geometry.reduced_count > 0 && contiguous_rows_;
+  if (!rows && geometry.reduced_elements() <= UINT32_MAX &&
+      geometry.column_first(operands.in_size)) {
+    columns_ = geometry.kept[0].size;
+  }
+  fill_arguments();
+  if (!device_.is_cpu()) held_vectors_ = hold_rows();
+}
+
+void Plan::fill_arguments() {
   const int reduced_dims = std::max(0, geometry_.reduced_count - 1);
   TORCH_CHECK_NOT_IMPLEMENTED(reduced_dims + geometry_.kept_count <= kMaxDims,
                               "ocl: a reduction of more than ", kMaxDims,
@@ -180,9 +194,9 @@ void Launcher::fill_arguments() {
   arguments_.splits = 1;
 }
 
-void Launcher::choose_chunks(uint32_t chunk) {
+void Plan::choose_chunks(uint32_t chunk) {
   const uint64_t length = arguments_.length;
-  const uint64_t per_row = (length + chunk - 1) / chunk;
+  const uint64_t per_row = ceil_div(length, chunk);
   const uint64_t rows =
       length == 0 ? 0 : static_cast<uint64_t>(geometry_.reduced_elements()) / length;
   TORCH_CHECK_NOT_IMPLEMENTED(per_row * rows <= UINT32_MAX, "ocl: a reduction of ", length * rows,
@@ -192,8 +206,8 @@ void Launcher::choose_chunks(uint32_t chunk) {
   arguments_.chunks = static_cast<uint32_t>(per_row * rows);
 }
 
-void Launcher::choose_splits(int64_t parts_per_split, int64_t elements_per_split) {
-  const int64_t wanted = (wanted_items() + parts_per_split - 1) / parts_per_split;
+void Plan::choose_splits(int64_t parts_per_split, int64_t elements_per_split) {
+  const int64_t wanted = ceil_div(wanted_items(), parts_per_split);
   const int64_t worthwhile =
       elements_per_split / (device_.is_cpu() ? kElementsPerItem : kGpuElementsPerItem);
   const int64_t splits =
@@ -201,7 +215,7 @@ void Launcher::choose_splits(int64_t parts_per_split, int64_t elements_per_split
   arguments_.splits = static_cast<uint32_t>(std::max<int64_t>(1, splits));
 }
 
-void Launcher::allocate_partials() {
+void Plan::allocate_partials() {
   const uint64_t states = uint64_t{arguments_.splits} * arguments_.outputs;
   const uint64_t acc = static_cast<uint64_t>(operands_.acc_size);
   uint64_t bytes[3] = {acc, 0, 0};
@@ -214,50 +228,32 @@ void Launcher::allocate_partials() {
   }
   uint64_t total = 0;
   for (int i = 0; i < 3; ++i) {
-    arguments_.partial_offset[i] = total;
+    arguments_.partial_start[i] = total;
     total += (bytes[i] * states + 63) / 64 * 64;
   }
   // Freed when this object goes: the allocator hands the memory out again in the queue's order.
   partials_ = allocator()->allocate(total);
-  partial_ = device_.addresses().find(partials_.get());
-  for (uint64_t& offset : arguments_.partial_offset) offset += partial_.offset;
 }
 
-void Launcher::enqueue(Kernel& kernel, const NDRange& range, bool with_input) {
-  const AddressSpace& addresses = device_.addresses();
-  const Location out = addresses.find(operands_.out);
-  const Location second = operands_.has_second ? addresses.find(operands_.second) : out;
-  arguments_.out_offset[0] = out.offset;
-  arguments_.out_offset[1] = second.offset;
-  cl_uint index = 0;
-  if (with_input) {
-    const Location in = addresses.find(operands_.in);
-    arguments_.in_offset = in.offset;
-    // A tensor without elements has no address; the kernel does not read it.
-    kernel.set_buffer(index++, in.mem != nullptr ? in.mem : out.mem);
-  }
-  kernel.set_buffer(index++, out.mem);
-  kernel.set_buffer(index++, second.mem);
-  kernel.set_buffer(index++, partials_ ? partial_.mem : out.mem);
-  kernel.set_bytes(index++, &arguments_, sizeof arguments_);
-  set_scalar(kernel, index++, operands_, scalars_.s0);
-  set_scalar(kernel, index++, operands_, scalars_.s1);
-  kernel.enqueue(queue_, range.of_work(int64_t{arguments_.outputs} * geometry_.reduced_elements()));
+void Plan::enqueue(Kernel& kernel, const NDRange& range) {
+  launch(kernel, queue_, of_work(range), Pointer{operands_.in}, Pointer{operands_.out},
+         Pointer{operands_.has_second ? operands_.second : nullptr}, Pointer{partials_.get()},
+         arguments_, scalar(scalars_.s0), scalar(scalars_.s1));
 }
 
-bool Launcher::aligned_input(int width, const Dimension* walked) const {
+bool Plan::aligned_input(int width, const Dimension* walked) const {
   const auto bytes = static_cast<uint64_t>(width * operands_.in_size);
   if (device_.is_cpu() || width == 1) return false;
   const auto steps_by_vectors = [&](const Dimension& dimension) {
     return &dimension == walked || static_cast<uint64_t>(dimension.in) % bytes == 0;
   };
   const auto kept = geometry_.kept.begin(), reduced = geometry_.reduced.begin();
-  return device_.addresses().find(operands_.in).offset % bytes == 0 &&
+  return reinterpret_cast<uintptr_t>(operands_.in) % bytes == 0 &&
          std::all_of(kept, kept + geometry_.kept_count, steps_by_vectors) &&
          std::all_of(reduced, reduced + geometry_.reduced_count, steps_by_vectors);
 }
 
-bool Launcher::aligned_columns(int width) const {
+bool Plan::aligned_columns(int width) const {
   const auto bytes = static_cast<uint64_t>(width * operands_.out_size);
   if (geometry_.kept[0].size % width != 0 || operands_.has_second) return false;
   for (int i = 0; i < geometry_.kept_count; ++i) {
@@ -265,42 +261,58 @@ bool Launcher::aligned_columns(int width) const {
     if ((i > 0 || stride != operands_.out_size) && static_cast<uint64_t>(stride) % bytes != 0)
       return false;
   }
-  return device_.addresses().find(operands_.out).offset % bytes == 0 &&
+  return reinterpret_cast<uintptr_t>(operands_.out) % bytes == 0 &&
          aligned_input(width, &geometry_.kept[0]);
 }
 
-/// Vectors that each of `group` work-items keeps of a row, if that is all of it: `most` elements at
-/// most.
-int64_t Launcher::kept_vectors(int64_t most, int64_t group) const {
-  const int64_t elements = geometry_.reduced_elements(), step = operands_.max_width * group;
-  const bool fits = geometry_.reduced_count == 1 && arguments_.splits == 1 &&
-                    elements % operands_.max_width == 0 && elements <= most * group;
-  return fits ? (elements + step - 1) / step : 0;
+size_t Plan::row_group() const {
+  if (device_.is_cpu()) return 1;
+  const int64_t held = op_.form == Form::moments && contiguous_rows_ ? kGpuHeldOfMoments : 0;
+  return gpu_group(device_, geometry_.reduced_elements(), arguments_.outputs, contiguous_rows_,
+                   held);
+}
+
+/// Whether a row has enough chunks of kGpuLongRowChunk to keep a GPU busy. A group of 256 has
+/// little of 4096 elements each.
+bool Plan::long_rows(size_t group) const {
+  return group == 256 && geometry_.reduced_elements() / kGpuLongRowChunk >=
+                             int64_t{device_.properties().compute_units} * 8;
 }
 
 /// Makes the chunks of a single row as many for each split: `most` or fewer, each a multiple of
 /// `unit` elements.
-void Launcher::even_out_chunks(uint64_t most, uint64_t unit) {
+void Plan::even_out_chunks(uint64_t most, uint64_t unit) {
   if (arguments_.splits == 1 || arguments_.chunks != arguments_.chunks_per_row) return;
-  const uint64_t of_each = (arguments_.chunks + arguments_.splits - 1) / arguments_.splits;
+  const uint64_t of_each = ceil_div(arguments_.chunks, arguments_.splits);
   const uint64_t chunks = std::min(of_each, most) * arguments_.splits;
-  const uint64_t length = (arguments_.length + chunks - 1) / chunks;
+  const uint64_t length = ceil_div(arguments_.length, chunks);
   choose_chunks(static_cast<uint32_t>((length + unit - 1) / unit * unit));
   arguments_.splits = std::min(arguments_.splits, arguments_.chunks);
 }
 
-void Launcher::launch_rows() {
+void Plan::choose_row_splits(size_t group) {
+  choose_chunks(long_rows(group) ? kGpuLongRowChunk : kRowChunk);
+  choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group),
+                geometry_.reduced_elements());
+}
+
+int64_t Plan::hold_rows() {
+  const size_t group = row_group();
+  if (group == 1 || op_.form != Form::moments || !contiguous_rows_ || geometry_.reduced_count != 1)
+    return 0;
+  choose_row_splits(group);
   const int64_t elements = geometry_.reduced_elements();
-  const bool contiguous = geometry_.reduced_count == 0 || arguments_.step == operands_.in_size;
+  const bool fits = arguments_.splits == 1 && elements % width() == 0 &&
+                    elements <= kGpuHeldOfMoments * static_cast<int64_t>(group);
+  return fits ? ceil_div(elements, static_cast<int64_t>(group) * width()) : 0;
+}
+
+/// `held`: vectors of a row in each work-item's registers, or 0.
+void Plan::run_rows(int64_t held) {
+  const int64_t elements = geometry_.reduced_elements();
   const bool cpu = device_.is_cpu();
-  const int64_t kept = op_.form == Form::moments && contiguous ? kGpuKeptOfMoments : 0;
-  const size_t group = cpu ? 1 : gpu_group(device_, elements, arguments_.outputs, contiguous, kept);
-  // A group of 256 has little of 4096 elements each, but without enough chunks the device idles.
-  const bool long_rows = group == 256 && elements / kGpuLongRowChunk >=
-                                             int64_t{device_.properties().compute_units} * 8;
-  choose_chunks(long_rows ? kGpuLongRowChunk : kRowChunk);
-  choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group), elements);
-  const int64_t vectors = group > 1 ? kept_vectors(kept, static_cast<int64_t>(group)) : 0;
+  const size_t group = row_group();
+  choose_row_splits(group);
   if (op_.form == Form::arg && !cpu) {
     // Nothing is added up, so that no chunk is too long; and where one ends the lanes' places are
     // compared, which costs as much as many of its elements.
@@ -315,26 +327,26 @@ void Launcher::launch_rows() {
   if (partial) allocate_partials();
 
   DefineList defines(op_, operands_, operands_.max_width);
-  defines.add("CONTIGUOUS", contiguous);
+  defines.add("CONTIGUOUS", contiguous_rows_);
   defines.add("GROUP", static_cast<int64_t>(group));
-  if (vectors > 0) defines.add("ROW_VECTORS", vectors);
-  if (contiguous && aligned_input(operands_.max_width, &geometry_.reduced[0]))
+  if (held > 0) defines.add("ROW_VECTORS", held);
+  if (contiguous_rows_ && aligned_input(operands_.max_width, &geometry_.reduced[0]))
     defines.add("ALIGNED_VECTORS", 1);
   const uint32_t per_item = arguments_.outputs_per_item;
-  const size_t groups = size_t{(arguments_.outputs + per_item - 1) / per_item} * arguments_.splits;
+  const size_t groups = size_t{ceil_div(arguments_.outputs, per_item)} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
-  enqueue(rows_family.get(device_, defines.view()), NDRange::linear(groups * group, local), true);
-  if (partial) launch_finish();
+  enqueue(rows_family.get(device_, defines.view()), NDRange::linear(groups * group, local));
+  if (partial) run_partials();
 }
 
-void Launcher::launch_columns(int width, uint32_t most_vectors) {
+void Plan::run_columns(int width, uint32_t most_vectors) {
   gpu_items_ = kGpuColumnItemsPerUnit;
   const uint32_t columns = arguments_.size[arguments_.reduced_dims];
   const auto lanes = static_cast<uint32_t>(width);
   const uint32_t vectors = std::min(most_vectors, columns / lanes);
   const uint32_t tile = lanes * vectors;
   arguments_.columns = columns;
-  arguments_.tiles = (columns + tile - 1) / tile;
+  arguments_.tiles = ceil_div(columns, tile);
   arguments_.tile_vectors = vectors;
   const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
   choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
@@ -348,50 +360,75 @@ void Launcher::launch_columns(int width, uint32_t most_vectors) {
   if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
   enqueue(columns_family.get(device_, defines.view()),
           NDRange::linear(static_cast<size_t>(items) * arguments_.splits,
-                          device_.is_cpu() ? 1 : kGpuLocal),
-          true);
-  if (partial) launch_finish();
+                          device_.is_cpu() ? 1 : kGpuLocal));
+  if (partial) run_partials();
 }
 
-void Launcher::launch_finish() {
+void Plan::run_partials() {
   DefineList defines(op_, operands_, 1);
   size_t group = 1, side_by_side = 1, local = device_.is_cpu() ? 16 : 64;
   if (!device_.is_cpu() && arguments_.splits >= kGpuManySplits) {
-    const bool several = arguments_.outputs >= kGpuFinishOutputs;
-    side_by_side = several ? kGpuFinishOutputs : 1;
-    group = several ? kGpuFinishGroupOfEach : kGpuFinishGroup;
+    const bool several = arguments_.outputs >= kGpuPartialsOutputs;
+    side_by_side = several ? kGpuPartialsOutputs : 1;
+    group = several ? kGpuPartialsGroupOfEach : kGpuPartialsGroup;
     local = group * side_by_side;
     defines.add("OUTPUTS", static_cast<int64_t>(side_by_side));
   }
   defines.add("GROUP", static_cast<int64_t>(group));
-  const size_t groups = (arguments_.outputs + side_by_side - 1) / side_by_side;
-  enqueue(finish_family.get(device_, defines.view()),
-          NDRange::linear(groups * side_by_side * group, local), false);
+  const size_t groups = ceil_div(arguments_.outputs, side_by_side);
+  const NDRange range = NDRange::linear(groups * side_by_side * group, local);
+  launch(partials_family.get(device_, defines.view()), queue_, of_work(range),
+         Pointer{operands_.out}, Pointer{operands_.has_second ? operands_.second : nullptr},
+         Pointer{partials_.get()}, arguments_, scalar(scalars_.s0), scalar(scalars_.s1));
 }
 
-void Launcher::run() {
-  const bool rows_contiguous =
-      geometry_.reduced_count > 0 && geometry_.reduced[0].in == operands_.in_size;
-  const int width = operands_.max_width;
-  if (!rows_contiguous && geometry_.reduced_elements() <= UINT32_MAX &&
-      geometry_.column_first(operands_.in_size)) {
-    const int64_t columns = geometry_.kept[0].size;
-    fill_arguments();
-    if (device_.is_cpu()) {
-      if (columns >= 4 * width) return launch_columns(width, kMostColumnVectors);
-    }
-    if (columns >= width) return launch_columns(width, 1);
-    if (columns >= 4 && width > 4) return launch_columns(4, 1);
-    return launch_rows();
-  }
-  fill_arguments();
-  launch_rows();
+std::string Plan::describe() const {
+  return std::string("reduce ") + op_.functor + " " + std::to_string(geometry_.outputs()) + " of " +
+         std::to_string(geometry_.reduced_elements()) + " " + operands_.in_tag + "->" +
+         operands_.out_tag;
 }
+
+const char* refuse_few_columns(const Plan& plan, int64_t least) {
+  if (plan.columns() == 0) return "no columns lie side by side";
+  return plan.columns() < least ? "there are few columns" : nullptr;
+}
+
+const char* refuse_column_tiles(const Plan& plan) {
+  if (!plan.device().is_cpu()) return "only for CPU devices";
+  return refuse_few_columns(plan, 4 * plan.width());
+}
+void run_column_tiles(Plan& plan) { plan.run_columns(plan.width(), kMostColumnVectors); }
+
+const char* refuse_columns(const Plan& plan) {
+  return refuse_few_columns(plan, std::min(plan.width(), 4));
+}
+void run_columns(Plan& plan) {
+  plan.run_columns(plan.columns() >= plan.width() ? plan.width() : 4, 1);
+}
+
+const char* refuse_rows_registers(const Plan& plan) {
+  if (plan.device().is_cpu()) return "only for GPU devices";
+  return plan.held_vectors() == 0 ? "not moments of rows that registers hold" : nullptr;
+}
+void run_rows_registers(Plan& plan) { plan.run_rows(plan.held_vectors()); }
+
+const char* refuse_rows(const Plan&) { return nullptr; }
+void run_rows(Plan& plan) { plan.run_rows(0); }
+
+constexpr Implementation<Plan> kColumnTiles{"column_tiles", refuse_column_tiles, run_column_tiles},
+    kColumns{"columns", refuse_columns, run_columns},
+    kRowsRegisters{"rows_registers", refuse_rows_registers, run_rows_registers},
+    kRows{"rows", refuse_rows, run_rows};
+constexpr const Implementation<Plan>* kImplementations[] = {&kColumnTiles, &kColumns,
+                                                            &kRowsRegisters, &kRows};
+
+Engine engine{"reduce", kImplementations};
 
 void start(const Op& op, c10::DeviceIndex index, Operands& operands, Geometry& geometry,
            Scalars scalars) {
   geometry.order();
-  Launcher(op, current_queue(index), operands, geometry, scalars).run();
+  Plan plan(op, current_queue(index), operands, geometry, scalars);
+  run_first(engine, kImplementations, plan, [](const Plan& plan) { return plan.describe(); });
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The reduction engine: folds, positions and moments over any dimensions of a tensor.
-//
-// Offers: Op and run(). A new fold is four lines in kernels/reduce/ops.clh and an Op.
+// The reduction engine: folds, positions and moments over any dimensions of a tensor. A new fold is
+// four lines in kernels/reduce/ops.clh and an Op.
 #pragma once
 
 #include <ATen/TensorIterator.h>

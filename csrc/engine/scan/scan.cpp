@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/geometry.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -16,6 +20,9 @@
 namespace ocl::scan {
 
 namespace {
+
+using namespace kernel_types;
+#include "scan/arguments.clh"
 
 using c10::ScalarType;
 using reduce::Dimension;
@@ -29,25 +36,15 @@ constexpr int64_t kGroupLength = 512;
 constexpr int kCpuItems = 8;  // known to scan/ops.clh
 // Fewer elements than that are not worth a chunk of their own.
 constexpr int64_t kChunk = 4096;
+constexpr int64_t kLeastColumns = 4;
 // Every chunk folds the partials of all chunks before it, one by one in columns.
 constexpr int64_t kMaxColumnSplits = 128;
-constexpr int kMaxDims = 20;
 
-enum Phase : int { kOnly, kTotals, kFinish };
+/// Of kernels/scan/geometry.clh.
+enum Phase : int { kOnly, kReduce, kScan };
 
 const KernelFamily rows_family{"scan/rows.cl", "scan_rows"};
 const KernelFamily columns_family{"scan/columns.cl", "scan_columns"};
-
-/// ScanArgs of kernels/scan/geometry.clh.
-struct Arguments {
-  uint64_t in_offset, out_offset[2], partial_offset[2], length, chunk;
-  int64_t in_step, out_step[2];
-  int64_t in_stride[kMaxDims];
-  int64_t out_stride[2][kMaxDims];
-  uint32_t size[kMaxDims];
-  uint32_t dims, lines, splits, lines_per_item, columns, tiles;
-};
-static_assert(sizeof(Arguments) == 664, "must match kernels/scan/geometry.clh");
 
 ScalarType acc_dtype(const Device& device, ScalarType out) {
   if (device.properties().has_fp64) {
@@ -58,15 +55,23 @@ ScalarType acc_dtype(const Device& device, ScalarType out) {
 }
 
 /// One scan on its way: geometry in, launches out.
-class Launcher {
+class Plan {
  public:
-  Launcher(const Op& op, const at::Tensor& self, const at::Tensor& out,
-           const at::Tensor& positions);
-  void run(Dimension line, Geometry& others);
+  Plan(const Op& op, const at::Tensor& self, const at::Tensor& out, const at::Tensor& positions,
+       Dimension line, Geometry& others);
+
+  const Device& device() const { return device_; }
+  /// Elements of a line.
+  int64_t length() const { return static_cast<int64_t>(arguments_.length); }
+  /// Lines that lie side by side in memory, where the elements of one don't; else 0.
+  int64_t columns() const { return columns_; }
+  std::string describe() const;
+
+  /// `group`: work-items that share a chunk.
+  void run_rows(size_t group);
+  void run_columns();
 
  private:
-  void launch_rows(bool contiguous);
-  void launch_columns(int width);
   /// Chunks of a multiple of `step` elements, so that there are about as many as the device can
   /// use, given `parts` work-items or work-groups per chunk.
   void choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t elements_per_part,
@@ -81,14 +86,15 @@ class Launcher {
   Queue& queue_;
   Device& device_;
   const ScalarType in_, out_, load_, acc_;
-  void *in_data_, *out_data_, *second_data_;
+  const void *in_data_, *out_data_, *second_data_;
   Arguments arguments_{};
+  bool contiguous_;  // the elements of a line are neighbours
+  int64_t columns_ = 0;
   c10::DataPtr partials_;
-  Location partial_{};
 };
 
-Launcher::Launcher(const Op& op, const at::Tensor& self, const at::Tensor& out,
-                   const at::Tensor& positions)
+Plan::Plan(const Op& op, const at::Tensor& self, const at::Tensor& out, const at::Tensor& positions,
+           Dimension line, Geometry& others)
     : op_(op),
       queue_(current_queue(self.device().index())),
       device_(queue_.device()),
@@ -96,66 +102,72 @@ Launcher::Launcher(const Op& op, const at::Tensor& self, const at::Tensor& out,
       out_(out.scalar_type()),
       load_(compute_dtype(out_)),
       acc_(op.form == Form::arg ? load_ : acc_dtype(device_, out_)),
-      in_data_(const_cast<void*>(self.const_data_ptr())),
+      in_data_(self.const_data_ptr()),
       out_data_(out.mutable_data_ptr()),
-      second_data_(positions.defined() ? positions.mutable_data_ptr() : out_data_) {}
+      second_data_(positions.defined() ? positions.mutable_data_ptr() : nullptr),
+      contiguous_(line.in == self.element_size()) {
+  others.order();
+  if (!contiguous_ && line.size > 1 && others.column_first(self.element_size())) {
+    columns_ = others.kept[0].size;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(others.kept_count <= kMaxDims, "ocl: a scan with more than ",
+                              kMaxDims, " other dimensions that can't be merged");
+  const int64_t lines = others.outputs();
+  TORCH_CHECK_NOT_IMPLEMENTED(lines <= INT32_MAX, "ocl: a scan of ", lines, " lines");
+  arguments_.length = static_cast<uint64_t>(line.size);
+  arguments_.in_step = line.in;
+  for (int k = 0; k < 2; ++k) arguments_.out_step[k] = line.out[k];
+  arguments_.lines = static_cast<uint32_t>(lines);
+  arguments_.dims = static_cast<uint32_t>(others.kept_count);
+  for (int d = 0; d < others.kept_count; ++d) {
+    const Dimension& dimension = others.kept[d];
+    arguments_.in_stride[d] = dimension.in;
+    for (int k = 0; k < 2; ++k) arguments_.out_stride[k][d] = dimension.out[k];
+    arguments_.size[d] = static_cast<uint32_t>(dimension.size);
+  }
+}
 
-void Launcher::choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t elements_per_part,
-                             int64_t max_splits) {
+void Plan::choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t elements_per_part,
+                         int64_t max_splits) {
   const int64_t length = static_cast<int64_t>(arguments_.length);
   const int64_t splits = std::clamp<int64_t>(
       std::min(wanted / std::max<int64_t>(1, parts), length * elements_per_part / kChunk), 1,
       max_splits);
-  const int64_t chunk = std::max<int64_t>(1, (length + splits - 1) / splits);
-  arguments_.chunk = static_cast<uint64_t>((chunk + step - 1) / step * step);
-  arguments_.splits = static_cast<uint32_t>(
-      std::max<uint64_t>(1, (arguments_.length + arguments_.chunk - 1) / arguments_.chunk));
+  const int64_t chunk = std::max<int64_t>(1, ceil_div(length, splits));
+  arguments_.chunk = static_cast<uint64_t>(ceil_div(chunk, step) * step);
+  arguments_.splits =
+      static_cast<uint32_t>(std::max<uint64_t>(1, ceil_div(arguments_.length, arguments_.chunk)));
 }
 
-void Launcher::allocate_partials() {
+void Plan::allocate_partials() {
   const uint64_t states = uint64_t{arguments_.splits} * arguments_.lines;
   const uint64_t values = (c10::elementSize(acc_) * states + 63) / 64 * 64;
   // Freed when this object goes: the allocator hands the memory out again in the queue's order.
   partials_ = allocator()->allocate(values + (op_.form == Form::arg ? 8 * states : 0));
-  partial_ = device_.addresses().find(partials_.get());
-  arguments_.partial_offset[0] = partial_.offset;
-  arguments_.partial_offset[1] = partial_.offset + values;
+  arguments_.partial_start[1] = values;
 }
 
-void Launcher::enqueue(Kernel& kernel, const NDRange& range) {
-  AddressSpace& addresses = device_.addresses();
-  const Location in = addresses.find(in_data_);
-  const Location out = addresses.find(out_data_);
-  const Location second = addresses.find(second_data_);
-  arguments_.in_offset = in.offset;
-  arguments_.out_offset[0] = out.offset;
-  arguments_.out_offset[1] = second.offset;
-  kernel.set_buffer(0, in.mem);
-  kernel.set_buffer(1, out.mem);
-  kernel.set_buffer(2, second.mem);
-  kernel.set_buffer(3, partials_ ? partial_.mem : out.mem);
-  kernel.set_bytes(4, &arguments_, sizeof arguments_);
-  kernel.enqueue(queue_,
-                 range.of_work(static_cast<int64_t>(2 * arguments_.lines * arguments_.length)));
+void Plan::enqueue(Kernel& kernel, const NDRange& range) {
+  launch(kernel, queue_,
+         range.of_work(static_cast<int64_t>(2 * arguments_.lines * arguments_.length)),
+         Pointer{in_data_}, Pointer{out_data_}, Pointer{second_data_}, Pointer{partials_.get()},
+         arguments_);
 }
 
 template <class Launch>
-void Launcher::in_phases(const Launch& launch) {
+void Plan::in_phases(const Launch& launch) {
   if (arguments_.splits == 1) {
     launch(kOnly);
     return;
   }
   allocate_partials();
-  launch(kTotals);
-  launch(kFinish);
+  launch(kReduce);
+  launch(kScan);
 }
 
-void Launcher::launch_rows(bool contiguous) {
-  const bool cpu = device_.is_cpu();
-  const int64_t length = static_cast<int64_t>(arguments_.length);
+void Plan::run_rows(size_t group) {
+  const bool cpu = device_.is_cpu(), grouped = group > 1;
   const int64_t units = device_.properties().compute_units;
-  const bool grouped = !cpu && length >= kGroupLength;
-  const size_t group = grouped ? kGpuGroup : 1;
   const bool together = op_.form == Form::arg || op_.regroup == Op::always ||
                         (op_.regroup == Op::real_doubles && acc_ == ScalarType::Double);
   const int items = grouped ? kGpuItems : together ? kCpuItems : 1;
@@ -168,12 +180,12 @@ void Launcher::launch_rows(bool contiguous) {
   }
   arguments_.lines_per_item = 1;
   if (cpu && arguments_.splits == 1) {
-    const int64_t worthwhile = kChunk / std::max<int64_t>(1, length);
+    const int64_t worthwhile = kChunk / std::max<int64_t>(1, length());
     const int64_t wanted = arguments_.lines / (units * 32);
     arguments_.lines_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
   }
   const uint32_t per_item = arguments_.lines_per_item;
-  const size_t groups = size_t{(arguments_.lines + per_item - 1) / per_item} * arguments_.splits;
+  const size_t groups = size_t{ceil_div(arguments_.lines, per_item)} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
   in_phases([&](Phase phase) {
     Kernel& kernel = rows_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
@@ -185,17 +197,18 @@ void Launcher::launch_rows(bool contiguous) {
                                                {"PHASE", static_cast<int>(phase)},
                                                {"GROUP", group},
                                                {"ITEMS", items},
-                                               {"CONTIGUOUS", contiguous}});
+                                               {"CONTIGUOUS", contiguous_}});
     enqueue(kernel, NDRange::linear(groups * group, local));
   });
 }
 
-void Launcher::launch_columns(int width) {
+void Plan::run_columns() {
   const bool cpu = device_.is_cpu();
+  const int width = !cpu ? 1 : columns_ >= 16 ? 16 : 4;
   const uint32_t columns = arguments_.size[0];
   const uint32_t w = static_cast<uint32_t>(width);
   arguments_.columns = columns;
-  arguments_.tiles = (columns + w - 1) / w;
+  arguments_.tiles = ceil_div(columns, w);
   const int64_t blocks = int64_t{arguments_.tiles} * (arguments_.lines / columns);
   const int64_t units = device_.properties().compute_units;
   // A GPU's work-item should walk some hundred elements, a CPU's some thousand.
@@ -214,30 +227,32 @@ void Launcher::launch_columns(int width) {
   });
 }
 
-void Launcher::run(Dimension line, Geometry& others) {
-  others.order();
-  const int64_t element = static_cast<int64_t>(c10::elementSize(in_));
-  const bool contiguous = line.in == element;
-  const bool side_by_side =
-      !contiguous && line.size > 1 && others.column_first(element) && others.kept[0].size >= 4;
-  TORCH_CHECK_NOT_IMPLEMENTED(others.kept_count <= kMaxDims, "ocl: a scan with more than ",
-                              kMaxDims, " other dimensions that can't be merged");
-  const int64_t lines = others.outputs();
-  TORCH_CHECK_NOT_IMPLEMENTED(lines <= INT32_MAX, "ocl: a scan of ", lines, " lines");
-  arguments_.length = static_cast<uint64_t>(line.size);
-  arguments_.in_step = line.in;
-  for (int k = 0; k < 2; ++k) arguments_.out_step[k] = line.out[k];
-  arguments_.lines = static_cast<uint32_t>(lines);
-  arguments_.dims = static_cast<uint32_t>(others.kept_count);
-  for (int d = 0; d < others.kept_count; ++d) {
-    const Dimension& dimension = others.kept[d];
-    arguments_.in_stride[d] = dimension.in;
-    for (int k = 0; k < 2; ++k) arguments_.out_stride[k][d] = dimension.out[k];
-    arguments_.size[d] = static_cast<uint32_t>(dimension.size);
-  }
-  if (!side_by_side) return launch_rows(contiguous);
-  launch_columns(!device_.is_cpu() ? 1 : others.kept[0].size >= 16 ? 16 : 4);
+std::string Plan::describe() const {
+  return std::string("scan ") + op_.functor + " " + std::to_string(arguments_.lines) + "x" +
+         std::to_string(arguments_.length) + " " + tag(in_) + "->" + tag(out_);
 }
+
+const char* refuse_columns(const Plan& plan) {
+  if (plan.columns() == 0) return "no lines lie side by side";
+  return plan.columns() < kLeastColumns ? "few lines lie side by side" : nullptr;
+}
+void run_columns(Plan& plan) { plan.run_columns(); }
+
+const char* refuse_group_rows(const Plan& plan) {
+  if (plan.device().is_cpu()) return "only for GPU devices";
+  return plan.length() < kGroupLength ? "the lines are short" : nullptr;
+}
+void run_group_rows(Plan& plan) { plan.run_rows(kGpuGroup); }
+
+const char* refuse_rows(const Plan&) { return nullptr; }
+void run_rows(Plan& plan) { plan.run_rows(1); }
+
+constexpr Implementation<Plan> kColumns{"columns", refuse_columns, run_columns},
+    kGroupRows{"group_rows", refuse_group_rows, run_group_rows},
+    kRows{"rows", refuse_rows, run_rows};
+constexpr const Implementation<Plan>* kImplementations[] = {&kColumns, &kGroupRows, &kRows};
+
+Engine engine{"scan", kImplementations};
 
 }  // namespace
 
@@ -260,7 +275,8 @@ void run(const Op& op, const at::Tensor& self, int64_t dim, const at::Tensor& ou
       others.add(false, dimension(d));
     }
   }
-  Launcher(op, self, out, positions).run(line, others);
+  Plan plan(op, self, out, positions, line, others);
+  run_first(engine, kImplementations, plan, [](const Plan& plan) { return plan.describe(); });
 }
 
 }  // namespace ocl::scan

@@ -1,6 +1,5 @@
 // The scan engine: running folds along one dimension (cumsum, cumprod, cummax, logcumsumexp, ...).
-//
-// Offers: Op and run(). A new fold is two lines in kernels/scan/ops.clh and an Op.
+// A new fold is two lines in kernels/scan/ops.clh and an Op.
 #pragma once
 
 #include <ATen/core/Tensor.h>

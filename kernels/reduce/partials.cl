@@ -3,10 +3,13 @@
 // side.
 #include "reduce/defaults.clh"
 
-#define SPLIT(i) load_partial(partial, PARTIAL_OFFSETS(args), (ulong)(i) * args.outputs + output)
+#define SPLIT(i) load_partial(partial, PARTIAL_STARTS(args), (ulong)(i) * args.outputs + output)
 
-kernel void reduce_finish(global char* out0_base, global char* out1_base, global char* partial,
-                          const ReduceArgs args, const TYPE(S) s0, const TYPE(S) s1) {
+kernel void reduce_partials(global char* out0, const ulong out0_offset, global char* out1,
+                            const ulong out1_offset, global char* partial,
+                            const ulong partial_offset, const Arguments args, const TYPE(S) s0,
+                            const TYPE(S) s1) {
+  partial += partial_offset;
 #if GROUP > 1
   local State shared[GROUP * OUTPUTS];
   const uint item = get_local_id(0) / OUTPUTS, lane = get_local_id(0) % OUTPUTS;
@@ -37,8 +40,8 @@ kernel void reduce_finish(global char* out0_base, global char* out1_base, global
   if (item > 0 || own != output) return;
 #endif
   ulong in = 0;
-  global char* out0 = out0_base + args.out_offset[0];
-  global char* out1 = out1_base + args.out_offset[1];
+  out0 += out0_offset;
+  out1 += out1_offset;
   DECODE_OUTPUT(args, 0, output, in, out0, out1);
   store_result(state, out0, out1, s0, s1);
 }
