@@ -1,6 +1,4 @@
 // Row-major layouts of strided tensors for kernels that care about the order of elements.
-//
-// Offers: RowMajor, row_major(), StridedArgument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 namespace ocl {
@@ -30,6 +29,21 @@ struct RowMajor {
 /// operands step through evenly become one, and dimensions of size 1 vanish.
 RowMajor row_major(c10::IntArrayRef sizes, std::initializer_list<at::TensorBase> tensors,
                    bool merge = true);
+
+/// Fills in `dims`, `size` and `stride` of a kernel's argument struct: uint dims, size[16],
+/// stride[operands][16].
+template <class Arguments>
+void put_layout(Arguments& arguments, const RowMajor& layout) {
+  static_assert(std::size(Arguments{}.size) == RowMajor::kMaxKernelDims);
+  arguments.dims = layout.dims;
+  for (int d = 0; d < RowMajor::kMaxKernelDims; ++d) {
+    const bool used = d < layout.dims && layout.fits;
+    arguments.size[d] = used ? layout.size[d] : 1;
+    for (size_t k = 0; k < std::size(arguments.stride); ++k) {
+      arguments.stride[k][d] = used ? layout.stride[k][d] : 0;
+    }
+  }
+}
 
 /// The end of a kernel's layout struct: uint dims, size[16], stride[operands][16].
 template <int operands>

@@ -18,12 +18,14 @@
 #define C f32
 #endif
 
-kernel BY_LANES void bernoulli_scalar(global char* out, const FillLayout layout, ulong seed,
-                                      ulong offset, uint limit) {
+kernel BY_LANES void bernoulli_scalar(global char* out, const ulong out_offset,
+                                      const FillLayout layout, ulong seed, ulong offset,
+                                      uint limit) {
+  out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
 #define STORE_HEADS(word, place) \
-  STOREV_FROM(OUT, i32, 16, out + layout.offset, place, (word <= (uint16)(limit)) & (int16)(1))
+  STOREV_FROM(OUT, i32, 16, out, place, (word <= (uint16)(limit)) & (int16)(1))
   STORE_LANES(STORE_HEADS, layout.n)
   const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end; group++) {
@@ -33,14 +35,6 @@ kernel BY_LANES void bernoulli_scalar(global char* out, const FillLayout layout,
     STORE_FOUR(out, layout, group, values);
   }
 }
-
-typedef struct {
-  ulong offset[3];  // bytes
-  ulong n;
-  uint dims;
-  uint size[16];
-  uint stride[3][16];
-} OperandLayout;
 
 #if CONTIGUOUS
 #define OFFSETS(operands)        \
@@ -55,9 +49,12 @@ typedef struct {
 #endif
 
 /// out = uniform < probability. A probability outside [0, 1], NaN included, fails.
-kernel void bernoulli_tensor(global char* out, global const char* probability,
+kernel void bernoulli_tensor(global char* out, const ulong out_offset,
+                             global const char* probability, const ulong probability_offset,
                              const OperandLayout layout, ulong seed, ulong offset,
                              global int* asserts, uint site) {
+  out += out_offset;
+  probability += probability_offset;
   const ulong group = get_global_id(0);
   if (group * 4 >= layout.n) return;
   uint word[4];
@@ -65,26 +62,30 @@ kernel void bernoulli_tensor(global char* out, global const char* probability,
   const ulong end = min(group * 4 + 4, layout.n);
   for (ulong i = group * 4; i < end; i++) {
     OFFSETS(2)
-    const TYPE(P) p = LOAD_AS(P, IN, probability + layout.offset[1] + at[1], 0);
+    const TYPE(P) p = LOAD_AS(P, IN, probability + at[1], 0);
     if (!(p >= 0 && p <= 1)) record_failure(0, 0, asserts, site);
     const int heads = (word[i & 3] >> 8) * 0x1p-24f < p;
-    STORE_FROM(OUT, i32, out + layout.offset[0] + at[0], 0, heads);
+    STORE_FROM(OUT, i32, out + at[0], 0, heads);
   }
 }
 
 /// mask = heads, out = heads ? in * scale : 0
-kernel BY_LANES void dropout(global char* out, global const char* in, global char* mask,
+kernel BY_LANES void dropout(global char* out, const ulong out_offset, global const char* in,
+                             const ulong in_offset, global char* mask, const ulong mask_offset,
                              const OperandLayout layout, ulong seed, ulong offset, uint limit,
                              TYPE(C) scale) {
+  out += out_offset;
+  in += in_offset;
+  mask += mask_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
   // A product, so that what was NaN or infinite stays NaN.
-#define DROP(n, bits, place)                                                                      \
-  const PASTE2(uchar, n) heads =                                                                  \
-      PASTE2(convert_uchar, n)((bits <= (PASTE2(uint, n))(limit)) & (PASTE2(int, n))(1));         \
-  const TYPEV(C, n) x = LOADV_AS(C, IN, n, in + layout.offset[1], place);                         \
-  STOREV_FROM(OUT, C, n, out + layout.offset[0], place, x * (CONVERTV(C, u8, n, heads) * scale)); \
-  STOREV(u8, n, mask + layout.offset[2], place, heads);
+#define DROP(n, bits, place)                                                              \
+  const PASTE2(uchar, n) heads =                                                          \
+      PASTE2(convert_uchar, n)((bits <= (PASTE2(uint, n))(limit)) & (PASTE2(int, n))(1)); \
+  const TYPEV(C, n) x = LOADV_AS(C, IN, n, in, place);                                    \
+  STOREV_FROM(OUT, C, n, out, place, x*(CONVERTV(C, u8, n, heads) * scale));              \
+  STOREV(u8, n, mask, place, heads);
 #define DROP_LANES(word, place) DROP(16, word, place)
   STORE_LANES(DROP_LANES, layout.n)
   const ulong end_group = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
@@ -102,9 +103,9 @@ kernel BY_LANES void dropout(global char* out, global const char* in, global cha
     for (ulong i = group * 4; i < end; i++) {
       OFFSETS(3)
       const uchar heads = word[i & 3] <= limit;
-      const TYPE(C) x = LOAD_AS(C, IN, in + layout.offset[1] + at[1], 0);
-      STORE_FROM(OUT, C, out + layout.offset[0] + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
-      *(global uchar*)(mask + layout.offset[2] + at[2]) = heads;
+      const TYPE(C) x = LOAD_AS(C, IN, in + at[1], 0);
+      STORE_FROM(OUT, C, out + at[0], 0, x * (heads ? scale : (TYPE(C))(0)));
+      *(global uchar*)(mask + at[2]) = heads;
     }
   }
 }

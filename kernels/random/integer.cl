@@ -14,13 +14,15 @@
 #define IN_RANGE(n, bits) \
   (range != 0 ? (bits * (ulong##n)(range)) >> (ulong##n)(32) : bits) + (ulong##n)((ulong)base)
 
-kernel BY_LANES void random_integer(global char* out, const FillLayout layout, ulong seed,
-                                    ulong offset, long base, ulong range) {
+kernel BY_LANES void random_integer(global char* out, const ulong out_offset,
+                                    const FillLayout layout, ulong seed, ulong offset, long base,
+                                    ulong range) {
+  out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
 #define STORE_INTEGERS(word, place)           \
   const ulong16 bits = convert_ulong16(word); \
-  STOREV_FROM(OUT, V, 16, out + layout.offset, place, as_long16(IN_RANGE(16, bits)))
+  STOREV_FROM(OUT, V, 16, out, place, as_long16(IN_RANGE(16, bits)))
   STORE_LANES(STORE_INTEGERS, layout.n)
   const ulong end = min(first + ITEM_GROUPS, (layout.n + 3) / 4);
   for (ulong group = first; group < end; group++) {

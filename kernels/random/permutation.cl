@@ -5,14 +5,15 @@
 // CPUs). Compile parameter: OUT (tag of the result).
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
+#include "random/arguments.clh"
 
 #ifndef OUT
 #define OUT i64
 #endif
 
 /// out[rank of keys[i]] = i. Quadratic. Equal keys keep their order.
-kernel void permute_rank(global char* out, ulong out_offset, global const char* keys_base,
-                         ulong keys_offset, uint n) {
+kernel void permute_rank(global char* out, const ulong out_offset, global const char* keys_base,
+                         const ulong keys_offset, uint n) {
   const uint i = get_global_id(0);
   if (i >= n) return;
   global const long* keys = (global const long*)(keys_base + keys_offset);
@@ -21,14 +22,6 @@ kernel void permute_rank(global char* out, ulong out_offset, global const char* 
   for (uint j = 0; j < n; j++) rank += keys[j] < key || (keys[j] == key && j < i);
   STORE_FROM(OUT, i64, out + out_offset, rank, (long)i);
 }
-
-#define ROUNDS 24
-typedef struct {
-  ulong n;
-  uint left_bits, right_bits;  // 2^(left_bits + right_bits) >= n
-  uint key[ROUNDS];
-  uint swaps, unused;  // 1: 0 and 1 change places
-} FeistelKeys;
 
 static inline uint mix(uint x, uint key) {
   x = (x ^ key) * 0x9e3779b1u;
@@ -39,7 +32,7 @@ static inline uint mix(uint x, uint key) {
 
 /// A Feistel network is a bijection of [0, 2^bits); following it from i until it comes back below n
 /// (cycle walking) makes it one of [0, n).
-kernel void permute_feistel(global char* out, ulong out_offset, const FeistelKeys keys) {
+kernel void permute_feistel(global char* out, const ulong out_offset, const FeistelKeys keys) {
   const ulong i = get_global_id(0);
   if (i >= keys.n) return;
   const uint left_mask = 0xffffffffu >> (32 - keys.left_bits);
@@ -48,7 +41,7 @@ kernel void permute_feistel(global char* out, ulong out_offset, const FeistelKey
   do {
     uint left = (uint)(value >> keys.right_bits);
     uint right = (uint)value & right_mask;
-    for (int round = 0; round < ROUNDS; round += 2) {
+    for (int round = 0; round < kRounds; round += 2) {
       left ^= mix(right, keys.key[round]) & left_mask;
       right ^= mix(left, keys.key[round + 1]) & right_mask;
     }
@@ -59,7 +52,7 @@ kernel void permute_feistel(global char* out, ulong out_offset, const FeistelKey
 }
 
 #define STRETCH 512  // numbers of a work-item
-#define LANES 32
+#define AT_ONCE 32   // of them, in two vectors
 
 static inline uint16 mix16(uint16 x, uint key) {
   x = (x ^ (uint16)(key)) * 0x9e3779b1u;
@@ -70,7 +63,7 @@ static inline uint16 mix16(uint16 x, uint key) {
 
 /// Two vectors side by side, whose multiplications don't wait for each other. Every number takes
 /// one step at a time; those that left [0, n) are put together for the next.
-kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, ulong out_offset,
+kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, const ulong out_offset,
                                                const FeistelKeys keys) {
   const ulong first = (ulong)get_global_id(0) * STRETCH;
   if (first >= keys.n) return;
@@ -85,36 +78,36 @@ kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, ulong out_offse
     place[j] = j;
   }
   for (uint left = count; left > 0;) {
-    uint kept = 0;
-    for (uint v = 0; v < left; v += LANES) {
+    uint remaining = 0;
+    for (uint v = 0; v < left; v += AT_ONCE) {
       const uint16 a = vload16(0, pending + v), b = vload16(1, pending + v);
       uint16 left_a = a >> shift, right_a = a & right_mask;
       uint16 left_b = b >> shift, right_b = b & right_mask;
-      for (int round = 0; round < ROUNDS; round += 2) {
+      for (int round = 0; round < kRounds; round += 2) {
         left_a ^= mix16(right_a, keys.key[round]) & left_mask;
         left_b ^= mix16(right_b, keys.key[round]) & left_mask;
         right_a ^= mix16(left_a, keys.key[round + 1]) & right_mask;
         right_b ^= mix16(left_b, keys.key[round + 1]) & right_mask;
       }
-      uint value[LANES];
+      uint value[AT_ONCE];
       vstore16(left_a << shift | right_a, 0, value);
       vstore16(left_b << shift | right_b, 1, value);
       // What is not final is written over by a later step.
-#define KEEP(j)                        \
+#define STORE_NUMBER(j)                \
   {                                    \
     const uint where = place[v + (j)]; \
     result[where] = value[j];          \
-    pending[kept] = value[j];          \
-    place[kept] = where;               \
-    kept += value[j] >= n;             \
+    pending[remaining] = value[j];     \
+    place[remaining] = where;          \
+    remaining += value[j] >= n;        \
   }
-      if (left - v >= LANES) {
-        _Pragma("unroll") for (uint j = 0; j < LANES; j++) KEEP(j)
+      if (left - v >= AT_ONCE) {
+        _Pragma("unroll") for (uint j = 0; j < AT_ONCE; j++) STORE_NUMBER(j)
       } else {
-        for (uint j = 0; j < left - v; j++) KEEP(j)
+        for (uint j = 0; j < left - v; j++) STORE_NUMBER(j)
       }
     }
-    left = kept;
+    left = remaining;
   }
   out += out_offset + first * STORAGE_SIZE(OUT);
   uint j = 0;

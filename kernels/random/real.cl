@@ -103,8 +103,9 @@ DEFINE_DRAWS_OF(TYPE(V), BITS, 2)
 DEFINE_DRAWS_OF(TYPE(V), BITS, 16)
 #endif
 
-kernel BY_LANES void random_real(global char* out, const FillLayout layout, ulong seed,
-                                 ulong offset, real p0, real p1, real p2) {
+kernel BY_LANES void random_real(global char* out, const ulong out_offset, const FillLayout layout,
+                                 ulong seed, ulong offset, real p0, real p1, real p2) {
+  out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;
 #if LANES == 16
@@ -115,8 +116,7 @@ kernel BY_LANES void random_real(global char* out, const FillLayout layout, ulon
     for (uint k = 0; k < 4; k += 2)
       PASTE3(draw_, DIST, 16)(word[k], word[k + 1], p0, p1, p2, &value[k], &value[k + 1]);
     IN_ORDER(float16, value);
-    for (uint k = 0; k < 4; k++)
-      STOREV_FROM(OUT, V, 16, out + layout.offset, first / 4 + k, value[k]);
+    for (uint k = 0; k < 4; k++) STOREV_FROM(OUT, V, 16, out, first / 4 + k, value[k]);
     return;
   }
 #endif

@@ -81,7 +81,36 @@ def reduction(name, shape, dim, **kwargs):
     return call
 
 
+def drawn(fill, *shape, low=0.0, high=1.0, strided=False):
+    """Whether numbers lie where they should, and their mean, too; no device has another's."""
+
+    def call(device):
+        torch.manual_seed(0)
+        x = torch.zeros(shape, device=device)
+        x = fill(x.t() if strided else x)
+        centred = (x.mean() - (low + high) / 2).abs() < 0.05 * (high - low)
+        return ((x >= low) & (x <= high)).all(), centred
+
+    return call
+
+
+def permutation(n):
+    def call(device):
+        return torch.randperm(n, device=device).sort().values
+
+    return call
+
+
 CASES = {
+    "random": [
+        drawn(torch.Tensor.uniform_, 100, 130),
+        drawn(torch.Tensor.uniform_, 100, 130, strided=True),
+        drawn(lambda x: x.random_(0, 8), 70, 90, high=7),
+        drawn(torch.Tensor.bernoulli_, 9000),
+        drawn(lambda x: torch.dropout(x + 1, 0.5, True), 9000, high=2),
+        permutation(1000),
+        permutation(70000),
+    ],
     "scan": [
         reduction("cumsum", (5, 300), 1),
         reduction("cumsum", (3, 9000), 1),

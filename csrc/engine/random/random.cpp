@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string>
 
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "engine/row_major.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
@@ -20,6 +24,10 @@
 namespace ocl::random {
 
 namespace {
+
+using namespace kernel_types;
+#include "random/arguments.clh"
+static_assert(kMaxDims == RowMajor::kMaxKernelDims);
 
 constexpr size_t kLocalSize = 64, kGpuLocal = 256;
 // Below this size a permutation is ranked, exactly uniform; above it a Feistel network is.
@@ -37,25 +45,6 @@ const KernelFamily feistel_family{"random/permutation.cl", "permute_feistel"};
 const KernelFamily feistel_lanes_family{"random/permutation.cl", "permute_feistel_lanes"};
 constexpr int64_t kFeistelStretch = 512;  // STRETCH there
 
-// The layout structs of kernels/random.
-struct FillLayout {
-  uint64_t offset;
-  uint64_t n;
-  StridedArgument<1> strided;
-};
-struct OperandLayout {
-  uint64_t offset[3];
-  uint64_t n;
-  StridedArgument<3> strided;
-};
-constexpr int kRounds = 24;
-struct FeistelKeys {
-  uint64_t n;
-  uint32_t left_bits, right_bits;
-  uint32_t key[kRounds];
-  uint32_t swaps, unused;
-};
-
 const char* const kFloat = tag(at::kFloat);
 const char* const kDouble = tag(at::kDouble);
 const char* const kInt = tag(at::kInt);
@@ -63,13 +52,102 @@ const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(const Device& device, int64_t n, int lanes = 1) {
   const int64_t per_item = 4 * lanes;
-  return NDRange::linear((n + per_item - 1) / per_item, device.is_cpu() ? kLocalSize : kGpuLocal)
+  return NDRange::linear(ceil_div(n, per_item), device.is_cpu() ? kLocalSize : kGpuLocal)
       .of_work(4 * n);
 }
 
-/// The groups of four that a work-item takes in the lanes of vectors, LANES of random/lanes.clh.
-int lanes_of(const Device& device, const RowMajor& layout) {
-  return device.is_cpu() && layout.contiguous ? 16 : 1;
+/// Numbers for all elements, by a kernel that takes the four of a Philox call, or with `lanes`
+/// those of 16 calls.
+struct FillPlan {
+  const Device& device;
+  const char* what;
+  int64_t n;
+  bool contiguous;
+  bool has_lanes;  // the kernel does
+  c10::function_ref<void(int lanes)> launch;
+};
+
+const char* refuse_lanes(const FillPlan& plan) {
+  if (!plan.device.is_cpu()) return "only for CPU devices";
+  if (!plan.has_lanes) return "numbers of 64 bits, or with a probability each";
+  return plan.contiguous ? nullptr : "the elements aren't contiguous";
+}
+void run_lanes(FillPlan& plan) { plan.launch(16); }
+
+const char* refuse_no_fill(const FillPlan&) { return nullptr; }
+void run_groups(FillPlan& plan) { plan.launch(1); }
+
+constexpr Implementation<FillPlan> kLanes{"lanes", refuse_lanes, run_lanes},
+    kGroups{"groups", refuse_no_fill, run_groups};
+constexpr const Implementation<FillPlan>* kFills[] = {&kLanes, &kGroups};
+
+/// A permutation.
+struct PermutationPlan {
+  Device& device;
+  Queue& queue;
+  const at::TensorBase& out;
+  const Generator& generator;
+  int64_t n;
+  int bits;  // of the numbers below n
+};
+
+const char* refuse_rank(const PermutationPlan& plan) {
+  return plan.n > kMaxRanked ? "many elements" : nullptr;
+}
+const char* refuse_feistel(const PermutationPlan& plan) {
+  return plan.n <= kMaxRanked ? "few elements, which ranks permute uniformly" : nullptr;
+}
+const char* refuse_feistel_lanes(const PermutationPlan& plan) {
+  if (!plan.device.is_cpu()) return "only for CPU devices";
+  return plan.bits >= 32 ? "numbers of more than 31 bits" : refuse_feistel(plan);
+}
+
+void run_rank(PermutationPlan& plan) {
+  const at::Tensor keys = at::empty({plan.n}, plan.out.options().dtype(at::kLong));
+  fill_integer(keys, 0, 0, plan.generator);
+  launch(rank_family.get(plan.device, {{"OUT", tag(plan.out.scalar_type())}}), plan.queue,
+         NDRange::linear(plan.n, kLocalSize), Pointer{plan.out.data_ptr()},
+         Pointer{keys.data_ptr()}, static_cast<uint32_t>(plan.n));
+}
+
+void launch_feistel(const PermutationPlan& plan, const KernelFamily& family, const NDRange& range) {
+  const PhiloxState state =
+      reserve_philox(plan.generator, plan.out.device().index(), kRounds / 4 + 1);
+  at::Philox4_32 words(state.seed, 0, state.offset);
+  FeistelKeys keys{};
+  keys.n = static_cast<uint64_t>(plan.n);
+  keys.left_bits = plan.bits / 2;
+  keys.right_bits = plan.bits - plan.bits / 2;
+  for (uint32_t& key : keys.key) key = words();
+  // A Feistel network makes only even permutations of its own domain; cycle walking makes both
+  // kinds.
+  keys.swaps = std::has_single_bit(keys.n) ? words() & 1 : 0;
+  launch(family.get(plan.device, {{"OUT", tag(plan.out.scalar_type())}}), plan.queue, range,
+         Pointer{plan.out.data_ptr()}, keys);
+}
+void run_feistel_lanes(PermutationPlan& plan) {
+  launch_feistel(plan, feistel_lanes_family, NDRange::linear(ceil_div(plan.n, kFeistelStretch), 1));
+}
+void run_feistel(PermutationPlan& plan) {
+  launch_feistel(plan, feistel_family, NDRange::linear(plan.n, kLocalSize));
+}
+
+constexpr Implementation<PermutationPlan> kRank{"rank", refuse_rank, run_rank},
+    kFeistelLanes{"feistel_lanes", refuse_feistel_lanes, run_feistel_lanes},
+    kFeistel{"feistel", refuse_feistel, run_feistel};
+constexpr const Implementation<PermutationPlan>* kPermutations[] = {&kRank, &kFeistelLanes,
+                                                                    &kFeistel};
+
+Engine engine{"random", kFills, kPermutations};
+
+/// Chooses how many lanes and calls launch(lanes).
+template <class Launch>
+void fill(const Device& device, const char* what, const RowMajor& layout, bool has_lanes,
+          const Launch& launch) {
+  FillPlan plan{device, what, layout.n, layout.contiguous, has_lanes, launch};
+  run_first(engine, kFills, plan, [](const FillPlan& plan) {
+    return std::string("random ") + plan.what + " " + std::to_string(plan.n);
+  });
 }
 
 /// Calls fill(out, layout), with a contiguous copy in between for tensors the kernels can't
@@ -103,11 +181,19 @@ void launch_fill(const KernelFamily& family, const at::TensorBase& out, const Ro
                  int lanes, std::span<const Define> defines, const PhiloxState& state,
                  const Arguments&... arguments) {
   Queue& queue = current_queue(out.device().index());
-  const Location to = queue.device().addresses().find(out.data_ptr());
-  const FillLayout argument{to.offset, static_cast<uint64_t>(layout.n), StridedArgument<1>(layout)};
+  FillLayout argument{};
+  argument.n = static_cast<uint64_t>(layout.n);
+  put_layout(argument, layout);
   launch(family.get(queue.device(), defines), queue,
-         groups_of_four(queue.device(), layout.n, lanes), to.mem, argument, state.seed,
-         state.offset, arguments...);
+         groups_of_four(queue.device(), layout.n, lanes), Pointer{out.data_ptr()}, argument,
+         state.seed, state.offset, arguments...);
+}
+
+OperandLayout operand_layout(const RowMajor& layout) {
+  OperandLayout argument{};
+  argument.n = static_cast<uint64_t>(layout.n);
+  put_layout(argument, layout);
+  return argument;
 }
 
 /// The largest 32-bit word that counts as heads, for p > 0.
@@ -123,24 +209,22 @@ void fill_real(const at::TensorBase& out, const Distribution& distribution,
   const bool is_double = out.scalar_type() == at::kDouble;
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const int lanes =
-        is_double ? 1 : lanes_of(current_queue(target.device().index()).device(), layout);
-    const Define defines[] = {{"DIST", distribution.name},
-                              {"V", is_double ? kDouble : kFloat},
-                              {"OUT", tag(target.scalar_type())},
-                              {"DIGITS", distribution.digits ? distribution.digits
-                                         : is_double         ? 53
-                                                             : 24},
-                              {"CONTIGUOUS", layout.contiguous},
-                              {"LANES", lanes},
-                              vector_access(layout, {target})};
-    const auto [name, p0, p1, p2, digits] = distribution;
-    if (is_double) {
-      launch_fill(real_family, target, layout, lanes, defines, state, p0, p1, p2);
-    } else {
-      launch_fill(real_family, target, layout, lanes, defines, state, static_cast<float>(p0),
-                  static_cast<float>(p1), static_cast<float>(p2));
-    }
+    const Device& device = ocl::device(target.device().index());
+    fill(device, distribution.name, layout, !is_double, [&](int lanes) {
+      const Define defines[] = {{"DIST", distribution.name},
+                                {"V", is_double ? kDouble : kFloat},
+                                {"OUT", tag(target.scalar_type())},
+                                {"DIGITS", distribution.digits ? distribution.digits
+                                           : is_double         ? 53
+                                                               : 24},
+                                {"CONTIGUOUS", layout.contiguous},
+                                {"LANES", lanes},
+                                vector_access(layout, {target})};
+      const at::ScalarType compute = is_double ? at::kDouble : at::kFloat;
+      const auto [name, p0, p1, p2, digits] = distribution;
+      launch_fill(real_family, target, layout, lanes, defines, state, scalar_argument(compute, p0),
+                  scalar_argument(compute, p1), scalar_argument(compute, p2));
+    });
   });
 }
 
@@ -151,12 +235,13 @@ void fill_integer(const at::TensorBase& out, int64_t base, uint64_t range,
   const int bits = range == 0 || range >= (uint64_t{1} << 28) ? 64 : 32;
   const PhiloxState state = reserve_philox(generator, out.device().index(), kIncrement);
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const int lanes =
-        bits == 64 ? 1 : lanes_of(current_queue(target.device().index()).device(), layout);
-    const Define defines[] = {{"V", kLong},     {"OUT", tag(target.scalar_type())},
-                              {"BITS", bits},   {"CONTIGUOUS", layout.contiguous},
-                              {"LANES", lanes}, vector_access(layout, {target})};
-    launch_fill(integer_family, target, layout, lanes, defines, state, base, range);
+    const Device& device = ocl::device(target.device().index());
+    fill(device, "integer", layout, bits == 32, [&](int lanes) {
+      const Define defines[] = {{"V", kLong},     {"OUT", tag(target.scalar_type())},
+                                {"BITS", bits},   {"CONTIGUOUS", layout.contiguous},
+                                {"LANES", lanes}, vector_access(layout, {target})};
+      launch_fill(integer_family, target, layout, lanes, defines, state, base, range);
+    });
   });
 }
 
@@ -167,12 +252,13 @@ void fill_bernoulli(const at::TensorBase& out, double p, const Generator& genera
     return;
   }
   fill_any(out, [&](const at::TensorBase& target, const RowMajor& layout) {
-    const int lanes = lanes_of(current_queue(target.device().index()).device(), layout);
-    const Define defines[] = {{"V", kInt},
-                              {"OUT", tag(target.scalar_type())},
-                              {"CONTIGUOUS", layout.contiguous},
-                              {"LANES", lanes}};
-    launch_fill(bernoulli_family, target, layout, lanes, defines, state, heads_limit(p));
+    fill(ocl::device(target.device().index()), "bernoulli", layout, true, [&](int lanes) {
+      const Define defines[] = {{"V", kInt},
+                                {"OUT", tag(target.scalar_type())},
+                                {"CONTIGUOUS", layout.contiguous},
+                                {"LANES", lanes}};
+      launch_fill(bernoulli_family, target, layout, lanes, defines, state, heads_limit(p));
+    });
   });
 }
 
@@ -189,19 +275,17 @@ void fill_bernoulli(const at::TensorBase& out, const at::TensorBase& p,
         "bernoulli_: a tensor of probabilities with more than 16 dimensions or 2 GiB must be "
         "contiguous");
     Queue& queue = current_queue(out.device().index());
-    AddressSpace& addresses = queue.device().addresses();
-    const Location to = addresses.find(target.data_ptr());
-    const Location from = addresses.find(p.data_ptr());
-    const OperandLayout argument{
-        {to.offset, from.offset, 0}, static_cast<uint64_t>(layout.n), StridedArgument<3>(layout)};
-    Kernel& kernel =
-        bernoulli_tensor_family.get(queue.device(), {{"V", kInt},
-                                                     {"OUT", tag(target.scalar_type())},
-                                                     {"IN", tag(p.scalar_type())},
-                                                     {"P", p_is_double ? kDouble : kFloat},
-                                                     {"CONTIGUOUS", layout.contiguous}});
-    launch(kernel, queue, groups_of_four(queue.device(), layout.n), to.mem, from.mem, argument,
-           state.seed, state.offset, queue.device().asserts().mem(), site);
+    fill(queue.device(), "bernoulli of a tensor", layout, false, [&](int) {
+      Kernel& kernel =
+          bernoulli_tensor_family.get(queue.device(), {{"V", kInt},
+                                                       {"OUT", tag(target.scalar_type())},
+                                                       {"IN", tag(p.scalar_type())},
+                                                       {"P", p_is_double ? kDouble : kFloat},
+                                                       {"CONTIGUOUS", layout.contiguous}});
+      launch(kernel, queue, groups_of_four(queue.device(), layout.n), Pointer{target.data_ptr()},
+             Pointer{p.data_ptr()}, operand_layout(layout), state.seed, state.offset,
+             queue.device().asserts().mem(), site);
+    });
   });
 }
 
@@ -217,61 +301,32 @@ void dropout(const at::TensorBase& out, const at::TensorBase& mask, const at::Te
     TORCH_CHECK(layout.contiguous || layout.fits, "native_dropout: tensor too large");
   }
   Queue& queue = current_queue(out.device().index());
-  AddressSpace& addresses = queue.device().addresses();
-  const Location to = addresses.find(out.data_ptr());
-  const Location from = addresses.find(source.data_ptr());
-  const Location flags = addresses.find(mask.data_ptr());
-  const OperandLayout argument{{to.offset, from.offset, flags.offset},
-                               static_cast<uint64_t>(layout.n),
-                               StridedArgument<3>(layout)};
-  const bool is_double = out.scalar_type() == at::kDouble;
-  const int lanes = lanes_of(queue.device(), layout);
-  Kernel& kernel = dropout_family.get(queue.device(), {{"V", kInt},
-                                                       {"C", is_double ? kDouble : kFloat},
-                                                       {"OUT", tag(out.scalar_type())},
-                                                       {"IN", tag(in.scalar_type())},
-                                                       {"CONTIGUOUS", layout.contiguous},
-                                                       {"LANES", lanes},
-                                                       vector_access(layout, {out, source, mask})});
-  const NDRange range = groups_of_four(queue.device(), layout.n, lanes);
-  if (is_double) {
-    launch(kernel, queue, range, to.mem, from.mem, flags.mem, argument, state.seed, state.offset,
-           heads_limit(keep), scale);
-  } else {
-    launch(kernel, queue, range, to.mem, from.mem, flags.mem, argument, state.seed, state.offset,
-           heads_limit(keep), static_cast<float>(scale));
-  }
+  const at::ScalarType compute = out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  fill(queue.device(), "dropout", layout, true, [&](int lanes) {
+    Kernel& kernel =
+        dropout_family.get(queue.device(), {{"V", kInt},
+                                            {"C", tag(compute)},
+                                            {"OUT", tag(out.scalar_type())},
+                                            {"IN", tag(in.scalar_type())},
+                                            {"CONTIGUOUS", layout.contiguous},
+                                            {"LANES", lanes},
+                                            vector_access(layout, {out, source, mask})});
+    launch(kernel, queue, groups_of_four(queue.device(), layout.n, lanes), Pointer{out.data_ptr()},
+           Pointer{source.data_ptr()}, Pointer{mask.data_ptr()}, operand_layout(layout), state.seed,
+           state.offset, heads_limit(keep), scalar_argument(compute, scale));
+  });
 }
 
 void permute(const at::TensorBase& out, const Generator& generator) {
   const int64_t n = out.numel();
   if (n == 0) return;
   Queue& queue = current_queue(out.device().index());
-  const NDRange range = NDRange::linear(n, kLocalSize);
-  if (n <= kMaxRanked) {
-    const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong));
-    fill_integer(keys, 0, 0, generator);
-    launch(rank_family.get(queue.device(), {{"OUT", tag(out.scalar_type())}}), queue, range,
-           Pointer{out.data_ptr()}, Pointer{keys.data_ptr()}, static_cast<uint32_t>(n));
-    return;
-  }
-  const PhiloxState state = reserve_philox(generator, out.device().index(), kRounds / 4 + 1);
-  at::Philox4_32 words(state.seed, 0, state.offset);
-  FeistelKeys keys;
-  keys.n = n;
-  const int bits = std::bit_width(static_cast<uint64_t>(n - 1));
-  keys.left_bits = bits / 2;
-  keys.right_bits = bits - bits / 2;
-  for (uint32_t& key : keys.key) key = words();
-  // A Feistel network makes only even permutations of its own domain; cycle walking makes both
-  // kinds.
-  keys.swaps = std::has_single_bit(static_cast<uint64_t>(n)) ? words() & 1 : 0;
-  keys.unused = 0;
-  const bool lanes = queue.device().is_cpu() && bits < 32;
-  launch((lanes ? feistel_lanes_family : feistel_family)
-             .get(queue.device(), {{"OUT", tag(out.scalar_type())}}),
-         queue, lanes ? NDRange::linear((n + kFeistelStretch - 1) / kFeistelStretch, 1) : range,
-         Pointer{out.data_ptr()}, keys);
+  PermutationPlan plan{
+      queue.device(), queue, out,
+      generator,      n,     static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)))};
+  run_first(engine, kPermutations, plan, [](const PermutationPlan& plan) {
+    return "random permutation " + std::to_string(plan.n);
+  });
 }
 
 }  // namespace ocl::random

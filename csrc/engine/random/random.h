@@ -1,8 +1,6 @@
-// The random engine: fills tensors with Philox numbers.
-//
-// Offers: fill_real(), fill_integer(), fill_bernoulli(), dropout(), permute(). Element i (in
-// row-major order) takes its numbers from Philox subsequence i / 4, so a seed gives one stream
-// whatever the strides, the launch shape or the device.
+// The random engine: fills tensors with Philox numbers. Element i (in row-major order) takes its
+// numbers from Philox subsequence i / 4, so a seed gives one stream whatever the strides, the
+// launch shape or the device.
 #pragma once
 
 #include <ATen/core/Generator.h>
