@@ -10,8 +10,9 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/argument_struct.h"
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel_family.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
@@ -20,10 +21,11 @@ namespace ocl::multi_tensor {
 
 namespace {
 
+using namespace kernel_types;
+#include "multi_tensor/arguments.clh"
+
 // Of buffers, with the list as an argument and in a table: a kernel of 1024 bytes of parameters.
 constexpr size_t kBuffers = 8, kTableBuffers = 32;
-// The list's share of the parameters; the rest is for the buffers and what an op adds.
-constexpr size_t kListBytes = 800;
 constexpr size_t kMaxOperands = 8;
 constexpr uint64_t kOffsetBits = 56;
 constexpr size_t kGpuGroup = 256;
@@ -31,7 +33,7 @@ constexpr size_t kGpuGroup = 256;
 /// The kernel's launch parameters for one dtype and number of operands and tensors.
 struct Plan {
   Plan(Device& device, at::ScalarType dtype, size_t operands, size_t tensors)
-      : operands(operands), entries((kListBytes - 8) / (8 * operands + 12)) {
+      : operands(operands), entries(kListWords / (operands + 2)) {
     const size_t element = c10::elementSize(compute_dtype(dtype));
     const bool cpu = device.is_cpu();
     width = (cpu ? 64 : 16) / element;
@@ -54,7 +56,7 @@ class Batch {
   /// False if there is no room for the entry, or none for its buffers. A null tensor stands for the
   /// number whose bits are given.
   bool add(std::span<const at::Tensor* const> tensors, uint64_t bits, uint64_t size) {
-    const uint64_t chunks = (size + plan_.chunk - 1) / plan_.chunk;
+    const uint64_t chunks = ceil_div(size, plan_.chunk);
     if (chunks_ + chunks > UINT32_MAX) return false;
     const size_t buffers_before = buffer_count_, places_before = place_.size();
     for (const at::Tensor* tensor : tensors) {
@@ -86,14 +88,13 @@ class Batch {
     at::DataPtr table;
     if (plan_.table) {
       table = upload(queue);
-      const Location location = device_.addresses().find(table.get());
-      kernel.set_buffer(index++, location.mem);
-      kernel.set_value(index++, static_cast<cl_ulong>(location.offset));
-      kernel.set_value(index++, static_cast<cl_uint>(size_.size()));
-      kernel.set_value(index++, static_cast<cl_uint>(chunks_));
+      detail::set_argument(kernel, index, Pointer{table.get()});
+      kernel.set_value(index++, static_cast<uint32_t>(size_.size()));
+      kernel.set_value(index++, static_cast<uint32_t>(chunks_));
     } else {
-      const ArgumentStruct list = argument();
-      kernel.set_bytes(index++, list.data(), list.size());
+      TensorList list{static_cast<uint32_t>(size_.size()), static_cast<uint32_t>(chunks_), {}};
+      write_words(list.words);
+      kernel.set_value(index++, list);
     }
     set_arguments(kernel, index);
     const int64_t elements = std::reduce(size_.begin(), size_.end(), int64_t{0});
@@ -115,17 +116,11 @@ class Batch {
     return buffer_count_++;
   }
 
-  ArgumentStruct argument() const {
-    ArgumentStruct list;
-    const size_t count = size_.size(), room = plan_.entries;
-    for (size_t i = 0; i < room * plan_.operands; ++i)
-      list.put64(i < place_.size() ? place_[i] : 0);
-    for (size_t i = 0; i < room; ++i) list.put64(i < count ? size_[i] : 0);
-    for (size_t i = 0; i < room; ++i) list.put32(i < count ? static_cast<uint32_t>(first_[i]) : 0);
-    list.put32(static_cast<uint32_t>(count));
-    list.put32(static_cast<uint32_t>(chunks_));
-    list.finish();
-    return list;
+  /// The words of kernels/multi_tensor/arguments.clh.
+  void write_words(uint64_t* words) const {
+    for (const auto* part : {&place_, &size_, &first_}) {
+      words = std::copy(part->begin(), part->end(), words);
+    }
   }
 
   /// The list in device memory. Without a wait: through pinned memory, which is kept until the
@@ -133,10 +128,7 @@ class Batch {
   at::DataPtr upload(Queue& queue) const {
     const size_t bytes = sizeof(uint64_t) * (place_.size() + size_.size() + first_.size());
     const at::DataPtr pinned = pinned_allocator()->allocate(bytes);
-    uint64_t* next = static_cast<uint64_t*>(pinned.get());
-    for (const auto* part : {&place_, &size_, &first_}) {
-      next = std::copy(part->begin(), part->end(), next);
-    }
+    write_words(static_cast<uint64_t*>(pinned.get()));
     at::DataPtr table = c10::GetAllocator(kDeviceType)->allocate(bytes);
     queue.write(table.get(), pinned.get(), bytes, /*blocking=*/false);
     record_host_use(pinned.get(), queue);
@@ -187,8 +179,8 @@ void run(const KernelFamily& family, std::span<const Operand> operands,
 
   c10::SmallVector<Define, 20> all{{"E", tag(dtype)},           {"C", tag(compute)},
                                    {"OPERANDS", plan.operands}, {"TABLE", plan.table},
-                                   {"TENSORS", plan.entries},   {"WIDTH", plan.width},
-                                   {"GROUP", plan.group},       {"CHUNK", plan.chunk}};
+                                   {"WIDTH", plan.width},       {"GROUP", plan.group},
+                                   {"CHUNK", plan.chunk}};
   all.append(defines.begin(), defines.end());
   Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
 

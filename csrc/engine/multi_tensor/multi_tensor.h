@@ -1,7 +1,6 @@
 // The multi-tensor engine: one launch over all tensors of a list. What doesn't fit a kernel's
 // parameters it reads from a table in device memory.
-//
-// Offers: Operand, run(). Kernels are those of kernels/multi_tensor.
+// Kernels are those of kernels/multi_tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
