@@ -8,6 +8,7 @@
 
 #include "engine/dtype.h"
 #include "engine/index/index.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/EmbeddingRows.h"
@@ -24,14 +25,8 @@ const AssertSite backward_site{"embedding_dense_backward"}, renorm_site{"embeddi
 const KernelFamily claim_family{"index/renorm.cl", "renorm_claim"};
 const KernelFamily scale_family{"index/renorm.cl", "renorm_scale"};
 
-// The layout struct of kernels/index/renorm.cl.
-struct RenormLayout {
-  uint64_t weight_offset, index_offset, owner_offset;
-  uint64_t row_step, column_step;
-  int64_t rows;
-  uint32_t columns;
-  uint32_t n;
-};
+using namespace kernel_types;
+#include "index/renorm_arguments.clh"
 
 void check_indices(const char* op, const at::Tensor& indices) {
   TORCH_CHECK(
@@ -58,13 +53,6 @@ void add_rows(const at::Tensor& sums, const at::Tensor& indices, const at::Tenso
   } else {
     index::reduce_fill(iter, indexing, index::Reduction::add, 1);
   }
-}
-
-template <class Number>
-void launch_scale(Kernel& kernel, Queue& queue, const RenormLayout& layout, cl_mem weight,
-                  cl_mem index, cl_mem owner, double max_norm, double norm_type) {
-  launch(kernel, queue, NDRange::linear(layout.n, 16), weight, index, owner, layout,
-         static_cast<Number>(max_norm), static_cast<Number>(norm_type));
 }
 
 }  // namespace
@@ -104,16 +92,9 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
   if (flat.numel() == 0 || self.numel() == 0) return self;
   const at::Tensor owner = at::empty({self.size(0)}, self.options().dtype(at::kInt));
   Queue& queue = current_queue(self.device().index());
-  AddressSpace& addresses = queue.device().addresses();
-  const Location weight = addresses.find(self.data_ptr());
-  const Location index = addresses.find(flat.data_ptr());
-  const Location claim = addresses.find(owner.data_ptr());
-  const RenormLayout layout{weight.offset,
-                            index.offset,
-                            claim.offset,
-                            static_cast<uint64_t>(self.stride(0) * self.itemsize()),
-                            static_cast<uint64_t>(self.stride(1) * self.itemsize()),
-                            self.size(0),
+  const Pointer weight{self.data_ptr()}, index{flat.data_ptr()}, claim{owner.data_ptr()};
+  const RenormLayout layout{static_cast<uint64_t>(self.stride(0) * self.itemsize()),
+                            static_cast<uint64_t>(self.stride(1) * self.itemsize()), self.size(0),
                             static_cast<uint32_t>(self.size(1)),
                             static_cast<uint32_t>(flat.numel())};
   const at::ScalarType compute = compute_dtype(self.scalar_type());
@@ -122,16 +103,11 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
                             {"C", tag(compute)},
                             {"INDEX", tag(flat.scalar_type())},
                             {"NORM", norm}};
-  launch(claim_family.get(queue.device(), defines), queue, NDRange::linear(layout.n, 16), index.mem,
-         claim.mem, layout, queue.device().asserts().mem(), renorm_site.id());
-  Kernel& scale = scale_family.get(queue.device(), defines);
-  if (compute == at::kDouble) {
-    launch_scale<double>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm,
-                         norm_type);
-  } else {
-    launch_scale<float>(scale, queue, layout, weight.mem, index.mem, claim.mem, max_norm,
-                        norm_type);
-  }
+  const NDRange range = NDRange::linear(layout.n, 16);
+  launch(claim_family.get(queue.device(), defines), queue, range, index, claim, layout,
+         queue.device().asserts().mem(), renorm_site.id());
+  launch(scale_family.get(queue.device(), defines), queue, range, weight, index, claim, layout,
+         scalar_argument(compute, max_norm), scalar_argument(compute, norm_type));
   return self;
 }
 

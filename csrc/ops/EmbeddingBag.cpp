@@ -7,7 +7,9 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -35,17 +37,15 @@ const AssertSite bag_site{"embedding_bag", Raises::runtime_error};
 constexpr size_t kLocalSize = 64;
 constexpr size_t kMostChunks = 16;
 
-/// BagArgs of kernels/index/embedding_bag.cl.
-struct Arguments {
-  uint64_t weight_offset, index_offset, bag_offset, factor_offset, out_offset, map_offset,
-      size_offset, position_offset;
-  uint64_t weight_step, out_step, factor_step;
-  int64_t rows, skipped;
-  uint64_t indices, bags;
-  uint32_t columns, chunks, last_given, site, offset_site, parts;
-};
+using namespace kernel_types;
+#include "index/embedding_bag_arguments.clh"
 
-/// One launch: operands are placed one by one.
+/// The operand's address; null if it is undefined or has no elements: then it is not read.
+Pointer pointer(const at::Tensor& operand) {
+  return {operand.defined() ? operand.const_data_ptr() : nullptr};
+}
+
+/// What the launches share.
 struct Bags {
   Bags(const at::Tensor& values, const at::Tensor& indices, int64_t mode_)
       : queue(current_queue(values.device().index())),
@@ -59,7 +59,7 @@ struct Bags {
     const at::ScalarType compute = compute_dtype(dtype);
     width = (device.is_cpu() ? 64 : 16) / c10::elementSize(compute);
     arguments.columns = static_cast<uint32_t>(values.size(1));
-    arguments.chunks = (arguments.columns + width - 1) / width;
+    arguments.chunks = ceil_div(arguments.columns, width);
     arguments.indices = indices.numel();
     arguments.site = bag_site.id();
     arguments.offset_site = offset_site;
@@ -76,14 +76,6 @@ struct Bags {
                                {"WIDTH", width},
                                {"VECTORS", vectors()}});
   }
-  /// The operand's buffer, null if there is no memory; its offset goes to `offset`.
-  cl_mem place(const at::Tensor& tensor, uint64_t& offset) const {
-    const void* address = tensor.defined() ? tensor.const_data_ptr() : nullptr;
-    if (address == nullptr) return nullptr;
-    const Location location = device.addresses().find(address);
-    offset = location.offset;
-    return location.mem;
-  }
   /// That a work-item of the forward pass takes: on a CPU those for which a look-up pays.
   size_t vectors() const { return device.is_cpu() && mode != EmbeddingBagMode::MAX ? 8 : 1; }
   cl_mem asserts() const { return device.asserts().mem(); }
@@ -93,7 +85,7 @@ struct Bags {
   const at::ScalarType dtype, index_dtype;
   const int64_t mode;
   size_t width;
-  Arguments arguments{};
+  BagArguments arguments{};
 };
 
 void check_index_dtype(const char* name, const at::Tensor& tensor) {
@@ -126,15 +118,10 @@ void check_factors(const at::Tensor& weight, const at::Tensor& indices, int64_t 
 /// Fills map (the bag of each index) and, if defined, sizes.
 void launch_map(Bags& bags, const at::Tensor& indices, const at::Tensor& offsets,
                 const at::Tensor& map, const at::Tensor& sizes) {
-  Arguments& arguments = bags.arguments;
-  const cl_mem offset_mem = bags.place(offsets, arguments.bag_offset);
-  const cl_mem index_mem = bags.place(indices, arguments.index_offset);
-  const cl_mem map_mem = bags.place(map, arguments.map_offset);
-  const cl_mem size_mem = bags.place(sizes, arguments.size_offset);
-  // Without indices nothing is read or written there.
+  BagArguments& arguments = bags.arguments;
   launch(bags.kernel(map_family, false), bags.queue, NDRange::linear(arguments.bags, kLocalSize),
-         index_mem ? index_mem : offset_mem, offset_mem, map_mem ? map_mem : offset_mem, size_mem,
-         arguments, bags.asserts());
+         pointer(indices), pointer(offsets), pointer(map), pointer(sizes), arguments,
+         bags.asserts());
 }
 
 }  // namespace
@@ -181,7 +168,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
   if (count == 0) return {output, map.zero_(), sizes, positions};
 
   Bags bags(dense, indices, mode);
-  Arguments& arguments = bags.arguments;
+  BagArguments& arguments = bags.arguments;
   arguments.bags = count;
   arguments.last_given = include_last_offset;
   arguments.rows = rows;
@@ -189,22 +176,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
   arguments.weight_step = dense.stride(0);
   launch_map(bags, indices, offsets, map, sizes);
   if (output.numel() == 0) return {output, map, sizes, positions};
-  const cl_mem out = bags.place(output, arguments.out_offset);
-  const cl_mem index = bags.place(indices, arguments.index_offset);
-  const cl_mem weights = bags.place(dense, arguments.weight_offset);
-  const cl_mem offset = bags.place(offsets, arguments.bag_offset);
-  const cl_mem position = maximum ? bags.place(positions, arguments.position_offset) : out;
-  cl_mem factors = nullptr;
-  if (weighted) {
-    factors = bags.place(*per_sample_weights, arguments.factor_offset);
-    arguments.factor_step = per_sample_weights->stride(0);
-  }
-  arguments.chunks =
-      static_cast<uint32_t>((arguments.chunks + bags.vectors() - 1) / bags.vectors());
+  const at::Tensor factors = weighted ? *per_sample_weights : at::Tensor();
+  if (weighted) arguments.factor_step = factors.stride(0);
+  arguments.chunks = static_cast<uint32_t>(ceil_div(arguments.chunks, bags.vectors()));
   launch(bags.kernel(forward_family, weighted), bags.queue,
          NDRange::linear(arguments.bags * arguments.chunks, bags.vectors() > 1 ? 4 : kLocalSize),
-         weights ? weights : out, index ? index : out, offset, factors ? factors : out, out,
-         position, arguments, bags.asserts());
+         pointer(dense), pointer(indices), pointer(offsets), pointer(factors), pointer(output),
+         pointer(maximum ? positions : at::Tensor()), arguments, bags.asserts());
   return {output, map, sizes, positions};
 }
 
@@ -239,43 +217,34 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
           (mode != EmbeddingBagMode::MEAN || sizes.scalar_type() == map.scalar_type()),
       "_embedding_bag_dense_backward: indices, offset2bag and bag_size must be of one dtype");
   Bags bags(grad, indices, mode);
-  Arguments& arguments = bags.arguments;
+  BagArguments& arguments = bags.arguments;
   arguments.bags = grad.size(0);
   arguments.weight_step = grad.stride(0);
   const bool weighted = per_sample_weights && per_sample_weights->defined();
-  const cl_mem grads = bags.place(grad, arguments.weight_offset);
-  cl_mem factors = grads;
-  if (weighted) {
-    factors = bags.place(*per_sample_weights, arguments.factor_offset);
-    arguments.factor_step = per_sample_weights->stride(0);
-  }
-  const cl_mem map_mem = bags.place(map, arguments.map_offset);
-  const cl_mem size_mem =
-      mode == EmbeddingBagMode::MEAN ? bags.place(sizes, arguments.size_offset) : grads;
+  const at::Tensor factors = weighted ? *per_sample_weights : at::Tensor();
+  if (weighted) arguments.factor_step = factors.stride(0);
   // Each addition to a half type would be rounded.
   sums = sums.to(compute_dtype(bags.dtype));
   if (bags.device.is_cpu()) {
     // Vectors of columns for which a look-up pays, and work-items enough.
     const size_t units = bags.device.properties().compute_units;
     const size_t chunks = std::clamp<size_t>(arguments.chunks / (4 * units), 1, kMostChunks);
-    const size_t stretches = (arguments.chunks + chunks - 1) / chunks;
+    const size_t stretches = ceil_div(arguments.chunks, chunks);
     arguments.chunks = static_cast<uint32_t>(chunks);
-    arguments.parts = static_cast<uint32_t>((units + stretches - 1) / stretches);
+    arguments.parts = static_cast<uint32_t>(ceil_div(units, stretches));
     arguments.rows = num_weights;
     arguments.skipped = padding_idx;
-    const cl_mem index_mem = bags.place(indices, arguments.index_offset);
-    const cl_mem sum_mem = bags.place(sums, arguments.out_offset);
     launch(bags.kernel(sums_family, weighted), bags.queue,
-           NDRange::grid(stretches, arguments.parts, 1, 1), grads, index_mem, map_mem, size_mem,
-           factors, sum_mem, arguments, bags.asserts());
+           NDRange::grid(stretches, arguments.parts, 1, 1), pointer(grad), pointer(indices),
+           pointer(map), pointer(sizes), pointer(factors), pointer(sums), arguments,
+           bags.asserts());
     if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
     return sums.to(bags.dtype);
   }
   const at::Tensor rows = at::empty({indices.numel(), columns}, sums.options());
-  const cl_mem row_mem = bags.place(rows, arguments.out_offset);
   launch(bags.kernel(rows_family, weighted), bags.queue,
-         NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), grads, map_mem,
-         size_mem, factors, row_mem, arguments);
+         NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), pointer(grad),
+         pointer(map), pointer(sizes), pointer(factors), pointer(rows), arguments);
   add_embedding_rows(sums, indices, rows, padding_idx, bag_site);
   if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
   return sums.to(bags.dtype);
@@ -296,7 +265,7 @@ at::Tensor _embedding_bag_per_sample_weights_backward(
   if (indices.numel() == 0) return output;
   const at::Tensor grad = with_dense_columns(grad_), weight = with_dense_columns(weight_);
   Bags bags(weight, indices, mode);
-  Arguments& arguments = bags.arguments;
+  BagArguments& arguments = bags.arguments;
   arguments.bags = grad.size(0);
   arguments.rows = weight.size(0);
   arguments.skipped = padding_idx;
@@ -310,14 +279,9 @@ at::Tensor _embedding_bag_per_sample_weights_backward(
     arguments.last_given = offsets.numel() > grad.size(0);
     if (arguments.bags > 0) launch_map(bags, indices, offsets, map, sizes);
   }
-  const cl_mem out = bags.place(output, arguments.out_offset);
-  const cl_mem weights = bags.place(weight, arguments.weight_offset);
-  const cl_mem index = bags.place(indices, arguments.index_offset);
-  const cl_mem map_mem = bags.place(map, arguments.map_offset);
-  const cl_mem grads = bags.place(grad, arguments.factor_offset);
   launch(bags.kernel(factors_family, false), bags.queue,
-         NDRange::linear(arguments.indices, kLocalSize), weights ? weights : out, index, map_mem,
-         grads ? grads : out, out, arguments, bags.asserts());
+         NDRange::linear(arguments.indices, kLocalSize), pointer(weight), pointer(indices),
+         pointer(map), pointer(grad), pointer(output), arguments, bags.asserts());
   return output;
 }
 

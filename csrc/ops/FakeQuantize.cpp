@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "engine/kernel_types.h"
 #include "engine/pointwise/pointwise.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -43,13 +44,8 @@ void run(const pointwise::Op& op, std::initializer_list<at::TensorBase> outputs,
   pointwise::run(iter, op, scalars);
 }
 
-/// ObserverArgs of kernels/quantize/moving_average.cl.
-struct ObserverArguments {
-  uint64_t offset[8];
-  uint32_t channels, symmetric;
-  float rate, lowest, highest;
-  uint32_t unused;
-};
+using namespace kernel_types;
+#include "quantize/arguments.clh"
 
 }  // namespace
 
@@ -138,21 +134,15 @@ std::tuple<at::Tensor, at::Tensor> _fused_moving_avg_obs_fq_helper(
   const at::Tensor quantises = fake_quant_on.to(at::kLong).contiguous();
   Queue& queue = current_queue(self.device().index());
   ObserverArguments arguments{};
-  cl_mem mems[8];
-  const at::Tensor* operands[] = {&seen_low, &seen_high,  &running_min, &running_max,
-                                  &scale,    &zero_point, &observes,    &quantises};
-  for (int k = 0; k < 8; ++k) {
-    const Location location = queue.device().addresses().find(operands[k]->const_data_ptr());
-    mems[k] = location.mem;
-    arguments.offset[k] = location.offset;
-  }
   arguments.channels = static_cast<uint32_t>(channels);
   arguments.symmetric = symmetric_quant;
   arguments.rate = static_cast<float>(averaging_const);
   arguments.lowest = static_cast<float>(quant_min);
   arguments.highest = static_cast<float>(quant_max);
-  launch(observe_family.get(queue.device(), {}), queue, NDRange::linear(channels, 64), mems[0],
-         mems[1], mems[2], mems[3], mems[4], mems[5], mems[6], mems[7], arguments);
+  const auto pointer = [](const at::Tensor& operand) { return Pointer{operand.const_data_ptr()}; };
+  launch(observe_family.get(queue.device(), {}), queue, NDRange::linear(channels, 64),
+         pointer(seen_low), pointer(seen_high), pointer(running_min), pointer(running_max),
+         pointer(scale), pointer(zero_point), pointer(observes), pointer(quantises), arguments);
   if (!per_row_fake_quant) {
     return at::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         self, scale, zero_point, fake_quant_on, quant_min, quant_max);

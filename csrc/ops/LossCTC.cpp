@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -26,20 +27,11 @@ const KernelFamily beta_family{"loss/ctc.cl", "ctc_beta"};
 const KernelFamily gradient_family{"loss/ctc.cl", "ctc_gradient"};
 const AssertSite target_site{"ctc_loss"};
 
-constexpr size_t kSamples = 40;
 constexpr size_t kGpuGroup = 128;
 constexpr size_t kLocalSize = 64;
 
-/// CtcArgs of kernels/loss/ctc.cl.
-struct Arguments {
-  uint64_t log_probs_offset, target_offset, alpha_offset, beta_offset, nll_offset, grad_offset,
-      grad_out_offset;
-  uint64_t target_begin[kSamples];
-  uint32_t input_length[kSamples], target_length[kSamples];
-  uint64_t target_stride, grad_out_stride;
-  uint32_t first, samples, batch, classes, time, width, blank, zero_infinity, site, unused;
-};
-static_assert(sizeof(Arguments) + 9 * sizeof(void*) <= 1024);
+using namespace kernel_types;
+#include "loss/arguments.clh"
 
 struct Problem {
   /// Checks as CPU torch does.
@@ -95,9 +87,6 @@ struct Problem {
     arguments.blank = blank;
     arguments.site = target_site.id();
     arguments.target_stride = targets.stride(-1);
-    log_probs_mem = place(log_probs, arguments.log_probs_offset);
-    // A target without labels has no memory; nothing of it is read then.
-    target_mem = targets.numel() == 0 ? log_probs_mem : place(targets, arguments.target_offset);
     group = device.is_cpu() ? 1 : kGpuGroup;
   }
 
@@ -108,17 +97,10 @@ struct Problem {
                 shortest, " (while checking arguments for ctc_loss)");
   }
 
-  cl_mem place(const at::Tensor& tensor, uint64_t& offset) {
-    const Location location = device.addresses().find(tensor.const_data_ptr());
-    offset = location.offset;
-    return location.mem;
-  }
-
   Kernel& kernel(const KernelFamily& family) {
     return family.get(device, {{"E", tag(log_probs.scalar_type())},
                                {"TARGET", tag(targets.scalar_type())},
-                               {"GROUP", group},
-                               {"SAMPLES", kSamples}});
+                               {"GROUP", group}});
   }
 
   /// Calls enqueue() for every stretch of samples, whose numbers stand in the arguments.
@@ -135,6 +117,14 @@ struct Problem {
       enqueue();
     }
   }
+  /// Enqueues with the scores, the targets, and then `operands`. A target without labels has no
+  /// memory; nothing of it is read then.
+  template <class... Operands>
+  void run(Kernel& kernel, const NDRange& range, const Operands&... operands) {
+    launch(kernel, queue, range, Pointer{log_probs.const_data_ptr()},
+           Pointer{targets.const_data_ptr()}, Pointer{operands.const_data_ptr()}..., arguments,
+           device.asserts().mem());
+  }
   NDRange by_sample() const { return NDRange::linear(arguments.samples * group, group); }
 
   Queue& queue;
@@ -142,8 +132,7 @@ struct Problem {
   at::Tensor log_probs, targets;
   c10::IntArrayRef input_lengths, target_lengths;
   std::vector<int64_t> begins;
-  Arguments arguments{};
-  cl_mem log_probs_mem, target_mem;
+  CtcArguments arguments{};
   size_t group;
 };
 
@@ -156,18 +145,12 @@ std::tuple<at::Tensor, at::Tensor> _ctc_loss(const at::Tensor& log_probs, const 
   // The composite ctc_loss replaces infinite losses; here it changes only the gradient.
   (void)zero_infinity;
   Problem problem(log_probs, targets, input_lengths, target_lengths, blank);
-  Arguments& arguments = problem.arguments;
+  CtcArguments& arguments = problem.arguments;
   const at::Tensor alpha =
       at::empty({arguments.batch, arguments.time, arguments.width}, log_probs.options());
   const at::Tensor nll = at::empty({arguments.batch}, log_probs.options());
-  const cl_mem alpha_mem = problem.place(alpha, arguments.alpha_offset);
-  const cl_mem nll_mem = problem.place(nll, arguments.nll_offset);
-  const cl_mem asserts = problem.device.asserts().mem();
   Kernel& kernel = problem.kernel(forward_family);
-  problem.for_samples([&] {
-    launch(kernel, problem.queue, problem.by_sample(), problem.log_probs_mem, problem.target_mem,
-           alpha_mem, nll_mem, arguments, asserts);
-  });
+  problem.for_samples([&] { problem.run(kernel, problem.by_sample(), alpha, nll); });
   return {nll, alpha};
 }
 
@@ -176,7 +159,7 @@ at::Tensor _ctc_loss_backward(const at::Tensor& grad, const at::Tensor& log_prob
                               at::IntArrayRef target_lengths, const at::Tensor& neg_log_likelihood,
                               const at::Tensor& log_alpha, int64_t blank, bool zero_infinity) {
   Problem problem(log_probs, targets, input_lengths, target_lengths, blank);
-  Arguments& arguments = problem.arguments;
+  CtcArguments& arguments = problem.arguments;
   arguments.zero_infinity = zero_infinity;
   const at::Tensor alpha = log_alpha.contiguous(), nll = neg_log_likelihood.contiguous();
   TORCH_CHECK(alpha.dim() == 3 && alpha.size(0) == arguments.batch &&
@@ -188,21 +171,12 @@ at::Tensor _ctc_loss_backward(const at::Tensor& grad, const at::Tensor& log_prob
   const at::Tensor grad_input =
       at::empty_like(log_probs, log_probs.options(), at::MemoryFormat::Contiguous);
   arguments.grad_out_stride = grad.dim() == 0 ? 0 : grad.stride(0);
-  const cl_mem alpha_mem = problem.place(alpha, arguments.alpha_offset);
-  const cl_mem beta_mem = problem.place(beta, arguments.beta_offset);
-  const cl_mem nll_mem = problem.place(nll, arguments.nll_offset);
-  const cl_mem grad_out_mem = problem.place(grad, arguments.grad_out_offset);
-  const cl_mem grad_mem = problem.place(grad_input, arguments.grad_offset);
-  const cl_mem asserts = problem.device.asserts().mem();
   Kernel& recursion = problem.kernel(beta_family);
   Kernel& gradient = problem.kernel(gradient_family);
   problem.for_samples([&] {
-    launch(recursion, problem.queue, problem.by_sample(), problem.log_probs_mem, problem.target_mem,
-           beta_mem, nll_mem, arguments, asserts);
-    launch(gradient, problem.queue,
-           NDRange::linear(size_t{arguments.samples} * arguments.time, kLocalSize),
-           problem.log_probs_mem, problem.target_mem, alpha_mem, beta_mem, nll_mem, grad_out_mem,
-           grad_mem, arguments, asserts);
+    problem.run(recursion, problem.by_sample(), beta, nll);
+    problem.run(gradient, NDRange::linear(size_t{arguments.samples} * arguments.time, kLocalSize),
+                alpha, beta, nll, grad, grad_input);
   });
   return grad_input;
 }

@@ -10,6 +10,7 @@
 #include <ATen/ops/sum.h>
 
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -33,11 +34,8 @@ const KernelFamily multilabel_backward_family{"loss/margin.cl", "multilabel_marg
 constexpr size_t kGpuGroup = 128;
 constexpr size_t kLocalSize = 64;
 
-/// MarginArgs of kernels/loss/margin.cl.
-struct Arguments {
-  uint64_t rows;
-  uint32_t classes, site;
-};
+using namespace kernel_types;
+#include "loss/arguments.clh"
 
 /// What forward and backward share; operands as the kernels take them.
 struct Problem {
@@ -80,12 +78,8 @@ struct Problem {
   const at::ScalarType dtype, compute;
   const at::Tensor scores, target;
   size_t group;
-  Arguments arguments{};
+  MarginArguments arguments{};
 };
-
-void set_real(Kernel& kernel, cl_uint index, const ScalarArgument& value) {
-  kernel.set_bytes(index, value.bytes, value.size);
-}
 
 /// The rows' losses, which hold no less than the compute dtype, into `out` by `reduction`.
 void reduce_losses(const at::Tensor& losses, int64_t reduction, at::Tensor& out) {
@@ -131,16 +125,11 @@ at::Tensor& multi_margin_loss_out(const at::Tensor& self, const at::Tensor& targ
                             reduction == at::Reduction::None ? target.sizes() : c10::IntArrayRef{});
   const at::Tensor losses = at::empty({rows}, self.options().dtype(problem.compute));
   if (rows > 0) {
-    Kernel& kernel = problem.kernel(multi_family, power == 2, weighted, false);
-    cl_uint index = 0;
-    detail::set_argument(kernel, index, Pointer{problem.scores.const_data_ptr()});
-    detail::set_argument(kernel, index, Pointer{problem.target.const_data_ptr()});
-    detail::set_argument(kernel, index, Pointer{weighted ? weights.const_data_ptr() : nullptr});
-    detail::set_argument(kernel, index, Pointer{losses.data_ptr()});
-    detail::set_argument(kernel, index, problem.arguments);
-    set_real(kernel, index++, problem.real(margin.toDouble()));
-    kernel.set_buffer(index, problem.device.asserts().mem());
-    kernel.enqueue(problem.queue, problem.by_row());
+    launch(problem.kernel(multi_family, power == 2, weighted, false), problem.queue,
+           problem.by_row(), Pointer{problem.scores.const_data_ptr()},
+           Pointer{problem.target.const_data_ptr()},
+           Pointer{weighted ? weights.const_data_ptr() : nullptr}, Pointer{losses.data_ptr()},
+           problem.arguments, problem.real(margin.toDouble()), problem.device.asserts().mem());
   }
   reduce_losses(losses, reduction, out);
   return out;
@@ -174,17 +163,11 @@ at::Tensor& multi_margin_loss_backward_grad_input(const at::Tensor& grad_output,
   fill_gradient(grad_input, [&](const at::Tensor& out) {
     Kernel& kernel = problem.kernel(multi_backward_family, power == 2, weighted,
                                     reduction == at::Reduction::None);
-    cl_uint index = 0;
-    detail::set_argument(kernel, index, Pointer{problem.scores.const_data_ptr()});
-    detail::set_argument(kernel, index, Pointer{problem.target.const_data_ptr()});
-    detail::set_argument(kernel, index, Pointer{weighted ? weights.const_data_ptr() : nullptr});
-    detail::set_argument(kernel, index, Pointer{grad.const_data_ptr()});
-    detail::set_argument(kernel, index, Pointer{out.mutable_data_ptr()});
-    detail::set_argument(kernel, index, problem.arguments);
-    set_real(kernel, index++, problem.real(margin.toDouble()));
-    set_real(kernel, index++, problem.real(1.0 / (mean ? rows * classes : classes)));
-    kernel.set_buffer(index, problem.device.asserts().mem());
-    kernel.enqueue(problem.queue, problem.by_row());
+    launch(kernel, problem.queue, problem.by_row(), Pointer{problem.scores.const_data_ptr()},
+           Pointer{problem.target.const_data_ptr()},
+           Pointer{weighted ? weights.const_data_ptr() : nullptr}, Pointer{grad.const_data_ptr()},
+           Pointer{out.mutable_data_ptr()}, problem.arguments, problem.real(margin.toDouble()),
+           problem.real(1.0 / (mean ? rows * classes : classes)), problem.device.asserts().mem());
   });
   return grad_input;
 }
@@ -257,14 +240,11 @@ at::Tensor& multilabel_margin_loss_backward_grad_input(const at::Tensor& grad_ou
               " rows");
   const bool mean = reduction == at::Reduction::Mean;
   fill_gradient(grad_input, [&](const at::Tensor& out) {
-    Kernel& kernel = problem.kernel(multilabel_backward_family, false, false, each);
-    cl_uint index = 0;
-    for (const at::Tensor* operand : {&problem.scores, &problem.target, &marks, &grad, &out}) {
-      detail::set_argument(kernel, index, Pointer{operand->const_data_ptr()});
-    }
-    detail::set_argument(kernel, index, problem.arguments);
-    set_real(kernel, index, problem.real(1.0 / (mean ? rows * classes : classes)));
-    kernel.enqueue(problem.queue, problem.by_score());
+    launch(problem.kernel(multilabel_backward_family, false, false, each), problem.queue,
+           problem.by_score(), Pointer{problem.scores.const_data_ptr()},
+           Pointer{problem.target.const_data_ptr()}, Pointer{marks.const_data_ptr()},
+           Pointer{grad.const_data_ptr()}, Pointer{out.mutable_data_ptr()}, problem.arguments,
+           problem.real(1.0 / (mean ? rows * classes : classes)));
   });
   return grad_input;
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -27,19 +28,14 @@ namespace {
 
 const KernelFamily each_family{"loss/nll.cl", "nll_each"};
 const KernelFamily partial_family{"loss/nll.cl", "nll_partial"};
-const KernelFamily finish_family{"loss/nll.cl", "nll_finish"};
+const KernelFamily combine_family{"loss/nll.cl", "nll_combine"};
 const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 
 constexpr size_t kLocalSize = 64;
 constexpr uint64_t kSamplesPerPart = 2048;
 
-/// NllArgs of kernels/loss/nll.cl.
-struct Arguments {
-  uint64_t offset[6];
-  uint64_t samples;
-  int64_t ignore_index;
-  uint32_t classes, inner, parts, mean, site, unused;
-};
+using namespace kernel_types;
+#include "loss/arguments.clh"
 
 /// The operands that forward and backward share, and the sizes.
 struct Problem {
@@ -73,34 +69,31 @@ struct Problem {
                                {"EACH", each}});
   }
 
-  /// The buffer at `address`; its offset goes to the arguments.
-  cl_mem place(int slot, const void* address) {
-    const Location location = device.addresses().find(address);
-    arguments.offset[slot] = location.offset;
-    return location.mem;
-  }
-  cl_mem place(int slot, const at::Tensor& tensor) { return place(slot, tensor.const_data_ptr()); }
+  /// The classes' weights, null if there are none.
+  Pointer weights() const { return {weight.defined() ? weight.const_data_ptr() : nullptr}; }
 
   Device& device;
   Queue& queue;
   const c10::ScalarType dtype;
   const at::Tensor target, weight;
-  Arguments arguments{};
+  NllArguments arguments{};
 };
 
-/// Sets all arguments in order and enqueues.
-template <class... Buffers>
-void enqueue(Problem& problem, Kernel& kernel, size_t items, Buffers... buffers) {
-  launch(kernel, problem.queue, NDRange::linear(items, items == 1 ? 1 : kLocalSize), buffers...,
+/// Enqueues with these operands and the arguments.
+template <class... Operands>
+void enqueue(Problem& problem, Kernel& kernel, size_t items, const Operands&... operands) {
+  launch(kernel, problem.queue, NDRange::linear(items, items == 1 ? 1 : kLocalSize), operands...,
          problem.arguments);
 }
+
+Pointer pointer(const at::Tensor& tensor) { return {tensor.const_data_ptr()}; }
 
 void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor& weight,
              int64_t reduction, int64_t ignore_index, const AssertSite& site,
              const at::Tensor& output, const at::Tensor& total_weight) {
   const bool each = reduction == at::Reduction::None && self.dim() != 1;
   Problem problem(self, target, weight, reduction, ignore_index, site);
-  Arguments& arguments = problem.arguments;
+  NllArguments& arguments = problem.arguments;
   const cl_mem asserts = problem.device.asserts().mem();
   if (each) {
     total_weight.zero_();
@@ -109,13 +102,8 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
     const at::Tensor result = output.is_contiguous() ? output
                                                      : at::empty_like(output, output.options(),
                                                                       at::MemoryFormat::Contiguous);
-    const cl_mem scores_mem = problem.place(0, scores);
-    const cl_mem target_mem = problem.place(1, problem.target);
-    const cl_mem weight_mem =
-        problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
-    const cl_mem result_mem = problem.place(3, result);
-    enqueue(problem, problem.kernel(each_family, each), arguments.samples, scores_mem, target_mem,
-            weight_mem, result_mem, asserts);
+    enqueue(problem, problem.kernel(each_family, each), arguments.samples, pointer(scores),
+            pointer(problem.target), problem.weights(), pointer(result), asserts);
     if (!result.is_same(output)) output.copy_(result);
     return;
   }
@@ -135,17 +123,10 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
       static_cast<uint32_t>(std::clamp<uint64_t>(arguments.samples / kSamplesPerPart, 1, most));
   const c10::DataPtr partial =
       allocator()->allocate(2 * arguments.parts * c10::elementSize(compute_dtype(problem.dtype)));
-  const cl_mem scores_mem = problem.place(0, scores);
-  const cl_mem target_mem = problem.place(1, problem.target);
-  const cl_mem weight_mem =
-      problem.weight.defined() ? problem.place(2, problem.weight) : scores_mem;
-  const cl_mem partial_mem = problem.place(3, partial.get());
-  const cl_mem output_mem = problem.place(4, output);
-  const cl_mem total_weight_mem = problem.place(5, total_weight);
-  enqueue(problem, problem.kernel(partial_family, each), arguments.parts, scores_mem, target_mem,
-          weight_mem, partial_mem, asserts);
-  enqueue(problem, problem.kernel(finish_family, each), 1, partial_mem, output_mem,
-          total_weight_mem);
+  enqueue(problem, problem.kernel(partial_family, each), arguments.parts, pointer(scores),
+          pointer(problem.target), problem.weights(), Pointer{partial.get()}, asserts);
+  enqueue(problem, problem.kernel(combine_family, each), 1, Pointer{partial.get()}, pointer(output),
+          pointer(total_weight));
 }
 
 void backward(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
@@ -162,13 +143,9 @@ void backward(const at::Tensor& grad_output, const at::Tensor& self, const at::T
     result = at::empty_like(grad_input, grad_input.options(), at::MemoryFormat::Contiguous);
     result.zero_();
   }
-  const cl_mem grad_mem = problem.place(0, grad);
-  const cl_mem target_mem = problem.place(1, problem.target);
-  const cl_mem weight_mem = problem.weight.defined() ? problem.place(2, problem.weight) : grad_mem;
-  const cl_mem result_mem = problem.place(3, result);
-  const cl_mem total_weight_mem = problem.place(4, total_weight);
-  enqueue(problem, problem.kernel(backward_family, each), problem.arguments.samples, grad_mem,
-          target_mem, weight_mem, result_mem, total_weight_mem, problem.device.asserts().mem());
+  enqueue(problem, problem.kernel(backward_family, each), problem.arguments.samples, pointer(grad),
+          pointer(problem.target), problem.weights(), pointer(result), pointer(total_weight),
+          problem.device.asserts().mem());
   if (!result.is_same(grad_input)) grad_input.copy_(result);
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -46,18 +47,11 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
                                                         {"WIDTH", vectors ? 8 : 1},
                                                         {"SYMMETRIC", sequence.symmetric},
                                                         {"POWER", sequence.power}});
-  const Location to = queue.device().addresses().find(dense.data_ptr());
-  kernel.set_buffer(0, to.mem);
-  kernel.set_value(1, to.offset);
-  kernel.set_value(2, static_cast<uint64_t>(out.numel()));
-  cl_uint index = 3;
-  for (const c10::Scalar& value : {sequence.start, sequence.end, sequence.step, sequence.base}) {
-    const ScalarArgument argument = scalar_argument(compute, value);
-    kernel.set_bytes(index++, argument.bytes, argument.size);
-  }
-  kernel.set_value(index, run);
-  const size_t items = (out.numel() + run - 1) / run;
-  kernel.enqueue(queue, NDRange::linear(items, cpu ? 1 : 64).of_work(4 * out.numel()));
+  const auto scalar = [&](const c10::Scalar& value) { return scalar_argument(compute, value); };
+  const size_t items = ceil_div(static_cast<uint64_t>(out.numel()), run);
+  launch(kernel, queue, NDRange::linear(items, cpu ? 1 : 64).of_work(4 * out.numel()),
+         Pointer{dense.data_ptr()}, static_cast<uint64_t>(out.numel()), scalar(sequence.start),
+         scalar(sequence.end), scalar(sequence.step), scalar(sequence.base), run);
   if (!dense.is_same(out)) out.copy_(dense);
 }
 

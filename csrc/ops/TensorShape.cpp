@@ -16,7 +16,9 @@
 #include <cstdlib>
 #include <limits>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "engine/pointwise/pointwise.h"
 #include "engine/row_major.h"
 #include "opencl/kernel.h"
@@ -48,27 +50,14 @@ const char* element_tag(at::ScalarType dtype) {
   return size == 16 ? "u128" : bits_tag(size);
 }
 
-// The layout structs of kernels/shape.
-struct FlipLayout {
-  uint64_t offset[2];
-  uint32_t n;
-  uint32_t dims;
-  uint32_t size[RowMajor::kMaxKernelDims];
-  uint32_t stride[2][RowMajor::kMaxKernelDims];
-  uint32_t run = 0, together = 0;
+using namespace kernel_types;
+#include "shape/arguments.clh"
+static_assert(kMaxDims == RowMajor::kMaxKernelDims);
 
-  void move_to_front(uint32_t dim) {
-    std::rotate(size, size + dim, size + dim + 1);
-    for (auto& strides : stride) std::rotate(strides, strides + dim, strides + dim + 1);
-  }
-};
-struct UnfoldLayout {
-  uint64_t offset[2];
-  uint32_t n;
-  StridedArgument<2> strided;
-  uint32_t windows, window_size, window_distance, window_step, inside_step;
-  uint32_t unused = 0;
-};
+void move_to_front(FlipLayout& layout, uint32_t dim) {
+  std::rotate(layout.size, layout.size + dim, layout.size + dim + 1);
+  for (auto& strides : layout.stride) std::rotate(strides, strides + dim, strides + dim + 1);
+}
 
 void copy_into(const at::Tensor& out, const at::Tensor& in) {
   if (out.scalar_type() != in.scalar_type() || out.is_complex()) {
@@ -101,7 +90,7 @@ void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, in
 
 namespace {
 
-void flip_rows(Queue& queue, at::ScalarType dtype, const Location* operand, FlipLayout layout) {
+void flip_rows(Queue& queue, at::ScalarType dtype, Pointer out, Pointer in, FlipLayout layout) {
   // Behind dimensions too short for vectors a longer one takes their place, and they share a
   // work-item.
   layout.together = 1;
@@ -109,7 +98,7 @@ void flip_rows(Queue& queue, at::ScalarType dtype, const Location* operand, Flip
        before *= layout.size[d++]) {
     if (layout.size[d] < kMinRow) continue;
     layout.together = before;
-    layout.move_to_front(d);
+    move_to_front(layout, d);
     break;
   }
   const auto element = static_cast<int32_t>(c10::elementSize(dtype));
@@ -124,11 +113,11 @@ void flip_rows(Queue& queue, at::ScalarType dtype, const Location* operand, Flip
   layout.run = std::max(width, kElementsPerItem / layout.together);
   layout.together *=
       std::max(1u, kElementsPerItem / (std::min(layout.run, length) * layout.together));
-  const size_t runs = (length + layout.run - 1) / layout.run;
-  const size_t items = (rows + layout.together - 1) / layout.together;
+  const size_t runs = ceil_div(length, layout.run);
+  const size_t items = ceil_div(rows, layout.together);
   launch(flip_rows_family.get(queue.device(),
                               {{"E", element_tag(dtype)}, {"WIDTH", width}, {"TURN", turn}}),
-         queue, NDRange::grid(runs, items, 1, 1), operand[0].mem, operand[1].mem, layout);
+         queue, NDRange::grid(runs, items, 1, 1), out, in, layout);
 }
 
 }  // namespace
@@ -151,11 +140,7 @@ void flip(at::TensorIterator& iter, const bool) {
   }
   Queue& queue = current_queue(iter.device(0).index());
   FlipLayout layout{};
-  Location operand[2];
-  for (int k = 0; k < 2; ++k) {
-    operand[k] = queue.device().addresses().find(iter.data_ptr(k));
-    layout.offset[k] = operand[k].offset;
-  }
+  const Pointer out{iter.data_ptr(0)}, in{iter.data_ptr(1)};
   layout.n = static_cast<uint32_t>(iter.numel());
   for (int d = 0; d < iter.ndim(); ++d) {
     if (!is_long(iter.shape()[d])) continue;  // what is left of one that was split
@@ -165,11 +150,11 @@ void flip(at::TensorIterator& iter, const bool) {
     ++layout.dims;
   }
   if (queue.device().is_cpu() && layout.dims > 0) {
-    flip_rows(queue, iter.dtype(0), operand, layout);
+    flip_rows(queue, iter.dtype(0), out, in, layout);
     return;
   }
   launch(flip_family.get(queue.device(), {{"E", element_tag(iter.dtype(0))}}), queue,
-         NDRange::linear(layout.n, kLocalSize), operand[0].mem, operand[1].mem, layout);
+         NDRange::linear(layout.n, kLocalSize), out, in, layout);
 }
 
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size,
@@ -192,19 +177,18 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
   TORCH_CHECK_NOT_IMPLEMENTED(layout.fits && extent < std::numeric_limits<int32_t>::max(),
                               "unfold_backward: more than 16 dimensions or 2 GiB");
   Queue& queue = current_queue(out.device().index());
-  const Location to = queue.device().addresses().find(out.data_ptr());
-  const Location from = queue.device().addresses().find(grad.data_ptr());
-  const UnfoldLayout argument{{to.offset, from.offset},
-                              static_cast<uint32_t>(layout.n),
-                              StridedArgument<2>(layout),
-                              static_cast<uint32_t>(windows.size(dim)),
-                              static_cast<uint32_t>(size),
-                              static_cast<uint32_t>(step),
-                              static_cast<uint32_t>(windows.stride(dim) * item),
-                              static_cast<uint32_t>(windows.stride(-1) * item)};
+  UnfoldLayout argument{};
+  argument.n = static_cast<uint32_t>(layout.n);
+  put_layout(argument, layout);
+  argument.windows = static_cast<uint32_t>(windows.size(dim));
+  argument.window_size = static_cast<uint32_t>(size);
+  argument.window_distance = static_cast<uint32_t>(step);
+  argument.window_step = static_cast<uint32_t>(windows.stride(dim) * item);
+  argument.inside_step = static_cast<uint32_t>(windows.stride(-1) * item);
   launch(unfold_family.get(queue.device(), {{"E", tag(grad.scalar_type())},
                                             {"C", tag(compute_dtype(grad.scalar_type()))}}),
-         queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
+         queue, NDRange::linear(layout.n, kLocalSize), Pointer{out.data_ptr()},
+         Pointer{grad.data_ptr()}, argument);
 }
 
 // Upstream's function for other devices views the input as groups, which not all strides allow.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "engine/row_major.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -29,13 +31,8 @@ const KernelFamily copy_family{"shape/triangular.cl", "triangle_copy"};
 const KernelFamily rows_family{"shape/triangular.cl", "triangle_rows"};
 const KernelFamily indices_family{"shape/triangular.cl", "triangle_indices"};
 
-// The layout struct of kernels/shape/triangular.cl.
-struct TriangleLayout {
-  uint64_t offset[2];
-  int64_t diagonal;
-  uint32_t n;
-  StridedArgument<2> strided;
-};
+using namespace kernel_types;
+#include "shape/arguments.clh"
 
 void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagonal, bool upper) {
   if (out.numel() == 0) return;
@@ -56,12 +53,11 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
   }
   const bool in_place = out.data_ptr() == self.data_ptr() && out.strides() == self.strides();
   Queue& queue = current_queue(out.device().index());
-  const Location to = queue.device().addresses().find(out.data_ptr());
-  const Location from = queue.device().addresses().find(self.data_ptr());
-  const TriangleLayout argument{{to.offset, from.offset},
-                                diagonal,
-                                static_cast<uint32_t>(layout.n),
-                                StridedArgument<2>(layout)};
+  TriangleLayout argument{};
+  argument.diagonal = diagonal;
+  argument.n = static_cast<uint32_t>(layout.n);
+  put_layout(argument, layout);
+  const Pointer to{out.data_ptr()}, from{self.data_ptr()};
   const size_t element = out.itemsize();
   if (queue.device().is_cpu()) {
     const bool contiguous = layout.stride[0][0] == layout.stride[1][0] &&
@@ -74,13 +70,13 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
                          {"WIDTH", element == 16 ? 1 : std::min<size_t>(16, 64 / element)},
                          {"COPY", !in_place},
                          {"CONTIGUOUS", contiguous}});
-    launch(kernel, queue, NDRange::linear((rows + run - 1) / run, 1).of_work(layout.n), to.mem,
-           from.mem, argument, run);
+    launch(kernel, queue, NDRange::linear(ceil_div(rows, run), 1).of_work(layout.n), to, from,
+           argument, run);
     return;
   }
   Kernel& kernel = copy_family.get(
       queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)}, {"UPPER", upper}});
-  launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to.mem, from.mem, argument);
+  launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to, from, argument);
 }
 
 /// Matrices that lie column by column are copied as their transposes, whose rows are contiguous.

@@ -33,31 +33,14 @@
 #include "include/assert.clh"
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
+#include "index/embedding_bag_arguments.clh"
 
-// The layout is that of csrc/ops/EmbeddingBag.cpp.
-typedef struct {
-  ulong weight_offset, index_offset, bag_offset, factor_offset, out_offset, map_offset, size_offset,
-      position_offset;  // bytes
-  ulong weight_step;    // elements from row to row
-  ulong out_step;
-  ulong factor_step;
-  long rows;
-  long skipped;  // the padding index; no row if negative
-  ulong indices;
-  ulong bags;
-  uint columns;
-  uint chunks;      // of WIDTH columns
-  uint last_given;  // there is an offset past the last bag
-  uint site, offset_site;
-  uint parts;  // of the rows, in bag_sums
-} BagArgs;
-
-#define OFFSET(b) LOAD_AS(i64, INDEX, bag_base + args.bag_offset, b)
-#define INDEX_AT(i) LOAD_AS(i64, INDEX, index_base + args.index_offset, i)
+#define OFFSET(b) LOAD_AS(i64, INDEX, offsets + offsets_offset, b)
+#define INDEX_AT(i) LOAD_AS(i64, INDEX, index + index_offset, i)
 #define WEIGHT_ROW(row) \
-  (weight_base + args.weight_offset + ((row) * args.weight_step + column) * STORAGE_SIZE(E))
+  (weight + weight_offset + ((row) * args.weight_step + column) * STORAGE_SIZE(E))
 #if WEIGHTED
-#define FACTOR(i) LOAD_AS(C, E, factor_base + args.factor_offset, (i) * args.factor_step)
+#define FACTOR(i) LOAD_AS(C, E, factors + factors_offset, (i) * args.factor_step)
 #else
 #define FACTOR(i) ((TYPE(C))1)
 #endif
@@ -79,10 +62,9 @@ typedef struct {
     result = value > result ? value : result;                     \
   }
 #define STORE_POSITIONS(width)                                                                    \
-  STOREV_FROM(                                                                                    \
-      INDEX, POSITION, width,                                                                     \
-      position_base + args.position_offset + (bag * args.columns + column) * STORAGE_SIZE(INDEX), \
-      0, best)
+  STOREV_FROM(INDEX, POSITION, width,                                                             \
+              positions + positions_offset + (bag * args.columns + column) * STORAGE_SIZE(INDEX), \
+              0, best)
 #else
 #define COMBINE(width) result += value * FACTOR(i);
 #define STORE_POSITIONS(width)
@@ -101,9 +83,8 @@ typedef struct {
       count++;                                                                                   \
     }                                                                                            \
     if (MODE == 1 && count > 0) result /= (TYPE(C))count;                                        \
-    STOREV_FROM(E, C, width,                                                                     \
-                out_base + args.out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), 0, \
-                result);                                                                         \
+    STOREV_FROM(E, C, width, out + out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), \
+                0, result);                                                                      \
     STORE_POSITIONS(width);                                                                      \
     (void)best;                                                                                  \
   }
@@ -129,17 +110,19 @@ typedef struct {
     }                                                                                              \
     _Pragma("unroll") for (uint v = 0; v < VECTORS; v++) {                                         \
       if (MODE == 1 && count > 0) results[v] /= (TYPE(C))count;                                    \
-      STOREV_FROM(E, C, WIDTH,                                                                     \
-                  out_base + args.out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), v, \
-                  results[v]);                                                                     \
+      STOREV_FROM(E, C, WIDTH, out + out_offset + (bag * args.columns + column) * STORAGE_SIZE(E), \
+                  v, results[v]);                                                                  \
     }                                                                                              \
   }
 #endif
 
 /// One work-item per bag and VECTORS * WIDTH columns.
-kernel void bag_forward(global const char* weight_base, global const char* index_base,
-                        global const char* bag_base, global const char* factor_base,
-                        global char* out_base, global char* position_base, const BagArgs args,
+kernel void bag_forward(global const char* weight, const ulong weight_offset,
+                        global const char* index, const ulong index_offset,
+                        global const char* offsets, const ulong offsets_offset,
+                        global const char* factors, const ulong factors_offset, global char* out,
+                        const ulong out_offset, global char* positions,
+                        const ulong positions_offset, const BagArguments args,
                         global int* asserts) {
   const ulong item = get_global_id(0);
   const ulong bag = item / args.chunks;
@@ -159,8 +142,9 @@ kernel void bag_forward(global const char* weight_base, global const char* index
 
 /// map: the bag of each index, -1 past the last; size: indices per bag but for the skipped ones.
 /// One work-item per bag. Checks the offsets.
-kernel void bag_map(global const char* index_base, global const char* bag_base,
-                    global char* map_base, global char* size_base, const BagArgs args,
+kernel void bag_map(global const char* index, const ulong index_offset, global const char* offsets,
+                    const ulong offsets_offset, global char* map, const ulong map_offset,
+                    global char* sizes, const ulong sizes_offset, const BagArguments args,
                     global int* asserts) {
   const ulong bag = get_global_id(0);
   if (bag >= args.bags) return;
@@ -168,13 +152,13 @@ kernel void bag_map(global const char* index_base, global const char* bag_base,
   if ((bag == 0 && begin_ != 0) || begin_ < 0 || begin_ > end_ || end_ > (long)args.indices) {
     record_failure(begin_, args.indices, asserts, args.offset_site);
   }
-  global char* map = map_base + args.map_offset;
+  map += map_offset;
   long count = 0;
   for (ulong i = begin; i < end; i++) {
     STORE_FROM(INDEX, i64, map, i, (long)bag);
     count += INDEX_AT(i) != args.skipped;
   }
-  STORE_FROM(INDEX, i64, size_base + args.size_offset, bag, count);
+  STORE_FROM(INDEX, i64, sizes + sizes_offset, bag, count);
   if (bag + 1 == args.bags) {
     for (ulong i = end; i < args.indices; i++) STORE_FROM(INDEX, i64, map, i, -1l);
   }
@@ -186,29 +170,28 @@ kernel void bag_map(global const char* index_base, global const char* bag_base,
     if (bag >= 0 && bag < (long)args.bags) {                                                      \
       value = LOADV_AS(                                                                           \
           C, E, width,                                                                            \
-          weight_base + args.weight_offset + (bag * args.weight_step + column) * STORAGE_SIZE(E), \
-          0);                                                                                     \
+          weight + weight_offset + (bag * args.weight_step + column) * STORAGE_SIZE(E), 0);       \
       value *= factor;                                                                            \
     }                                                                                             \
-    STOREV(C, width, out_base + args.out_offset + (i * args.columns + column) * STORAGE_SIZE(C),  \
-           0, value);                                                                             \
+    STOREV(C, width, out + out_offset + (i * args.columns + column) * STORAGE_SIZE(C), 0, value); \
   }
 
-/// out[i] = gradient of the row that index i names: that of its bag (at weight_base), times the
+/// out[i] = gradient of the row that index i names: that of its bag (at weight), times the
 /// row's factor, over the bag's size for a mean; out is of C. One work-item per index and WIDTH
 /// columns.
-kernel void bag_rows(global const char* weight_base, global const char* map_base,
-                     global const char* size_base, global const char* factor_base,
-                     global char* out_base, const BagArgs args) {
+kernel void bag_rows(global const char* weight, const ulong weight_offset, global const char* map,
+                     const ulong map_offset, global const char* sizes, const ulong sizes_offset,
+                     global const char* factors, const ulong factors_offset, global char* out,
+                     const ulong out_offset, const BagArguments args) {
   const ulong item = get_global_id(0);
   const ulong i = item / args.chunks;
   if (i >= args.indices) return;
   uint column = (uint)(item - i * args.chunks) * WIDTH;
-  const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+  const long bag = LOAD_AS(i64, INDEX, map + map_offset, i);
   TYPE(C) factor = FACTOR(i);
 #if MODE == 1
   if (bag >= 0 && bag < (long)args.bags) {
-    const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
+    const long size = LOAD_AS(i64, INDEX, sizes + sizes_offset, bag);
     factor /= (TYPE(C))max(size, 1l);
   }
 #endif
@@ -222,10 +205,13 @@ kernel void bag_rows(global const char* weight_base, global const char* map_base
 /// out[index[i]] += gradient of that row, for all i in order: what bag_rows and then a sum through
 /// the indices make, for CPUs; out is of C. A work-item takes `chunks` vectors of columns and the
 /// rows whose hash falls into its part. Global size: ceil(columns / (chunks * WIDTH)) by parts.
-kernel ITEM_BY_ITEM void bag_sums(global const char* weight_base, global const char* index_base,
-                                  global const char* map_base, global const char* size_base,
-                                  global const char* factor_base, global char* out_base,
-                                  const BagArgs args, global int* asserts) {
+kernel ITEM_BY_ITEM void bag_sums(global const char* weight, const ulong weight_offset,
+                                  global const char* index, const ulong index_offset,
+                                  global const char* map, const ulong map_offset,
+                                  global const char* sizes, const ulong sizes_offset,
+                                  global const char* factors, const ulong factors_offset,
+                                  global char* out, const ulong out_offset, const BagArguments args,
+                                  global int* asserts) {
   const uint first = get_global_id(0) * args.chunks * WIDTH;
   if (first >= args.columns) return;
   const uint count = min(args.columns - first, args.chunks * WIDTH);
@@ -234,16 +220,16 @@ kernel ITEM_BY_ITEM void bag_sums(global const char* weight_base, global const c
     if (row == args.skipped && row >= 0) continue;
     if (!check_index(row, args.rows, asserts, args.site)) continue;
     if (mul_hi((uint)row * 0x9e3779b1u, args.parts) != get_global_id(1)) continue;
-    const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+    const long bag = LOAD_AS(i64, INDEX, map + map_offset, i);
     if (bag < 0 || bag >= (long)args.bags) continue;
     TYPE(C) factor = FACTOR(i);
 #if MODE == 1
-    const long size = LOAD_AS(i64, INDEX, size_base + args.size_offset, bag);
+    const long size = LOAD_AS(i64, INDEX, sizes + sizes_offset, bag);
     factor /= (TYPE(C))max(size, 1l);
 #endif
     global const char* from =
-        weight_base + args.weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
-    global char* to = out_base + args.out_offset + (row * args.columns + first) * STORAGE_SIZE(C);
+        weight + weight_offset + (bag * args.weight_step + first) * STORAGE_SIZE(E);
+    global char* to = out + out_offset + (row * args.columns + first) * STORAGE_SIZE(C);
     uint c = 0;
 #if WIDTH > 1
     for (; c + WIDTH <= count; c += WIDTH) {
@@ -261,23 +247,24 @@ kernel ITEM_BY_ITEM void bag_sums(global const char* weight_base, global const c
 
 /// out[i] = product of the row that index i names and the gradient of its bag. One work-item per
 /// index.
-kernel void bag_factors(global const char* weight_base, global const char* index_base,
-                        global const char* map_base, global const char* grad_base,
-                        global char* out_base, const BagArgs args, global int* asserts) {
+kernel void bag_factors(global const char* weight, const ulong weight_offset,
+                        global const char* index, const ulong index_offset, global const char* map,
+                        const ulong map_offset, global const char* grads, const ulong grads_offset,
+                        global char* out, const ulong out_offset, const BagArguments args,
+                        global int* asserts) {
   const ulong i = get_global_id(0);
   if (i >= args.indices) return;
   const long row = INDEX_AT(i);
-  const long bag = LOAD_AS(i64, INDEX, map_base + args.map_offset, i);
+  const long bag = LOAD_AS(i64, INDEX, map + map_offset, i);
   TYPE(C) sum = 0;
   const bool valid = check_index(row, args.rows, asserts, args.site);
   if (valid && row != args.skipped && bag >= 0 && bag < (long)args.bags) {
     const uint column = 0;
     global const char* values = WEIGHT_ROW(row);
-    global const char* grads =
-        grad_base + args.factor_offset + bag * args.factor_step * STORAGE_SIZE(E);
+    global const char* own_grads = grads + grads_offset + bag * args.factor_step * STORAGE_SIZE(E);
     for (uint j = 0; j < args.columns; j++) {
-      sum += LOAD_AS(C, E, values, j) * LOAD_AS(C, E, grads, j);
+      sum += LOAD_AS(C, E, values, j) * LOAD_AS(C, E, own_grads, j);
     }
   }
-  STORE_FROM(E, C, out_base + args.out_offset, i, sum);
+  STORE_FROM(E, C, out + out_offset, i, sum);
 }

@@ -16,34 +16,30 @@
 #endif
 #include "include/dtype.clh"
 #include "include/assert.clh"
-
-typedef struct {
-  ulong weight_offset, index_offset, owner_offset;  // bytes
-  ulong row_step, column_step;                      // bytes
-  long rows;
-  uint columns;
-  uint n;  // indices
-} RenormLayout;
+#include "index/renorm_arguments.clh"
 
 /// owner[row] = one of the indices that name the row: an index named twice must scale once. Any of
 /// the concurrent writes may stay; they are atomic, since OpenCL gives a race no meaning.
-kernel void renorm_claim(global const char* index, global char* owner, const RenormLayout layout,
-                         global int* asserts, uint site) {
+kernel void renorm_claim(global const char* index, const ulong index_offset, global char* owner,
+                         const ulong owner_offset, const RenormLayout layout, global int* asserts,
+                         uint site) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
-  const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
+  const long row = LOAD_AS(i64, INDEX, index + index_offset, i);
   if (!check_index(row, layout.rows, asserts, site)) return;
-  atomic_xchg((volatile global uint*)(owner + layout.owner_offset) + row, i);
+  atomic_xchg((volatile global uint*)(owner + owner_offset) + row, i);
 }
 
-kernel void renorm_scale(global char* weight, global const char* index, global const char* owner,
-                         const RenormLayout layout, TYPE(C) max_norm, TYPE(C) power) {
+kernel void renorm_scale(global char* weight, const ulong weight_offset, global const char* index,
+                         const ulong index_offset, global const char* owner,
+                         const ulong owner_offset, const RenormLayout layout, TYPE(C) max_norm,
+                         TYPE(C) power) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
-  const long row = LOAD_AS(i64, INDEX, index + layout.index_offset, i);
+  const long row = LOAD_AS(i64, INDEX, index + index_offset, i);
   if ((ulong)row >= (ulong)layout.rows) return;
-  if (((global const uint*)(owner + layout.owner_offset))[row] != i) return;
-  global char* values = weight + layout.weight_offset + row * layout.row_step;
+  if (((global const uint*)(owner + owner_offset))[row] != i) return;
+  global char* values = weight + weight_offset + row * layout.row_step;
   TYPE(C) norm = 0;
   for (uint j = 0; j < layout.columns; j++) {
     const TYPE(C) x = fabs(LOAD_AS(C, E, values + j * layout.column_step, 0));

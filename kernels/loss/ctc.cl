@@ -2,7 +2,7 @@
 // over the target with blanks between its labels, in logarithms.
 //
 // log_probs is [time][batch][classes], contiguous; alpha and beta are [batch][time][width], width =
-// 2 * longest target + 1. A launch serves at most SAMPLES samples. Compile parameters: E (f32 or
+// 2 * longest target + 1. A launch serves at most kSamples samples. Compile parameters: E (f32 or
 // f64), TARGET (tag of the labels), GROUP (work-items per sample; above 1 a work-group).
 #ifndef E
 #define E f32
@@ -13,29 +13,12 @@
 #ifndef GROUP
 #define GROUP 1
 #endif
-#ifndef SAMPLES
-#define SAMPLES 40
-#endif
 #include "include/item_by_item.clh"
 #include "include/assert.clh"
 #include "include/dtype.clh"
+#include "loss/arguments.clh"
 
 typedef TYPE(E) real;
-
-// The layout is that of csrc/ops/LossCTC.cpp.
-typedef struct {
-  ulong log_probs_offset, target_offset, alpha_offset, beta_offset, nll_offset, grad_offset,
-      grad_out_offset;
-  ulong target_begin[SAMPLES];  // elements
-  uint input_length[SAMPLES];
-  uint target_length[SAMPLES];
-  ulong target_stride;  // elements
-  ulong grad_out_stride;
-  uint first;    // sample number
-  uint samples;  // of this launch
-  uint batch, classes, time, width, blank;
-  uint zero_infinity, site, unused;
-} CtcArgs;
 
 #define ITEM (GROUP > 1 ? (uint)get_local_id(0) : 0)
 #if GROUP > 1
@@ -66,26 +49,25 @@ static inline real log_add(real a, real b) {
   return top == -(real)INFINITY ? top : log(exp(a - top) + exp(b - top)) + top;
 }
 
-#define DECLARE_SAMPLE(k)                                                \
-  const uint n = args.first + (k);                                       \
-  const uint length = args.input_length[k];                              \
-  const uint labels = args.target_length[k];                             \
-  const uint width = 2 * labels + 1;                                     \
-  global const char* log_probs = log_probs_base + args.log_probs_offset; \
-  global const char* targets =                                           \
-      target_base + args.target_offset + args.target_begin[k] * STORAGE_SIZE(TARGET)
-#define ALPHA_OF(base, offset) \
-  ((global real*)((base) + (offset)) + (ulong)n * args.time * args.width)
+#define DECLARE_SAMPLE(k)                    \
+  const uint n = args.first + (k);           \
+  const uint length = args.input_length[k];  \
+  const uint labels = args.target_length[k]; \
+  const uint width = 2 * labels + 1;         \
+  log_probs += log_probs_offset;             \
+  global const char* targets = target + target_offset + args.target_begin[k] * STORAGE_SIZE(TARGET)
+#define ALPHA_OF(p) ((global real*)(p) + (ulong)n * args.time * args.width)
 
 /// alpha, and the negative log likelihood of each sample.
-kernel ITEM_BY_ITEM void ctc_forward(global const char* log_probs_base,
-                                     global const char* target_base, global char* alpha_base,
-                                     global char* nll_base, const CtcArgs args,
-                                     global int* asserts) {
+kernel ITEM_BY_ITEM void ctc_forward(global const char* log_probs, const ulong log_probs_offset,
+                                     global const char* target, const ulong target_offset,
+                                     global char* alphas, const ulong alphas_offset,
+                                     global char* nlls, const ulong nlls_offset,
+                                     const CtcArguments args, global int* asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);
-  global real* alpha = ALPHA_OF(alpha_base, args.alpha_offset);
+  global real* alpha = ALPHA_OF(alphas + alphas_offset);
   for (uint s = ITEM; s < args.width; s += GROUP) {
     alpha[s] = s < min(width, 2u) && length > 0 ? LOG_PROB(0, LABEL(s)) : -(real)INFINITY;
   }
@@ -109,21 +91,23 @@ kernel ITEM_BY_ITEM void ctc_forward(global const char* log_probs_base,
     global const real* last = alpha + (ulong)(length - 1) * args.width;
     likelihood = log_add(last[width - 1], labels > 0 ? last[width - 2] : -(real)INFINITY);
   }
-  ((global real*)(nll_base + args.nll_offset))[n] = -likelihood;
+  ((global real*)(nlls + nlls_offset))[n] = -likelihood;
 }
 
 /// Whether the sample's gradient is 0 because no path has any probability.
 #define IS_ZEROED(n) \
-  (args.zero_infinity && ((global const real*)(nll_base + args.nll_offset))[n] == INFINITY)
+  (args.zero_infinity && ((global const real*)(nlls + nlls_offset))[n] == INFINITY)
 
-kernel ITEM_BY_ITEM void ctc_beta(global const char* log_probs_base, global const char* target_base,
-                                  global char* beta_base, global const char* nll_base,
-                                  const CtcArgs args, global int* asserts) {
+kernel ITEM_BY_ITEM void ctc_beta(global const char* log_probs, const ulong log_probs_offset,
+                                  global const char* target, const ulong target_offset,
+                                  global char* betas, const ulong betas_offset,
+                                  global const char* nlls, const ulong nlls_offset,
+                                  const CtcArguments args, global int* asserts) {
   const uint k = get_global_id(0) / GROUP;
   if (k >= args.samples) return;
   DECLARE_SAMPLE(k);
   if (length == 0 || IS_ZEROED(n)) return;
-  global real* beta = ALPHA_OF(beta_base, args.beta_offset);
+  global real* beta = ALPHA_OF(betas + betas_offset);
   for (uint s = ITEM; s < width; s += GROUP) {
     beta[(ulong)(length - 1) * args.width + s] =
         s + 2 >= width ? LOG_PROB(length - 1, LABEL(s)) : -(real)INFINITY;
@@ -143,33 +127,36 @@ kernel ITEM_BY_ITEM void ctc_beta(global const char* log_probs_base, global cons
 
 /// The gradient, contiguous like log_probs. One work-item per sample and time, so that sums over
 /// equal labels need no atomics and have one order.
-kernel void ctc_gradient(global const char* log_probs_base, global const char* target_base,
-                         global const char* alpha_base, global const char* beta_base,
-                         global const char* nll_base, global const char* grad_out_base,
-                         global char* grad_base, const CtcArgs args, global int* asserts) {
+kernel void ctc_gradient(global const char* log_probs, const ulong log_probs_offset,
+                         global const char* target, const ulong target_offset,
+                         global const char* alphas, const ulong alphas_offset,
+                         global const char* betas, const ulong betas_offset,
+                         global const char* nlls, const ulong nlls_offset,
+                         global const char* grad_out, const ulong grad_out_offset,
+                         global char* grads, const ulong grads_offset, const CtcArguments args,
+                         global int* asserts) {
   const uint i = get_global_id(0);
   if (i >= args.samples * args.time) return;
   const uint k = i / args.time;
   const uint t = i - k * args.time;
   DECLARE_SAMPLE(k);
   global real* grad =
-      (global real*)(grad_base + args.grad_offset) + ((ulong)t * args.batch + n) * args.classes;
+      (global real*)(grads + grads_offset) + ((ulong)t * args.batch + n) * args.classes;
   if (t >= length || IS_ZEROED(n)) {
     for (uint c = 0; c < args.classes; c++) grad[c] = 0;
     return;
   }
-  global const real* alpha = ALPHA_OF(alpha_base, args.alpha_offset) + (ulong)t * args.width;
-  global const real* beta = ALPHA_OF(beta_base, args.beta_offset) + (ulong)t * args.width;
+  global const real* alpha = ALPHA_OF(alphas + alphas_offset) + (ulong)t * args.width;
+  global const real* beta = ALPHA_OF(betas + betas_offset) + (ulong)t * args.width;
   for (uint c = 0; c < args.classes; c++) grad[c] = -(real)INFINITY;
   for (uint s = width; s-- > 0;) {
     const long label = LABEL(s);
     if (label >= 0) grad[label] = log_add(grad[label], alpha[s] + beta[s]);
   }
-  const real nll = ((global const real*)(nll_base + args.nll_offset))[n];
-  const real grad_out =
-      LOAD(E, grad_out_base + args.grad_out_offset, (ulong)n * args.grad_out_stride);
+  const real nll = ((global const real*)(nlls + nlls_offset))[n];
+  const real flowing = LOAD(E, grad_out + grad_out_offset, (ulong)n * args.grad_out_stride);
   for (uint c = 0; c < args.classes; c++) {
     const real log_prob = LOG_PROB(t, c);
-    grad[c] = (exp(log_prob) - exp(grad[c] + nll - log_prob)) * grad_out;
+    grad[c] = (exp(log_prob) - exp(grad[c] + nll - log_prob)) * flowing;
   }
 }

@@ -25,15 +25,9 @@
 #include "include/assert.clh"
 #include "include/dtype.clh"
 #include "include/reduce.clh"
+#include "loss/arguments.clh"
 
 typedef TYPE(C) real;
-
-// The layout is that of csrc/ops/LossMargin.cpp.
-typedef struct {
-  ulong rows;
-  uint classes;
-  uint site;
-} MarginArgs;
 
 #define ROW_ITEM (GROUP > 1 ? (uint)get_local_id(0) : 0)
 #define FOR_CLASSES(d) for (uint d = ROW_ITEM; d < args.classes; d += GROUP)
@@ -61,7 +55,7 @@ typedef struct {
 /// losses[row] = mean over the classes of the hinges margin - score[target] + score[class].
 kernel void multi_margin(global const char* scores, ulong scores_offset, global const char* target,
                          ulong target_offset, global const char* weight, ulong weight_offset,
-                         global char* losses, ulong losses_offset, const MarginArgs args,
+                         global char* losses, ulong losses_offset, const MarginArguments args,
                          real margin, global int* asserts) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
@@ -86,8 +80,8 @@ kernel void multi_margin_backward(global const char* scores, ulong scores_offset
                                   global const char* target, ulong target_offset,
                                   global const char* weight, ulong weight_offset,
                                   global const char* grad, ulong grad_offset, global char* out,
-                                  ulong out_offset, const MarginArgs args, real margin, real scale,
-                                  global int* asserts) {
+                                  ulong out_offset, const MarginArguments args, real margin,
+                                  real scale, global int* asserts) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
   global const char* in = scores + scores_offset + row * args.classes * STORAGE_SIZE(E);
@@ -112,7 +106,8 @@ kernel void multi_margin_backward(global const char* scores, ulong scores_offset
 
 /// The targets of a row end at the first -1. One work-item per score.
 kernel void multilabel_mark(global const char* target, ulong target_offset, global char* is_target,
-                            ulong is_target_offset, const MarginArgs args, global int* asserts) {
+                            ulong is_target_offset, const MarginArguments args,
+                            global int* asserts) {
   const ulong i = get_global_id(0);
   if (i >= args.rows * args.classes) return;
   const ulong row = i / args.classes;
@@ -130,7 +125,8 @@ kernel void multilabel_mark(global const char* target, ulong target_offset, glob
 kernel void multilabel_margin(global const char* scores, ulong scores_offset,
                               global const char* target, ulong target_offset,
                               global const char* is_target, ulong is_target_offset,
-                              global char* losses, ulong losses_offset, const MarginArgs args) {
+                              global char* losses, ulong losses_offset,
+                              const MarginArguments args) {
   const ulong row = get_global_id(0) / GROUP;
   if (row >= args.rows) return;
   const ulong begin = row * args.classes;
@@ -157,7 +153,7 @@ kernel void multilabel_margin_backward(global const char* scores, ulong scores_o
                                        global const char* target, ulong target_offset,
                                        global const char* is_target, ulong is_target_offset,
                                        global const char* grad, ulong grad_offset, global char* out,
-                                       ulong out_offset, const MarginArgs args, real scale) {
+                                       ulong out_offset, const MarginArguments args, real scale) {
   const ulong i = get_global_id(0);
   if (i >= args.rows * args.classes) return;
   const ulong row = i / args.classes;

@@ -12,22 +12,10 @@
 #endif
 #include "include/dtype.clh"
 #include "include/assert.clh"
-
-// The layout is that of csrc/ops/LossNLL.cpp.
-typedef struct {
-  ulong offset[6];
-  ulong samples;  // batch * inner
-  long ignore_index;
-  uint classes;
-  uint inner;
-  uint parts;
-  uint mean;
-  uint site;
-  uint unused;
-} NllArgs;
+#include "loss/arguments.clh"
 
 // Sets `position` (of the class's score) and `weight`; false: the sample does not count.
-static inline bool find_class(ulong sample, const NllArgs args, global const char* target,
+static inline bool find_class(ulong sample, const NllArguments args, global const char* target,
                               global const char* weights, global int* asserts, ulong* position,
                               TYPE(ACC) * weight) {
   const long chosen = LOAD_AS(i64, TARGET, target, sample);
@@ -43,82 +31,84 @@ static inline bool find_class(ulong sample, const NllArgs args, global const cha
   return true;
 }
 
-#define SCORES (scores_base + args.offset[0])
-#define TARGETS (target_base + args.offset[1])
-#define WEIGHTS (weights_base + args.offset[2])
-
 // Each sample's loss.
-kernel void nll_each(global const char* scores_base, global const char* target_base,
-                     global const char* weights_base, global char* out_base, global int* asserts,
-                     const NllArgs args) {
+kernel void nll_each(global const char* scores, const ulong scores_offset,
+                     global const char* target, const ulong target_offset,
+                     global const char* weights, const ulong weights_offset, global char* out,
+                     const ulong out_offset, global int* asserts, const NllArguments args) {
   const ulong sample = get_global_id(0);
   if (sample >= args.samples) return;
   ulong position;
   TYPE(ACC) weight, loss = 0;
-  if (find_class(sample, args, TARGETS, WEIGHTS, asserts, &position, &weight)) {
-    loss = -LOAD_AS(ACC, T, SCORES, position) * weight;
+  if (find_class(sample, args, target + target_offset, weights + weights_offset, asserts, &position,
+                 &weight)) {
+    loss = -LOAD_AS(ACC, T, scores + scores_offset, position) * weight;
   }
-  STORE_FROM(T, ACC, out_base + args.offset[3], sample, loss);
+  STORE_FROM(T, ACC, out + out_offset, sample, loss);
 }
 
 // The sums of losses and of weights over one of `parts` stretches of samples.
-kernel void nll_partial(global const char* scores_base, global const char* target_base,
-                        global const char* weights_base, global char* partial_base,
-                        global int* asserts, const NllArgs args) {
+kernel void nll_partial(global const char* scores, const ulong scores_offset,
+                        global const char* target, const ulong target_offset,
+                        global const char* weights, const ulong weights_offset,
+                        global char* partial, const ulong partial_offset, global int* asserts,
+                        const NllArguments args) {
   const uint part = get_global_id(0);
   if (part >= args.parts) return;
   const ulong per_part = (args.samples + args.parts - 1) / args.parts;
   const ulong end = min((part + 1) * per_part, args.samples);
-  TYPE(ACC) loss = 0, total_weight = 0;
+  TYPE(ACC) loss = 0, weight_sum = 0;
   // Summed in blocks, to keep the rounding error down.
   for (ulong begin = part * per_part; begin < end; begin += 128) {
     TYPE(ACC) block_loss = 0, block_weight = 0;
     for (ulong sample = begin; sample < min(begin + 128, end); sample++) {
       ulong position;
       TYPE(ACC) weight;
-      if (find_class(sample, args, TARGETS, WEIGHTS, asserts, &position, &weight)) {
-        block_loss -= LOAD_AS(ACC, T, SCORES, position) * weight;
+      if (find_class(sample, args, target + target_offset, weights + weights_offset, asserts,
+                     &position, &weight)) {
+        block_loss -= LOAD_AS(ACC, T, scores + scores_offset, position) * weight;
         block_weight += weight;
       }
     }
     loss += block_loss;
-    total_weight += block_weight;
+    weight_sum += block_weight;
   }
-  global char* partial = partial_base + args.offset[3];
+  partial += partial_offset;
   STORE(ACC, partial, 2 * part, loss);
-  STORE(ACC, partial, 2 * part + 1, total_weight);
+  STORE(ACC, partial, 2 * part + 1, weight_sum);
 }
 
-kernel void nll_finish(global const char* partial_base, global char* out_base,
-                       global char* total_weight_base, const NllArgs args) {
+kernel void nll_combine(global const char* partial, const ulong partial_offset, global char* out,
+                        const ulong out_offset, global char* total_weight,
+                        const ulong total_weight_offset, const NllArguments args) {
   if (get_global_id(0) > 0) return;
-  global const char* partial = partial_base + args.offset[3];
-  TYPE(ACC) loss = 0, total_weight = 0;
+  partial += partial_offset;
+  TYPE(ACC) loss = 0, weight_sum = 0;
   for (uint part = 0; part < args.parts; part++) {
     loss += LOAD(ACC, partial, 2 * part);
-    total_weight += LOAD(ACC, partial, 2 * part + 1);
+    weight_sum += LOAD(ACC, partial, 2 * part + 1);
   }
   // All samples ignored, or none given: 0/0, NaN, as upstream.
-  if (args.mean) loss /= total_weight;
-  STORE_FROM(T, ACC, out_base + args.offset[4], 0, loss);
-  STORE_FROM(T, ACC, total_weight_base + args.offset[5], 0, total_weight);
+  if (args.mean) loss /= weight_sum;
+  STORE_FROM(T, ACC, out + out_offset, 0, loss);
+  STORE_FROM(T, ACC, total_weight + total_weight_offset, 0, weight_sum);
 }
 
 // grad_input is zero but for the class of each sample.
-kernel void nll_backward(global const char* grad_base, global const char* target_base,
-                         global const char* weights_base, global char* grad_input_base,
-                         global const char* total_weight_base, global int* asserts,
-                         const NllArgs args) {
+kernel void nll_backward(global const char* grad, const ulong grad_offset,
+                         global const char* target, const ulong target_offset,
+                         global const char* weights, const ulong weights_offset,
+                         global char* grad_input, const ulong grad_input_offset,
+                         global const char* total_weight, const ulong total_weight_offset,
+                         global int* asserts, const NllArguments args) {
   const ulong sample = get_global_id(0);
   if (sample >= args.samples) return;
   ulong position;
   TYPE(ACC) weight;
-  if (!find_class(sample, args, TARGETS, WEIGHTS, asserts, &position, &weight)) return;
-#if EACH
-  TYPE(ACC) grad = LOAD_AS(ACC, T, grad_base + args.offset[0], sample);
-#else
-  TYPE(ACC) grad = LOAD_AS(ACC, T, grad_base + args.offset[0], 0);
-#endif
-  if (args.mean) grad /= LOAD_AS(ACC, T, total_weight_base + args.offset[4], 0);
-  STORE_FROM(T, ACC, grad_input_base + args.offset[3], position, -grad * weight);
+  if (!find_class(sample, args, target + target_offset, weights + weights_offset, asserts,
+                  &position, &weight))
+    return;
+  TYPE(ACC) flowing = LOAD_AS(ACC, T, grad + grad_offset, EACH ? sample : 0);
+  if (args.mean) flowing /= LOAD_AS(ACC, T, total_weight + total_weight_offset, 0);
+  STORE_FROM(T, ACC, grad_input + grad_input_offset, position, -flowing * weight);
 }

@@ -2,39 +2,33 @@
 // scale and zero point that cover them. One work-item per channel (one in all if the grid is per
 // tensor).
 #include "include/dtype.clh"
+#include "quantize/arguments.clh"
 
-typedef struct {
-  ulong low_offset, high_offset, running_low_offset, running_high_offset, scale_offset, zero_offset,
-      observes_offset, quantises_offset;  // bytes
-  uint channels;
-  uint symmetric;
-  float rate;
-  float lowest, highest;  // of the grid
-  uint unused;
-} ObserverArgs;
+#define AT(type, operand) ((global type*)(operand + operand##_offset))
 
-#define AT(type, base, offset) ((global type*)((base) + args.offset))
-
-kernel void observe(global const char* low_base, global const char* high_base,
-                    global char* running_low_base, global char* running_high_base,
-                    global char* scale_base, global char* zero_base,
-                    global const char* observes_base, global const char* quantises_base,
-                    const ObserverArgs args) {
+kernel void observe(global const char* lows, const ulong lows_offset, global const char* highs,
+                    const ulong highs_offset, global char* running_lows,
+                    const ulong running_lows_offset, global char* running_highs,
+                    const ulong running_highs_offset, global char* scales,
+                    const ulong scales_offset, global char* zeros, const ulong zeros_offset,
+                    global const char* observes, const ulong observes_offset,
+                    global const char* quantises, const ulong quantises_offset,
+                    const ObserverArguments args) {
   const uint i = get_global_id(0);
   if (i >= args.channels) return;
-  const float seen_low = AT(const float, low_base, low_offset)[i];
-  const float seen_high = AT(const float, high_base, high_offset)[i];
-  global float* running_low = AT(float, running_low_base, running_low_offset) + i;
-  global float* running_high = AT(float, running_high_base, running_high_offset) + i;
+  const float seen_low = AT(const float, lows)[i];
+  const float seen_high = AT(const float, highs)[i];
+  global float* running_low = AT(float, running_lows) + i;
+  global float* running_high = AT(float, running_highs) + i;
   float low = *running_low, high = *running_high;
-  if (*AT(const long, observes_base, observes_offset) != 0) {
+  if (*AT(const long, observes) != 0) {
     // Infinite: nothing was seen yet.
     low = isinf(low) ? seen_low : low + args.rate * (seen_low - low);
     high = isinf(high) ? seen_high : high + args.rate * (seen_high - high);
     *running_low = low;
     *running_high = high;
   }
-  if (*AT(const long, quantises_base, quantises_offset) == 0) return;
+  if (*AT(const long, quantises) == 0) return;
 
   // Zero is a point of the grid.
   low = fmin(low, 0.0f);
@@ -67,6 +61,6 @@ kernel void observe(global const char* low_base, global const char* high_base,
   const float high_error = fabs(args.highest) + fabs(high / scale);
   float zero = low_error < high_error ? from_low : from_high;
   if (args.symmetric && low < 0 && high > 0) zero = (args.lowest + args.highest) / 2;
-  AT(float, scale_base, scale_offset)[i] = scale;
-  AT(int, zero_base, zero_offset)[i] = (int)rint(clamp(zero, args.lowest, args.highest));
+  AT(float, scales)[i] = scale;
+  AT(int, zeros)[i] = (int)rint(clamp(zero, args.lowest, args.highest));
 }

@@ -6,6 +6,7 @@
 #include "include/dtype.clh"
 #include "include/indexing.clh"
 #include "include/item_by_item.clh"
+#include "shape/arguments.clh"
 
 #ifndef E
 #define E u32
@@ -17,24 +18,17 @@
 #define TURN 0
 #endif
 
-typedef struct {
-  ulong offset[2];  // bytes: out, in
-  uint n;
-  uint dims;
-  uint size[16];       // innermost first
-  uint stride[2][16];  // bytes, two's complement; sums are below 2^31 in magnitude
-  uint run;            // for rows: elements to a work-item
-  uint together;       // for rows: rows to a work-item
-} FlipLayout;
-
 /// Global size: n or more.
-kernel void copy_signed(global char* out, global const char* in, const FlipLayout layout) {
+kernel void copy_signed(global char* out, const ulong out_offset, global const char* in,
+                        const ulong in_offset, const FlipLayout layout) {
+  out += out_offset;
+  in += in_offset;
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   uint at[2] = {0};
   DECODE_OFFSETS(at, 2, (uint)i, layout.dims, layout.size, layout.stride);
-  const TYPE(E) value = LOAD(E, in + layout.offset[1] + (long)(int)at[1], 0);
-  STORE(E, out + layout.offset[0] + (long)(int)at[0], 0, value);
+  const TYPE(E) value = LOAD(E, in + (long)(int)at[1], 0);
+  STORE(E, out + (long)(int)at[0], 0, value);
 }
 
 #define REVERSED_2(v) (v).s10
@@ -45,8 +39,11 @@ kernel void copy_signed(global char* out, global const char* in, const FlipLayou
 
 /// For CPUs: rows along dimension 0 in runs, `together` rows of the next dimensions to a work-item.
 /// Global size: ceil(size[0] / run), ceil(n / size[0] / together), or more.
-kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, global const char* in,
+kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, const ulong out_offset,
+                                          global const char* in, const ulong in_offset,
                                           const FlipLayout layout) {
+  out += out_offset;
+  in += in_offset;
   const long length = layout.size[0];
   const long first = get_global_id(0) * layout.run, end = min(first + layout.run, length);
   const uint first_row = get_global_id(1) * layout.together;
@@ -61,8 +58,8 @@ kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, global const char* i
       rest = quotient;
       for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
     }
-    global char* const to = out + layout.offset[0] + (long)(int)at[0];
-    global const char* const from = in + layout.offset[1] + (long)(int)at[1];
+    global char* const to = out + (long)(int)at[0];
+    global const char* const from = in + (long)(int)at[1];
     long x = first;
 #if TURN > 0
     for (; x + WIDTH <= end; x += WIDTH) {

@@ -6,6 +6,7 @@
 #include "include/dtype.clh"
 #include "include/indexing.clh"
 #include "include/item_by_item.clh"
+#include "shape/arguments.clh"
 
 #ifndef E
 #define E u32
@@ -26,17 +27,11 @@
 #define CONTIGUOUS 1
 #endif
 
-typedef struct {
-  ulong offset[2];  // bytes: out, in
-  long diagonal;
-  uint n;
-  uint dims;  // at least 2; columns first, then rows, then batches
-  uint size[16];
-  uint stride[2][16];  // bytes
-} TriangleLayout;
-
 /// Copies the triangle, zeroes the rest. in may be out. Global size: n or more.
-kernel void triangle_copy(global char* out, global const char* in, const TriangleLayout layout) {
+kernel void triangle_copy(global char* out, const ulong out_offset, global const char* in,
+                          const ulong in_offset, const TriangleLayout layout) {
+  out += out_offset;
+  in += in_offset;
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   const uint column = (uint)i % layout.size[0];
@@ -50,8 +45,8 @@ kernel void triangle_copy(global char* out, global const char* in, const Triangl
   const bool keep = above <= layout.diagonal;
 #endif
   TYPE(E) value = (TYPE(E))(0);
-  if (keep) value = LOAD(E, in + layout.offset[1] + at[1], 0);
-  STORE(E, out + layout.offset[0] + at[0], 0, value);
+  if (keep) value = LOAD(E, in + at[1], 0);
+  STORE(E, out + at[0], 0, value);
 }
 
 #define VECTOR TYPEV(E, WIDTH)
@@ -59,8 +54,11 @@ kernel void triangle_copy(global char* out, global const char* in, const Triangl
 #define IN_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[1][0])
 
 /// The same for CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
-kernel ITEM_BY_ITEM void triangle_rows(global char* out, global const char* in,
+kernel ITEM_BY_ITEM void triangle_rows(global char* out, const ulong out_offset,
+                                       global const char* in, const ulong in_offset,
                                        const TriangleLayout layout, const uint run) {
+  out += out_offset;
+  in += in_offset;
   const uint columns = layout.size[0], rows = layout.n / columns;
   const uint first_row = get_global_id(0) * run, end_row = min(first_row + run, rows);
 #if CONTIGUOUS && WIDTH > 1
@@ -76,8 +74,8 @@ kernel ITEM_BY_ITEM void triangle_rows(global char* out, global const char* in,
       rest = quotient;
       for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
     }
-    global char* const to = out + layout.offset[0] + at[0];
-    global const char* const from = in + layout.offset[1] + at[1];
+    global char* const to = out + at[0];
+    global const char* const from = in + at[1];
     const long place = row % layout.size[1];
 #if UPPER
     const uint kept = clamp(place + layout.diagonal, 0l, (long)columns), kept_end = columns;

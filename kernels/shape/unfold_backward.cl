@@ -3,6 +3,7 @@
 // Compile parameters: E (tag), C (the tag summed in).
 #include "include/dtype.clh"
 #include "include/indexing.clh"
+#include "shape/arguments.clh"
 
 #ifndef E
 #define E f32
@@ -11,22 +12,11 @@
 #define C f32
 #endif
 
-typedef struct {
-  ulong offset[2];  // bytes: gradient of the input (written), gradient of the windows
-  uint n;
-  uint dims;  // of the input, that of the windows first; unit 0 is the unfolded dimension
-  uint size[16];
-  uint stride[2][16];  // the windows' stride[1][0] is 0: see window_step
-  uint windows;        // how many
-  uint window_size;
-  uint window_distance;  // elements from one window to the next
-  uint window_step;      // bytes between windows in the gradient
-  uint inside_step;      // bytes between elements of one window
-  uint unused;
-} UnfoldLayout;
-
 /// Global size: n or more.
-kernel void unfold_backward(global char* out, global const char* in, const UnfoldLayout layout) {
+kernel void unfold_backward(global char* out, const ulong out_offset, global const char* in,
+                            const ulong in_offset, const UnfoldLayout layout) {
+  out += out_offset;
+  in += in_offset;
   const size_t i = get_global_id(0);
   if (i >= layout.n) return;
   const uint position = (uint)i % layout.size[0];
@@ -40,9 +30,7 @@ kernel void unfold_backward(global char* out, global const char* in, const Unfol
   TYPE(C) sum = (TYPE(C))(0);
   for (uint w = past; w < end; w++) {
     const uint inside = position - w * layout.window_distance;
-    sum += LOAD_AS(
-        C, E, in + layout.offset[1] + at[1] + w * layout.window_step + inside * layout.inside_step,
-        0);
+    sum += LOAD_AS(C, E, in + at[1] + w * layout.window_step + inside * layout.inside_step, 0);
   }
-  STORE_FROM(E, C, out + layout.offset[0] + at[0], 0, sum);
+  STORE_FROM(E, C, out + at[0], 0, sum);
 }
