@@ -1,6 +1,4 @@
 // Gradients of embeddings: sums over the indices that name a row.
-//
-// Offers: add_embedding_rows(), divide_by_frequency().
 #pragma once
 
 #include <ATen/core/Tensor.h>

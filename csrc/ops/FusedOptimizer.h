@@ -1,6 +1,4 @@
 // What the fused optimisers share: their options, and the launch.
-//
-// Offers: Options, run_optimizer().
 #pragma once
 
 #include <ATen/core/Tensor.h>

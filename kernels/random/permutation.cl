@@ -1,8 +1,7 @@
 // Random permutations without a sort.
 //
-// Offers: permute_rank (small n: position by rank of random keys, exactly uniform), permute_feistel
-// (any n: a keyed bijection, one pass), permute_feistel_lanes (the same for n up to 2^31, for
-// CPUs). Compile parameter: OUT (tag of the result).
+// By rank of random keys, exactly uniform, for small n; by a keyed bijection in one pass for any n,
+// on CPUs in vectors for n up to 2^31. Compile parameter: OUT (tag of the result).
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #include "random/arguments.clh"
@@ -12,14 +11,14 @@
 #endif
 
 /// out[rank of keys[i]] = i. Quadratic. Equal keys keep their order.
-kernel void permute_rank(global char* out, const ulong out_offset, global const char* keys_base,
+kernel void permute_rank(global char* out, const ulong out_offset, global const char* keys,
                          const ulong keys_offset, uint n) {
   const uint i = get_global_id(0);
   if (i >= n) return;
-  global const long* keys = (global const long*)(keys_base + keys_offset);
-  const long key = keys[i];
+  global const long* all = (global const long*)(keys + keys_offset);
+  const long key = all[i];
   uint rank = 0;
-  for (uint j = 0; j < n; j++) rank += keys[j] < key || (keys[j] == key && j < i);
+  for (uint j = 0; j < n; j++) rank += all[j] < key || (all[j] == key && j < i);
   STORE_FROM(OUT, i64, out + out_offset, rank, (long)i);
 }
 

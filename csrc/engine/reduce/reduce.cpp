@@ -286,7 +286,7 @@ void Plan::even_out_chunks(uint64_t most, uint64_t unit) {
   const uint64_t of_each = ceil_div(arguments_.chunks, arguments_.splits);
   const uint64_t chunks = std::min(of_each, most) * arguments_.splits;
   const uint64_t length = ceil_div(arguments_.length, chunks);
-  choose_chunks(static_cast<uint32_t>((length + unit - 1) / unit * unit));
+  choose_chunks(static_cast<uint32_t>(ceil_div(length, unit) * unit));
   arguments_.splits = std::min(arguments_.splits, arguments_.chunks);
 }
 
