@@ -150,6 +150,15 @@ struct NDRange {
 struct Pointer {
   const void* address;
 };
+/// Several of them, one pair after the other.
+struct Pointers {
+  std::span<char* const> addresses;
+};
+/// The same for kernels that take the one argument `ulong address` instead where the device has
+/// system SVM (OCL_HAS_SYSTEM_SVM): a driver looks after every buffer at every launch.
+struct SvmPointer {
+  const void* address;
+};
 /// A `local` argument of that many bytes.
 struct LocalMemory {
   size_t bytes;
@@ -166,6 +175,16 @@ inline void set_argument(Kernel& kernel, cl_uint& index, Pointer pointer) {
   const Location location = kernel.device().addresses().find(pointer.address);
   kernel.set_buffer(index++, location.mem);
   kernel.set_value(index++, location.offset);
+}
+inline void set_argument(Kernel& kernel, cl_uint& index, Pointers pointers) {
+  for (const void* address : pointers.addresses) set_argument(kernel, index, Pointer{address});
+}
+inline void set_argument(Kernel& kernel, cl_uint& index, SvmPointer pointer) {
+  if (kernel.device().properties().has_system_svm) {
+    kernel.set_value(index++, kernel.device().addresses().find_host(pointer.address));
+  } else {
+    set_argument(kernel, index, Pointer{pointer.address});
+  }
 }
 inline void set_argument(Kernel& kernel, cl_uint& index, LocalMemory memory) {
   kernel.set_local(index++, memory.bytes);

@@ -62,35 +62,40 @@ typedef global const char* Other;
 #endif
 
 #if SHORT
-#define WITHIN(e) ((e) / layout.inner * layout.outer_step + (e) % layout.inner * layout.inner_step)
+#define WITHIN(e) \
+  ((e) / arguments.inner * arguments.outer_step + (e) % arguments.inner * arguments.inner_step)
 #else
 #define WITHIN(e) ((e) * steps[0])
 #endif
 
 /// Global size: ceil(size[0] / span) by n / size[0], or more.
-kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETERS,
-                                     const LineLayout layout, global int* asserts, uint site
+kernel ITEM_BY_ITEM void index_lines(Indexed indexed, const ulong indexed_offset, Other other,
+                                     const ulong other_offset INDEX_PARAMETERS,
+                                     const MoveArguments arguments, global int* asserts, uint site
 #if WRITE == 2
                                      ,
                                      TYPE(E) value
 #endif
 ) {
-  const uint first = get_global_id(0) * layout.span;
+  indexed += indexed_offset;
+  other += other_offset;
+  ADD_INDEX_OFFSETS()
+  const uint first = get_global_id(0) * arguments.span;
   const uint line = get_global_id(1);
-  if (first >= layout.size[0] || line >= layout.n / layout.size[0]) return;
+  if (first >= arguments.size[0] || line >= arguments.n / arguments.size[0]) return;
   uint at[2 + NIDX], steps[2 + NIDX];
   at[0] = 0;
   for (uint k = 0; k < 2 + NIDX; k++) {
-    steps[k] = layout.stride[k][0];
+    steps[k] = STRIDE(k, 0);
     if (k > 0) at[k] = first * steps[k];
   }
   DECODE_ROW(at, line);
   // Within the work-item's elements.
   const uint16 lanes = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   at[0] += WITHIN(first);
-  const uint total = min(layout.span, layout.size[0] - first);
+  const uint total = min(arguments.span, arguments.size[0] - first);
 #if SHORT
-  const float16 reciprocal = (float16)(1.0f / (float)layout.inner);
+  const float16 reciprocal = (float16)(1.0f / (float)arguments.inner);
 #endif
   for (uint done = 0; done < total;) {
     const uint count = min(total - done, (uint)LANES);
@@ -98,8 +103,8 @@ kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETE
     // Halves away from a whole number, so that rounding does not matter.
     const uint16 element = lanes + done;
     const uint16 outer = convert_uint16((convert_float16(element) + 0.5f) * reciprocal);
-    int16 places =
-        as_int16(outer * layout.outer_step + (element - outer * layout.inner) * layout.inner_step);
+    int16 places = as_int16(outer * arguments.outer_step +
+                            (element - outer * arguments.inner) * arguments.inner_step);
 #else
     int16 places = as_int16((lanes + done) * steps[0]);
 #endif
@@ -107,8 +112,8 @@ kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETE
     if (count == LANES) {
       FOR_INDICES(ADD_PLACES)
     }
-    Indexed indexed_at = indexed + (layout.offset[0] + at[0]);
-    Other other_at = other + layout.offset[1] + at[1];
+    Indexed indexed_at = indexed + at[0];
+    Other other_at = other + at[1];
     if (count == LANES && !any(bad)) {
       int place[LANES];
       vstore16(places, 0, place);
@@ -122,7 +127,7 @@ kernel ITEM_BY_ITEM void index_lines(Indexed indexed, Other other INDEX_PARAMETE
         bool valid = true;
         FOR_INDICES(ADD_INDEX)
         if (valid) {
-          MOVE(indexed_at + WITHIN(done + j) + moved, other + layout.offset[1] + at[1])
+          MOVE(indexed_at + WITHIN(done + j) + moved, other + at[1])
         }
         for (uint k = 1; k < 2 + NIDX; k++) at[k] += steps[k];
       }

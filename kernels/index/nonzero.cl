@@ -3,6 +3,8 @@
 // Compile parameters: IN (tag), CONTIGUOUS.
 #include "include/dtype.clh"
 #include "include/indexing.clh"
+#define STRIDES 1  // of other kernels
+#include "index/arguments.clh"
 
 #ifndef IN
 #define IN f32
@@ -11,41 +13,33 @@
 #define CONTIGUOUS 0
 #endif
 
-typedef struct {
-  ulong in_offset;
-  ulong counts_offset;  // long[chunks + 1]
-  uint n;
-  uint chunk;     // elements per work-item
-  uint dims;      // of the tensor, none merged: size gives the coordinates
-  uint size[16];  // innermost first
-  uint stride[1][16];
-} NonzeroLayout;
-
 /// Whether element i is nonzero. A macro: see DECODE_OFFSETS.
 #if CONTIGUOUS
-#define TEST(result, i) const bool result = LOAD_AS(b8, IN, in + layout.in_offset, i)
+#define TEST(result, i) const bool result = LOAD_AS(b8, IN, in, i)
 #else
-#define TEST(result, i)                                              \
-  uint at[1] = {0};                                                  \
-  DECODE_OFFSETS(at, 1, i, layout.dims, layout.size, layout.stride); \
-  const bool result = LOAD_AS(b8, IN, in + layout.in_offset + at[0], 0)
+#define TEST(result, i)                                                       \
+  uint at[1] = {0};                                                           \
+  DECODE_OFFSETS(at, 1, i, arguments.dims, arguments.size, arguments.stride); \
+  const bool result = LOAD_AS(b8, IN, in + at[0], 0)
 #endif
 
-kernel void nonzero_count(global const char* in, global char* counts, const NonzeroLayout layout) {
-  const uint first = get_global_id(0) * layout.chunk;
-  if (first >= layout.n) return;
-  const uint end = first + min(layout.chunk, layout.n - first);
+kernel void nonzero_count(global const char* in, const ulong in_offset, global char* counts,
+                          const ulong counts_offset, const NonzeroArguments arguments) {
+  in += in_offset;
+  const uint first = get_global_id(0) * arguments.chunk;
+  if (first >= arguments.n) return;
+  const uint end = first + min(arguments.chunk, arguments.n - first);
   long count = 0;
   for (uint i = first; i < end; i++) {
     TEST(nonzero, i);
     count += nonzero;
   }
-  ((global long*)(counts + layout.counts_offset))[get_global_id(0)] = count;
+  ((global long*)(counts + counts_offset))[get_global_id(0)] = count;
 }
 
 /// counts[i] becomes the number before chunk i, counts[chunks] the total. One work-item: the chunks
 /// are few.
-kernel void nonzero_scan(global char* counts_base, ulong counts_offset, uint chunks) {
+kernel void nonzero_scan(global char* counts_base, const ulong counts_offset, uint chunks) {
   if (get_global_id(0) != 0) return;
   global long* counts = (global long*)(counts_base + counts_offset);
   long total = 0;
@@ -59,21 +53,23 @@ kernel void nonzero_scan(global char* counts_base, ulong counts_offset, uint chu
 
 /// Row r of out (long) is at r * row_step, coordinate d of it d * dim_step further (elements); rows
 /// from `limit` on are dropped.
-kernel void nonzero_write(global const char* in, global const char* counts,
-                          const NonzeroLayout layout, global char* out_base, ulong out_offset,
-                          ulong row_step, ulong dim_step, ulong limit, uint coordinates) {
-  const uint first = get_global_id(0) * layout.chunk;
-  if (first >= layout.n) return;
-  const uint end = first + min(layout.chunk, layout.n - first);
+kernel void nonzero_write(global const char* in, const ulong in_offset, global const char* counts,
+                          const ulong counts_offset, const NonzeroArguments arguments,
+                          global char* out_base, const ulong out_offset, ulong row_step,
+                          ulong dim_step, ulong limit, uint coordinates) {
+  in += in_offset;
+  const uint first = get_global_id(0) * arguments.chunk;
+  if (first >= arguments.n) return;
+  const uint end = first + min(arguments.chunk, arguments.n - first);
   global long* out = (global long*)(out_base + out_offset);
-  ulong row = ((global const long*)(counts + layout.counts_offset))[get_global_id(0)];
+  ulong row = ((global const long*)(counts + counts_offset))[get_global_id(0)];
   for (uint i = first; i < end && row < limit; i++) {
     TEST(nonzero, i);
     if (!nonzero) continue;
     uint rest = i;
     for (uint d = 0; d < coordinates; d++) {
-      const uint quotient = rest / layout.size[d];
-      out[row * row_step + (coordinates - 1 - d) * dim_step] = rest - quotient * layout.size[d];
+      const uint quotient = rest / arguments.size[d];
+      out[row * row_step + (coordinates - 1 - d) * dim_step] = rest - quotient * arguments.size[d];
       rest = quotient;
     }
     row++;

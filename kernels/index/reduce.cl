@@ -11,32 +11,33 @@
 // of it).
 #include "index/operands.clh"
 #include "index/reduce.clh"
-#include "index/reduce_layout.clh"
 
 #ifndef WIDTH
 #define WIDTH 1
 #endif
 
 /// Global size: columns by parts, or more.
-kernel void index_reduce(global char* out, global const char* in INDEX_PARAMETERS,
-                         const ReduceLayout layout, global int* asserts, uint site, TYPE(C) value) {
+kernel void index_reduce(global char* out, const ulong out_offset, global const char* in,
+                         const ulong in_offset INDEX_PARAMETERS, const ReduceArguments arguments,
+                         global int* asserts, uint site, TYPE(C) value) {
+  out += out_offset;
+  in += in_offset;
+  ADD_INDEX_OFFSETS()
   const uint column = get_global_id(0);
   const uint part = get_global_id(1);
-  if (column >= layout.columns || part >= layout.parts) return;
+  if (column >= arguments.columns || part >= arguments.parts) return;
   uint base[2 + NIDX] = {0};
-  DECODE_OFFSETS(base, 2 + NIDX, column, layout.column_dims, layout.column_size,
-                 layout.column_stride);
+  DECODE_COLUMN(base, column);
 #if WIDTH > 1
-  const uint chunks = layout.column_size[0];
-  const uint first = column % chunks * layout.chunk;
-  const uint count = min(layout.row - first, layout.chunk), vectors = count / WIDTH;
+  const uint chunks = arguments.column_size[0];
+  const uint first = column % chunks * arguments.chunk;
+  const uint count = min(arguments.row - first, arguments.chunk), vectors = count / WIDTH;
 #endif
-  for (uint step = 0; step < layout.steps; step++) {
+  for (uint step = 0; step < arguments.steps; step++) {
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
-    DECODE_OFFSETS(at, 2 + NIDX, step, layout.step_dims, layout.step_size, layout.step_stride);
-    if (layout.skips &&
-        LOAD_AS(i64, INDEX, index0 + layout.offset[2] + at[2], 0) == layout.skipped) {
+    DECODE_STEP(at, step);
+    if (arguments.skips && LOAD_AS(i64, INDEX, index0 + at[2], 0) == arguments.skipped) {
       continue;
     }
     long moved = 0;
@@ -44,9 +45,9 @@ kernel void index_reduce(global char* out, global const char* in INDEX_PARAMETER
     FOR_INDICES(ADD_INDEX)
     if (!valid) continue;
     const uint hash = (uint)((ulong)moved >> 1) * 0x9e3779b1u;
-    if (mul_hi(hash, layout.parts) != part) continue;
-    global char* to = out + (layout.offset[0] + at[0]) + moved;
-    global const char* from = in + layout.offset[1] + at[1];
+    if (mul_hi(hash, arguments.parts) != part) continue;
+    global char* to = out + at[0] + moved;
+    global const char* from = in + at[1];
 #if WIDTH > 1
     for (uint v = 0; v < vectors; v++) {
       const TYPEV(C, WIDTH) a = LOADV_AS(C, E, WIDTH, to, v);

@@ -7,7 +7,6 @@
 #include "include/item_by_item.clh"
 #include "index/places.clh"
 #include "index/reduce.clh"
-#include "index/reduce_layout.clh"
 #ifndef PARTS
 #define PARTS 0
 #endif
@@ -31,36 +30,39 @@
 
 // Which of the work-items of a column a place belongs to. Neighbouring places share cache lines, so
 // they go together where there are many.
-#define PART_OF(n, place)                                              \
-  mul_hi(PASTE2(as_uint, n)((place) >> (int)layout.row) * 0x9e3779b1u, \
-         (PASTE2(uint, n))(layout.parts))
+#define PART_OF(n, place)                                                 \
+  mul_hi(PASTE2(as_uint, n)((place) >> (int)arguments.row) * 0x9e3779b1u, \
+         (PASTE2(uint, n))(arguments.parts))
 
-#define REDUCE_LINES_PARAMETERS                                                        \
-  global char *out, global const char *in INDEX_PARAMETERS, const ReduceLayout layout, \
+#define REDUCE_LINES_PARAMETERS                                                \
+  global char *out, const ulong out_offset, global const char *in,             \
+      const ulong in_offset INDEX_PARAMETERS, const ReduceArguments arguments, \
       global int *asserts, uint site, TYPE(C) value
 
 /// Along the steps, of which the innermost dimension is a line. Global size: columns by parts, or
 /// more.
 kernel ITEM_BY_ITEM void index_reduce_steps(REDUCE_LINES_PARAMETERS) {
+  out += out_offset;
+  in += in_offset;
+  ADD_INDEX_OFFSETS()
   const uint column = get_global_id(0);
   const uint part = get_global_id(1);
-  if (column >= layout.columns || part >= layout.parts) return;
+  if (column >= arguments.columns || part >= arguments.parts) return;
   uint base[2 + NIDX] = {0}, steps[2 + NIDX];
-  DECODE_OFFSETS(base, 2 + NIDX, column, layout.column_dims, layout.column_size,
-                 layout.column_stride);
-  for (uint k = 0; k < 2 + NIDX; k++) steps[k] = layout.step_stride[k][0];
-  const uint size = layout.step_size[0];
+  DECODE_COLUMN(base, column);
+  for (uint k = 0; k < 2 + NIDX; k++) steps[k] = STEP_STRIDE(k, 0);
+  const uint size = arguments.step_size[0];
 #if PARTS
   int place[BLOCK];
   uint which[BLOCK];
 #endif
-  for (uint first = 0; first < layout.steps; first += size) {
+  for (uint first = 0; first < arguments.steps; first += size) {
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
-    DECODE_OFFSETS(at, 2 + NIDX, first, layout.step_dims, layout.step_size, layout.step_stride);
-    global char* to = out + (layout.offset[0] + base[0]);
+    DECODE_STEP(at, first);
+    global char* to = out + base[0];
     for (uint start = 0; start < size; start += BLOCK) {
-      global const char* from = in + layout.offset[1] + at[1];
+      global const char* from = in + at[1];
       const uint count = min(size - start, (uint)BLOCK);
       uint taken = 0;
       for (uint i = 0; i < count;) {
@@ -118,19 +120,22 @@ kernel ITEM_BY_ITEM void index_reduce_steps(REDUCE_LINES_PARAMETERS) {
 /// Along the innermost column dimension, `chunk` columns to a work-item, which are counted by
 /// column_size[0]; there are `row`. Global size: columns.
 kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
+  out += out_offset;
+  in += in_offset;
+  ADD_INDEX_OFFSETS()
   const uint column = get_global_id(0);
-  if (column >= layout.columns) return;
+  if (column >= arguments.columns) return;
   uint base[2 + NIDX] = {0}, steps[2 + NIDX];
-  DECODE_OFFSETS(base, 2 + NIDX, column, layout.column_dims, layout.column_size,
-                 layout.column_stride);
-  for (uint k = 0; k < 2 + NIDX; k++) steps[k] = layout.column_stride[k][0] / layout.chunk;
-  const uint count = min(layout.row - column % layout.column_size[0] * layout.chunk, layout.chunk);
+  DECODE_COLUMN(base, column);
+  for (uint k = 0; k < 2 + NIDX; k++) steps[k] = COLUMN_STRIDE(k, 0) / arguments.chunk;
+  const uint count =
+      min(arguments.row - column % arguments.column_size[0] * arguments.chunk, arguments.chunk);
   const int16 lanes =
       (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) * (int16)((int)steps[0]);
-  for (uint step = 0; step < layout.steps; step++) {
+  for (uint step = 0; step < arguments.steps; step++) {
     uint at[2 + NIDX];
     for (uint k = 0; k < 2 + NIDX; k++) at[k] = base[k];
-    DECODE_OFFSETS(at, 2 + NIDX, step, layout.step_dims, layout.step_size, layout.step_stride);
+    DECODE_STEP(at, step);
     for (uint i = 0; i < count;) {
       int16 places = lanes;
       long16 bad = 0;
@@ -138,8 +143,8 @@ kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
       if (whole) {
         FOR_INDICES(ADD_PLACES)
       }
-      global char* to = out + (layout.offset[0] + at[0]);
-      global const char* from = in + layout.offset[1] + at[1];
+      global char* to = out + at[0];
+      global const char* from = in + at[1];
       if (whole && !any(bad)) {
         int place[LANES];
         vstore16(places, 0, place);
@@ -153,7 +158,7 @@ kernel ITEM_BY_ITEM void index_reduce_columns(REDUCE_LINES_PARAMETERS) {
           bool valid = true;
           FOR_INDICES(ADD_INDEX)
           if (valid) {
-            COMBINE_AT(out + (layout.offset[0] + at[0]) + moved, in + layout.offset[1] + at[1])
+            COMBINE_AT(out + at[0] + moved, in + at[1])
           }
           for (uint k = 0; k < 2 + NIDX; k++) at[k] += steps[k];
         }

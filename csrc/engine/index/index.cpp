@@ -8,6 +8,7 @@
 
 #include "engine/dtype.h"
 #include "engine/index/problem.h"
+#include "engine/index/reduce.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -31,8 +32,18 @@ const KernelFamily scatter_family{"index/scatter.cl", "scatter_elements"};
 const KernelFamily scatter_rows_family{"index/scatter.cl", "scatter_rows"};
 const KernelFamily lines_family{"index/lines.cl", "index_lines"};
 
-/// The dimensions that one launch decodes, DIMS in the kernels; more are looped over on the host.
-int max_dims(const Problem& problem) { return problem.indices > kFewIndices ? 4 : 12; }
+enum class Move { read, write, fill };
+
+/// A read or a write on its way to a kernel.
+struct Plan {
+  Queue& queue;
+  const Problem& problem;
+  const Indexing& indexing;
+  Move move;
+  const ScalarArgument* value;  // null unless Move::fill
+
+  Device& device() const { return queue.device(); }
+};
 
 // Elements are moved as bits; 16 bytes as two 64-bit words.
 const char* element_tag(c10::ScalarType dtype) {
@@ -40,40 +51,46 @@ const char* element_tag(c10::ScalarType dtype) {
   return size == 16 ? "u128" : bits_tag(size);
 }
 
-void put_dimensions(ArgumentStruct& arguments, const Problem& problem) {
-  const int most = max_dims(problem);
-  arguments.put32(static_cast<uint32_t>(problem.numel()));
-  arguments.put32(static_cast<uint32_t>(problem.dims));
-  for (int d = 0; d < most; ++d) arguments.put32(d < problem.dims ? problem.size[d] : 1);
+MoveArguments make_arguments(const Problem& problem, const Indexing& indexing) {
+  MoveArguments arguments{};
+  put_indices(arguments, indexing);
+  arguments.n = static_cast<uint32_t>(problem.numel());
+  arguments.dims = problem.dims;
+  for (int d = 0; d < problem.dims; ++d) arguments.size[d] = problem.size[d];
+  const int most = problem.max_dims();
   for (int k = 0; k < problem.operands(); ++k) {
-    for (int d = 0; d < most; ++d) {
-      arguments.put32(d < problem.dims ? problem.stride[k][d] : 0);
-    }
+    for (int d = 0; d < problem.dims; ++d) arguments.stride[k * most + d] = problem.stride[k][d];
   }
-  arguments.finish();
+  return arguments;
 }
 
-bool has_rows(const Problem& problem, bool fills) {
-  const int64_t element = c10::elementSize(problem.dtype);
-  if (problem.dims == 0 || problem.size[0] < kMinRow || element == 16) return false;
-  for (int k = 0; k < problem.operands(); ++k) {
-    if (k == 1 && fills) continue;  // no operand
-    if (problem.stride[k][0] != (k < 2 ? element : 0)) return false;
+/// gather.cl, scatter.cl and lines.cl; those that write take a value, too, read or not.
+void enqueue(const Plan& plan, const Problem& problem, const MoveArguments& arguments,
+             Kernel& kernel, const NDRange& range, bool takes_value) {
+  const auto go = [&](const auto&... value) {
+    launch(kernel, plan.queue, range, problem.pointers(), used_part(arguments, problem),
+           plan.device().asserts().mem(), plan.indexing.site.id(), value...);
+  };
+  static constexpr unsigned char kUnused[16] = {};
+  if (takes_value) {
+    go(Bytes{plan.value ? plan.value->bytes : kUnused, c10::elementSize(problem.dtype)});
+  } else {
+    go();
   }
-  return true;
 }
 
 /// Whether rows of both operands, wherever an index leads, start at multiples of `bytes`.
-bool aligned_rows(Device& device, const Problem& problem, const Indexing& indexing,
-                  uint64_t bytes) {
+bool aligned_rows(const Plan& plan, uint64_t bytes) {
+  const Problem& problem = plan.problem;
   const auto multiple = [&](int64_t step) { return static_cast<uint64_t>(step) % bytes == 0; };
   for (int k = 0; k < 2; ++k) {
-    if (!multiple(device.addresses().find(problem.data[k]).offset)) return false;
+    // Segments start at multiples of any vector's size.
+    if (!multiple(reinterpret_cast<int64_t>(problem.data[k]))) return false;
     for (int d = 1; d < problem.dims; ++d) {
       if (!multiple(problem.stride[k][d])) return false;
     }
   }
-  return std::all_of(indexing.strides.begin(), indexing.strides.end(), multiple);
+  return std::all_of(plan.indexing.strides.begin(), plan.indexing.strides.end(), multiple);
 }
 
 struct RowForm {
@@ -82,45 +99,113 @@ struct RowForm {
 };
 
 /// A CPU moves a piece of a row for each look-up; neighbours on a GPU share the row's cache lines.
-RowForm row_form(Device& device, const Problem& problem, const Indexing& indexing) {
-  const size_t element = c10::elementSize(problem.dtype);
-  const bool cpu = device.is_cpu();
-  const size_t vector_bytes = cpu ? 64 : aligned_rows(device, problem, indexing, 16) ? 16 : element;
+RowForm row_form(const Plan& plan) {
+  const size_t element = c10::elementSize(plan.problem.dtype);
+  const bool cpu = plan.device().is_cpu();
+  const size_t vector_bytes = cpu ? 64 : aligned_rows(plan, 16) ? 16 : element;
   const size_t width = std::clamp<size_t>(vector_bytes / element, 1, 16);
   return {width, cpu ? width * kVectorsPerLookup : width, !cpu};
 }
 
 /// Chunks of `span` elements of the innermost dimension by the others.
 NDRange row_range(const Problem& problem, size_t span, size_t local) {
-  const size_t n = problem.numel(), chunks = (problem.size[0] + span - 1) / span;
+  const size_t n = problem.numel(), chunks = ceil_div(problem.size[0], span);
   size_t local_x = 1;
   while (local_x < chunks && local_x < local) local_x *= 2;
   return NDRange::grid(chunks, n / problem.size[0], local_x, local / local_x).of_work(n);
 }
 
-/// The innermost dimension for kernels/index/lines.cl, with what it is in the indexed operand.
+const char* refuse_rows(const Plan& plan) {
+  const Problem& problem = plan.problem;
+  if (plan.move != Move::read && !plan.device().is_cpu()) {
+    return "a GPU's neighbours write what lies side by side anyway";
+  }
+  const int64_t element = c10::elementSize(problem.dtype);
+  if (element == 16) return "elements of 16 bytes";
+  if (problem.dims == 0 || problem.size[0] < kMinRow) return "short rows";
+  for (int k = 0; k < problem.operands(); ++k) {
+    if (k == 1 && plan.move == Move::fill) continue;  // no operand
+    if (problem.stride[k][0] != (k < 2 ? element : 0)) {
+      return k < 2 ? "rows that are not contiguous" : "an index per element";
+    }
+  }
+  return nullptr;
+}
+
+void run_elements(Plan& plan, bool rows) {
+  const Problem& problem = plan.problem;
+  const RowForm form = rows ? row_form(plan) : RowForm{1, 1, false};
+  const bool read = plan.move == Move::read;
+  Kernel& kernel =
+      read ? (rows ? rows_family : elements_family)
+                 .get(plan.device(), {{"NIDX", problem.indices},
+                                      {"INDEX", tag(problem.index_dtype)},
+                                      {"WRAP", plan.indexing.wrap},
+                                      {"E", element_tag(problem.dtype)},
+                                      {"WIDTH", form.width},
+                                      {"SPAN", form.span},
+                                      {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}})
+           : (rows ? scatter_rows_family : scatter_family)
+                 .get(plan.device(), {{"NIDX", problem.indices},
+                                      {"INDEX", tag(problem.index_dtype)},
+                                      {"WRAP", plan.indexing.wrap},
+                                      {"E", element_tag(problem.dtype)},
+                                      {"FILL", plan.value != nullptr},
+                                      {"WIDTH", form.width},
+                                      {"SPAN", form.span}});
+  const size_t n = problem.numel();
+  enqueue(plan, problem, make_arguments(problem, plan.indexing), kernel,
+          rows ? row_range(problem, form.span, kLocalSize)
+               : NDRange::linear(n, kLocalSize).of_work(kLookup * n),
+          !read);
+}
+
+/// The innermost dimension for kernels/index/lines.cl.
 struct Lines {
-  int64_t inner, inner_step, outer_step, span;
+  bool merges = false;  // it is the two innermost ones, of which only the indexed operand knows
+  const char* why_not = nullptr;
 };
 
 /// Makes the innermost dimension long enough for vectors, if another one continues it in all
-/// operands but the indexed one. False if there are no such lines, or if 32-bit offsets don't reach
-/// all of the indexed operand.
-bool find_lines(Problem& problem, const Indexing& indexing, Lines& lines) {
-  if (problem.dims == 0) return false;
-  lines = {problem.size[0], problem.stride[0][0], 0, kLineSpan};
+/// operands but the indexed one. There are no lines, too, where 32-bit offsets don't reach all of
+/// the indexed operand.
+Lines find_lines(const Plan& plan) {
+  const Problem& problem = plan.problem;
+  if (problem.dims == 0) return {false, "one element"};
   int64_t extent = (problem.size[0] - 1) * problem.stride[0][0];
-  for (size_t k = 0; k < indexing.sizes.size(); ++k) {
-    extent += indexing.sizes[k] * indexing.strides[k];
+  for (size_t k = 0; k < plan.indexing.sizes.size(); ++k) {
+    extent += plan.indexing.sizes[k] * plan.indexing.strides[k];
   }
-  if (problem.size[0] < kMinLine) {
-    if (problem.dims == 1) return false;
+  const bool merges = problem.size[0] < kMinLine;
+  if (merges) {
+    if (problem.dims == 1) return {false, "short lines"};
     for (int k = 1; k < problem.operands(); ++k) {
-      if (problem.stride[k][1] != problem.stride[k][0] * problem.size[0]) return false;
+      if (problem.stride[k][1] != problem.stride[k][0] * problem.size[0]) {
+        return {false, "short lines that don't continue"};
+      }
     }
-    lines.outer_step = problem.stride[0][1];
-    lines.span = kLineSpan / lines.inner * lines.inner;
-    extent += (problem.size[1] - 1) * lines.outer_step;
+    if (problem.size[0] * problem.size[1] < kMinLine) return {false, "short lines"};
+    extent += (problem.size[1] - 1) * problem.stride[0][1];
+  }
+  if (extent > std::numeric_limits<int32_t>::max()) return {false, "offsets past 32 bits"};
+  return {merges};
+}
+
+const char* refuse_lines(const Plan& plan) {
+  if (!plan.device().is_cpu()) return "a kernel for CPUs";
+  return find_lines(plan).why_not;
+}
+
+void run_lines(Plan& plan) {
+  Problem problem = plan.problem;
+  MoveArguments extra{};
+  extra.inner = static_cast<uint32_t>(problem.size[0]);
+  extra.inner_step = static_cast<uint32_t>(problem.stride[0][0]);
+  extra.span = kLineSpan;
+  const bool merges = find_lines(plan).merges;
+  if (merges) {
+    extra.outer_step = static_cast<uint32_t>(problem.stride[0][1]);
+    extra.span = kLineSpan / extra.inner * extra.inner;
     problem.size[0] *= problem.size[1];
     --problem.dims;
     for (int d = 1; d < problem.dims; ++d) problem.size[d] = problem.size[d + 1];
@@ -128,103 +213,47 @@ bool find_lines(Problem& problem, const Indexing& indexing, Lines& lines) {
       for (int d = 1; d < problem.dims; ++d) problem.stride[k][d] = problem.stride[k][d + 1];
     }
   }
-  return problem.size[0] >= kMinLine && extent <= std::numeric_limits<int32_t>::max();
-}
-
-enum class Move { read, write, fill };
-
-/// For CPUs: kernels/index/lines.cl. False if it does not take the problem.
-bool launch_lines(Queue& queue, Problem problem, const Indexing& indexing, Move move,
-                  const ScalarArgument* value) {
-  Lines lines;
-  if (!find_lines(problem, indexing, lines)) return false;
-  const int64_t element = c10::elementSize(problem.dtype);
   bool dense_index = true;
   for (int k = 2; k < problem.operands(); ++k) {
     dense_index &=
         problem.stride[k][0] == static_cast<int64_t>(c10::elementSize(problem.index_dtype));
   }
-  Kernel& kernel = lines_family.get(queue.device(), {{"NIDX", problem.indices},
-                                                     {"INDEX", tag(problem.index_dtype)},
-                                                     {"WRAP", indexing.wrap},
-                                                     {"E", element_tag(problem.dtype)},
-                                                     {"WRITE", static_cast<int>(move)},
-                                                     {"DENSE", problem.stride[1][0] == element},
-                                                     {"DENSE_INDEX", dense_index},
-                                                     {"SHORT", lines.inner != problem.size[0]}});
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, indexing);
-  for (const int64_t number : {lines.span, lines.inner, lines.inner_step, lines.outer_step}) {
-    arguments.put32(static_cast<uint32_t>(number));
-  }
-  put_dimensions(arguments, problem);
-  const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
-  if (value) kernel.set_bytes(next, value->bytes, element);
-  kernel.enqueue(queue, row_range(problem, lines.span, kLinesPerGroup));
-  return true;
+  const int64_t element = c10::elementSize(problem.dtype);
+  Kernel& kernel = lines_family.get(plan.device(), {{"NIDX", problem.indices},
+                                                    {"INDEX", tag(problem.index_dtype)},
+                                                    {"WRAP", plan.indexing.wrap},
+                                                    {"E", element_tag(problem.dtype)},
+                                                    {"WRITE", static_cast<int>(plan.move)},
+                                                    {"DENSE", problem.stride[1][0] == element},
+                                                    {"DENSE_INDEX", dense_index},
+                                                    {"SHORT", merges}});
+  MoveArguments arguments = make_arguments(problem, plan.indexing);
+  arguments.span = extra.span;
+  arguments.inner = extra.inner;
+  arguments.inner_step = extra.inner_step;
+  arguments.outer_step = extra.outer_step;
+  enqueue(plan, problem, arguments, kernel, row_range(problem, extra.span, kLinesPerGroup),
+          plan.move == Move::fill);
 }
 
-void launch_gather(Queue& queue, const Problem& problem, const Indexing& indexing) {
-  const bool rows = has_rows(problem, /*fills=*/false);
-  Device& device = queue.device();
-  if (!rows && device.is_cpu() && launch_lines(queue, problem, indexing, Move::read, nullptr)) {
-    return;
-  }
-  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
-  Kernel& kernel = (rows ? rows_family : elements_family)
-                       .get(device, {{"NIDX", problem.indices},
-                                     {"INDEX", tag(problem.index_dtype)},
-                                     {"WRAP", indexing.wrap},
-                                     {"E", element_tag(problem.dtype)},
-                                     {"WIDTH", form.width},
-                                     {"SPAN", form.span},
-                                     {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}});
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, device, problem, indexing);
-  put_dimensions(arguments, problem);
-  set_arguments(kernel, problem, indexing, mems, arguments);
-  const size_t n = problem.numel();
-  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
-                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
-}
+constexpr Implementation<Plan> rows{"rows", refuse_rows,
+                                    [](Plan& plan) { run_elements(plan, true); }};
+constexpr Implementation<Plan> lines{"lines", refuse_lines, run_lines};
+constexpr Implementation<Plan> elements{"elements",
+                                        [](const Plan&) -> const char* { return nullptr; },
+                                        [](Plan& plan) { run_elements(plan, false); }};
+constexpr const Implementation<Plan>* kMoves[] = {&rows, &lines, &elements};
 
-void launch_scatter(Queue& queue, const Problem& problem, const Indexing& indexing,
-                    const ScalarArgument* value) {
-  Device& device = queue.device();
-  // Neighbours on a GPU write what lies side by side anyway.
-  const bool rows = device.is_cpu() && has_rows(problem, value != nullptr);
-  if (!rows && device.is_cpu() &&
-      launch_lines(queue, problem, indexing, value ? Move::fill : Move::write, value)) {
-    return;
-  }
-  const RowForm form = rows ? row_form(device, problem, indexing) : RowForm{1, 1, false};
-  Kernel& kernel = (rows ? scatter_rows_family : scatter_family)
-                       .get(device, {{"NIDX", problem.indices},
-                                     {"INDEX", tag(problem.index_dtype)},
-                                     {"WRAP", indexing.wrap},
-                                     {"E", element_tag(problem.dtype)},
-                                     {"FILL", value != nullptr},
-                                     {"WIDTH", form.width},
-                                     {"SPAN", form.span}});
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, device, problem, indexing);
-  put_dimensions(arguments, problem);
-  const cl_uint next = set_arguments(kernel, problem, indexing, mems, arguments);
-  static constexpr unsigned char kUnused[16] = {};
-  kernel.set_bytes(next, value ? value->bytes : kUnused, c10::elementSize(problem.dtype));
-  const size_t n = problem.numel();
-  kernel.enqueue(queue, rows ? row_range(problem, form.span, kLocalSize)
-                             : NDRange::linear(n, kLocalSize).of_work(kLookup * n));
+std::string describe(const Plan& plan) {
+  static constexpr const char* kNames[] = {"read", "write", "fill"};
+  return describe(kNames[static_cast<int>(plan.move)], plan.problem);
 }
 
 /// Launches the first max_dims() dimensions and loops over the rest: tensors whose index tensors
 /// leave more of them apart are rare and small.
 template <class Launch>
 void for_slices(Problem& problem, const Launch& launch) {
-  if (problem.dims <= max_dims(problem)) {
+  if (problem.dims <= problem.max_dims()) {
     launch(problem);
     return;
   }
@@ -240,18 +269,20 @@ void for_slices(Problem& problem, const Launch& launch) {
   ++problem.dims;
 }
 
-/// Splits to 32-bit indexing, then calls launch(queue, problem).
-template <class Launch>
-void run(at::TensorIteratorBase& iter, const Indexing& indexing, Problem::Roles roles,
-         const Launch& launch) {
+/// Splits to 32-bit indexing, then launches.
+void run(at::TensorIteratorBase& iter, const Indexing& indexing, Problem::Roles roles, Move move,
+         const ScalarArgument* value = nullptr) {
   if (iter.numel() == 0) return;
   if (!iter.can_use_32bit_indexing()) {
-    for (auto& part : iter.with_32bit_indexing()) run(part, indexing, roles, launch);
+    for (auto& part : iter.with_32bit_indexing()) run(part, indexing, roles, move, value);
     return;
   }
   Problem problem(iter, indexing, roles);
   Queue& queue = current_queue(iter.device(0).index());
-  for_slices(problem, [&](const Problem& slice) { launch(queue, slice); });
+  for_slices(problem, [&](const Problem& slice) {
+    Plan plan{queue, slice, indexing, move, value};
+    run_first(engine, kMoves, plan, [](const Plan& plan) { return describe(plan); });
+  });
 }
 
 /// The value as the element's stored bits.
@@ -306,31 +337,20 @@ Problem::Problem(at::TensorIteratorBase& iter, const Indexing& indexing, Roles r
   index_dtype = iter.dtype(source[2]);
 }
 
-void put_operands(ArgumentStruct& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
-                  const Problem& problem, const Indexing& indexing) {
-  for (int k = 0; k < problem.operands(); ++k) {
-    const Location location = device.addresses().find(problem.data[k]);
-    mems[k] = location.mem;
-    arguments.put64(location.offset);
-  }
-  for (const int64_t size : indexing.sizes) arguments.put64(size);
-  for (const int64_t stride : indexing.strides) arguments.put64(stride);
-}
+Engine engine{"index", reduce_implementations(), kMoves};
 
-cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
-                      const std::array<cl_mem, kMaxOperands>& mems,
-                      const ArgumentStruct& arguments) {
-  cl_uint index = 0;
-  for (int k = 0; k < problem.operands(); ++k) kernel.set_buffer(index++, mems[k]);
-  kernel.set_bytes(index++, arguments.data(), arguments.size());
-  kernel.set_buffer(index++, kernel.device().asserts().mem());
-  kernel.set_value(index++, indexing.site.id());
-  return index;
+std::string describe(const char* what, const Problem& problem) {
+  std::string line = std::string("index ") + what + " ";
+  for (int d = problem.dims - 1; d >= 0; --d) {
+    line += std::to_string(problem.size[d]) + (d > 0 ? "x" : "");
+  }
+  if (problem.dims == 0) line += "1";
+  return line + " " + tag(problem.dtype) + " by " + std::to_string(problem.indices) + " " +
+         tag(problem.index_dtype);
 }
 
 void gather(at::TensorIteratorBase& iter, const Indexing& indexing) {
-  run(iter, indexing, Problem::indexed_second,
-      [&](Queue& queue, const Problem& problem) { launch_gather(queue, problem, indexing); });
+  run(iter, indexing, Problem::indexed_second, Move::read);
 }
 
 void scatter(at::TensorIteratorBase& iter, const Indexing& indexing) {
@@ -338,16 +358,12 @@ void scatter(at::TensorIteratorBase& iter, const Indexing& indexing) {
     reduce(iter, indexing, Reduction::assign);
     return;
   }
-  run(iter, indexing, Problem::indexed_first, [&](Queue& queue, const Problem& problem) {
-    launch_scatter(queue, problem, indexing, nullptr);
-  });
+  run(iter, indexing, Problem::indexed_first, Move::write);
 }
 
 void fill(at::TensorIteratorBase& iter, const Indexing& indexing, const c10::Scalar& value) {
   const ScalarArgument argument = stored(iter.dtype(0), value);
-  run(iter, indexing, Problem::no_other, [&](Queue& queue, const Problem& problem) {
-    launch_scatter(queue, problem, indexing, &argument);
-  });
+  run(iter, indexing, Problem::no_other, Move::fill, &argument);
 }
 
 }  // namespace ocl::index

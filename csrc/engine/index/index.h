@@ -1,7 +1,5 @@
-// The index engine: one operand of a TensorIterator is addressed through index tensors.
-//
-// Offers: Indexing, gather(), scatter(), fill(), Reduction, reduce(), reduce_fill(). An index out
-// of range touches no memory and is raised at the next synchronisation.
+// The index engine: one operand of a TensorIterator is addressed through index tensors. An index
+// out of range touches no memory and is raised at the next synchronisation.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -10,12 +8,16 @@
 
 #include <limits>
 
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 
 namespace ocl::index {
 
-/// The index tensors that the kernels take.
-inline constexpr int kMaxIndices = 16;
+using namespace kernel_types;
+// As many index tensors as leave room for 12 dimensions, or all of them and 4.
+#define STRIDES (8 * 12)
+#include "index/arguments.clh"
+#undef STRIDES
 
 /// How index tensors move the indexed operand: element e of it is at the iterator's position plus
 /// the sum over k of (value of index tensor k at e) * strides[k]. The iterator's strides of the

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/index/index.h"
 #include "engine/row_major.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -26,17 +28,16 @@ const KernelFamily count_family{"index/nonzero.cl", "nonzero_count"};
 const KernelFamily scan_family{"index/nonzero.cl", "nonzero_scan"};
 const KernelFamily write_family{"index/nonzero.cl", "nonzero_write"};
 
-// The layout struct of kernels/index/nonzero.cl.
-struct NonzeroLayout {
-  uint64_t in_offset;
-  uint64_t counts_offset;
-  uint32_t n;
-  uint32_t chunk;
-  StridedArgument<1> strided;
-};
-
 Kernel& get(const KernelFamily& family, Queue& queue, const at::Tensor& self, bool contiguous) {
   return family.get(queue.device(), {{"IN", tag(self.scalar_type())}, {"CONTIGUOUS", contiguous}});
+}
+
+NonzeroArguments arguments_of(const RowMajor& layout, uint32_t chunk) {
+  NonzeroArguments arguments;
+  arguments.n = static_cast<uint32_t>(layout.n);
+  arguments.chunk = chunk;
+  put_layout(arguments, layout);
+  return arguments;
 }
 
 }  // namespace
@@ -52,17 +53,14 @@ NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
   }
   Queue& queue = current_queue(self.device().index());
   const int64_t wanted = kChunksPerUnit * queue.device().properties().compute_units;
-  chunk_ = static_cast<uint32_t>(std::max(kMinChunk, (layout.n + wanted - 1) / wanted));
-  chunks_ = (layout.n + chunk_ - 1) / chunk_;
+  chunk_ = static_cast<uint32_t>(std::max(kMinChunk, ceil_div(layout.n, wanted)));
+  chunks_ = ceil_div(layout.n, chunk_);
   counts_ = at::empty({chunks_ + 1}, self.options().dtype(at::kLong));
-  const Location in = queue.device().addresses().find(self_.data_ptr());
-  const Location counts = queue.device().addresses().find(counts_.data_ptr());
-  const NonzeroLayout argument{in.offset, counts.offset, static_cast<uint32_t>(layout.n), chunk_,
-                               StridedArgument<1>(layout)};
   launch(get(count_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, kLocalSize), in.mem, counts.mem, argument);
+         NDRange::linear(chunks_, kLocalSize), Pointer{self_.data_ptr()},
+         Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_));
   launch(get(scan_family, queue, self_, layout.contiguous), queue, NDRange::linear(1, 1),
-         counts.mem, counts.offset, static_cast<uint32_t>(chunks_));
+         Pointer{counts_.data_ptr()}, static_cast<uint32_t>(chunks_));
 }
 
 int64_t NonzeroScan::total() const {
@@ -74,15 +72,11 @@ void NonzeroScan::write(const at::Tensor& out) const {
   RowMajor layout = row_major(self_.sizes(), {self_}, /*merge=*/false);
   layout.fits = true;  // the constructor saw to it
   Queue& queue = current_queue(self_.device().index());
-  const Location in = queue.device().addresses().find(self_.data_ptr());
-  const Location counts = queue.device().addresses().find(counts_.data_ptr());
-  const NonzeroLayout argument{in.offset, counts.offset, static_cast<uint32_t>(layout.n), chunk_,
-                               StridedArgument<1>(layout)};
   launch(get(write_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, kLocalSize), in.mem, counts.mem, argument,
-         Pointer{out.data_ptr()}, static_cast<uint64_t>(out.stride(0)),
-         static_cast<uint64_t>(out.stride(1)), static_cast<uint64_t>(out.size(0)),
-         static_cast<uint32_t>(layout.dims));
+         NDRange::linear(chunks_, kLocalSize), Pointer{self_.data_ptr()},
+         Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_), Pointer{out.data_ptr()},
+         static_cast<uint64_t>(out.stride(0)), static_cast<uint64_t>(out.stride(1)),
+         static_cast<uint64_t>(out.size(0)), static_cast<uint32_t>(layout.dims));
 }
 
 }  // namespace ocl::index

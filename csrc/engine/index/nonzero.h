@@ -1,6 +1,4 @@
 // Coordinates of nonzero elements.
-//
-// Offers: NonzeroScan.
 #pragma once
 
 #include <ATen/core/Tensor.h>

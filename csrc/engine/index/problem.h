@@ -1,22 +1,22 @@
 // What the launchers of the index engine share: a TensorIterator's operands put in the kernels'
-// order.
-//
-// Offers: Problem.
+// order, and the arguments that all kernels take.
 #pragma once
 
 #include <ATen/TensorIterator.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <string>
 
-#include "engine/argument_struct.h"
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/index/index.h"
 #include "opencl/kernel.h"
 
 namespace ocl::index {
 
-/// With more the kernels' layouts have room for fewer dimensions.
+/// With more the kernels' arguments have room for fewer dimensions.
 inline constexpr int kFewIndices = 6;
 inline constexpr int kMaxOperands = 2 + kMaxIndices;
 
@@ -33,6 +33,11 @@ struct Problem {
     for (int d = 0; d < dims; ++d) n *= size[d];
     return n;
   }
+  /// The dimensions that one launch decodes, DIMS in the kernels; more are looped over on the host.
+  int max_dims() const { return indices > kFewIndices ? 4 : kMaxDims; }
+  /// Those of one kind that a reduction's does, REDUCE_DIMS in the kernels.
+  int max_reduce_dims() const { return max_dims() / 2; }
+  Pointers pointers() const { return {{data.data(), static_cast<size_t>(operands())}}; }
 
   int indices = 0;
   int dims = 0;
@@ -42,13 +47,26 @@ struct Problem {
   std::array<std::array<int64_t, 64>, kMaxOperands> stride;  // bytes
 };
 
-/// Puts what every layout starts with: byte offsets, sizes and strides of the indexed dimensions.
-void put_operands(ArgumentStruct& arguments, std::array<cl_mem, kMaxOperands>& mems, Device& device,
-                  const Problem& problem, const Indexing& indexing);
+extern Engine engine;
 
-/// Sets the buffers, the layout, the assert buffer and site, and returns the next argument's index.
-cl_uint set_arguments(Kernel& kernel, const Problem& problem, const Indexing& indexing,
-                      const std::array<cl_mem, kMaxOperands>& mems,
-                      const ArgumentStruct& arguments);
+/// The problem in a line of trace: what is done, of which sizes, with how many index tensors.
+std::string describe(const char* what, const Problem& problem);
+
+/// Fills in what all kernels' arguments say of the index tensors.
+template <class Arguments>
+void put_indices(Arguments& arguments, const Indexing& indexing) {
+  for (size_t k = 0; k < indexing.sizes.size(); ++k) {
+    arguments.index_size[k] = indexing.sizes[k];
+    arguments.index_stride[k] = indexing.strides[k];
+  }
+}
+
+/// The part of the arguments that kernels of so many index tensors have.
+template <class Arguments>
+Bytes used_part(const Arguments& arguments, const Problem& problem) {
+  const size_t strides = static_cast<size_t>(problem.operands()) * problem.max_dims();
+  const size_t bytes = offsetof(Arguments, stride) + strides * sizeof arguments.stride[0];
+  return {&arguments, NDRange::round_up(bytes, alignof(Arguments))};
+}
 
 }  // namespace ocl::index

@@ -14,41 +14,41 @@ const char* name_of(Reduction reduction) {
   return kNames[static_cast<int>(reduction)];
 }
 
-void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
-                    const Dimensions& dimensions) {
-  const int most = max_reduce_dims(problem);
-  const auto used = [&](int i) { return i < dimensions.count; };
-  for (int i = 0; i < most; ++i) {
-    arguments.put32(used(i) ? problem.size[dimensions.of[i]] : 1);
+ReduceArguments make_arguments(const Problem& problem, const Job& job, const Dimensions& columns,
+                               const Dimensions& steps) {
+  ReduceArguments arguments{};
+  put_indices(arguments, job.indexing);
+  arguments.skipped = job.skipped;
+  arguments.skips = job.skipped != kSkipNothing;
+  arguments.column_dims = columns.count;
+  arguments.step_dims = steps.count;
+  arguments.columns = arguments.steps = 1;
+  const int most = problem.max_reduce_dims();
+  for (int i = 0; i < columns.count; ++i) {
+    arguments.column_size[i] = problem.size[columns.of[i]];
+    arguments.columns *= arguments.column_size[i];
+  }
+  for (int i = 0; i < steps.count; ++i) {
+    arguments.step_size[i] = problem.size[steps.of[i]];
+    arguments.steps *= arguments.step_size[i];
   }
   for (int k = 0; k < problem.operands(); ++k) {
-    for (int i = 0; i < most; ++i) {
-      arguments.put32(used(i) ? problem.stride[k][dimensions.of[i]] : 0);
-    }
+    uint* stride = arguments.stride + k * 2 * most;
+    for (int i = 0; i < columns.count; ++i) stride[i] = problem.stride[k][columns.of[i]];
+    for (int i = 0; i < steps.count; ++i) stride[most + i] = problem.stride[k][steps.of[i]];
   }
+  return arguments;
 }
 
-void enqueue_reduce(Queue& queue, Kernel& kernel, const Problem& problem, const Job& job,
-                    const Dimensions& columns, const Dimensions& steps, const ReduceShape& shape,
-                    size_t local) {
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, queue.device(), problem, job.indexing);
-  arguments.put64(job.skipped);
-  for (const int64_t number : {shape.columns, shape.steps, shape.parts, shape.row, shape.chunk}) {
-    arguments.put32(static_cast<uint32_t>(number));
-  }
-  arguments.put32(static_cast<uint32_t>(columns.count));
-  arguments.put32(static_cast<uint32_t>(steps.count));
-  arguments.put32(job.skipped != kSkipNothing);
-  put_dimensions(arguments, problem, columns);
-  put_dimensions(arguments, problem, steps);
-  arguments.finish();
-  const cl_uint next = set_arguments(kernel, problem, job.indexing, mems, arguments);
+void enqueue_reduce(const ReducePlan& plan, Kernel& kernel, const Problem& problem,
+                    const ReduceArguments& arguments, size_t local) {
   static constexpr unsigned char kUnused[16] = {};
-  kernel.set_bytes(next, job.value ? job.value->bytes : kUnused,
-                   c10::elementSize(compute_dtype(problem.dtype)));
-  kernel.enqueue(queue, NDRange::grid(shape.columns, shape.parts, local, 1));
+  const Job& job = plan.job;
+  launch(kernel, plan.queue, NDRange::grid(arguments.columns, arguments.parts, local, 1),
+         problem.pointers(), used_part(arguments, problem), plan.device().asserts().mem(),
+         job.indexing.site.id(),
+         Bytes{job.value ? job.value->bytes : kUnused,
+               c10::elementSize(compute_dtype(problem.dtype))});
 }
 
 namespace {
@@ -67,27 +67,34 @@ size_t work_items(const Device& device) {
 }
 
 /// The column dimension in which neighbours are contiguous and share their indices, or -1.
-int find_row(const Problem& problem, const Job& job, const Dimensions& columns) {
+int find_row(const ReducePlan& plan) {
+  const Problem& problem = plan.problem;
   const int64_t element = c10::elementSize(problem.dtype);
-  for (int i = 0; i < columns.count; ++i) {
-    const int d = columns.of[i];
+  for (int i = 0; i < plan.columns.count; ++i) {
+    const int d = plan.columns.of[i];
     bool row = problem.size[d] >= kMinRow && problem.stride[0][d] == element &&
-               (job.value || problem.stride[1][d] == element);
+               (plan.job.value || problem.stride[1][d] == element);
     for (int k = 2; row && k < problem.operands(); ++k) row = problem.stride[k][d] == 0;
     if (row) return i;
   }
   return -1;
 }
 
-void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions columns,
-                   const Dimensions& steps) {
-  const Device& device = queue.device();
+const char* refuse_rows(const ReducePlan& plan) {
+  if (!plan.device().is_cpu()) return "a kernel for CPUs";
+  if (c10::isComplexType(plan.problem.dtype)) return "complex numbers";
+  return find_row(plan) < 0 ? "no rows that share an index" : nullptr;
+}
+
+/// `row`: of the column dimensions the one whose elements are taken as vectors; -1: none.
+void run_owners(const ReducePlan& plan, int row) {
+  Problem problem = plan.problem;
+  Dimensions columns = plan.columns;
+  const Job& job = plan.job;
+  const Device& device = plan.device();
   const c10::ScalarType compute = compute_dtype(problem.dtype);
   size_t width = 1, chunk = 1;
   uint32_t row_size = 1;
-  const int row =
-      c10::isComplexType(compute) || !device.is_cpu() ? -1 : find_row(problem, job, columns);
-  if (row < 0 && device.is_cpu() && reduce_lines(queue, problem, job, columns, steps)) return;
   if (row >= 0) {
     // The row is decoded first, in chunks.
     std::swap(columns.of[0], columns.of[row]);
@@ -98,14 +105,15 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
     const size_t cores = device.properties().compute_units;
     chunk = std::max(kMinChunkBytes / c10::elementSize(compute), row_size / (2 * cores));
     chunk = NDRange::round_up(chunk, width);
-    problem.size[d] = (problem.size[d] + chunk - 1) / chunk;
+    problem.size[d] = ceil_div(problem.size[d], static_cast<int64_t>(chunk));
     problem.stride[0][d] *= chunk;
     problem.stride[1][d] *= chunk;
   }
-  size_t column_count = 1, step_count = 1;
-  for (int i = 0; i < columns.count; ++i) column_count *= problem.size[columns.of[i]];
-  for (int i = 0; i < steps.count; ++i) step_count *= problem.size[steps.of[i]];
-  const size_t parts = std::clamp<size_t>(work_items(device) / column_count, 1, step_count);
+  ReduceArguments arguments = make_arguments(problem, job, columns, plan.steps);
+  arguments.parts = static_cast<uint32_t>(
+      std::clamp<size_t>(work_items(device) / arguments.columns, 1, arguments.steps));
+  arguments.row = row_size;
+  arguments.chunk = static_cast<uint32_t>(chunk);
 
   const Define defines[] = {{"NIDX", problem.indices},
                             {"INDEX", tag(problem.index_dtype)},
@@ -118,22 +126,27 @@ void launch_reduce(Queue& queue, Problem problem, const Job& job, Dimensions col
                             {"NEED_FLOAT8", 1},
                             {"E4M3_ABOVE", e4m3_above()}};
   const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
-  Kernel& kernel = reduce_family.get(queue.device(), {defines, std::size(defines) - of_float8});
+  Kernel& kernel = reduce_family.get(plan.device(), {defines, std::size(defines) - of_float8});
   // With few columns a larger work-group would leave compute units idle.
-  const size_t local = column_count >= 16 * work_items(device) ? 16 : 1;
-  enqueue_reduce(queue, kernel, problem, job, columns, steps,
-                 {static_cast<int64_t>(column_count), static_cast<int64_t>(step_count),
-                  static_cast<int64_t>(parts), row_size, static_cast<int64_t>(chunk)},
-                 local);
+  const size_t local = arguments.columns >= 16 * work_items(device) ? 16 : 1;
+  enqueue_reduce(plan, kernel, problem, arguments, local);
 }
 
-/// Loops over the dimensions past max_reduce_dims() of either kind, then launches.
+std::string describe(const ReducePlan& plan) {
+  return describe(name_of(plan.job.reduction), plan.problem);
+}
+
+constexpr const ReduceImplementation* kReductions[] = {&reduce_sorted, &reduce_rows, &reduce_lines,
+                                                       &reduce_elements};
+
+/// Loops over the dimensions past Problem::max_reduce_dims() of either kind, then launches.
 void for_slices(Queue& queue, Problem& problem, const Job& job, Dimensions& columns,
                 Dimensions& steps) {
-  const int most = max_reduce_dims(problem);
+  const int most = problem.max_reduce_dims();
   Dimensions& longer = steps.count > most ? steps : columns;
   if (longer.count <= most) {
-    launch_reduce(queue, problem, job, columns, steps);
+    ReducePlan plan{queue, problem, job, columns, steps};
+    run_first(engine, kReductions, plan, [](const ReducePlan& plan) { return describe(plan); });
     return;
   }
   const int d = longer.of[--longer.count];
@@ -165,13 +178,18 @@ void run(at::TensorIteratorBase& iter, const Job& job) {
                                 "ocl: nothing combines through indices in dtype ", problem.dtype);
   }
   Queue& queue = current_queue(iter.device(0).index());
-  // Sorted, a place's sum would be rounded at its end alone.
-  if (!queue.device().is_cpu() && !float8 && reduce_sorted(queue, problem, job, columns, steps))
-    return;
   for_slices(queue, problem, job, columns, steps);
 }
 
 }  // namespace
+
+const ReduceImplementation reduce_rows{"rows", refuse_rows,
+                                       [](ReducePlan& plan) { run_owners(plan, find_row(plan)); }};
+const ReduceImplementation reduce_elements{"elements",
+                                           [](const ReducePlan&) -> const char* { return nullptr; },
+                                           [](ReducePlan& plan) { run_owners(plan, -1); }};
+
+std::span<const ReduceImplementation* const> reduce_implementations() { return kReductions; }
 
 void reduce(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
             int64_t skipped) {

@@ -1,10 +1,8 @@
-// What the forms of index::reduce() share.
-//
-// Offers: Job, Dimensions, max_reduce_dims(), name_of(), put_dimensions(), enqueue_reduce(),
-// reduce_lines(), reduce_sorted().
+// What the implementations of index::reduce() share.
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "engine/dtype.h"
 #include "engine/index/problem.h"
@@ -25,35 +23,34 @@ struct Dimensions {
   void add(int dimension) { of[count++] = dimension; }
 };
 
-/// The dimensions of one kind that a launch decodes, REDUCE_DIMS in the kernels.
-inline int max_reduce_dims(const Problem& problem) { return problem.indices > kFewIndices ? 2 : 6; }
+/// A reduction on its way to a kernel. Steps are the dimensions in which the result is indexed,
+/// columns the others.
+struct ReducePlan {
+  Queue& queue;
+  const Problem& problem;
+  const Job& job;
+  const Dimensions& columns;
+  const Dimensions& steps;
+
+  Device& device() const { return queue.device(); }
+};
+
+using ReduceImplementation = Implementation<ReducePlan>;
+extern const ReduceImplementation reduce_sorted, reduce_rows, reduce_lines, reduce_elements;
+
+/// In the order in which they are tried.
+std::span<const ReduceImplementation* const> reduce_implementations();
 
 /// The kernels' name of a reduction.
 const char* name_of(Reduction reduction);
 
-/// Puts their sizes and strides.
-void put_dimensions(ArgumentStruct& arguments, const Problem& problem,
-                    const Dimensions& dimensions);
+/// The arguments of a reduction, but for how the work is shared out. Sizes and strides are those of
+/// `problem`.
+ReduceArguments make_arguments(const Problem& problem, const Job& job, const Dimensions& columns,
+                               const Dimensions& steps);
 
-/// What ReduceLayout of kernels/index/reduce_layout.clh says beside the dimensions.
-struct ReduceShape {
-  int64_t columns, steps, parts, row, chunk;
-};
-
-/// Sets the arguments of a kernel that takes a ReduceLayout and enqueues it over columns by parts.
-void enqueue_reduce(Queue& queue, Kernel& kernel, const Problem& problem, const Job& job,
-                    const Dimensions& columns, const Dimensions& steps, const ReduceShape& shape,
-                    size_t local);
-
-/// The form for CPUs where an index serves one element (kernels/index/reduce_lines.cl). False if it
-/// does not take the problem.
-bool reduce_lines(Queue& queue, Problem problem, const Job& job, const Dimensions& columns,
-                  const Dimensions& steps);
-
-/// The form for devices of many work-items (kernels/index/reduce_sorted.cl). columns: the
-/// dimensions in which the result is not indexed; steps: the others. False if it does not take the
-/// problem.
-bool reduce_sorted(Queue& queue, const Problem& problem, const Job& job, const Dimensions& columns,
-                   const Dimensions& steps);
+/// Enqueues a kernel of kernels/index/reduce.cl or reduce_lines.cl over columns by parts.
+void enqueue_reduce(const ReducePlan& plan, Kernel& kernel, const Problem& problem,
+                    const ReduceArguments& arguments, size_t local);
 
 }  // namespace ocl::index

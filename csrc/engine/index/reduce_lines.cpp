@@ -26,6 +26,37 @@ int64_t extent_of(const Indexing& indexing) {
   return extent;
 }
 
+/// Which dimension the lines run along: of the steps, or of the columns.
+struct Along {
+  bool steps;
+  int dimension;
+};
+
+/// No dimension (-1) if both are short.
+Along find_lines(const ReducePlan& plan) {
+  const Problem& problem = plan.problem;
+  const int column = plan.columns.count > 0 ? plan.columns.of[0] : -1;
+  const int step = plan.steps.count > 0 ? plan.steps.of[0] : -1;
+  const bool steps_nearer = step < 0 || column < 0 ||
+                            (problem.stride[1][step] != problem.stride[1][column]
+                                 ? problem.stride[1][step] < problem.stride[1][column]
+                                 : problem.stride[2][step] <= problem.stride[2][column]);
+  if (step >= 0 && problem.size[step] >= kLanes &&
+      (column < 0 || problem.size[column] < kLanes || steps_nearer)) {
+    return {true, step};
+  }
+  return {false, column >= 0 && problem.size[column] >= kLanes ? column : -1};
+}
+
+const char* refuse(const ReducePlan& plan) {
+  if (!plan.device().is_cpu()) return "a kernel for CPUs";
+  if (plan.job.skipped != kSkipNothing) return "an index value is passed over";
+  if (extent_of(plan.job.indexing) > std::numeric_limits<int32_t>::max() / 2) {
+    return "offsets past 32 bits";
+  }
+  return find_lines(plan).dimension < 0 ? "short lines" : nullptr;
+}
+
 bool side_by_side(const Problem& problem, int dimension) {
   const auto element = static_cast<int64_t>(c10::elementSize(problem.index_dtype));
   for (int k = 2; k < problem.operands(); ++k) {
@@ -34,46 +65,35 @@ bool side_by_side(const Problem& problem, int dimension) {
   return true;
 }
 
-}  // namespace
-
-bool reduce_lines(Queue& queue, Problem problem, const Job& job, const Dimensions& columns,
-                  const Dimensions& steps) {
-  const Device& device = queue.device();
-  if (job.skipped != kSkipNothing) return false;
+void run(ReducePlan& plan) {
+  Problem problem = plan.problem;
+  const Job& job = plan.job;
+  const Along along = find_lines(plan);
   const int64_t extent = extent_of(job.indexing);
-  if (extent > std::numeric_limits<int32_t>::max() / 2) return false;
-  const int column = columns.count > 0 ? columns.of[0] : -1;
-  const int step = steps.count > 0 ? steps.of[0] : -1;
-  const bool steps_nearer = step < 0 || column < 0 ||
-                            (problem.stride[1][step] != problem.stride[1][column]
-                                 ? problem.stride[1][step] < problem.stride[1][column]
-                                 : problem.stride[2][step] <= problem.stride[2][column]);
-  const bool by_steps = step >= 0 && problem.size[step] >= kLanes &&
-                        (column < 0 || problem.size[column] < kLanes || steps_nearer);
-  if (!by_steps && (column < 0 || problem.size[column] < kLanes)) return false;
-
-  const auto units = static_cast<int64_t>(device.properties().compute_units);
+  const auto units = static_cast<int64_t>(plan.device().properties().compute_units);
   int64_t row = 1, chunk = 1;
-  const bool dense = side_by_side(problem, by_steps ? step : column);
-  if (!by_steps) {
+  const bool dense = side_by_side(problem, along.dimension);
+  if (!along.steps) {
+    const int column = along.dimension;
     row = problem.size[column];
     int64_t others = 1;
-    for (int i = 1; i < columns.count; ++i) others *= problem.size[columns.of[i]];
+    for (int i = 1; i < plan.columns.count; ++i) others *= problem.size[plan.columns.of[i]];
     chunk = std::clamp<int64_t>(row * others / (4 * units) / kLanes * kLanes, kLanes, kMostColumns);
-    problem.size[column] = (row + chunk - 1) / chunk;
+    problem.size[column] = ceil_div(row, chunk);
     for (int k = 0; k < problem.operands(); ++k) problem.stride[k][column] *= chunk;
   }
-  int64_t column_count = 1, step_count = 1;
-  for (int i = 0; i < columns.count; ++i) column_count *= problem.size[columns.of[i]];
-  for (int i = 0; i < steps.count; ++i) step_count *= problem.size[steps.of[i]];
+  ReduceArguments arguments = make_arguments(problem, job, plan.columns, plan.steps);
   // Each part walks through all indices of its column.
   const int64_t parts =
-      by_steps && step_count >= kLanes * units ? (units + column_count - 1) / column_count : 1;
-  if (by_steps) {
+      along.steps && arguments.steps >= kLanes * units ? ceil_div(units, arguments.columns) : 1;
+  if (along.steps) {
     // PART_OF's shift: cache lines, or elements where those are few.
     const auto element = static_cast<int64_t>(c10::elementSize(problem.dtype));
     row = extent >= 64 * 16 * parts ? 6 : element >= 8 ? 3 : element == 4 ? 2 : element - 1;
   }
+  arguments.parts = static_cast<uint32_t>(parts);
+  arguments.row = static_cast<uint32_t>(row);
+  arguments.chunk = static_cast<uint32_t>(chunk);
 
   const c10::ScalarType compute = compute_dtype(problem.dtype);
   const Define defines[] = {{"NIDX", problem.indices},
@@ -88,11 +108,13 @@ bool reduce_lines(Queue& queue, Problem problem, const Job& job, const Dimension
                             {"NEED_FLOAT8", 1},
                             {"E4M3_ABOVE", e4m3_above()}};
   const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
-  Kernel& kernel = (by_steps ? steps_family : columns_family)
-                       .get(queue.device(), {defines, std::size(defines) - of_float8});
-  enqueue_reduce(queue, kernel, problem, job, columns, steps,
-                 {column_count, step_count, parts, row, chunk}, 1);
-  return true;
+  Kernel& kernel = (along.steps ? steps_family : columns_family)
+                       .get(plan.device(), {defines, std::size(defines) - of_float8});
+  enqueue_reduce(plan, kernel, problem, arguments, 1);
 }
+
+}  // namespace
+
+const ReduceImplementation reduce_lines{"lines", refuse, run};
 
 }  // namespace ocl::index

@@ -25,6 +25,29 @@ int64_t product(const Problem& problem, const Dimensions& dimensions) {
   return n;
 }
 
+/// Elements are the steps and those columns whose indices differ; the other columns share theirs.
+void split(const ReducePlan& plan, Dimensions& elements, Dimensions& shared) {
+  const Problem& problem = plan.problem;
+  elements = plan.steps;
+  for (int i = 0; i < plan.columns.count; ++i) {
+    const int d = plan.columns.of[i];
+    bool same = true;
+    for (int k = 2; k < problem.operands(); ++k) same = same && problem.stride[k][d] == 0;
+    (same ? shared : elements).add(d);
+  }
+}
+
+const char* refuse(const ReducePlan& plan) {
+  if (plan.device().is_cpu()) return "a kernel for GPUs";
+  if (c10::isFloat8Type(plan.problem.dtype)) return "float8, of which every sum is rounded";
+  Dimensions elements, shared;
+  split(plan, elements, shared);
+  const int64_t n = product(plan.problem, elements);
+  if (n < kFewElements) return "few elements";
+  if (n > std::numeric_limits<int32_t>::max()) return "2^31 elements or more";
+  return elements.count > plan.problem.max_reduce_dims() ? "too many dimensions" : nullptr;
+}
+
 /// Numbers of places that elements may go to, counted in elements from the result's start.
 uint64_t places_of(const Problem& problem, const Indexing& indexing, const Dimensions& elements) {
   uint64_t last = 0;
@@ -45,24 +68,12 @@ sort::KeyType key_of(uint64_t places) {
           bits <= 32 ? 4u : 8u, 0};
 }
 
-}  // namespace
-
-bool reduce_sorted(Queue& queue, const Problem& problem, const Job& job, const Dimensions& columns,
-                   const Dimensions& steps) {
-  Dimensions elements = steps, shared;
-  for (int i = 0; i < columns.count; ++i) {
-    const int d = columns.of[i];
-    bool same = true;
-    for (int k = 2; k < problem.operands(); ++k) same = same && problem.stride[k][d] == 0;
-    (same ? shared : elements).add(d);
-  }
-  const int most = max_reduce_dims(problem);
-  const int64_t n = product(problem, elements), width = product(problem, shared);
-  if (elements.count > most || shared.count > most || n < kFewElements ||
-      n > std::numeric_limits<int32_t>::max()) {
-    return false;
-  }
-  Device& device = queue.device();
+void run(ReducePlan& plan) {
+  const Problem& problem = plan.problem;
+  const Job& job = plan.job;
+  Dimensions elements, shared;
+  split(plan, elements, shared);
+  Device& device = plan.device();
   const c10::ScalarType compute = compute_dtype(problem.dtype);
   const sort::KeyType key = key_of(places_of(problem, job.indexing, elements));
   const Define defines[] = {{"NIDX", problem.indices},
@@ -73,41 +84,27 @@ bool reduce_sorted(Queue& queue, const Problem& problem, const Job& job, const D
                             {"REDUCE", name_of(job.reduction)},
                             {"FILL", job.value != nullptr},
                             {"KEY", key.tag}};
-  ArgumentStruct arguments;
-  std::array<cl_mem, kMaxOperands> mems;
-  put_operands(arguments, mems, device, problem, job.indexing);
-  arguments.put64(static_cast<uint64_t>(job.skipped));
-  arguments.put64((uint64_t{1} << (key.bits - 1) << 1) - 1);
-  arguments.put32(static_cast<uint32_t>(n));
-  arguments.put32(static_cast<uint32_t>(width));
-  arguments.put32(static_cast<uint32_t>(elements.count));
-  arguments.put32(static_cast<uint32_t>(shared.count));
-  arguments.put32(job.skipped != kSkipNothing);
-  put_dimensions(arguments, problem, elements);
-  put_dimensions(arguments, problem, shared);
-  arguments.finish();
-
-  sort::SortPlan plan{device, queue, key, 1, static_cast<uint32_t>(n), {}, {}};
-  plan.keys = plan.allocate_keys();
-  plan.index = plan.allocate_index();
-  const auto set_pointer = [&](Kernel& kernel, cl_uint& next, const void* address) {
-    const Location location = device.addresses().find(address);
-    kernel.set_buffer(next++, location.mem);
-    kernel.set_value(next++, location.offset);
+  ReduceArguments arguments = make_arguments(problem, job, shared, elements);
+  arguments.nowhere = (uint64_t{1} << (key.bits - 1) << 1) - 1;
+  const uint32_t n = arguments.steps;
+  sort::SortPlan order{device, plan.queue, key, 1, n, {}, {}};
+  order.keys = order.allocate_keys();
+  order.index = order.allocate_index();
+  const auto go = [&](const KernelFamily& family, size_t items, const auto&... others) {
+    launch(family.get(device, defines), plan.queue, NDRange::linear(items, kLocalSize),
+           problem.pointers(), used_part(arguments, problem), device.asserts().mem(),
+           job.indexing.site.id(), others...);
   };
-  Kernel& places = places_family.get(device, defines);
-  cl_uint next = set_arguments(places, problem, job.indexing, mems, arguments);
-  set_pointer(places, next, plan.keys.get());
-  places.enqueue(queue, NDRange::linear(n, kLocalSize));
-  sort::sort_keys(plan);
-  Kernel& combine = combine_family.get(device, defines);
-  next = set_arguments(combine, problem, job.indexing, mems, arguments);
-  set_pointer(combine, next, plan.keys.get());
-  set_pointer(combine, next, plan.index.get());
+  go(places_family, n, Pointer{order.keys.get()});
+  sort::sort_keys(order);
   static constexpr unsigned char kUnused[16] = {};
-  combine.set_bytes(next, job.value ? job.value->bytes : kUnused, c10::elementSize(compute));
-  combine.enqueue(queue, NDRange::linear(static_cast<size_t>(n) * width, kLocalSize));
-  return true;
+  go(combine_family, size_t{n} * arguments.columns, Pointer{order.keys.get()},
+     Pointer{order.index.get()},
+     Bytes{job.value ? job.value->bytes : kUnused, c10::elementSize(compute)});
 }
+
+}  // namespace
+
+const ReduceImplementation reduce_sorted{"sorted", refuse, run};
 
 }  // namespace ocl::index
