@@ -9,6 +9,8 @@
 
 namespace ocl::native {
 
+using namespace linalg;
+
 /// `tensor` ([..., rows, columns]) as [batch, rows, columns]; a copy where its batch dimensions
 /// don't merge.
 at::Tensor batched(const at::Tensor& tensor);

@@ -7,8 +7,8 @@
 // `lanes` lines at a time. Loading and storing also do what belongs around the transform: real and
 // Hermitian data, Bluestein's chirp, twiddle factors between steps, the scale.
 //
-// Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the items of a group share the
-// work).
+// Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the work-items of a group share
+// the work).
 #include "include/item_by_item.clh"
 #include "include/dtype.clh"
 
@@ -24,12 +24,12 @@
 #define V TYPEV(R, WIDTH)
 #define REAL_SIZE STORAGE_SIZE(R)
 #if WIDTH > 1
-#define SCRATCH global
+#define SCRATCH_SPACE global
 #define GROUP_SIZE 1
 #define ITEM 0
 #define SYNCHRONIZE()
 #else
-#define SCRATCH local
+#define SCRATCH_SPACE local
 #define GROUP_SIZE get_local_size(0)
 #define ITEM get_local_id(0)
 #define SYNCHRONIZE() barrier(CLK_LOCAL_MEM_FENCE)
@@ -42,9 +42,9 @@
 #include "fft/halves.clh"
 #include "fft/squares.clh"
 
-// Runs body for each element e, first <= e < count, of each lane, shared among the items; first is
-// 0 on GPUs. A CPU goes through a lane's elements in blocks, so that the rows of the lanes stay in
-// the nearest cache.
+// Runs body for each element e, first <= e < count, of each lane, shared among the work-items;
+// first is 0 on GPUs. A CPU goes through a lane's elements in blocks, so that the rows of the lanes
+// stay in the nearest cache.
 #if WIDTH > 1
 #define FOR_ELEMENTS(first, count, along)                     \
   for (uint block = (first); block < (count); block += BLOCK) \
@@ -69,42 +69,44 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
 #else
                                    local REAL* scratch_base,
 #endif
-                                   const REAL scale, const FftArgs args) {
+                                   const REAL scale, const Arguments arguments) {
   local long in_line[MAX_LANES], out_line[MAX_LANES];  // where the lanes' signals begin
   local uint in_index[MAX_LANES], out_index[MAX_LANES], turn[MAX_LANES];
   const uint item = ITEM, items = GROUP_SIZE;
   const size_t buffer_size =
-      (size_t)max(args.length, max(args.load_rows, args.store_rows)) * 2 * args.pitch;
+      (size_t)max(arguments.length, max(arguments.load_rows, arguments.store_rows)) * 2 *
+      arguments.pitch;
 #if WIDTH > 1
-  SCRATCH REAL* const scratch =
-      (SCRATCH REAL*)(scratch_base + scratch_offset) + get_group_id(0) * 2 * buffer_size;
+  SCRATCH_SPACE REAL* const scratch =
+      (SCRATCH_SPACE REAL*)(scratch_base + scratch_offset) + get_group_id(0) * 2 * buffer_size;
 #else
-  SCRATCH REAL* const scratch = scratch_base;
+  SCRATCH_SPACE REAL* const scratch = scratch_base;
 #endif
   global const char* const in = in_base + in_offset;
   global char* const out = out_base + out_offset;
   global const char* const cross = cross_base + cross_offset;
   global const char* const chirp = chirp_base + chirp_offset;
   global const char* const factors = factor_base + factor_offset;
-  const uint spread = args.before * args.after;
-  const bool twiddled = args.before > 1 && args.passes > 0;
+  const uint spread = arguments.before * arguments.after;
+  const bool twiddled = arguments.before > 1 && arguments.passes > 0;
 
-  for (uint tile = get_group_id(0); tile < args.tiles; tile += get_num_groups(0)) {
-    const uint first_line = tile * args.lanes;
-    const uint valid = min(args.lanes, args.lines - first_line);
+  for (uint tile = get_group_id(0); tile < arguments.tiles; tile += get_num_groups(0)) {
+    const uint first_line = tile * arguments.lanes;
+    const uint valid = min(arguments.lanes, arguments.lines - first_line);
     SYNCHRONIZE();  // the last tile's stores read these arrays and the scratch memory
-    for (uint lane = item; lane < args.lanes; lane += items) {
+    for (uint lane = item; lane < arguments.lanes; lane += items) {
       const uint line = first_line + min(lane, valid - 1);
       uint rest = line / spread;
-      const uint t = line - rest * spread, k = t % args.before;
+      const uint t = line - rest * spread, k = t % arguments.before;
       in_index[lane] = t;
-      out_index[lane] = (t - k) * args.length + k;
+      out_index[lane] = (t - k) * arguments.length + k;
       turn[lane] = k;
       long in_at = 0, out_at = 0;
-      for (uint d = 0; d < args.dims; d++) {
-        const uint quotient = rest / args.size[d], coordinate = rest - quotient * args.size[d];
-        in_at += coordinate * args.in_stride[d];
-        out_at += coordinate * args.out_stride[d];
+      for (uint d = 0; d < arguments.dims; d++) {
+        const uint quotient = rest / arguments.size[d],
+                   coordinate = rest - quotient * arguments.size[d];
+        in_at += coordinate * arguments.in_stride[d];
+        out_at += coordinate * arguments.out_stride[d];
         rest = quotient;
       }
       in_line[lane] = in_at;
@@ -112,79 +114,79 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
     }
     SYNCHRONIZE();
 
-    SCRATCH REAL* src = scratch;
-    SCRATCH REAL* dst = scratch + buffer_size;
+    SCRATCH_SPACE REAL* src = scratch;
+    SCRATCH_SPACE REAL* dst = scratch + buffer_size;
     uint loaded = 0;
 #if WIDTH > 1
-    const long in_size = args.load == LOAD_REAL ? REAL_SIZE : 2 * REAL_SIZE;
-    if (args.load > LOAD_REAL || (args.flags & FLAG_CHIRP_IN)) {
+    const long in_size = arguments.load == kLoadReal ? REAL_SIZE : 2 * REAL_SIZE;
+    if (arguments.load > kLoadReal || (arguments.flags & kChirpIn)) {
       // Element by element.
-    } else if ((!twiddled || args.before % WIDTH == 0) &&
-               side_by_side(in_line, in_index, args.in_element, in_size)) {
-      loaded = args.load_rows;
-      global const char* p = in + in_line[0] + in_index[0] * args.in_element;
-      const uint columns = (args.before + FINE_ROOTS - 1) / FINE_ROOTS;
-      for (uint e = 0; e < args.load_rows; e++, p += spread * args.in_element) {
+    } else if ((!twiddled || arguments.before % WIDTH == 0) &&
+               side_by_side(in_line, in_index, arguments.in_element, in_size)) {
+      loaded = arguments.load_rows;
+      global const char* p = in + in_line[0] + in_index[0] * arguments.in_element;
+      const uint columns = (arguments.before + kFineRoots - 1) / kFineRoots;
+      for (uint e = 0; e < arguments.load_rows; e++, p += spread * arguments.in_element) {
         V re, im;
-        if (args.load == LOAD_REAL) {
+        if (arguments.load == kLoadReal) {
           re = PASTE2(vload, WIDTH)(0, (global const REAL*)p);
           im = 0;
         } else {
           load_vectors((global const REAL*)p, &re, &im);
         }
-        if (args.flags & FLAG_SWAP_IN) {
+        if (arguments.flags & kSwapIn) {
           const V real_part = re;
           re = im, im = real_part;
         }
         if (twiddled && e > 0) {
           const uint k = turn[0];
-          const COMPLEX coarse = table_entry(cross, (size_t)e * columns + k / FINE_ROOTS);
+          const COMPLEX coarse = table_entry(cross, (size_t)e * columns + k / kFineRoots);
           V fr, fi;
-          load_vectors((global const REAL*)cross +
-                           2 * ((size_t)args.length * columns + e * FINE_ROOTS + k % FINE_ROOTS),
+          load_vectors((global const REAL*)cross + 2 * ((size_t)arguments.length * columns +
+                                                        e * kFineRoots + k % kFineRoots),
                        &fr, &fi);
           const V wr = fr * coarse.x - fi * coarse.y, wi = fr * coarse.y + fi * coarse.x;
           const V real_part = re;
           re = real_part * wr - im * wi;
           im = real_part * wi + im * wr;
         }
-        SCRATCH REAL* row = src + (size_t)e * 2 * WIDTH;
+        SCRATCH_SPACE REAL* row = src + (size_t)e * 2 * WIDTH;
         WRITE_V(row, re);
         WRITE_V(row + WIDTH, im);
       }
-    } else if (spread == 1 && args.in_element == in_size) {
-      loaded = load_squares(in, in_line, args.load_rows, args.load == LOAD_REAL,
-                            args.flags & FLAG_SWAP_IN, src);
+    } else if (spread == 1 && arguments.in_element == in_size) {
+      loaded = load_squares(in, in_line, arguments.load_rows, arguments.load == kLoadReal,
+                            arguments.flags & kSwapIn, src);
     }
 #endif
-    if (loaded < args.load_rows) {
-      FOR_ELEMENTS(loaded, args.load_rows, args.flags & FLAG_ALONG_IN) {
-        COMPLEX v =
-            load_element(in + in_line[lane], in_index[lane] + e * spread, args.load, args.flags,
-                         args.whole, args.chirped, args.in_element, chirp, factors);
+    if (loaded < arguments.load_rows) {
+      FOR_ELEMENTS(loaded, arguments.load_rows, arguments.flags & kAlongIn) {
+        COMPLEX v = load_element(in + in_line[lane], in_index[lane] + e * spread, arguments.load,
+                                 arguments.flags, arguments.whole, arguments.chirped,
+                                 arguments.in_element, chirp, factors);
         if (twiddled) {
-          v = multiply(v, cross_root(cross, args.length, args.before, e, turn[lane]));
+          v = multiply(v, cross_root(cross, arguments.length, arguments.before, e, turn[lane]));
         }
-        SCRATCH REAL* row = src + (size_t)e * 2 * args.pitch + lane;
+        SCRATCH_SPACE REAL* row = src + (size_t)e * 2 * arguments.pitch + lane;
         row[0] = v.x;
-        row[args.pitch] = v.y;
+        row[arguments.pitch] = v.y;
       }
     }
 
     global const REAL* twiddles = (global const REAL*)(twiddle_base + twiddle_offset);
     Pass pass;
-    pass.before = 1, pass.lanes = args.lanes, pass.pitch = args.pitch;
+    pass.before = 1, pass.lanes = arguments.lanes, pass.pitch = arguments.pitch;
     pass.item = item, pass.items = items;
-    if (args.flags & FLAG_PACK) {
-      pass.count = args.length;
+    if (arguments.flags & kPack) {
+      pass.count = arguments.length;
       SYNCHRONIZE();
       pack_rows(src, dst, (global const REAL*)factors, pass);
-      SCRATCH REAL* const swap = src;
+      SCRATCH_SPACE REAL* const swap = src;
       src = dst, dst = swap;
     }
-    for (uint p = 0; p < args.passes; p++) {
-      const uint radix = args.radix[p];
-      pass.count = args.length / radix;
+    for (uint p = 0; p < arguments.passes; p++) {
+      const uint radix = arguments.radix[p];
+      pass.count = arguments.length / radix;
       SYNCHRONIZE();
       switch (radix) {
         case 2:
@@ -208,48 +210,52 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
       }
       if (p > 0) twiddles += 2 * pass.before * (radix - 1);
       pass.before *= radix;
-      SCRATCH REAL* const swap = src;
+      SCRATCH_SPACE REAL* const swap = src;
       src = dst, dst = swap;
     }
     SYNCHRONIZE();
-    if (args.flags & FLAG_UNPACK) {
-      unpack_rows(src, dst, (global const REAL*)factors, args.store_rows, args.length, pass);
+    if (arguments.flags & kUnpack) {
+      unpack_rows(src, dst, (global const REAL*)factors, arguments.store_rows, arguments.length,
+                  pass);
       src = dst;
       SYNCHRONIZE();
     }
 
     uint stored = 0;
 #if WIDTH > 1
-    const long out_size = args.store == STORE_REAL ? REAL_SIZE : 2 * REAL_SIZE;
-    if (args.store > STORE_REAL || (args.flags & FLAG_CHIRP_OUT) || args.limit != UINT_MAX) {
+    const long out_size = arguments.store == kStoreReal ? REAL_SIZE : 2 * REAL_SIZE;
+    if (arguments.store > kStoreReal || (arguments.flags & kChirpOut) ||
+        arguments.limit != UINT_MAX) {
       // Element by element.
-    } else if (valid == WIDTH && side_by_side(out_line, out_index, args.out_element, out_size)) {
-      stored = args.store_rows;
-      global char* p = out + out_line[0] + out_index[0] * args.out_element;
-      for (uint e = 0; e < args.store_rows; e++, p += args.before * args.out_element) {
-        SCRATCH const REAL* row = src + (size_t)e * 2 * WIDTH;
+    } else if (valid == WIDTH &&
+               side_by_side(out_line, out_index, arguments.out_element, out_size)) {
+      stored = arguments.store_rows;
+      global char* p = out + out_line[0] + out_index[0] * arguments.out_element;
+      for (uint e = 0; e < arguments.store_rows;
+           e++, p += arguments.before * arguments.out_element) {
+        SCRATCH_SPACE const REAL* row = src + (size_t)e * 2 * WIDTH;
         V re = READ_V(row) * scale, im = READ_V(row + WIDTH) * scale;
-        if (args.flags & FLAG_SWAP_OUT) {
+        if (arguments.flags & kSwapOut) {
           const V real_part = re;
           re = im, im = real_part;
         }
-        if (args.store == STORE_REAL) {
+        if (arguments.store == kStoreReal) {
           PASTE2(vstore, WIDTH)(re, 0, (global REAL*)p);
         } else {
           store_vectors(re, im, (global REAL*)p);
         }
       }
-    } else if (args.before == 1 && args.out_element == out_size) {
-      stored = store_squares(src, out, out_line, out_index, valid, args.store_rows,
-                             args.store == STORE_REAL, args.flags & FLAG_SWAP_OUT, scale);
+    } else if (arguments.before == 1 && arguments.out_element == out_size) {
+      stored = store_squares(src, out, out_line, out_index, valid, arguments.store_rows,
+                             arguments.store == kStoreReal, arguments.flags & kSwapOut, scale);
     }
 #endif
-    if (stored < args.store_rows) {
-      FOR_ELEMENTS(stored, args.store_rows, args.flags & FLAG_ALONG_OUT) {
-        SCRATCH const REAL* row = src + (size_t)e * 2 * args.pitch + lane;
-        store_element(out + out_line[lane], out_index[lane] + e * args.before,
-                      (COMPLEX)(row[0], row[args.pitch]), args.store, args.flags, args.limit,
-                      args.out_element, chirp, scale);
+    if (stored < arguments.store_rows) {
+      FOR_ELEMENTS(stored, arguments.store_rows, arguments.flags & kAlongOut) {
+        SCRATCH_SPACE const REAL* row = src + (size_t)e * 2 * arguments.pitch + lane;
+        store_element(out + out_line[lane], out_index[lane] + e * arguments.before,
+                      (COMPLEX)(row[0], row[arguments.pitch]), arguments.store, arguments.flags,
+                      arguments.limit, arguments.out_element, chirp, scale);
       }
     }
   }

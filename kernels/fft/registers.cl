@@ -1,11 +1,12 @@
 // A step of Fourier transforms, as in lines.cl, with the lines in registers: for GPUs.
 //
-// The items that share a line hold RADIX_0 or a few more of its elements each. A pass transforms
-// them as they are held; between passes the items exchange them through local memory. All of an
-// item's loads are under way at once, and nothing but the exchange is written and read again.
+// The work-items that share a line hold RADIX_0 or a few more of its elements each. A pass
+// transforms them as they are held; between passes the work-items exchange them through local
+// memory. All of a work-item's loads are under way at once, and nothing but the exchange is written
+// and read again.
 //
 // Compile parameters: R (f32, f64); LENGTH of the lines; the radices of the passes, RADIX_0 to
-// RADIX_5, whose product it is, the largest first and 1 for no pass; LANES (lines of a work-group);
+// RADIX_5, whose product it is, the largest first and 1 for no pass; LINES (lines of a work-group);
 // HALVES (1: real and imaginary parts are exchanged one after the other, in half the memory).
 #include "include/dtype.clh"
 
@@ -20,7 +21,7 @@
 #define RADIX_3 1
 #define RADIX_4 1
 #define RADIX_5 1
-#define LANES 4
+#define LINES 4
 #define HALVES 0
 #endif
 
@@ -56,7 +57,7 @@
 #else
 #define LAST_RADIX RADIX_1
 #endif
-/// Butterflies of an item in a pass of that radix; not every item has the last of them.
+/// Butterflies of a work-item in a pass of that radix; not every work-item has the last of them.
 #define SHARE(radix) ((RADIX_0 + (radix) - 1) / (radix))
 #define HELD (2 * RADIX_0)  // no pass holds more, and what is never used takes no register
 // What local memory holds of an element.
@@ -72,14 +73,15 @@
 #define CELL_SIZE (2 * STORAGE_SIZE(R))
 #endif
 // A cell of padding for each RUN, which are all banks of local memory, where elements are written
-// in strides of a power of two; lines begin so far apart that adjacent items may take adjacent
+// in strides of a power of two; lines begin so far apart that adjacent work-items may take adjacent
 // lines.
 #define RUN (128 / CELL_SIZE)
 #define PADDED(e) (RADIX_0 % 4 == 0 ? (e) + (e) / RUN : (e))
-#define PITCH ((PADDED(LENGTH) + RUN - 1) / RUN * RUN + (LANES <= RUN ? RUN / LANES : 1))
+#define PITCH ((PADDED(LENGTH) + RUN - 1) / RUN * RUN + (LINES <= RUN ? RUN / LINES : 1))
 #define SYNCHRONIZE() barrier(CLK_LOCAL_MEM_FENCE)
 
-// For each element that an item holds in a pass: element r of butterfly t is held at j * radix + r.
+// For each element that a work-item holds in a pass: element r of butterfly t is held at j * radix
+// + r.
 #define FOR_HELD(radix, item)                                                      \
   UNROLL for (uint j = 0, t = (item); j < SHARE(radix);                            \
               j++, t += ITEMS) if (RADIX_0 % (radix) == 0 || t < LENGTH / (radix)) \
@@ -106,12 +108,12 @@ static inline void take(local const CELL* line, REAL* re, REAL* im, uint radix, 
 }
 
 /// From the results of a pass of radix `last` to those of the next one, of radix `radix`, with
-/// `before` the product of the radices before that. The item may take part in another line than
-/// before.
+/// `before` the product of the radices before that. The work-item may take part in another line
+/// than before.
 static inline void next_pass(local CELL* from, uint from_item, uint last, local CELL* to, uint item,
                              uint radix, uint before, global const COMPLEX* twiddles, REAL* re,
                              REAL* im) {
-  // Loaded before the wait for the other items.
+  // Loaded before the wait for the other work-items.
   COMPLEX w[HELD];
   UNROLL for (uint j = 0; j < SHARE(radix); j++) {
     const uint k = (item + j * ITEMS) % before;
@@ -193,10 +195,10 @@ static inline void take_partners(local CELL* line, local const CELL* mirror, uin
 static inline bool choose_line(uint lane, uint group, uint lines, uint before, bool mirrored,
                                uint* line) {
   if (!mirrored) {
-    *line = min(group * LANES + lane, lines - 1);
-    return group * LANES + lane < lines;
+    *line = min(group * LINES + lane, lines - 1);
+    return group * LINES + lane < lines;
   }
-  const uint half_lanes = max(LANES / 2, 1), groups = (before / 2 + half_lanes) / half_lanes;
+  const uint half_lanes = max(LINES / 2, 1), groups = (before / 2 + half_lanes) / half_lanes;
   const uint signal = group / groups,
              wanted = (group - signal * groups) * half_lanes + lane % half_lanes;
   const uint k = min(wanted, before / 2), mirror = k > 0 ? before - k : 0;
@@ -209,61 +211,64 @@ typedef struct {
   long start;
   uint t, k;
 } Line;
-#define FIND_LINE(result, line, strides)                                 \
-  do {                                                                   \
-    uint rest = (line);                                                  \
-    result.start = result.t = result.k = 0;                              \
-    if (spread > 1) {                                                    \
-      rest = (line) / spread;                                            \
-      result.t = (line) - rest * spread;                                 \
-      result.k = args.after > 1 ? result.t % args.before : result.t;     \
-    }                                                                    \
-    for (uint d = 0; d < args.dims; d++) {                               \
-      const uint quotient = d + 1 < args.dims ? rest / args.size[d] : 0; \
-      result.start += (rest - quotient * args.size[d]) * strides[d];     \
-      rest = quotient;                                                   \
-    }                                                                    \
+#define FIND_LINE(result, line, strides)                                           \
+  do {                                                                             \
+    uint rest = (line);                                                            \
+    result.start = result.t = result.k = 0;                                        \
+    if (spread > 1) {                                                              \
+      rest = (line) / spread;                                                      \
+      result.t = (line) - rest * spread;                                           \
+      result.k = arguments.after > 1 ? result.t % arguments.before : result.t;     \
+    }                                                                              \
+    for (uint d = 0; d < arguments.dims; d++) {                                    \
+      const uint quotient = d + 1 < arguments.dims ? rest / arguments.size[d] : 0; \
+      result.start += (rest - quotient * arguments.size[d]) * strides[d];          \
+      rest = quotient;                                                             \
+    }                                                                              \
   } while (0)
 
-kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_registers(
+kernel __attribute__((reqd_work_group_size(ITEMS * LINES, 1, 1))) void fft_registers(
     global const char* in_base, ulong in_offset, global char* out_base, ulong out_offset,
     global const char* twiddle_base, ulong twiddle_offset, global const char* cross_base,
     ulong cross_offset, global const char* chirp_base, ulong chirp_offset,
-    global const char* factor_base, ulong factor_offset, const REAL scale, const FftArgs args) {
-  local CELL scratch[LANES * PITCH];
+    global const char* factor_base, ulong factor_offset, const REAL scale,
+    const Arguments arguments) {
+  local CELL scratch[LINES * PITCH];
   global const COMPLEX* const twiddles = (global const COMPLEX*)(twiddle_base + twiddle_offset);
   global const char* const chirp = chirp_base + chirp_offset;
   global const char* const factors = factor_base + factor_offset;
-  // Adjacent items take what are neighbours in memory, of a line or of adjacent lines.
-  const uint id = get_local_id(0), group = get_group_id(0), spread = args.before * args.after;
-  const uint in_lane = args.flags & FLAG_ALONG_IN ? id / ITEMS : id % LANES;
-  const uint in_item = args.flags & FLAG_ALONG_IN ? id % ITEMS : id / LANES;
-  const uint lane = args.flags & FLAG_ALONG_OUT ? id / ITEMS : id % LANES;
-  const uint item = args.flags & FLAG_ALONG_OUT ? id % ITEMS : id / LANES;
+  // Adjacent work-items take what are neighbours in memory, of a line or of adjacent lines.
+  const uint id = get_local_id(0), group = get_group_id(0),
+             spread = arguments.before * arguments.after;
+  const uint in_lane = arguments.flags & kAlongIn ? id / ITEMS : id % LINES;
+  const uint in_item = arguments.flags & kAlongIn ? id % ITEMS : id / LINES;
+  const uint lane = arguments.flags & kAlongOut ? id / ITEMS : id % LINES;
+  const uint item = arguments.flags & kAlongOut ? id % ITEMS : id / LINES;
   local CELL* const in_line = scratch + in_lane * PITCH;
   local CELL* const line = scratch + lane * PITCH;
-  const bool mirrored = (args.flags & FLAG_UNPACK) && args.before > 1;
+  const bool mirrored = (arguments.flags & kUnpack) && arguments.before > 1;
   REAL re[HELD], im[HELD];
 
   uint number;
   Line from;
-  choose_line(in_lane, group, args.lines, args.before, mirrored, &number);
-  FIND_LINE(from, number, args.in_stride);
+  choose_line(in_lane, group, arguments.lines, arguments.before, mirrored, &number);
+  FIND_LINE(from, number, arguments.in_stride);
   global const char* const in = in_base + in_offset + from.start;
-  if (args.load == LOAD_COMPLEX || args.load == LOAD_PRODUCT || args.load == LOAD_HERMITIAN_PAIRS) {
-    const uint limit = args.flags & FLAG_CHIRP_IN ? args.chirped : UINT_MAX;
+  if (arguments.load == kLoadComplex || arguments.load == kLoadProduct ||
+      arguments.load == kLoadHermitianPairs) {
+    const uint limit = arguments.flags & kChirpIn ? arguments.chirped : UINT_MAX;
     const uint first = from.t + in_item * spread, step = ITEMS * spread;
-    const uint element = (uint)args.in_element;
+    const uint element = (uint)arguments.in_element;
     UNROLL for (uint r = 0; r < RADIX_0; r++) {
       const uint i = first + r * step;
       const COMPLEX v = i < limit ? load_complex(in + (ulong)i * element) : (COMPLEX)(0, 0);
       re[r] = v.x, im[r] = v.y;
     }
-    if (args.load == LOAD_HERMITIAN_PAIRS) {
+    if (arguments.load == kLoadHermitianPairs) {
       COMPLEX other[RADIX_0], root[RADIX_0];
       UNROLL for (uint r = 0; r < RADIX_0; r++) {
         const uint i = first + r * step < limit ? first + r * step : 0;
-        other[r] = load_complex(in + (ulong)(args.whole / 2 - i) * element);
+        other[r] = load_complex(in + (ulong)(arguments.whole / 2 - i) * element);
         root[r] = table_entry(factors, i);
       }
       UNROLL for (uint r = 0; r < RADIX_0; r++) {
@@ -273,11 +278,11 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
         re[r] = v.x, im[r] = v.y;
       }
     }
-    if (args.load == LOAD_PRODUCT) {
+    if (arguments.load == kLoadProduct) {
       weigh(re, im, RADIX_0, in_item, (global const COMPLEX*)factors, from.t, spread, UINT_MAX);
     }
-    if (args.flags & FLAG_SWAP_IN) swap_parts(re, im, RADIX_0, in_item);
-    if (args.flags & FLAG_CHIRP_IN) {
+    if (arguments.flags & kSwapIn) swap_parts(re, im, RADIX_0, in_item);
+    if (arguments.flags & kChirpIn) {
       weigh(re, im, RADIX_0, in_item, (global const COMPLEX*)chirp, from.t, spread, limit);
     }
   } else {
@@ -285,8 +290,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
     // even if the other is there: this is rare.
     for (uint part = 0; part < 2; part++) {
       _Pragma("unroll 1") for (uint e = in_item; e < LENGTH; e += ITEMS) {
-        const COMPLEX v = load_element(in, from.t + e * spread, args.load, args.flags, args.whole,
-                                       args.chirped, args.in_element, chirp, factors);
+        const COMPLEX v =
+            load_element(in, from.t + e * spread, arguments.load, arguments.flags, arguments.whole,
+                         arguments.chirped, arguments.in_element, chirp, factors);
         in_line[PADDED(e)] = JOIN(part == 0 ? v.x : v.y, v.y);
       }
       if (part == 0) {
@@ -298,12 +304,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
     }
     SYNCHRONIZE();
   }
-  if (args.before > 1) {
+  if (arguments.before > 1) {
     global const COMPLEX* const cross = (global const COMPLEX*)(cross_base + cross_offset);
-    global const COMPLEX* const steps = cross + ITEMS * args.before + from.k;
-    const COMPLEX start = cross[in_item * args.before + from.k];
+    global const COMPLEX* const steps = cross + ITEMS * arguments.before + from.k;
+    const COMPLEX start = cross[in_item * arguments.before + from.k];
     COMPLEX w[RADIX_0];
-    UNROLL for (uint r = 1; r < RADIX_0; r++) w[r] = steps[r * args.before];
+    UNROLL for (uint r = 1; r < RADIX_0; r++) w[r] = steps[r * arguments.before];
     ROTATE(re[0], im[0], start.x, -start.y);
     UNROLL for (uint r = 1; r < RADIX_0; r++) {
       ROTATE(w[r].x, w[r].y, start.x, -start.y);
@@ -327,17 +333,18 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
 #endif
 
   Line to;
-  const bool valid = choose_line(lane, group, args.lines, args.before, mirrored, &number);
-  FIND_LINE(to, number, args.out_stride);
+  const bool valid = choose_line(lane, group, arguments.lines, arguments.before, mirrored, &number);
+  FIND_LINE(to, number, arguments.out_stride);
   global char* const out = out_base + out_offset + to.start;
-  const uint first = (to.t - to.k) * LENGTH + to.k, element = (uint)args.out_element;
-  if (args.flags & FLAG_UNPACK) {
+  const uint first = (to.t - to.k) * LENGTH + to.k, element = (uint)arguments.out_element;
+  if (arguments.flags & kUnpack) {
     REAL other_re[HELD], other_im[HELD];
-    const uint n = LENGTH * args.before;
-    take_partners(line, scratch + (mirrored ? lane ^ (LANES / 2) : lane) * PITCH, to.k, item, re,
+    const uint n = LENGTH * arguments.before;
+    take_partners(line, scratch + (mirrored ? lane ^ (LINES / 2) : lane) * PITCH, to.k, item, re,
                   im, other_re, other_im);
     FOR_HELD(LAST_RADIX, item) {
-      const uint q = j * LAST_RADIX + r, i = first + (t + r * (LENGTH / LAST_RADIX)) * args.before;
+      const uint q = j * LAST_RADIX + r,
+                 i = first + (t + r * (LENGTH / LAST_RADIX)) * arguments.before;
       const COMPLEX z = (COMPLEX)(re[q], im[q]), y = (COMPLEX)(other_re[q], other_im[q]);
       const COMPLEX v = unpack(z, y, table_entry(factors, i)) * scale;
       if (!valid) continue;
@@ -345,26 +352,28 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LANES, 1, 1))) void fft_regis
       // The first element also makes the one in the middle, and there may be the conjugates after
       // that.
       if (i == 0) STORE_COMPLEX_AT(out + (ulong)n * element, (COMPLEX)((z.x - z.y) * scale, 0));
-      if (i > 0 && args.store_rows > n + 1) {
+      if (i > 0 && arguments.store_rows > n + 1) {
         STORE_COMPLEX_AT(out + (ulong)(2 * n - i) * element, conjugate(v));
       }
     }
     return;
   }
-  if (args.flags & FLAG_CHIRP_OUT) {
+  if (arguments.flags & kChirpOut) {
     // What the chirp goes on was transformed backward.
     swap_parts(re, im, LAST_RADIX, item);
-    weigh(re, im, LAST_RADIX, item, (global const COMPLEX*)chirp, first, args.before, args.limit);
+    weigh(re, im, LAST_RADIX, item, (global const COMPLEX*)chirp, first, arguments.before,
+          arguments.limit);
   }
-  if (args.flags & FLAG_SWAP_OUT) swap_parts(re, im, LAST_RADIX, item);
+  if (arguments.flags & kSwapOut) swap_parts(re, im, LAST_RADIX, item);
   if (!valid) return;
   FOR_HELD(LAST_RADIX, item) {
-    const uint i = first + (t + r * (LENGTH / LAST_RADIX)) * args.before;
+    const uint i = first + (t + r * (LENGTH / LAST_RADIX)) * arguments.before;
     const COMPLEX v = (COMPLEX)(re[j * LAST_RADIX + r], im[j * LAST_RADIX + r]);
-    if (args.store == STORE_COMPLEX) {
-      if (i < args.limit) STORE_COMPLEX_AT(out + (ulong)i * element, v * scale);
+    if (arguments.store == kStoreComplex) {
+      if (i < arguments.limit) STORE_COMPLEX_AT(out + (ulong)i * element, v * scale);
     } else {
-      store_element(out, i, v, args.store, 0, args.limit, args.out_element, chirp, scale);
+      store_element(out, i, v, arguments.store, 0, arguments.limit, arguments.out_element, chirp,
+                    scale);
     }
   }
 }

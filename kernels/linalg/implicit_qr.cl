@@ -49,44 +49,44 @@ static inline uint first_of_block(global const R* d, global R* e, uint last) {
   return first;
 }
 
-#define DECLARE_OPERANDS                                                                       \
-  const ulong z = get_global_id(0);                                                            \
-  if (z >= batch) return;                                                                      \
-  const uint n = shape.n;                                                                      \
-  global R *d = (global R*)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;             \
-  global TYPE(OUT)* result = (global TYPE(OUT)*)(values + values_offset) + z * n;              \
-  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +     \
-                                  z * 2 * shape.streams * (ulong)shape.capacity;               \
-  global uint* ranges = (global uint*)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity; \
-  global uint* order = (global uint*)(orders + orders_offset) + z * (n + 1);                   \
-  global int* failed = (global int*)(info + info_offset) + z;                                  \
-  const R scale = e[n - 1];                                                                    \
-  uint done = 0, used = 0;                                                                     \
+#define DECLARE_OPERANDS                                                                           \
+  const ulong z = get_global_id(0);                                                                \
+  if (z >= batch) return;                                                                          \
+  const uint n = arguments.n;                                                                      \
+  global R *d = (global R*)(diagonals + diagonals_offset) + z * 2 * n, *e = d + n;                 \
+  global TYPE(OUT)* result = (global TYPE(OUT)*)(values + values_offset) + z * n;                  \
+  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +         \
+                                  z * 2 * arguments.streams * (ulong)arguments.capacity;           \
+  global uint* ranges = (global uint*)(sweeps + sweeps_offset) + z * 2 * arguments.sweep_capacity; \
+  global uint* order = (global uint*)(orders + orders_offset) + z * (n + 1);                       \
+  global int* failed = (global int*)(info + info_offset) + z;                                      \
+  const R scale = e[n - 1];                                                                        \
+  uint done = 0, used = 0;                                                                         \
   for (uint i = 0; i < n; i++) order[i] = i
 
 /// Writes down the rotation `k` of a sweep.
-#define RECORD(which, k, rotation)                                                           \
-  if (shape.streams > 0) {                                                                   \
-    global TYPE(ROTATION)* to = stream + 2 * ((which) * (ulong)shape.capacity + used + (k)); \
-    to[0] = (rotation).c;                                                                    \
-    to[1] = (rotation).s;                                                                    \
+#define RECORD(which, k, rotation)                                                               \
+  if (arguments.streams > 0) {                                                                   \
+    global TYPE(ROTATION)* to = stream + 2 * ((which) * (ulong)arguments.capacity + used + (k)); \
+    to[0] = (rotation).c;                                                                        \
+    to[1] = (rotation).s;                                                                        \
   }
 
 /// Begins a sweep of the block first ... last, which is shortened if its end is done, or gives up:
 /// LAPACK's info counts what didn't converge.
-#define BEGIN_SWEEP                                                           \
-  const uint first = first_of_block(d, e, last);                              \
-  if (first == last) {                                                        \
-    last--;                                                                   \
-    continue;                                                                 \
-  }                                                                           \
-  if (done == shape.sweep_capacity || used + last - first > shape.capacity) { \
-    *failed = (int)last + 1;                                                  \
-    break;                                                                    \
-  }                                                                           \
-  if (shape.streams > 0) {                                                    \
-    ranges[2 * done] = first;                                                 \
-    ranges[2 * done + 1] = last - first;                                      \
+#define BEGIN_SWEEP                                                                   \
+  const uint first = first_of_block(d, e, last);                                      \
+  if (first == last) {                                                                \
+    last--;                                                                           \
+    continue;                                                                         \
+  }                                                                                   \
+  if (done == arguments.sweep_capacity || used + last - first > arguments.capacity) { \
+    *failed = (int)last + 1;                                                          \
+    break;                                                                            \
+  }                                                                                   \
+  if (arguments.streams > 0) {                                                        \
+    ranges[2 * done] = first;                                                         \
+    ranges[2 * done + 1] = last - first;                                              \
   }
 
 #define FINISH(falling)                                                     \

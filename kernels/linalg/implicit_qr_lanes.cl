@@ -68,48 +68,49 @@ static inline void find_blocks(Progress* progress, local const V* d, local V* e)
   PASTE2(vstore, WIDTH)(first, 0, progress->first);
 }
 
-#define DECLARE_OPERANDS                                                                          \
-  const ulong base = get_global_id(0) * WIDTH;                                                    \
-  const uint matrices = (uint)min((ulong)WIDTH, batch - base), n = shape.n;                       \
-  global R* diagonal = (global R*)(diagonals + diagonals_offset) + base * 2 * n;                  \
-  global uint* ranges = (global uint*)(sweeps + sweeps_offset) + base * 2 * shape.sweep_capacity; \
-  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +        \
-                                  base * 2 * shape.streams * (ulong)shape.capacity;               \
-  global int* failed = (global int*)(info + info_offset) + base;                                  \
-  local V* e = d + n;                                                                             \
-  Progress progress;                                                                              \
-  for (uint l = 0; l < WIDTH; l++) {                                                              \
-    const bool idle = l >= matrices || failed[l] != 0;                                            \
-    progress.last[l] = idle ? 0 : n - 1;                                                          \
-    progress.done[l] = progress.used[l] = 0;                                                      \
-    for (uint i = 0; i < 2 * n; i++) LANE(d, i, l) = idle ? 0 : diagonal[l * 2 * n + i];          \
+#define DECLARE_OPERANDS                                                                    \
+  const ulong base = get_global_id(0) * WIDTH;                                              \
+  const uint matrices = (uint)min((ulong)WIDTH, batch - base), n = arguments.n;             \
+  global R* diagonal = (global R*)(diagonals + diagonals_offset) + base * 2 * n;            \
+  global uint* ranges =                                                                     \
+      (global uint*)(sweeps + sweeps_offset) + base * 2 * arguments.sweep_capacity;         \
+  global TYPE(ROTATION)* stream = (global TYPE(ROTATION)*)(rotations + rotations_offset) +  \
+                                  base * 2 * arguments.streams * (ulong)arguments.capacity; \
+  global int* failed = (global int*)(info + info_offset) + base;                            \
+  local V* e = d + n;                                                                       \
+  Progress progress;                                                                        \
+  for (uint l = 0; l < WIDTH; l++) {                                                        \
+    const bool idle = l >= matrices || failed[l] != 0;                                      \
+    progress.last[l] = idle ? 0 : n - 1;                                                    \
+    progress.done[l] = progress.used[l] = 0;                                                \
+    for (uint i = 0; i < 2 * n; i++) LANE(d, i, l) = idle ? 0 : diagonal[l * 2 * n + i];    \
   }
 
 /// Begins a sweep of the rows bottom ... top, or ends the loop. `start` is done for every lane `l`
 /// that takes part; one that would write down too much gives up: LAPACK's info counts what didn't
 /// converge.
-#define BEGIN_SWEEP(start)                                                          \
-  find_blocks(&progress, d, e);                                                     \
-  Row bottom = n, top = 0;                                                          \
-  for (uint l = 0; l < WIDTH; l++) {                                                \
-    const Row last = progress.last[l], first = progress.first[l];                   \
-    if (last == 0) continue;                                                        \
-    if (progress.done[l] == shape.sweep_capacity ||                                 \
-        progress.used[l] + last - first > shape.capacity) {                         \
-      failed[l] = (int)last + 1;                                                    \
-      progress.last[l] = 0;                                                         \
-      continue;                                                                     \
-    }                                                                               \
-    if (shape.streams > 0) {                                                        \
-      ranges[2 * (l * shape.sweep_capacity + progress.done[l])] = first;            \
-      ranges[2 * (l * shape.sweep_capacity + progress.done[l]) + 1] = last - first; \
-    }                                                                               \
-    bottom = min(bottom, first);                                                    \
-    top = max(top, last);                                                           \
-    start                                                                           \
-  }                                                                                 \
-  if (top == 0) break;                                                              \
-  const M first = PASTE2(vload, WIDTH)(0, progress.first),                          \
+#define BEGIN_SWEEP(start)                                                              \
+  find_blocks(&progress, d, e);                                                         \
+  Row bottom = n, top = 0;                                                              \
+  for (uint l = 0; l < WIDTH; l++) {                                                    \
+    const Row last = progress.last[l], first = progress.first[l];                       \
+    if (last == 0) continue;                                                            \
+    if (progress.done[l] == arguments.sweep_capacity ||                                 \
+        progress.used[l] + last - first > arguments.capacity) {                         \
+      failed[l] = (int)last + 1;                                                        \
+      progress.last[l] = 0;                                                             \
+      continue;                                                                         \
+    }                                                                                   \
+    if (arguments.streams > 0) {                                                        \
+      ranges[2 * (l * arguments.sweep_capacity + progress.done[l])] = first;            \
+      ranges[2 * (l * arguments.sweep_capacity + progress.done[l]) + 1] = last - first; \
+    }                                                                                   \
+    bottom = min(bottom, first);                                                        \
+    top = max(top, last);                                                               \
+    start                                                                               \
+  }                                                                                     \
+  if (top == 0) break;                                                                  \
+  const M first = PASTE2(vload, WIDTH)(0, progress.first),                              \
           last = PASTE2(vload, WIDTH)(0, progress.last)
 
 #define END_SWEEP                                             \
@@ -121,9 +122,9 @@ static inline void find_blocks(Progress* progress, local const V* d, local V* e)
 
 /// Writes down the active lanes' rotations of row `k`.
 static inline void record(const Progress* progress, global TYPE(ROTATION) * stream,
-                          const Shape shape, uint which, Row k, const M active,
+                          const IterationArguments arguments, uint which, Row k, const M active,
                           const Rotations turn) {
-  if (shape.streams == 0) return;
+  if (arguments.streams == 0) return;
   R c[WIDTH], s[WIDTH];
   Row taken[WIDTH];
   PASTE2(vstore, WIDTH)(active, 0, taken);
@@ -131,8 +132,9 @@ static inline void record(const Progress* progress, global TYPE(ROTATION) * stre
   PASTE2(vstore, WIDTH)(turn.s, 0, s);
   for (uint l = 0; l < WIDTH; l++) {
     if (taken[l] == 0) continue;
-    global TYPE(ROTATION)* to = stream + 2 * ((l * shape.streams + which) * (ulong)shape.capacity +
-                                              progress -> used[l] + (k - progress->first[l]));
+    global TYPE(ROTATION)* to =
+        stream + 2 * ((l * arguments.streams + which) * (ulong)arguments.capacity +
+                      progress -> used[l] + (k - progress->first[l]));
     to[0] = c[l];
     to[1] = s[l];
   }
@@ -184,7 +186,7 @@ kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
       x = select(x, first_x, begins);
       y = select(y, first_y, begins);
       const Rotations turn = rotations_of(x, y);
-      record(&progress, stream, shape, 0, k, active, turn);
+      record(&progress, stream, arguments, 0, k, active, turn);
       if (k > bottom) e[k - 1] = select(e[k - 1], turn.r, active & ~begins);
       const V off = e[k], here = d[k], next = d[k + 1], beyond = e[k + 1];
       const V two = turn.s * (next - here) + 2 * turn.c * off;
@@ -248,8 +250,8 @@ kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
         d[k + 1] = select(next, left.c * below - left.s * turned, active);
         e[k] = select(off, x, active);
         e[k + 1] = select(beyond, beyond * left.c, active & (last > (M)(k + 1)));
-        record(&progress, stream, shape, 0, k, active, right);
-        record(&progress, stream, shape, 1, k, active, left);
+        record(&progress, stream, arguments, 0, k, active, right);
+        record(&progress, stream, arguments, 1, k, active, left);
       }
     }
     const M rest = ~shifted;
@@ -269,8 +271,8 @@ kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
         left_c = left.c;
         left_s = left.s;
         d[k] = select(select(here, left.r, active), last_here, ends);
-        record(&progress, stream, shape, 0, k, active, right);
-        record(&progress, stream, shape, 1, k, active, left);
+        record(&progress, stream, arguments, 0, k, active, right);
+        record(&progress, stream, arguments, 1, k, active, left);
       }
     }
     END_SWEEP

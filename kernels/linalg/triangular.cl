@@ -8,10 +8,6 @@
 #define SIZE 16
 #endif
 
-#define FLAG_UPPER 1
-#define FLAG_UNIT 2
-#define FLAG_CONJUGATE 4
-
 /// a: [batch, n, n], b: [batch, n, columns]. Work-groups: see COLUMN_OF_GROUP.
 kernel void triangular_solve(global const char* a, ulong a_offset, global char* b, ulong b_offset,
                              const Strides sa, const Strides sb, uint n, uint columns, uint flags) {
@@ -20,14 +16,14 @@ kernel void triangular_solve(global const char* a, ulong a_offset, global char* 
   global const T* from = (global const T*)(a + a_offset) + z * sa.batch;
   global T* to = MATRIX(b, b_offset, sb, z);
   // An upper triangle read backwards is a lower one. Past n it is the identity.
-  const uint upper = flags & FLAG_UPPER;
+  const uint upper = flags & kUpper;
   local T triangle[SIZE * SIZE];
   for (uint e = lane; e < SIZE * SIZE; e += lanes) {
     const uint i = e % SIZE, j = e / SIZE;
     T value = FROM_REAL((R)(i == j));
-    if (i < n && j <= i && !(i == j && (flags & FLAG_UNIT))) {
+    if (i < n && j <= i && !(i == j && (flags & kUnit))) {
       value = AT(from, sa, upper ? n - 1 - i : i, upper ? n - 1 - j : j);
-      if (flags & FLAG_CONJUGATE) value = CONJ(value);
+      if (flags & kConjugate) value = CONJ(value);
     }
     triangle[j * SIZE + i] = value;
   }
@@ -37,7 +33,7 @@ kernel void triangular_solve(global const char* a, ulong a_offset, global char* 
   for (uint i = 0; i < SIZE; i++)
     x[i] = i < n ? AT(to, sb, upper ? n - 1 - i : i, column) : FROM_REAL((R)0);
   for (uint j = 0; j < SIZE; j++) {
-    if (!(flags & FLAG_UNIT)) x[j] = DIV(x[j], triangle[j * SIZE + j]);
+    if (!(flags & kUnit)) x[j] = DIV(x[j], triangle[j * SIZE + j]);
     const T known = -x[j];
     for (uint i = j + 1; i < SIZE; i++) x[i] = MAD(triangle[j * SIZE + i], known, x[i]);
   }

@@ -4,17 +4,13 @@
 // Compile parameters: C and LANES (columns.clh).
 #include "linalg/columns.clh"
 
-#define FLAG_UPPER 1
-#define FLAG_UNIT 2
-#define FLAG_CONJUGATE 4
-
 #define CONJUGATE_IF_real(condition, v) (v)
 #define CONJUGATE_IF_complex(condition, v) ((condition) ? CONJUGATED(v) : (v))
 #define CONJUGATE_IF(condition, v) OF_KIND(CONJUGATE_IF_)(condition, v)
 
 /// Element (i, i) divides those of the columns in row i.
 #define DIVIDE_ROW(i)                                                   \
-  if (!(flags & FLAG_UNIT)) {                                           \
+  if (!(flags & kUnit)) {                                               \
     const T stored = AT(from, sa, i, i);                                \
     const T diagonal = conjugate ? CONJ(stored) : stored;               \
     for (uint q = 0; q < width; q++)                                    \
@@ -28,7 +24,7 @@
   const uint width = min(columns - first, 4u);                                       \
   global const T* from = (global const T*)(a + a_offset) + z * sa.batch;             \
   global T* to = MATRIX(b, b_offset, sb, z) + first * sb.column;                     \
-  const bool upper = flags & FLAG_UPPER, conjugate = flags & FLAG_CONJUGATE;         \
+  const bool upper = flags & kUpper, conjugate = flags & kConjugate;                 \
   /* Columns past the last one are the first once more, whose sums are of no use. */ \
   global T* b0 = to;                                                                 \
   global T* b1 = width > 1 ? b0 + sb.column : b0;                                    \

@@ -55,9 +55,6 @@ typedef R V;
     sum[1] = re * (w).s1 + sum[1] * (w).s0; \
   } while (0)
 
-typedef struct {
-  uint n, ld, first, tau_stride, capacity, sweep_capacity, streams, stream, conjugate, negate;
-} VectorShape;
 #define NEGATED 0x80000000u
 
 /// out: [batch, n, n], written only: H(0) H(1) ... G(0) G(1) ..., columns in the order of `orders`.
@@ -71,8 +68,8 @@ kernel ITEM_BY_ITEM void apply_to_rows(global const char* reflections, ulong ref
                                        global const char* orders, ulong orders_offset,
                                        global char* scratch, ulong scratch_offset, global char* out,
                                        ulong out_offset, const Strides so,
-                                       const VectorShape shape) {
-  const uint n = shape.n, tiles = (n + WIDTH * GROUP - 1) / (WIDTH * GROUP);
+                                       const VectorArguments arguments) {
+  const uint n = arguments.n, tiles = (n + WIDTH * GROUP - 1) / (WIDTH * GROUP);
   const ulong z = get_group_id(0) / tiles;
   const uint lane = get_local_id(0);
   const uint row = (get_group_id(0) % tiles * GROUP + lane) * WIDTH;
@@ -81,10 +78,10 @@ kernel ITEM_BY_ITEM void apply_to_rows(global const char* reflections, ulong ref
   global V* x = (global V*)(scratch + scratch_offset) + get_group_id(0) * n * PARTS * GROUP + lane;
   for (uint j = 0; j < n * PARTS; j++) x[j * GROUP] = (V)(0);
   for (uint i = 0; i < rows; i++) LANE(row + i, 0, i) = 1;
-  global const T* v = (global const T*)(reflections + reflections_offset) + z * n * shape.ld;
-  global const T* taus = (global const T*)(tau + tau_offset) + z * shape.tau_stride;
-  for (uint k = 0; k + shape.first < n; k++, v += shape.ld) {
-    const uint begin = k + shape.first;
+  global const T* v = (global const T*)(reflections + reflections_offset) + z * n * arguments.ld;
+  global const T* taus = (global const T*)(tau + tau_offset) + z * arguments.tau_stride;
+  for (uint k = 0; k + arguments.first < n; k++, v += arguments.ld) {
+    const uint begin = k + arguments.first;
     V sum[PARTS];
     for (uint part = 0; part < PARTS; part++) sum[part] = -PART(begin, part);
     for (uint j = begin + 1; j < n; j++) OF_KIND(SUBTRACT_PRODUCT_)(j, v[j]);
@@ -94,9 +91,9 @@ kernel ITEM_BY_ITEM void apply_to_rows(global const char* reflections, ulong ref
   }
   global const uint* order = (global const uint*)(orders + orders_offset) + z * (n + 1);
   global const uint* range =
-      (global const uint*)(sweeps + sweeps_offset) + z * 2 * shape.sweep_capacity;
+      (global const uint*)(sweeps + sweeps_offset) + z * 2 * arguments.sweep_capacity;
   global const R* turn = (global const R*)(rotations + rotations_offset) +
-                         2 * (z * shape.streams + shape.stream) * shape.capacity;
+                         2 * (z * arguments.streams + arguments.stream) * arguments.capacity;
   for (uint sweep = 0; sweep < order[n]; sweep++, range += 2) {
     const uint begin = range[0], count = range[1];
     for (uint part = 0; part < PARTS; part++) {
@@ -115,11 +112,11 @@ kernel ITEM_BY_ITEM void apply_to_rows(global const char* reflections, ulong ref
   global TYPE(OUT)* to = (global TYPE(OUT)*)(out + out_offset) + z * so.batch;
   for (uint j = 0; j < n; j++) {
     const uint column = order[j] & ~NEGATED;
-    const bool negated = shape.negate && (order[j] & NEGATED);
+    const bool negated = arguments.negate && (order[j] & NEGATED);
     for (uint i = 0; i < rows; i++) {
       T value = OF_KIND(ELEMENT_)(column, i);
       if (negated) value = -value;
-      if (shape.conjugate) value = CONJ(value);
+      if (arguments.conjugate) value = CONJ(value);
       AT(to, so, row + i, j) = CONVERT(OUT, C, value);
     }
   }

@@ -14,11 +14,6 @@
 #define PAIRS 0
 #endif
 
-typedef struct {
-  ulong offset[NOPS];  // bytes
-  uint n;              // elements
-} ContiguousLayout;
-
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
 // What an operand needs a page later: arithmetic and memory don't wait for each other then.
 #define PREFETCH_IN(k, name, tag) \
@@ -62,10 +57,10 @@ static inline uint16 encoded(float16 x) { return x != x ? (uint16)(0x7fc00000) :
 #define STORE_REALS(k, name, tag) \
   STOREV(PASTE2(REAL_, tag), PASTE2(REALS_, WIDTH), name, chunk, r##k);
 
-kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout layout)) {
+kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const uint n)) {
   const size_t chunk = get_global_id(0);
   ADD_OFFSETS()
-  const size_t end = min((chunk + 1) * PER_ITEM, (size_t)layout.n);
+  const size_t end = min((chunk + 1) * PER_ITEM, (size_t)n);
   size_t x = chunk * PER_ITEM;
 #if VECTOR_PATH
 #define T TYPEV(C, WIDTH)
@@ -75,7 +70,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
   FOR_OUTS(DECLARE_RESULT) \
   APPLY();                 \
   FOR_OUTS(STORE_VECTOR)
-  if (x + PER_ITEM <= layout.n) {
+  if (x + PER_ITEM <= n) {
     FOR_INS(PREFETCH_IN)
 #if PAIRS
     for (size_t i = chunk * (VECTORS / 2); i < (chunk + 1) * (VECTORS / 2); i++) {
@@ -98,7 +93,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const ContiguousLayout la
 #undef LANES
 #endif
 #ifdef COMPLEX_VECTORS
-  if ((chunk + 1) * WIDTH <= layout.n) {
+  if ((chunk + 1) * WIDTH <= n) {
 #define T REALS
     FOR_INS(LOAD_REALS)
     FOR_SCALAR_INS(REPEAT)

@@ -1,14 +1,15 @@
 // Pointwise where inputs are transposed against the outputs: tiles over x, along which the outputs
-// are contiguous, and y, along which some inputs are. Those are read along y and turned in
-// registers (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
+// are contiguous, and y, along which some inputs are. Those are read along y and transposed
+// in registers (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> as in rows.cl, and for inputs 3: contiguous
 // along y. CPU: a work-item takes TILES tiles of SIDE x SIDE one above the other, SIDE being WIDTH
-// or, where vectors can't be used, 8; global size ceil(nx / SIDE), ceil(ny / (SIDE * TILES)),
-// outer. GPU: a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(nx / 32) * 32,
-// ceil(ny / 32) * 8, outer.
+// or, where vectors can't be used, 8; global size ceil(size[0] / SIDE), ceil(size[1] / (SIDE *
+// TILES)), outer. GPU: a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(size[0] /
+// 32) * 32, ceil(size[1] / 32) * 8, outer.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
+#include "pointwise/arguments.clh"
 
 #ifndef STEP_OUT_0
 #define STEP_OUT_0 1
@@ -20,28 +21,18 @@
 #define TILES 4
 #endif
 
-typedef struct {
-  ulong offset[NOPS];  // bytes
-  uint nx;
-  uint ny;
-  uint outer_dims;
-  uint x_step[NOPS];      // bytes
-  uint y_step[NOPS];      // bytes
-  uint size[14];          // of the other dimensions, innermost first
-  uint stride[NOPS][14];  // bytes
-} TilesLayout;
-
+#define STRIDE(k, d) arguments.stride[k][d]
 // Element (x, y) of an operand: a byte pointer.
-#define AT(p, k, x, y) ((p) + (x) * layout.x_step[k] + (y) * layout.y_step[k])
+#define AT(p, k, x, y) ((p) + (x) * STRIDE(k, 0) + (y) * STRIDE(k, 1))
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x, y), 0);
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, AT(name, k, x, y), 0, r##k);
 #define ADD_OUTER_OUT(k, name, tag) name += at[k];
 #define ADD_OUTER_IN(k, name, tag) name += at[BUFFER_OF_IN(k)];
-#define ADD_OUTER()                                                                                \
-  uint at[NOPS] = {0};                                                                             \
-  DECODE_OFFSETS(at, NOPS, (uint)get_global_id(2), layout.outer_dims, layout.size, layout.stride); \
-  ADD_OFFSETS()                                                                                    \
-  FOR_OUTS(ADD_OUTER_OUT)                                                                          \
+#define ADD_OUTER()                                                                               \
+  uint at[NOPS] = {0};                                                                            \
+  DECODE_OFFSETS_BY(at, NOPS, (uint)get_global_id(2), 2, arguments.dims, arguments.size, STRIDE); \
+  ADD_OFFSETS()                                                                                   \
+  FOR_OUTS(ADD_OUTER_OUT)                                                                         \
   FOR_INS(ADD_OUTER_IN)
 
 #ifdef OCL_DEVICE_CPU
@@ -78,14 +69,14 @@ typedef struct {
 #define STORE_VECTOR(k, name, tag) STOREV_FROM(tag, C, WIDTH, AT(name, k, x, y), 0, r##k);
 #endif
 
-kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
+kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const Arguments arguments)) {
   ADD_OUTER()
   const uint x0 = get_global_id(0) * SIDE;
   for (uint step = 0; step < TILES; step++) {
     const uint y0 = (get_global_id(1) * TILES + step) * SIDE;
-    if (x0 >= layout.nx || y0 >= layout.ny) return;
+    if (x0 >= arguments.size[0] || y0 >= arguments.size[1]) return;
 #if VECTOR_PATH
-    if (x0 + WIDTH <= layout.nx && y0 + WIDTH <= layout.ny) {
+    if (x0 + WIDTH <= arguments.size[0] && y0 + WIDTH <= arguments.size[1]) {
       const uint x = x0;
       FOR_INS(DECLARE_TILE)
       for (uint row = 0; row < WIDTH; row++) {
@@ -102,8 +93,8 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
 #endif
 #define T TYPE(C)
 #define LANES
-    for (uint y = y0; y < min(y0 + SIDE, layout.ny); y++) {
-      for (uint x = x0; x < min(x0 + SIDE, layout.nx); x++) {
+    for (uint y = y0; y < min(y0 + SIDE, arguments.size[1]); y++) {
+      for (uint x = x0; x < min(x0 + SIDE, arguments.size[0]); x++) {
         LOAD_INS(LOAD_ONE)
         FOR_OUTS(DECLARE_RESULT)
         APPLY();
@@ -128,9 +119,9 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
 #define FILL_TILE_0(k, name, tag)
 #define FILL_TILE_1(k, name, tag)
 #define FILL_TILE_2(k, name, tag)
-#define FILL_TILE_3(k, name, tag)                                              \
-  for (uint i = get_local_id(1); i < TILE && y0 + lane < layout.ny; i += ROWS) \
-    if (x0 + i < layout.nx)                                                    \
+#define FILL_TILE_3(k, name, tag)                                                      \
+  for (uint i = get_local_id(1); i < TILE && y0 + lane < arguments.size[1]; i += ROWS) \
+    if (x0 + i < arguments.size[0])                                                    \
       tile##k[i][lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x0 + i, y0 + lane), 0);
 #define FILL_TILE(k, name, tag) PASTE2(FILL_TILE_, STEP_IN_##k)(k, name, tag)
 #define LOAD_CELL_0(k, name, tag) LOAD_ONE(k, name, tag)
@@ -139,7 +130,7 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
 #define LOAD_CELL_3(k, name, tag) const T a##k = tile##k[lane][i];
 #define LOAD_CELL(k, name, tag) PASTE2(LOAD_CELL_, STEP_IN_##k)(k, name, tag)
 
-kernel void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
+kernel void pointwise_tiles(PARAMETERS(const Arguments arguments)) {
   ADD_OUTER()
   FOR_INS(LOCAL_TILE)
   const uint lane = get_local_id(0);
@@ -147,8 +138,8 @@ kernel void pointwise_tiles(PARAMETERS(const TilesLayout layout)) {
   FOR_INS(FILL_TILE)
   barrier(CLK_LOCAL_MEM_FENCE);
   const uint x = x0 + lane;
-  if (x >= layout.nx) return;
-  for (uint i = get_local_id(1); i < TILE && y0 + i < layout.ny; i += ROWS) {
+  if (x >= arguments.size[0]) return;
+  for (uint i = get_local_id(1); i < TILE && y0 + i < arguments.size[1]; i += ROWS) {
     const uint y = y0 + i;
     LOAD_INS(LOAD_CELL)
     FOR_OUTS(DECLARE_RESULT)

@@ -1,4 +1,5 @@
-"""What makes the engines of single elements choose (test_dispatch.py)."""
+"""What makes the engines of elements, Fourier transforms and factorisations choose
+(test_dispatch.py)."""
 
 import torch
 
@@ -16,7 +17,83 @@ def indexed(call, *shape, high=40):
     return run
 
 
+def transformed(n, signals=5, dtype=torch.complex64, call=torch.fft.fft):
+    def run(device):
+        x = torch.randn(signals, n, dtype=dtype, generator=torch.Generator().manual_seed(0))
+        return call(x.to(device))
+
+    return run
+
+
+def factored(call, n, batch=3, columns=None, by_columns=True):
+    """call(positive definite or wide matrices, right-hand sides); close to the identity, so that
+    all orders of the sums give the same to rounding."""
+
+    def run(device):
+        g = torch.Generator().manual_seed(0)
+        a = torch.randn(batch, n, columns or n, generator=g)
+        if columns is None:
+            a = a @ a.mT / n / 4 + torch.eye(n)
+        b = torch.randn(batch, n, 5, generator=g)
+        if by_columns:
+            a, b = a.mT.contiguous().mT, b.mT.contiguous().mT
+        return call(a.to(device), b.to(device))
+
+    return run
+
+
+def triangular(a, b):
+    return torch.linalg.solve_triangular(a.tril(), b, upper=False)
+
+
+def cholesky(a, b):
+    return torch.linalg.cholesky(a)
+
+
+def lu(a, b):
+    return torch.linalg.lu_factor(a)
+
+
+def reflections(a, b):
+    return torch.geqrf(a)
+
+
+def eigenvalues(a, b):
+    return torch.linalg.eigvalsh(a)
+
+
+def singular_values(a, b):
+    return torch.linalg.svdvals(a)
+
+
+def pointwise(call):
+    def run(device):
+        g = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(1100, 300, generator=g).to(device) for _ in range(2))
+        return call(x, y)
+
+    return run
+
+
 CASES = {
+    "fft": [
+        transformed(67),
+        transformed(120),
+        transformed(134, dtype=torch.float32, call=torch.fft.rfft),
+        transformed(77, dtype=torch.complex128),
+        transformed(4096, 1),
+        transformed(300, dtype=torch.complex64, call=torch.fft.irfft),
+    ],
+    "linalg_cholesky": [
+        factored(cholesky, 200),
+        factored(cholesky, 20),
+        factored(cholesky, 70, by_columns=False),
+    ],
+    "linalg_triangular": [factored(triangular, 150), factored(triangular, 24)],
+    "linalg_lu": [factored(lu, 40), factored(lu, 200, 1)],
+    "linalg_qr": [factored(reflections, 40, columns=20), factored(reflections, 20, columns=50)],
+    "linalg_condense": [factored(eigenvalues, 10), factored(singular_values, 12)],
+    "linalg_implicit_qr": [factored(eigenvalues, 10, 9), factored(singular_values, 12, 33)],
     "index": [
         indexed(lambda x, i, v: x[i], 70),
         indexed(lambda x, i, v: x.gather(0, i), 40, 50),
@@ -26,5 +103,14 @@ CASES = {
         indexed(lambda x, i, v: x.index_add(0, i, v), 70),
         indexed(lambda x, i, v: x.scatter_add(0, i, v), 40, 50),
         indexed(lambda x, i, v: x[:, 0].contiguous().index_add(0, i, v[:, 0]), 9),
+    ],
+    "pointwise": [
+        pointwise(lambda x, y: x + y),
+        pointwise(lambda x, y: x[:, ::2] + y[:, 1:151]),
+        pointwise(lambda x, y: x + y[0]),
+        pointwise(lambda x, y: x.mT.contiguous().mT * y),
+        pointwise(lambda x, y: x[:, :5] * y[:, :1]),
+        pointwise(lambda x, y: x[:, :12].unflatten(1, (3, 4)).mT.sub(y[0, :3])),
+        pointwise(lambda x, y: torch.where(x > 0, x, y.double())),
     ],
 }

@@ -23,7 +23,8 @@ IMPLEMENTATIONS = [(engine, name) for engine, names in testing.engines().items()
 def compare(actual, expected):
     """To rounding, relative to the largest element: kernels add in other orders than CPU torch."""
     for a, e in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
-        largest = e[e.isfinite()].abs().max().item() if e.is_floating_point() and e.numel() else 0
+        inexact = e.is_floating_point() or e.is_complex()
+        largest = e[e.isfinite()].abs().max().item() if inexact and e.numel() else 0
         torch.testing.assert_close(a.cpu(), e, rtol=1.3e-6, atol=4e-6 * largest, equal_nan=True)
 
 

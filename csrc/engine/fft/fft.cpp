@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "engine/ceil_div.h"
+#include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
 #include "engine/fft/tables.h"
@@ -28,18 +32,30 @@ constexpr uint32_t kWorthRegisters = 32;
 
 }  // namespace
 
-Plan Launcher::plan(uint32_t n) const {
-  uint32_t form = 1;
-  if (width_ > 1) {
-    const uint32_t units = device_.properties().compute_units;
-    if ((n >= kWorthCutting && signals_ <= width_ / 2) ||
-        (n >= kWorthSharing && signals_ < width_ * units)) {
-      form = 2;
-    }
-  } else {
-    form = static_cast<uint32_t>(device_.index()) << 4 | static_cast<uint32_t>(real_size_) |
-           (across_ ? 2 : 0) | (far_ ? 1 : 0);
-  }
+bool Launcher::is_cut(uint32_t n) const {
+  if (width_ == 1) return false;
+  const uint32_t units = device_.properties().compute_units;
+  return (n >= kWorthCutting && signals_ <= width_ / 2) ||
+         (n >= kWorthSharing && signals_ < width_ * units);
+}
+
+Plan Launcher::line_plan(uint32_t n) const {
+  if (width_ > 1) return make_plan(n, kLongest, is_cut(n) ? 2 : 1);
+  const uint32_t capacity = gpu_capacity();
+  return make_plan(
+      n, n <= capacity ? capacity : std::max(kMaxPrime, capacity / (kGpuSideBySide + 1)), 1);
+}
+
+Plan Launcher::register_plan(uint32_t n) const {
+  return make_register_plan(
+      n, [&](uint32_t length) { return fits_registers(length, across_ ? side_by_side() : 1); },
+      [&](uint32_t length) { return fits_registers(length, side_by_side()); });
+}
+
+Plan Launcher::plan(uint32_t n, bool in_registers) const {
+  const uint32_t form = static_cast<uint32_t>(device_.index()) << 8 |
+                        static_cast<uint32_t>(real_size_) << 4 | (across_ ? 4 : 0) |
+                        (is_cut(n) ? 2 : 0) | (in_registers ? 1 : 0);
   // Cold for a length that this thread has not met lately only.
   struct Memo {
     uint32_t n, form;
@@ -48,22 +64,20 @@ Plan Launcher::plan(uint32_t n) const {
   static thread_local std::array<Memo, 64> memos{};
   Memo& memo = memos[(n ^ n >> 7 ^ n >> 13) % memos.size()];
   if (memo.n != n || memo.form != form) {
-    const int least_steps = static_cast<int>(form);
-    memo = {n, form, width_ > 1 ? make_plan(n, kLongest, least_steps) : gpu_plan(n)};
+    memo = {n, form, in_registers ? register_plan(n) : line_plan(n)};
   }
   return memo.plan;
 }
 
-Plan Launcher::gpu_plan(uint32_t n) const {
-  if (n >= kWorthRegisters && !far_) {
-    const Plan plan = make_register_plan(
-        n, [&](uint32_t length) { return fits_registers(length, across_ ? side_by_side() : 1); },
-        [&](uint32_t length) { return fits_registers(length, side_by_side()); });
-    if (plan.steps > 0) return plan;
-  }
-  const uint32_t capacity = gpu_capacity();
-  return make_plan(
-      n, n <= capacity ? capacity : std::max(kMaxPrime, capacity / (kGpuSideBySide + 1)), 1);
+const char* Launcher::refuse_registers(uint32_t n) const {
+  if (width_ > 1) return "a kernel for GPUs";
+  if (n < kWorthRegisters) return "short lines";
+  if (far_) return "elements past 32-bit distances";
+  return plan(n, true).steps == 0 ? "no radices that registers hold" : nullptr;
+}
+
+const char* Launcher::refuse_lines(uint32_t n) const {
+  return plan(n, false).steps == 0 ? "a large prime factor" : nullptr;
 }
 
 void Launcher::unpack(const Place& spectrum, const Ends& ends) {
@@ -72,12 +86,13 @@ void Launcher::unpack(const Place& spectrum, const Ends& ends) {
   all.store = kStoreComplex;
   all.flags = 0;
   // A step without passes leaves elements in their places if it is like a last one; any length will
-  // do that keeps the items busy.
+  // do that keeps the work-items busy.
   const uint32_t length = std::min<uint32_t>(64, std::max<uint32_t>(1, ends.limit / 16));
-  step(spectrum, ends.out, all, (ends.limit + length - 1) / length, length, 1);
+  step(spectrum, ends.out, all, ceil_div(ends.limit, length), length, 1);
 }
 
-void Launcher::transform_steps(const Plan& plan, uint32_t n, const Ends& ends) {
+void Launcher::run_steps(uint32_t n, const Ends& ends, bool in_registers) {
+  const Plan plan = this->plan(n, in_registers);
   c10::DataPtr memory[2];
   // Packing and unpacking want a whole line of a little more elements in scratch memory.
   const auto fits = [&](uint32_t rows) {
@@ -126,10 +141,8 @@ void Launcher::transform_steps(const Plan& plan, uint32_t n, const Ends& ends) {
   if (unpacks) unpack(source, ends);
 }
 
-void Launcher::transform_signals(uint32_t n, const Ends& ends) {
-  const Plan direct = plan(n);
-  if (direct.steps > 0) return transform_steps(direct, n, ends);
-  // Bluestein: jk = (j^2 + k^2 - (k - j)^2) / 2 makes it a convolution with a chirp, of any length
+void Launcher::run_bluestein(uint32_t n, const Ends& ends) {
+  // jk = (j^2 + k^2 - (k - j)^2) / 2 makes it a convolution with a chirp, of any length
   // m >= 2 n - 1.
   const uint32_t m = next_smooth(2 * n - 1);
   chirp_ = table(queue_, real_, TableKind::chirp, n);
@@ -142,7 +155,7 @@ void Launcher::transform_signals(uint32_t n, const Ends& ends) {
   to.flags = (ends.flags & kSwapIn) | kChirpIn;
   to.limit = kNoLimit;
   to.scale = 1;
-  transform_steps(plan(m), m, to);
+  transform_signals(m, to, /*by_steps=*/true);
 
   const bool unpacks = ends.store == kStoreUnpacked;
   Ends back = ends;
@@ -157,11 +170,44 @@ void Launcher::transform_signals(uint32_t n, const Ends& ends) {
     back.scale = 1;
     const c10::DataPtr pairs = workspace(uint64_t{signals_} * n);
     back.out = in_workspace(pairs, n);
-    transform_steps(plan(m), m, back);
+    transform_signals(m, back, /*by_steps=*/true);
     unpack(back.out, ends);
     return;
   }
-  transform_steps(plan(m), m, back);
+  transform_signals(m, back, /*by_steps=*/true);
+}
+
+namespace {
+
+constexpr Implementation<Transform> registers{
+    "registers", [](const Transform& t) { return t.launcher.refuse_registers(t.n); },
+    [](Transform& t) { t.launcher.run_steps(t.n, t.ends, true); }};
+constexpr Implementation<Transform> lines{
+    "lines", [](const Transform& t) { return t.launcher.refuse_lines(t.n); },
+    [](Transform& t) { t.launcher.run_steps(t.n, t.ends, false); }};
+constexpr Implementation<Transform> bluestein{
+    "bluestein",
+    [](const Transform& t) {
+      // Forced, it would never end.
+      return next_smooth(t.n) == t.n ? "a length that it is made of" : nullptr;
+    },
+    [](Transform& t) { t.launcher.run_bluestein(t.n, t.ends); }};
+constexpr const Implementation<Transform>* kImplementations[] = {&registers, &lines, &bluestein};
+
+const Engine engine{"fft", kImplementations};
+
+}  // namespace
+
+std::string Launcher::describe(uint32_t n) const {
+  return "fft " + std::to_string(signals_) + "x" + std::to_string(n) + " " +
+         tag(c10::toComplexType(real_));
+}
+
+void Launcher::transform_signals(uint32_t n, const Ends& ends, bool by_steps) {
+  Transform transform{*this, n, ends};
+  const std::span all(kImplementations);
+  run_first(engine, by_steps ? all.first(2) : all, transform,
+            [](const Transform& t) { return t.launcher.describe(t.n); });
 }
 
 void Launcher::run(Kind kind, Direction direction, double scale) {

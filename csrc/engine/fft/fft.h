@@ -1,6 +1,4 @@
 // The Fourier transform engine: transforms of any length along one dimension of strided tensors.
-//
-// Offers: Kind, Direction and transform().
 #pragma once
 
 #include <ATen/core/Tensor.h>

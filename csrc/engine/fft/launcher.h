@@ -1,67 +1,30 @@
 // One Fourier transform on its way: what the choice of steps and the launch of a step share.
-//
-// Offers: Place, Ends, Launcher and the numbers that the kernel knows ways to load and store by.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 #include <limits>
+#include <string>
 
+#include "engine/dispatch.h"
 #include "engine/fft/fft.h"
 #include "engine/fft/plan.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 
 namespace ocl::fft {
 
-inline constexpr int kMaxDims = 16;
+using namespace kernel_types;
+#include "fft/arguments.clh"
+static_assert(kMaxPasses == Schedule::kMaxPasses);
+
 // Lines side by side that fill a GPU's memory transactions.
 inline constexpr uint32_t kGpuSideBySide = 8;
 // Bytes of the smallest part of a cache line that a GPU fetches.
 inline constexpr int64_t kGpuSector = 32;
 
-// Numbered as in kernels/fft/line.clh.
-enum Load : uint32_t {
-  kLoadComplex,
-  kLoadReal,
-  kLoadPairs,
-  kLoadHermitian,
-  kLoadHermitianPairs,
-  kLoadProduct,
-  kLoadUnpacked
-};
-enum Store : uint32_t {
-  kStoreComplex,
-  kStoreReal,
-  kStorePairs,
-  kStoreUnpacked  // no kernel's: a flag of the last step, or a step of its own
-};
-enum Flag : uint32_t {
-  kSwapIn = 1,
-  kSwapOut = 2,
-  kChirpIn = 4,
-  kChirpOut = 8,
-  kAlongIn = 16,
-  kAlongOut = 32,
-  kPack = 64,
-  kUnpack = 128
-};
 inline constexpr uint32_t kNoLimit = std::numeric_limits<uint32_t>::max();
-
-/// FftArgs of kernels/fft/line.clh.
-struct Arguments {
-  int64_t in_stride[kMaxDims], out_stride[kMaxDims];
-  int64_t in_element, out_element;
-  uint32_t size[kMaxDims];
-  uint32_t dims, lines, tiles, lanes, pitch;
-  uint32_t before, length, after;
-  uint32_t whole, chirped, limit;
-  uint32_t load_rows, store_rows;
-  uint32_t load, store, flags, passes;
-  uint8_t radix[Schedule::kMaxPasses];
-  uint32_t unused;
-};
-static_assert(sizeof(Arguments) == 424, "must match kernels/fft/line.clh");
 
 /// Where signals lie: in a tensor, or one after another in a workspace.
 struct Place {
@@ -83,6 +46,15 @@ struct Ends {
   at::Tensor factors{};
 };
 
+class Launcher;
+
+/// A transform of every signal, of n elements, that an implementation takes or refuses.
+struct Transform {
+  Launcher& launcher;
+  uint32_t n;
+  const Ends& ends;
+};
+
 /// One transform on its way: geometry in, launches out.
 class Launcher {
  public:
@@ -90,10 +62,24 @@ class Launcher {
   /// False if there are too many dimensions.
   bool set_batch(const at::Tensor& in, const at::Tensor& out, int64_t dim);
   void run(Kind kind, Direction direction, double scale);
+  /// By the first implementation that takes it; by steps alone if `by_steps`.
+  void transform_signals(uint32_t n, const Ends& ends, bool by_steps = false);
+
+  /// The implementations.
+  const char* refuse_registers(uint32_t n) const;
+  const char* refuse_lines(uint32_t n) const;
+  void run_steps(uint32_t n, const Ends& ends, bool in_registers);
+  void run_bluestein(uint32_t n, const Ends& ends);
+
+  std::string describe(uint32_t n) const;
 
  private:
-  Plan plan(uint32_t n) const;
-  Plan gpu_plan(uint32_t n) const;
+  /// The steps of a transform in registers, or in scratch memory; none if there are no such steps.
+  Plan plan(uint32_t n, bool in_registers) const;
+  /// Whether a CPU cuts it for its vectors and cores, short enough as it is.
+  bool is_cut(uint32_t n) const;
+  Plan register_plan(uint32_t n) const;
+  Plan line_plan(uint32_t n) const;
   /// Lines whose elements fill a sector.
   uint32_t side_by_side() const { return static_cast<uint32_t>(kGpuSector / complex_size_); }
   /// Whether a GPU's work-group can take that many lines of `length` elements in registers.
@@ -103,8 +89,6 @@ class Launcher {
   void choose_lanes(uint32_t rows);
   c10::DataPtr workspace(uint64_t elements) const;
   Place in_workspace(const c10::DataPtr& memory, uint32_t n) const;
-  void transform_signals(uint32_t n, const Ends& ends);
-  void transform_steps(const Plan& plan, uint32_t n, const Ends& ends);
   void unpack(const Place& spectrum, const Ends& ends);
   void step(const Place& in, const Place& out, const Ends& ends, uint32_t before, uint32_t length,
             uint32_t after, bool in_registers = false);

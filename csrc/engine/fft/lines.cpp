@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
@@ -94,7 +95,7 @@ void Launcher::choose_lanes(uint32_t rows) {
     while (lanes > 1 && rows * (lanes | 1) > gpu_capacity()) --lanes;
     arguments_.pitch = lanes | 1;
   }
-  arguments_.tiles = (arguments_.lines + lanes - 1) / lanes;
+  arguments_.tiles = ceil_div(arguments_.lines, lanes);
 }
 
 void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_t before,

@@ -119,7 +119,7 @@ RegisterSchedule register_schedule(uint32_t length) {
     double least = INFINITY;
 
     /// Tries all passes of radices up to `most` that the rest of the length allows. The cost of one
-    /// is what its busiest items do, beside what they would do if all were busy.
+    /// is what its busiest work-items do, beside what they would do if all were busy.
     void go(uint32_t rest, uint32_t most, int pass, double cost) {
       if (rest == 1 && pass > 1 && cost < least) {
         least = cost;
@@ -131,8 +131,8 @@ RegisterSchedule register_schedule(uint32_t length) {
         const uint32_t first = pass == 0 ? radix : radices.radix[0];
         const uint32_t share = (first + radix - 1) / radix;
         radices.radix[pass] = radix;
-        // Fewer elements to an item mean more items to hide latencies; of equals the smaller
-        // radices.
+        // Fewer elements to a work-item mean more work-items to hide latencies; of equals the
+        // smaller radices.
         const double more = (pass == 0 ? 0.05 : 0.001) * radix;
         go(rest / radix, radix, pass + 1, cost + share * radix / static_cast<double>(first) + more);
         radices.radix[pass] = 1;

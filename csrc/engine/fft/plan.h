@@ -1,7 +1,4 @@
 // How a transform's length is taken apart.
-//
-// Offers: Plan, make_plan(), make_register_plan(), next_smooth(), Schedule, schedule(),
-// RegisterSchedule, register_schedule().
 #pragma once
 
 #include <array>

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
@@ -69,7 +70,7 @@ void Launcher::step_in_registers(const Place& in, const Place& out, const Ends& 
     // Half the lanes of a work-group have the lines that the other half's go together with.
     a.tiles = signals_ * ((a.before / 2 + lanes / 2) / (lanes / 2));
   } else {
-    a.tiles = (a.lines + lanes - 1) / lanes;
+    a.tiles = ceil_div(a.lines, lanes);
   }
 
   const at::Tensor twiddles = table(queue_, real_, TableKind::register_passes, a.length);
@@ -84,7 +85,7 @@ void Launcher::step_in_registers(const Place& in, const Place& out, const Ends& 
                                                   {"RADIX_3", radix[3]},
                                                   {"RADIX_4", radix[4]},
                                                   {"RADIX_5", radix[5]},
-                                                  {"LANES", lanes},
+                                                  {"LINES", lanes},
                                                   {"HALVES", halves}});
   const auto pointer = [](const at::Tensor& tensor) {
     return Pointer{tensor.defined() ? tensor.const_data_ptr() : nullptr};

@@ -8,8 +8,10 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/fft.h"
+#include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -23,7 +25,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr size_t kLocal = 64;
-constexpr uint32_t kFineRoots = 16;  // known to kernels/fft/lines.cl
 // What the cache may hold per process; a table larger than that is alone in it.
 constexpr size_t kMaxBytes = size_t{256} << 20;
 constexpr size_t kMaxTables = 512;
@@ -95,7 +96,7 @@ at::Tensor make_passes(Queue& queue, ScalarType precision, uint32_t length) {
 }
 
 at::Tensor make_cross(Queue& queue, ScalarType precision, uint32_t length, uint32_t before) {
-  const uint64_t columns = (before + kFineRoots - 1) / kFineRoots;
+  const uint64_t columns = ceil_div(before, kFineRoots);
   const uint64_t order = uint64_t{length} * before;
   Writer writer(queue, precision, length * (columns + kFineRoots));
   writer.roots(0, kFineRoots, length, 0, columns, order);
@@ -103,7 +104,8 @@ at::Tensor make_cross(Queue& queue, ScalarType precision, uint32_t length, uint3
   return writer.tensor();
 }
 
-/// For each pass the roots of each element of a butterfly, which adjacent items read side by side.
+/// For each pass the roots of each element of a butterfly, which adjacent work-items read side by
+/// side.
 at::Tensor make_register_passes(Queue& queue, ScalarType precision, uint32_t length) {
   const RegisterSchedule schedule = register_schedule(length);
   Writer writer(queue, precision, length - schedule.radix[0]);
@@ -115,7 +117,8 @@ at::Tensor make_register_passes(Queue& queue, ScalarType precision, uint32_t len
   return writer.tensor();
 }
 
-/// The roots of an item's first element on each line, then those that lead to its other elements.
+/// The roots of a work-item's first element on each line, then those that lead to its other
+/// elements.
 at::Tensor make_register_cross(Queue& queue, ScalarType precision, uint32_t length,
                                uint32_t before) {
   const RegisterSchedule schedule = register_schedule(length);

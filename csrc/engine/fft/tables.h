@@ -1,6 +1,4 @@
 // Tables of roots of unity on the device, made once and kept.
-//
-// Offers: TableKind, Table, table().
 #pragma once
 
 #include <ATen/core/Tensor.h>

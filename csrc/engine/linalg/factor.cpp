@@ -5,7 +5,7 @@
 #include "opencl/device_assert.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::linalg {
 
 namespace {
 
@@ -41,22 +41,29 @@ void subtract_square(const MatrixBatch& c, const MatrixBatch& a) {
   subtract_square(c.block(half, half, rest, rest), below);
 }
 
-void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
+const char* no_columns(const MatrixBatch& a) {
+  return vector_lanes(a) == 1 ? "no CPU, or elements that don't lie by columns" : nullptr;
+}
+
+/// A Cholesky factorisation; row and column `first` of the whole matrix are the batch's first.
+struct CholeskyPlan {
+  const MatrixBatch& a;
+  int32_t* info;
+  int64_t first;
+};
+
+void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first);
+
+void run_cholesky(CholeskyPlan& plan, Kernel& kernel, size_t group) {
+  const MatrixBatch& a = plan.a;
+  launch(kernel, current_queue(a.device), NDRange::linear(a.batch * group, group), Pointer{a.data},
+         Pointer{plan.info}, strides_of(a), static_cast<uint32_t>(a.rows),
+         static_cast<uint32_t>(plan.first));
+}
+
+void cholesky_by_halves(CholeskyPlan& plan) {
+  const auto& [a, info, first] = plan;
   const int64_t n = a.rows;
-  const size_t lanes = vector_lanes(a);
-  Queue& queue = current_queue(a.device);
-  if (lanes > 1 && n * n * static_cast<int64_t>(c10::elementSize(a.dtype)) <= kColumnsBytes) {
-    launch(cholesky_columns_family.get(queue.device(), {{"C", tag(a.dtype)}, {"LANES", lanes}}),
-           queue, NDRange::linear(a.batch, 1), Pointer{a.data}, Pointer{info}, strides_of(a),
-           static_cast<uint32_t>(n), static_cast<uint32_t>(first));
-    return;
-  }
-  if (n <= kBlock) {
-    launch(cholesky_family.get(queue.device(), {{"C", tag(a.dtype)}}), queue,
-           NDRange::linear(a.batch * kBlock, kBlock), Pointer{a.data}, Pointer{info}, strides_of(a),
-           static_cast<uint32_t>(n), static_cast<uint32_t>(first));
-    return;
-  }
   const int64_t half = half_of(n, kBlock), rest = n - half;
   const MatrixBatch a11 = a.block(0, 0, half, half), a21 = a.block(half, 0, rest, half);
   const MatrixBatch a22 = a.block(half, half, rest, rest);
@@ -67,6 +74,42 @@ void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
   cholesky_from(a22, info, first + half);
 }
 
+constexpr Implementation<CholeskyPlan> cholesky_columns{
+    "columns",
+    [](const CholeskyPlan& plan) -> const char* {
+      const MatrixBatch& a = plan.a;
+      if (const char* reason = no_columns(a)) return reason;
+      const int64_t bytes = a.rows * a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
+      return bytes > kColumnsBytes ? "more than the first cache holds" : nullptr;
+    },
+    [](CholeskyPlan& plan) {
+      const MatrixBatch& a = plan.a;
+      Kernel& kernel = cholesky_columns_family.get(
+          current_queue(a.device).device(), {{"C", tag(a.dtype)}, {"LANES", vector_lanes(a)}});
+      run_cholesky(plan, kernel, 1);
+    }};
+constexpr Implementation<CholeskyPlan> cholesky_group{
+    "group",
+    [](const CholeskyPlan& plan) {
+      return plan.a.rows > kBlock ? "more rows than a work-group takes" : nullptr;
+    },
+    [](CholeskyPlan& plan) {
+      Device& device = current_queue(plan.a.device).device();
+      run_cholesky(plan, cholesky_family.get(device, {{"C", tag(plan.a.dtype)}}), kBlock);
+    }};
+constexpr Implementation<CholeskyPlan> cholesky_halves{
+    "halves", [](const CholeskyPlan& plan) { return plan.a.rows <= kBlock ? "few rows" : nullptr; },
+    cholesky_by_halves};
+constexpr const Implementation<CholeskyPlan>* kCholesky[] = {&cholesky_columns, &cholesky_group,
+                                                             &cholesky_halves};
+const Engine cholesky_engine{"linalg_cholesky", kCholesky};
+
+void cholesky_from(const MatrixBatch& a, int32_t* info, int64_t first) {
+  CholeskyPlan plan{a, info, first};
+  run_first(cholesky_engine, kCholesky, plan,
+            [](const CholeskyPlan& plan) { return describe(cholesky_engine, plan.a); });
+}
+
 /// Columns of a panel that one work-group factors: fewer the longer they are, since it works alone.
 int64_t panel_columns(const MatrixBatch& a) {
   if (vector_lanes(a) == 1) return a.rows <= 64 ? 32 : a.rows <= 256 ? 16 : 8;
@@ -75,21 +118,85 @@ int64_t panel_columns(const MatrixBatch& a) {
   return column_bytes <= 1024 ? 64 : column_bytes <= 2048 ? 32 : column_bytes <= 4096 ? 16 : 8;
 }
 
-/// A panel at row and column `first` of the whole matrix.
+/// A panel of an LU factorisation, at row and column `first` of the whole matrix.
+struct PanelPlan {
+  const MatrixBatch& a;
+  const Pivots& pivots;
+  int32_t* info;
+  bool pivot;
+  int64_t first;
+};
+
+void run_panel(PanelPlan& plan, Kernel& kernel, size_t group) {
+  const MatrixBatch& a = plan.a;
+  launch(kernel, current_queue(a.device), NDRange::linear(a.batch * group, group), Pointer{a.data},
+         Pointer{plan.pivots.data}, Pointer{plan.info}, strides_of(a),
+         static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
+         static_cast<uint32_t>(plan.first), static_cast<uint32_t>(plan.pivots.stride));
+}
+
+constexpr Implementation<PanelPlan> panel_columns_form{
+    "columns", [](const PanelPlan& plan) { return no_columns(plan.a); },
+    [](PanelPlan& plan) {
+      Kernel& kernel = columns_family.get(
+          current_queue(plan.a.device).device(),
+          {{"C", tag(plan.a.dtype)}, {"LANES", vector_lanes(plan.a)}, {"PIVOT", plan.pivot}});
+      run_panel(plan, kernel, 1);
+    }};
+constexpr Implementation<PanelPlan> panel_group{
+    "group", [](const PanelPlan&) -> const char* { return nullptr; },
+    [](PanelPlan& plan) {
+      Device& device = current_queue(plan.a.device).device();
+      const size_t group = group_of(device);
+      run_panel(plan,
+                panel_family.get(
+                    device, {{"C", tag(plan.a.dtype)}, {"GROUP", group}, {"PIVOT", plan.pivot}}),
+                group);
+    }};
+constexpr const Implementation<PanelPlan>* kPanels[] = {&panel_columns_form, &panel_group};
+const Engine lu_engine{"linalg_lu", kPanels};
+
 void lu_panel(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot,
               int64_t first) {
-  Queue& queue = current_queue(a.device);
-  Device& device = queue.device();
-  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
-  Kernel& kernel =
-      lanes > 1
-          ? columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}, {"PIVOT", pivot}})
-          : panel_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}, {"PIVOT", pivot}});
-  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data},
-         Pointer{pivots.data}, Pointer{info}, strides_of(a), static_cast<uint32_t>(a.rows),
-         static_cast<uint32_t>(a.columns), static_cast<uint32_t>(first),
-         static_cast<uint32_t>(pivots.stride));
+  PanelPlan plan{a, pivots, info, pivot, first};
+  run_first(lu_engine, kPanels, plan,
+            [](const PanelPlan& plan) { return describe(lu_engine, plan.a); });
 }
+
+/// A panel of a QR factorisation.
+struct ReflectionPlan {
+  const MatrixBatch& a;
+  void* tau;
+  int64_t tau_stride;
+};
+
+void run_reflections(ReflectionPlan& plan, Kernel& kernel, size_t group) {
+  const MatrixBatch& a = plan.a;
+  launch(kernel, current_queue(a.device), NDRange::linear(a.batch * group, group), Pointer{a.data},
+         Pointer{plan.tau}, strides_of(a), static_cast<uint32_t>(a.rows),
+         static_cast<uint32_t>(a.columns), static_cast<uint32_t>(plan.tau_stride));
+}
+
+constexpr Implementation<ReflectionPlan> reflections_columns{
+    "columns", [](const ReflectionPlan& plan) { return no_columns(plan.a); },
+    [](ReflectionPlan& plan) {
+      Kernel& kernel = householder_columns_family.get(
+          current_queue(plan.a.device).device(),
+          {{"C", tag(plan.a.dtype)}, {"LANES", vector_lanes(plan.a)}});
+      run_reflections(plan, kernel, 1);
+    }};
+constexpr Implementation<ReflectionPlan> reflections_group{
+    "group", [](const ReflectionPlan&) -> const char* { return nullptr; },
+    [](ReflectionPlan& plan) {
+      Device& device = current_queue(plan.a.device).device();
+      const size_t group = group_of(device);
+      run_reflections(plan,
+                      householder_family.get(device, {{"C", tag(plan.a.dtype)}, {"GROUP", group}}),
+                      group);
+    }};
+constexpr const Implementation<ReflectionPlan>* kReflections[] = {&reflections_columns,
+                                                                  &reflections_group};
+const Engine qr_engine{"linalg_qr", kReflections};
 
 /// Rows [first, ...) of the whole matrix, of which `a` is the trailing part.
 void lu_from(const MatrixBatch& a, const Pivots& pivots, int32_t* info, bool pivot, int64_t first) {
@@ -140,15 +247,9 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
 
 void householder_panel(const MatrixBatch& a, void* tau, int64_t tau_stride) {
   if (a.empty()) return;
-  Queue& queue = current_queue(a.device);
-  Device& device = queue.device();
-  const size_t lanes = vector_lanes(a), group = lanes > 1 ? 1 : group_of(device);
-  Kernel& kernel =
-      lanes > 1 ? householder_columns_family.get(device, {{"C", tag(a.dtype)}, {"LANES", lanes}})
-                : householder_family.get(device, {{"C", tag(a.dtype)}, {"GROUP", group}});
-  launch(kernel, queue, NDRange::linear(a.batch * group, group), Pointer{a.data}, Pointer{tau},
-         strides_of(a), static_cast<uint32_t>(a.rows), static_cast<uint32_t>(a.columns),
-         static_cast<uint32_t>(tau_stride));
+  ReflectionPlan plan{a, tau, tau_stride};
+  run_first(qr_engine, kReflections, plan,
+            [](const ReflectionPlan& plan) { return describe(qr_engine, plan.a); });
 }
 
 bool reflects_columns(const MatrixBatch& v, const MatrixBatch& c) {
@@ -161,7 +262,7 @@ void reflect_columns(const MatrixBatch& v, const void* tau, int64_t tau_stride,
   Queue& queue = current_queue(c.device);
   Kernel& kernel =
       apply_columns_family.get(queue.device(), {{"C", tag(c.dtype)}, {"LANES", vector_lanes(c)}});
-  const auto items = static_cast<size_t>(c.batch * ((c.columns + 3) / 4));
+  const auto items = static_cast<size_t>(c.batch * ceil_div(c.columns, 4));
   launch(kernel, queue, NDRange::linear(items, 1), Pointer{v.data}, Pointer{tau}, Pointer{c.data},
          strides_of(v), strides_of(c), static_cast<uint32_t>(c.rows),
          static_cast<uint32_t>(c.columns), static_cast<uint32_t>(v.columns),
@@ -195,4 +296,4 @@ void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b
          site);
 }
 
-}  // namespace ocl
+}  // namespace ocl::linalg

@@ -1,24 +1,27 @@
-// What the linear algebra launchers share: how a batch of matrices becomes a kernel's arguments.
-//
-// Offers: MatrixStrides, strides_of(), half_of(), group_of(), vector_lanes(),
-// columns_range().
+// What the linear algebra launchers share: how a batch of matrices becomes a kernel's arguments,
+// and how a kernel is chosen.
 #pragma once
 
 #include <algorithm>
+#include <string>
 
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "engine/linalg/linalg.h"
 #include "opencl/kernel.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::linalg {
 
-/// Strides of kernels/linalg/matrix.clh.
-struct MatrixStrides {
-  uint64_t row, column, batch;
-};
+using namespace kernel_types;
+#include "linalg/arguments.clh"
 
-inline MatrixStrides strides_of(const MatrixBatch& matrices) {
+/// A batch in a line of trace.
+std::string describe(const Engine& engine, const MatrixBatch& matrices);
+
+inline Strides strides_of(const MatrixBatch& matrices) {
   return {static_cast<uint64_t>(matrices.row_stride), static_cast<uint64_t>(matrices.column_stride),
           static_cast<uint64_t>(matrices.batch_stride)};
 }
@@ -47,4 +50,4 @@ inline NDRange columns_range(const MatrixBatch& matrices, size_t local) {
   return NDRange::linear(matrices.batch * NDRange::round_up(matrices.columns, local), local);
 }
 
-}  // namespace ocl
+}  // namespace ocl::linalg

@@ -4,51 +4,102 @@
 #include "engine/linalg/launch.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::linalg {
 
 namespace {
 
 constexpr int64_t kTriangle = 32;           // rows of a triangle that is solved in registers
 constexpr int64_t kColumnsBytes = 1 << 15;  // of a triangle that stays in the first cache
-constexpr uint32_t kUpper = 1, kUnit = 2, kConjugate = 4;  // of kernels/linalg/triangular.cl
 
-const KernelFamily triangular{"linalg/triangular.cl", "triangular_solve"};
-const KernelFamily triangular_columns{"linalg/triangular_columns.cl", "triangular_columns"};
-const KernelFamily triangular_rows{"linalg/triangular_columns.cl", "triangular_rows"};
+const KernelFamily triangular_family{"linalg/triangular.cl", "triangular_solve"};
+const KernelFamily columns_family{"linalg/triangular_columns.cl", "triangular_columns"};
+const KernelFamily rows_family{"linalg/triangular_columns.cl", "triangular_rows"};
 
 GemmOperand operand_of(const MatrixBatch& matrices) {
   return {matrices.data,          matrices.dtype,        matrices.row_stride,
           matrices.column_stride, matrices.batch_stride, matrices.conjugate};
 }
 
-/// Whether vectors along b's columns serve.
-bool solves_columns(const MatrixBatch& a, const MatrixBatch& b) {
-  return vector_lanes(b) > 1 && (a.row_stride == 1 || a.column_stride == 1);
+/// A triangular system.
+struct Plan {
+  const MatrixBatch& a;
+  const MatrixBatch& b;
+  bool upper, unit;
+
+  uint32_t flags() const {
+    return (upper ? kUpper : 0) | (unit ? kUnit : 0) | (a.conjugate ? kConjugate : 0);
+  }
+};
+
+const char* refuse_columns(const Plan& plan) {
+  const MatrixBatch &a = plan.a, &b = plan.b;
+  if (vector_lanes(b) == 1) return "no CPU, or right-hand sides that don't lie by columns";
+  if (a.row_stride != 1 && a.column_stride != 1) return "a matrix whose elements lie apart";
+  const int64_t bytes = a.rows * a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
+  return b.rows > kTriangle && bytes > kColumnsBytes ? "more than the first cache holds" : nullptr;
 }
 
-void solve_columns(const MatrixBatch& a, const MatrixBatch& b, uint32_t flags) {
+void run_columns(Plan& plan) {
+  const MatrixBatch &a = plan.a, &b = plan.b;
   Queue& queue = current_queue(b.device);
-  const KernelFamily& family = a.row_stride == 1 ? triangular_columns : triangular_rows;
+  const KernelFamily& family = a.row_stride == 1 ? columns_family : rows_family;
   Kernel& kernel = family.get(queue.device(), {{"C", tag(b.dtype)}, {"LANES", vector_lanes(b)}});
-  launch(kernel, queue, NDRange::linear(b.batch * ((b.columns + 3) / 4), 1), Pointer{a.data},
+  launch(kernel, queue, NDRange::linear(b.batch * ceil_div(b.columns, 4), 1), Pointer{a.data},
          Pointer{b.data}, strides_of(a), strides_of(b), static_cast<uint32_t>(b.rows),
-         static_cast<uint32_t>(b.columns), flags);
+         static_cast<uint32_t>(b.columns), plan.flags());
 }
 
-void solve_small(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {
+void run_group(Plan& plan) {
+  const MatrixBatch &a = plan.a, &b = plan.b;
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
-  const uint32_t flags = (upper ? kUpper : 0) | (unit ? kUnit : 0) | (a.conjugate ? kConjugate : 0);
-  if (solves_columns(a, b)) return solve_columns(a, b, flags);
   // A vector's columns per group on a CPU; a single column is better off without idle lanes.
   const size_t most = device.is_cpu() ? 16 : 64;
   const size_t local = b.columns == 1 ? 1 : most;
-  launch(triangular.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
+  launch(triangular_family.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
          columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a), strides_of(b),
-         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), flags);
+         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), plan.flags());
 }
 
+void run_halves(Plan& plan) {
+  const auto& [a, b, upper, unit] = plan;
+  const int64_t n = b.rows;
+  const int64_t half = half_of(n, kTriangle), rest = n - half;
+  const MatrixBatch first = b.block(0, 0, half, b.columns);
+  const MatrixBatch second = b.block(half, 0, rest, b.columns);
+  const MatrixBatch a11 = a.block(0, 0, half, half), a22 = a.block(half, half, rest, rest);
+  if (upper) {
+    solve_triangular(a22, second, upper, unit);
+    subtract_product(first, a.block(0, half, half, rest), second);
+    solve_triangular(a11, first, upper, unit);
+  } else {
+    solve_triangular(a11, first, upper, unit);
+    subtract_product(second, a.block(half, 0, rest, half), first);
+    solve_triangular(a22, second, upper, unit);
+  }
+}
+
+constexpr Implementation<Plan> by_columns{"columns", refuse_columns, run_columns};
+constexpr Implementation<Plan> by_group{
+    "group",
+    [](const Plan& plan) {
+      return plan.b.rows > kTriangle ? "more rows than registers hold" : nullptr;
+    },
+    run_group};
+constexpr Implementation<Plan> by_halves{
+    "halves", [](const Plan& plan) { return plan.b.rows <= kTriangle ? "few rows" : nullptr; },
+    run_halves};
+constexpr const Implementation<Plan>* kImplementations[] = {&by_columns, &by_group, &by_halves};
+
+const Engine engine{"linalg_triangular", kImplementations};
+
 }  // namespace
+
+std::string describe(const Engine& engine, const MatrixBatch& matrices) {
+  return std::string(engine.name()) + " " + std::to_string(matrices.batch) + "x" +
+         std::to_string(matrices.rows) + "x" + std::to_string(matrices.columns) + " " +
+         tag(matrices.dtype);
+}
 
 MatrixBatch MatrixBatch::block(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
   MatrixBatch result = *this;
@@ -89,25 +140,9 @@ void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBa
 
 void solve_triangular(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {
   if (b.empty()) return;
-  const int64_t n = b.rows;
-  const int64_t bytes = n * n * static_cast<int64_t>(c10::elementSize(a.dtype));
-  if (n <= kTriangle || (bytes <= kColumnsBytes && solves_columns(a, b))) {
-    solve_small(a, b, upper, unit);
-    return;
-  }
-  const int64_t half = half_of(n, kTriangle), rest = n - half;
-  const MatrixBatch first = b.block(0, 0, half, b.columns);
-  const MatrixBatch second = b.block(half, 0, rest, b.columns);
-  const MatrixBatch a11 = a.block(0, 0, half, half), a22 = a.block(half, half, rest, rest);
-  if (upper) {
-    solve_triangular(a22, second, upper, unit);
-    subtract_product(first, a.block(0, half, half, rest), second);
-    solve_triangular(a11, first, upper, unit);
-  } else {
-    solve_triangular(a11, first, upper, unit);
-    subtract_product(second, a.block(half, 0, rest, half), first);
-    solve_triangular(a22, second, upper, unit);
-  }
+  Plan plan{a, b, upper, unit};
+  run_first(engine, kImplementations, plan,
+            [](const Plan& plan) { return describe(engine, plan.b); });
 }
 
-}  // namespace ocl
+}  // namespace ocl::linalg

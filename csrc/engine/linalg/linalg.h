@@ -1,9 +1,5 @@
 // Factorisations and triangular systems of batches of matrices, in place. The recursion turns
 // nearly all work into products for the matrix product engine; kernels/linalg does the small ends.
-//
-// Offers: MatrixBatch; subtract_product(), solve_triangular(), cholesky(); Pivots, lu_factor(),
-// swap_rows(); householder_panel(), reflects_columns(), reflect_columns(); kMostLdl, ldl_factor(),
-// ldl_solve().
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,7 +7,7 @@
 
 #include <cstdint>
 
-namespace ocl {
+namespace ocl::linalg {
 
 /// A batch of matrices in device memory, of float32, float64, complex64 or complex128. Strides are
 /// in elements.
@@ -84,4 +80,4 @@ void ldl_factor(const MatrixBatch& a, int32_t* pivots, int32_t* info, bool hermi
 /// Solves with these factors for x, which replaces b. b: [batch, n, k].
 void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b, bool hermitian);
 
-}  // namespace ocl
+}  // namespace ocl::linalg

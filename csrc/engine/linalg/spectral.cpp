@@ -6,7 +6,7 @@
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 
-namespace ocl {
+namespace ocl::linalg {
 
 namespace {
 
@@ -37,16 +37,6 @@ constexpr uint64_t kMostDouble = 128;
 c10::ScalarType doubled(c10::ScalarType dtype) {
   return c10::isComplexType(dtype) ? c10::ScalarType::ComplexDouble : c10::ScalarType::Double;
 }
-
-/// Of kernels/linalg/implicit_qr.cl.
-struct Shape {
-  uint32_t n, capacity, sweep_capacity, streams;
-};
-
-/// Of kernels/linalg/vectors.cl.
-struct VectorShape {
-  uint32_t n, ld, first, tau_stride, capacity, sweep_capacity, streams, stream, conjugate, negate;
-};
 
 /// Scratch memory and launches for a slice of a batch of n x n matrices; `streams` of rotations.
 class Spectral {
@@ -97,77 +87,79 @@ class Spectral {
   /// Matrices done at a time.
   int64_t slice() const { return slice_; }
 
+  /// To a diagonal and the one beside it. `upper`: the triangle that is read.
   void tridiagonalise(const MatrixBatch& a, bool upper, int32_t* info) const {
-    if (device_.is_cpu()) {
-      launch(columns_reduction(tridiagonal_columns_family), queue_, NDRange::linear(a.batch, 1),
-             Pointer{a.data}, reflections(0), tau(0), at(kDiagonals), Pointer{info}, strides_of(a),
-             shape_.n, ld_, padded(), static_cast<uint32_t>(upper),
-             LocalMemory{4 * padded() * element_});
-      return;
-    }
-    const LocalMemory vector{a.rows * element_};
-    launch(reduction(tridiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
-           Pointer{a.data}, reflections(0), tau(0), at(kDiagonals), Pointer{info}, strides_of(a),
-           shape_.n, ld_, static_cast<uint32_t>(upper), vector, vector);
+    reduce({*this, a, info, false, upper});
   }
-
   void bidiagonalise(const MatrixBatch& a, int32_t* info) const {
-    if (device_.is_cpu()) {
-      launch(columns_reduction(bidiagonal_columns_family), queue_, NDRange::linear(a.batch, 1),
-             Pointer{a.data}, reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{info},
-             strides_of(a), shape_.n, ld_, padded(), LocalMemory{8 * padded() * element_});
-      return;
-    }
-    const LocalMemory vector{a.rows * element_};
-    launch(reduction(bidiagonal_family), queue_, NDRange::linear(a.batch * group_, group_),
-           Pointer{a.data}, reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{info},
-           strides_of(a), shape_.n, ld_, vector, vector, vector, vector);
+    reduce({*this, a, info, true, false});
   }
 
   void iterate(const Iteration& iteration, void* values, int32_t* info, int64_t batch) const {
-    // Every compute unit gets a work-item before a vector gets another lane.
-    const int64_t units = device_.properties().compute_units;
-    size_t width = 1;
-    const size_t most = 64 / c10::elementSize(iterate_);
-    while (device_.is_cpu() && width < std::min<size_t>(most, 8) &&
-           static_cast<int64_t>(width) * units < batch)
-      width *= 2;
-    const char* value = tag(c10::toRealValueType(dtype_));
-    const char* rotation = tag(c10::toRealValueType(compute_));
-    if (width == 1) {
-      launch(iteration.alone.get(device_,
-                                 {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}}),
-             queue_, NDRange::linear(batch, 1), at(kDiagonals), Pointer{values}, at(kRotations),
-             at(kSweeps), at(kOrders), Pointer{info}, shape_, static_cast<uint64_t>(batch));
-      return;
-    }
-    launch(iteration.lanes.get(
-               device_,
-               {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}, {"WIDTH", width}}),
-           queue_, NDRange::linear((batch + width - 1) / width, 1), at(kDiagonals), Pointer{values},
-           at(kRotations), at(kSweeps), at(kOrders), Pointer{info}, shape_,
-           static_cast<uint64_t>(batch),
-           LocalMemory{2 * shape_.n * width * c10::elementSize(iterate_)});
+    IterationPlan plan{*this, iteration, values, info, batch};
+    run_first(iteration_engine, kIterations, plan, [](const IterationPlan& plan) {
+      return std::string(iteration_engine.name()) + " " + std::to_string(plan.batch) + "x" +
+             std::to_string(plan.spectral.shape_.n) + " " + tag(plan.spectral.iterate_);
+    });
   }
 
   /// Side `side` of the vectors, whose rotations are those of `stream`.
   void vectors(const MatrixBatch& out, uint32_t side, uint32_t stream, uint32_t first,
                bool negate) const {
-    const VectorShape shape{shape_.n,        ld_,
-                            first,           sides_ * shape_.n,
-                            shape_.capacity, shape_.sweep_capacity,
-                            shape_.streams,  stream,
-                            out.conjugate,   negate};
+    const VectorArguments arguments{shape_.n,        ld_,
+                                    first,           sides_ * shape_.n,
+                                    shape_.capacity, shape_.sweep_capacity,
+                                    shape_.streams,  stream,
+                                    out.conjugate,   negate};
     Kernel& kernel = vector_family.get(
         device_,
         {{"C", tag(compute_)}, {"OUT", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
     const size_t items = NDRange::round_up(shape_.n, width_ * items_) / width_;
     launch(kernel, queue_, NDRange::linear(out.batch * items, items_), reflections(side), tau(side),
            at(kRotations), at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out),
-           shape);
+           arguments);
   }
 
  private:
+  struct ReductionPlan {
+    const Spectral& spectral;
+    const MatrixBatch& a;
+    int32_t* info;
+    bool two_sided, upper;
+  };
+  struct IterationPlan {
+    const Spectral& spectral;
+    const Iteration& iteration;
+    void* values;
+    int32_t* info;
+    int64_t batch;
+  };
+  static const Implementation<ReductionPlan> reduction_columns, reduction_group;
+  static const Implementation<IterationPlan> iteration_lanes, iteration_single;
+  static const Implementation<ReductionPlan>* const kReductions[2];
+  static const Implementation<IterationPlan>* const kIterations[2];
+  static const Engine reduction_engine, iteration_engine;
+
+  void reduce(ReductionPlan plan) const {
+    run_first(reduction_engine, kReductions, plan,
+              [](const ReductionPlan& plan) { return describe(reduction_engine, plan.a); });
+  }
+  void reduce_columns(const ReductionPlan& plan) const;
+  void reduce_group(const ReductionPlan& plan) const;
+  /// Matrices in the lanes of a vector: every compute unit gets a work-item before a vector gets
+  /// another lane.
+  size_t iteration_width(int64_t batch) const {
+    const int64_t units = device_.properties().compute_units;
+    const size_t most = 64 / c10::elementSize(iterate_);
+    size_t width = 1;
+    while (device_.is_cpu() && width < std::min<size_t>(most, 8) &&
+           static_cast<int64_t>(width) * units < batch)
+      width *= 2;
+    return width;
+  }
+  void iterate_lanes(const IterationPlan& plan) const;
+  void iterate_single(const IterationPlan& plan) const;
+
   enum Part { kReflections, kTau, kDiagonals, kRotations, kSweeps, kOrders, kRows, kParts };
 
   Kernel& reduction(const KernelFamily& family) const {
@@ -197,11 +189,89 @@ class Spectral {
   Device& device_;
   size_t element_ = 0, group_, width_ = 1, items_ = 1;
   uint32_t sides_, ld_ = 0;
-  Shape shape_{};
+  IterationArguments shape_{};
   std::array<uint64_t, kParts> bytes_{};
   std::array<c10::DataPtr, kParts> memory_;
   int64_t slice_ = 1;
 };
+
+void Spectral::reduce_columns(const ReductionPlan& plan) const {
+  const MatrixBatch& a = plan.a;
+  const NDRange range = NDRange::linear(a.batch, 1);
+  if (plan.two_sided) {
+    launch(columns_reduction(bidiagonal_columns_family), queue_, range, Pointer{a.data},
+           reflections(0), reflections(1), tau(0), at(kDiagonals), Pointer{plan.info},
+           strides_of(a), shape_.n, ld_, padded(), LocalMemory{8 * padded() * element_});
+  } else {
+    launch(columns_reduction(tridiagonal_columns_family), queue_, range, Pointer{a.data},
+           reflections(0), tau(0), at(kDiagonals), Pointer{plan.info}, strides_of(a), shape_.n, ld_,
+           padded(), static_cast<uint32_t>(plan.upper), LocalMemory{4 * padded() * element_});
+  }
+}
+
+void Spectral::reduce_group(const ReductionPlan& plan) const {
+  const MatrixBatch& a = plan.a;
+  const NDRange range = NDRange::linear(a.batch * group_, group_);
+  const LocalMemory vector{a.rows * element_};
+  if (plan.two_sided) {
+    launch(reduction(bidiagonal_family), queue_, range, Pointer{a.data}, reflections(0),
+           reflections(1), tau(0), at(kDiagonals), Pointer{plan.info}, strides_of(a), shape_.n, ld_,
+           vector, vector, vector, vector);
+  } else {
+    launch(reduction(tridiagonal_family), queue_, range, Pointer{a.data}, reflections(0), tau(0),
+           at(kDiagonals), Pointer{plan.info}, strides_of(a), shape_.n, ld_,
+           static_cast<uint32_t>(plan.upper), vector, vector);
+  }
+}
+
+void Spectral::iterate_single(const IterationPlan& plan) const {
+  const char* value = tag(c10::toRealValueType(dtype_));
+  const char* rotation = tag(c10::toRealValueType(compute_));
+  launch(plan.iteration.alone.get(device_,
+                                  {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}}),
+         queue_, NDRange::linear(plan.batch, 1), at(kDiagonals), Pointer{plan.values},
+         at(kRotations), at(kSweeps), at(kOrders), Pointer{plan.info}, shape_,
+         static_cast<uint64_t>(plan.batch));
+}
+
+void Spectral::iterate_lanes(const IterationPlan& plan) const {
+  const size_t width = iteration_width(plan.batch);
+  const char* value = tag(c10::toRealValueType(dtype_));
+  const char* rotation = tag(c10::toRealValueType(compute_));
+  launch(plan.iteration.lanes.get(
+             device_,
+             {{"C", tag(iterate_)}, {"OUT", value}, {"ROTATION", rotation}, {"WIDTH", width}}),
+         queue_, NDRange::linear(ceil_div(static_cast<size_t>(plan.batch), width), 1),
+         at(kDiagonals), Pointer{plan.values}, at(kRotations), at(kSweeps), at(kOrders),
+         Pointer{plan.info}, shape_, static_cast<uint64_t>(plan.batch),
+         LocalMemory{2 * shape_.n * width * c10::elementSize(iterate_)});
+}
+
+const Implementation<Spectral::ReductionPlan> Spectral::reduction_columns{
+    "columns",
+    [](const ReductionPlan& plan) {
+      return plan.spectral.device_.is_cpu() ? nullptr : "a kernel for CPUs";
+    },
+    [](ReductionPlan& plan) { plan.spectral.reduce_columns(plan); }};
+const Implementation<Spectral::ReductionPlan> Spectral::reduction_group{
+    "group", [](const ReductionPlan&) -> const char* { return nullptr; },
+    [](ReductionPlan& plan) { plan.spectral.reduce_group(plan); }};
+const Implementation<Spectral::IterationPlan> Spectral::iteration_lanes{
+    "lanes",
+    [](const IterationPlan& plan) {
+      return plan.spectral.iteration_width(plan.batch) == 1 ? "no CPU, or as many cores as matrices"
+                                                            : nullptr;
+    },
+    [](IterationPlan& plan) { plan.spectral.iterate_lanes(plan); }};
+const Implementation<Spectral::IterationPlan> Spectral::iteration_single{
+    "single", [](const IterationPlan&) -> const char* { return nullptr; },
+    [](IterationPlan& plan) { plan.spectral.iterate_single(plan); }};
+const Implementation<Spectral::ReductionPlan>* const Spectral::kReductions[2] = {&reduction_columns,
+                                                                                 &reduction_group};
+const Implementation<Spectral::IterationPlan>* const Spectral::kIterations[2] = {&iteration_lanes,
+                                                                                 &iteration_single};
+const Engine Spectral::reduction_engine{"linalg_condense", kReductions};
+const Engine Spectral::iteration_engine{"linalg_implicit_qr", kIterations};
 
 /// Matrices [first, first + count) of a batch.
 MatrixBatch slice_of(const MatrixBatch& matrices, int64_t first, int64_t count) {
@@ -251,4 +321,4 @@ void square_svd(const MatrixBatch& a, void* values, const MatrixBatch* u, const 
              });
 }
 
-}  // namespace ocl
+}  // namespace ocl::linalg

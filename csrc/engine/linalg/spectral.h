@@ -1,11 +1,9 @@
 // Eigenvalues of Hermitian matrices and singular values of square ones, with their vectors.
-//
-// Offers: kMostSpectral, hermitian_eigen(), square_svd().
 #pragma once
 
 #include "engine/linalg/linalg.h"
 
-namespace ocl {
+namespace ocl::linalg {
 
 /// Rows of the largest matrices that these take. One work-group reduces a matrix to two diagonals,
 /// one work-item iterates on those: past this, LAPACK and two copies are clearly faster.
@@ -23,4 +21,4 @@ void hermitian_eigen(const MatrixBatch& a, bool upper, void* values, const Matri
 void square_svd(const MatrixBatch& a, void* values, const MatrixBatch* u, const MatrixBatch* vh,
                 int32_t* info);
 
-}  // namespace ocl
+}  // namespace ocl::linalg

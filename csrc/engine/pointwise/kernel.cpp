@@ -174,13 +174,12 @@ Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& 
 }
 
 void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
-             const Op& op, const std::array<Location, kMaxOperands>& locations,
-             const ArgumentStruct& arguments) {
+             const Op& op, const Bytes& own) {
   cl_uint index = 0;
-  if (!queue.device().properties().has_system_svm) {
-    for (int i = 0; i < operands.count; ++i) kernel.set_buffer(index++, locations[i].mem);
+  for (int i = 0; i < operands.count; ++i) {
+    ocl::detail::set_argument(kernel, index, SvmPointer{operands.data[i]});
   }
-  kernel.set_bytes(index++, arguments.data(), arguments.size());
+  kernel.set_bytes(index++, own.bytes, own.size);
   for (int i = 0; i < operands.total_scalars; ++i) {
     kernel.set_bytes(index++, operands.scalars[i].bytes, operands.scalars[i].size);
   }
@@ -189,21 +188,6 @@ void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands&
     kernel.set_value(index++, op.check_site);
   }
   kernel.enqueue(queue, range);
-}
-
-void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& locations,
-                 Device& device, const Operands& operands) {
-  if (device.properties().has_system_svm) {
-    for (int i = 0; i < operands.count; ++i) {
-      locations[i] = {nullptr, device.addresses().find_host(operands.data[i])};
-      arguments.put64(locations[i].offset);
-    }
-    return;
-  }
-  for (int i = 0; i < operands.count; ++i) {
-    locations[i] = device.addresses().find(operands.data[i]);
-    arguments.put64(locations[i].offset);
-  }
 }
 
 }  // namespace ocl::pointwise

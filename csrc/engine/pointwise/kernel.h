@@ -1,9 +1,5 @@
 // What one launch of a pointwise kernel needs, whatever its access mode: how wide the work-items
 // read, the compile options, the kernel and its arguments.
-//
-// Offers: Access, DefineList, choose_access(), should_stream(), is_special(),
-// takes_complex_vectors(), vectors_per_item(), local_size(), common_defines(), kernel_of(),
-// put_offsets(), enqueue().
 #pragma once
 
 #include <c10/util/FunctionRef.h>
@@ -12,7 +8,7 @@
 #include <new>
 #include <span>
 
-#include "engine/argument_struct.h"
+#include "engine/ceil_div.h"
 #include "engine/pointwise/launch.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -81,12 +77,9 @@ void common_defines(DefineList& defines, const Device& device, const Operands& o
 Kernel& kernel_of(const KernelFamily& family, Device& device, const DefineList& defines,
                   const Operands& operands, const Op& op);
 
-/// Puts the operands' offsets in their buffers, or addresses where the device takes those.
-void put_offsets(ArgumentStruct& arguments, std::array<Location, kMaxOperands>& locations,
-                 Device& device, const Operands& operands);
-
+/// Sets the arguments: operands, `own` (the kernel's own parameter), scalars, and the operands of a
+/// check.
 void enqueue(Kernel& kernel, Queue& queue, const NDRange& range, const Operands& operands,
-             const Op& op, const std::array<Location, kMaxOperands>& locations,
-             const ArgumentStruct& arguments);
+             const Op& op, const Bytes& own);
 
 }  // namespace ocl::pointwise

@@ -1,6 +1,4 @@
 // One launch of a pointwise kernel: its operands, and the kernels by access mode.
-//
-// Offers: Operands, Geometry, launch_contiguous(), launch_geometry().
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -52,9 +50,22 @@ struct Geometry {
   std::array<std::array<int64_t, kMaxTensorDims>, kMaxOperands> stride;
 };
 
-/// All operands lie in memory in the order of iteration, n elements each.
-void launch_contiguous(Queue& queue, const Operands& operands, const Op& op, int64_t n);
+/// A launch that an implementation takes or refuses.
+struct Plan {
+  Queue& queue;
+  const Operands& operands;
+  const Op& op;
+  int64_t n;
+  bool contiguous;           // all operands lie in memory in the order of iteration
+  const Geometry* geometry;  // null if not needed: contiguous, and nothing is forced
+};
+
+/// Whether a plan of contiguous operands needs its geometry.
+bool is_forced();
+/// Runs the first implementation that takes the plan.
+void launch(Plan& plan);
 /// Any strides; geometry is left as it was.
-void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry);
+void launch_geometry(Queue& queue, Operands operands, const Op& op, Geometry& geometry,
+                     bool contiguous);
 
 }  // namespace ocl::pointwise

@@ -216,8 +216,9 @@ void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar
         }
         return true;
       }());
-  if (contiguous || n == 1) {
-    launch_contiguous(queue, operands, op, n);
+  if ((contiguous || n == 1) && !is_forced()) {
+    Plan plan{queue, operands, op, n, true, nullptr};
+    launch(plan);
     return;
   }
   Geometry geometry;
@@ -232,7 +233,7 @@ void run(at::TensorIteratorBase& iter, const Op& op, std::span<const c10::Scalar
   if (!(op.flags & flag::bits)) {
     convert_repeated(iter, queue.device(), iterator_index, operands, geometry, converted);
   }
-  launch_geometry(queue, operands, op, geometry);
+  launch_geometry(queue, operands, op, geometry, contiguous || n == 1);
 }
 
 }  // namespace ocl::pointwise

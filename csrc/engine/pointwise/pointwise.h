@@ -1,6 +1,4 @@
 // The pointwise engine: runs a functor of kernels/pointwise/ops over a TensorIterator.
-//
-// Offers: Op, run(), Stub (binds a functor to an ATen DispatchStub).
 #pragma once
 
 #include <ATen/TensorIterator.h>
