@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "engine/row_major.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -16,13 +17,8 @@ namespace {
 
 const KernelFamily cross_family{"linalg/cross.cl", "cross_product"};
 
-// The layout struct of kernels/linalg/cross.cl.
-struct CrossLayout {
-  uint64_t offset[3];
-  int64_t step[3];
-  uint32_t n;
-  StridedArgument<3> strided;
-};
+using namespace kernel_types;
+#include "linalg/cross_arguments.clh"
 
 }  // namespace
 
@@ -50,18 +46,14 @@ void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, i
     return;
   }
   Queue& queue = current_queue(result.device().index());
-  const auto& addresses = queue.device().addresses();
-  const Location to = addresses.find(out.data_ptr());
-  const Location left = addresses.find(x.const_data_ptr());
-  const Location right = addresses.find(y.const_data_ptr());
   const int64_t bytes = result.element_size();
-  const CrossLayout argument{
-      {to.offset, left.offset, right.offset},
+  CrossArguments arguments{
       {result.stride(dim) * bytes, a.stride(dim) * bytes, b.stride(dim) * bytes},
-      static_cast<uint32_t>(layout.n),
-      StridedArgument<3>(layout)};
+      static_cast<uint32_t>(layout.n), 0, {}, {}};
+  put_layout(arguments, layout);
   launch(cross_family.get(queue.device(), {{"IN", tag(result.scalar_type())}}), queue,
-         NDRange::linear(layout.n, 64), to.mem, left.mem, right.mem, argument);
+         NDRange::linear(layout.n, 64), Pointer{out.data_ptr()}, Pointer{x.const_data_ptr()},
+         Pointer{y.const_data_ptr()}, arguments);
 }
 
 }  // namespace ocl::native

@@ -2,6 +2,7 @@
 #include <ATen/TensorIterator.h>
 
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
@@ -14,14 +15,8 @@ constexpr int kOperands = 3, kDims = 16;
 
 const KernelFamily combine_family{"linalg/combine.cl", "linear_combination"};
 
-// The layout struct of kernels/linalg/combine.cl.
-struct CombineLayout {
-  uint64_t offset[kOperands];
-  int64_t in_step, term_step;
-  uint32_t terms, n, dims, unused;
-  uint32_t size[kDims];
-  uint32_t stride[kOperands][kDims];
-};
+using namespace kernel_types;
+#include "linalg/combine_arguments.clh"
 
 }  // namespace
 
@@ -43,23 +38,21 @@ void linear_combination(at::TensorIterator& iter, int64_t in_step, int64_t term_
                               c10::toString(dtype), "'");
   TORCH_CHECK_NOT_IMPLEMENTED(iter.ndim() <= kDims, "linear combination: too many dimensions");
   Queue& queue = current_queue(iter.device(0).index());
-  CombineLayout layout{};
-  Location location[kOperands];
+  CombineArguments arguments{};
   for (int k = 0; k < kOperands; ++k) {
-    location[k] = queue.device().addresses().find(iter.data_ptr(k));
-    layout.offset[k] = location[k].offset;
     for (int d = 0; d < iter.ndim(); ++d) {
-      layout.stride[k][d] = static_cast<uint32_t>(iter.strides(k)[d]);
+      arguments.stride[k][d] = static_cast<uint32_t>(iter.strides(k)[d]);
     }
   }
-  for (int d = 0; d < iter.ndim(); ++d) layout.size[d] = static_cast<uint32_t>(iter.shape()[d]);
-  layout.in_step = in_step;
-  layout.term_step = term_step;
-  layout.terms = static_cast<uint32_t>(terms);
-  layout.n = static_cast<uint32_t>(iter.numel());
-  layout.dims = static_cast<uint32_t>(iter.ndim());
+  for (int d = 0; d < iter.ndim(); ++d) arguments.size[d] = static_cast<uint32_t>(iter.shape()[d]);
+  arguments.in_step = in_step;
+  arguments.term_step = term_step;
+  arguments.terms = static_cast<uint32_t>(terms);
+  arguments.n = static_cast<uint32_t>(iter.numel());
+  arguments.dims = static_cast<uint32_t>(iter.ndim());
   launch(combine_family.get(queue.device(), {{"C", tag(dtype)}}), queue,
-         NDRange::linear(layout.n, 64), location[0].mem, location[1].mem, location[2].mem, layout);
+         NDRange::linear(arguments.n, 64), Pointer{iter.data_ptr(0)}, Pointer{iter.data_ptr(1)},
+         Pointer{iter.data_ptr(2)}, arguments);
 }
 
 }  // namespace ocl::native

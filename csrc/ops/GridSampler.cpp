@@ -27,11 +27,7 @@ const KernelFamily grid_family{"spatial/grid_sample.cl", "grid_sample_grid"};
 const KernelFamily planes_family{"spatial/grid_sample.cl", "grid_sample_planes"};
 const KernelFamily scatter_family{"spatial/grid_sample.cl", "grid_sample_scatter"};
 
-/// GridArgs of kernels/spatial/grid_sample.clh.
-struct GridArguments {
-  uint32_t channels, coordinate_stride, gradient_stride = 0, channel_stride[2];
-  uint32_t locations[3];
-};
+using spatial::GridArguments;
 
 constexpr int64_t kGpuChannels = 8;  // of a GPU's work-item
 

@@ -25,11 +25,9 @@ const KernelFamily col2im_lines_family{"spatial/fold.cl", "col2im_lines"};
 /// Sums of a row are kept in private memory: the longest chunk of it.
 constexpr int kLine = 512;
 
-/// FoldArgs of kernels/spatial/fold.cl, in order height, width.
-struct FoldArguments {
-  int32_t kernel[2], stride[2], pad[2], dilation[2];
-};
+using spatial::FoldArguments;
 
+/// In order height, width.
 FoldArguments fold_arguments(at::IntArrayRef kernel, at::IntArrayRef dilation,
                              at::IntArrayRef padding, at::IntArrayRef stride) {
   TORCH_CHECK(kernel.size() == 2, "It is expected kernel_size equals to 2, but got size ",
@@ -42,7 +40,7 @@ FoldArguments fold_arguments(at::IntArrayRef kernel, at::IntArrayRef dilation,
               stride.size());
   FoldArguments arguments;
   for (int axis = 0; axis < 2; ++axis) {
-    arguments.kernel[axis] = static_cast<int32_t>(kernel[axis]);
+    arguments.kernel_size[axis] = static_cast<int32_t>(kernel[axis]);
     arguments.stride[axis] = static_cast<int32_t>(stride[axis]);
     arguments.pad[axis] = static_cast<int32_t>(padding[axis]);
     arguments.dilation[axis] = static_cast<int32_t>(dilation[axis]);
@@ -52,7 +50,7 @@ FoldArguments fold_arguments(at::IntArrayRef kernel, at::IntArrayRef dilation,
 
 /// Windows of an image of `size` along an axis.
 int64_t windows(int64_t size, const FoldArguments& fold, int axis) {
-  const int64_t reach = int64_t{fold.dilation[axis]} * (fold.kernel[axis] - 1) + 1;
+  const int64_t reach = int64_t{fold.dilation[axis]} * (fold.kernel_size[axis] - 1) + 1;
   return (size + 2 * fold.pad[axis] - reach) / fold.stride[axis] + 1;
 }
 
@@ -60,7 +58,7 @@ int64_t windows(int64_t size, const FoldArguments& fold, int axis) {
 spatial::Operand columns_operand(const at::Tensor& columns, const FoldArguments& fold, int64_t rows,
                                  int64_t row) {
   const spatial::Operand flat = spatial::operand(columns, 1);
-  const int64_t taps = int64_t{fold.kernel[0]} * fold.kernel[1];
+  const int64_t taps = int64_t{fold.kernel_size[0]} * fold.kernel_size[1];
   const int64_t tap = columns.size(-2) == 1 ? 0 : columns.stride(-2);
   const int64_t window = columns.size(-1) == 1 ? 0 : columns.stride(-1);
   spatial::Operand result = flat;
@@ -85,7 +83,7 @@ at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size,
   check_dtype_of_columns("im2col_out_cpu", self.scalar_type());
   check_same_dtype(out, self.scalar_type());
   const int64_t rows = windows(self.size(-2), fold, 0), row = windows(self.size(-1), fold, 1);
-  c10::DimVector sizes{self.size(-3) * fold.kernel[0] * fold.kernel[1], rows * row};
+  c10::DimVector sizes{self.size(-3) * fold.kernel_size[0] * fold.kernel_size[1], rows * row};
   if (self.dim() == 4) sizes.insert(sizes.begin(), self.size(0));
   out.resize_(sizes);
   if (out.numel() == 0) return out;
@@ -117,7 +115,7 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size,
                                  stride[0], stride[1]);
   check_dtype_of_columns("col2im_out_cpu", self.scalar_type());
   check_same_dtype(out, self.scalar_type());
-  const int64_t taps = int64_t{fold.kernel[0]} * fold.kernel[1];
+  const int64_t taps = int64_t{fold.kernel_size[0]} * fold.kernel_size[1];
   c10::DimVector sizes{self.size(-2) / taps, output_size[0], output_size[1]};
   if (self.dim() == 3) sizes.insert(sizes.begin(), self.size(0));
   out.resize_(sizes);

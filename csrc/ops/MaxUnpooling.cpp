@@ -19,11 +19,6 @@ const KernelFamily unpool_family{"spatial/unpool.cl", "max_unpool"};
 const AssertSite unpool2d_site{"max_unpool2d", Raises::runtime_error},
     unpool3d_site{"max_unpool3d", Raises::runtime_error};
 
-/// UnpoolArgs of kernels/spatial/unpool.cl.
-struct UnpoolArguments {
-  uint64_t plane;
-};
-
 at::Tensor& unpool(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size,
                    at::Tensor& out, int axes, const char* nondeterministic,
                    const AssertSite& site) {
@@ -47,7 +42,7 @@ at::Tensor& unpool(const at::Tensor& self, const at::Tensor& indices, at::IntArr
   }
   check_same_dtype(out, self.scalar_type());
   check_floating("max_unpool", self);
-  UnpoolArguments arguments{1};
+  spatial::UnpoolArguments arguments{1};
   for (const int64_t size : output_size) {
     TORCH_CHECK(size >= 0, "max_unpool: output_size must not be negative, but got ", output_size);
     arguments.plane *= static_cast<uint64_t>(size);

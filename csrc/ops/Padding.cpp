@@ -36,16 +36,14 @@ const KernelFamily backward_family{"spatial/pad.cl", "pad_backward"};
 
 enum class Mode : uint8_t { reflect, replicate };
 
-/// PadArgs of kernels/spatial/pad.cl. `padding` starts with the last dimension's.
-struct PadArguments {
-  explicit PadArguments(at::IntArrayRef padding) {
-    for (size_t i = 0; i < padding.size() / 2; ++i) {
-      before[2 - i] = static_cast<int32_t>(padding[2 * i]);
-    }
+/// `padding` starts with the last dimension's.
+spatial::PadArguments arguments_of(at::IntArrayRef padding) {
+  spatial::PadArguments arguments{};
+  for (size_t i = 0; i < padding.size() / 2; ++i) {
+    arguments.before[2 - i] = static_cast<int32_t>(padding[2 * i]);
   }
-  std::array<int32_t, 3> before{};
-  int32_t unused = 0;
-};
+  return arguments;
+}
 
 int axes_of(at::IntArrayRef padding) { return static_cast<int>(padding.size() / 2); }
 
@@ -67,7 +65,7 @@ void pad(const char* name, const at::Tensor& in, at::IntArrayRef padding, const 
                {{"E", element == 16 ? "u128" : bits_tag(element)},
                 {"REPLICATE", mode == Mode::replicate},
                 {"COPY", element <= 8 ? copied_lanes(to, from, 16) : 1}},
-               {to, from}, {.channel_lanes = element == 16 ? 1 : 16}, PadArguments(padding));
+               {to, from}, {.channel_lanes = element == 16 ? 1 : 16}, arguments_of(padding));
 }
 
 void pad_backward(const char* name, const at::Tensor& grad_out, const at::Tensor& in,
@@ -87,7 +85,7 @@ void pad_backward(const char* name, const at::Tensor& grad_out, const at::Tensor
                 {"ACC", tag(acc)},
                 {"REPLICATE", mode == Mode::replicate},
                 {"COPY", copied_lanes(to, from, lanes)}},
-               {to, from}, {.channel_lanes = lanes, .cost = 2}, PadArguments(padding));
+               {to, from}, {.channel_lanes = lanes, .cost = 2}, arguments_of(padding));
 }
 
 /// The sizes of `in` with padding added; throws RuntimeError where it is negative.

@@ -11,10 +11,11 @@
 #define DIVISOR(d, h, w) \
   ((TYPE(ACC))(pool.divisor != 0 ? pool.divisor : (d).count * (h).count * (w).count))
 
-kernel ITEM_BY_ITEM void average_pool(global char* out_base, global const char* in_base,
-                                      const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void average_pool(global char* out, const ulong out_offset,
+                                      global const char* in, const ulong in_offset,
+                                      const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
   FOR_ROWS(start) {
     const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
     const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
@@ -46,10 +47,11 @@ kernel ITEM_BY_ITEM void average_pool(global char* out_base, global const char* 
 #define SHARE(value, divisor) \
   ((TYPE(ACC))0.5f != (TYPE(ACC))0 ? (value) * ((TYPE(ACC))1 / (divisor)) : (value) / (divisor))
 
-kernel ITEM_BY_ITEM void average_pool_backward(global char* out_base, global const char* grad_base,
-                                               const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void average_pool_backward(global char* out, const ulong out_offset,
+                                               global const char* grad, const ulong grad_offset,
+                                               const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
 #if CHANNELS_INNER
   Window cd, ch, cw;
   int until;  // the first column with other windows than cw's
@@ -120,10 +122,11 @@ kernel ITEM_BY_ITEM void average_pool_backward(global char* out_base, global con
 #define SUMS TYPEV(ACC, LANES)
 
 // The average for contiguous rows, of LINE elements at most: columns are summed first, in vectors.
-kernel ITEM_BY_ITEM void average_pool_lines(global char* out_base, global const char* in_base,
-                                            const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void average_pool_lines(global char* out, const ulong out_offset,
+                                            global const char* in, const ulong in_offset,
+                                            const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
   TYPE(ACC) line[LINE];
   const Window first = WINDOW(2, RUN_BEGIN, args.size[2], args.other[2]);
   const Window last = WINDOW(2, RUN_END - 1, args.size[2], args.other[2]);
@@ -166,10 +169,11 @@ kernel ITEM_BY_ITEM void average_pool_lines(global char* out_base, global const 
 
 // The gradient where a work-item takes whole planes, contiguous ones: the shares of a row of
 // outputs, as a row of inputs, are added to every row of its windows. IN is ACC.
-kernel ITEM_BY_ITEM void average_pool_planes(global char* out_base, global const char* grad_base,
-                                             const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void average_pool_planes(global char* out, const ulong out_offset,
+                                             global const char* grad, const ulong grad_offset,
+                                             const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
   const int width = pool.size[2], area = pool.size[1] * width;
   TYPE(ACC) line[LINE];
   FOR_ROWS(start) {

@@ -19,17 +19,11 @@
 #include "spatial/spatial.clh"
 
 // In order height, width.
-typedef struct {
-  int kernel_size[2];
-  int stride[2];
-  int pad[2];
-  int dilation[2];
-} FoldArgs;
-
-kernel ITEM_BY_ITEM void im2col(global char* columns_base, global const char* image_base,
-                                const SpatialArgs args, const FoldArgs fold) {
-  global char* columns = columns_base + args.offset[0];
-  global const char* image = image_base + args.offset[1];
+kernel ITEM_BY_ITEM void im2col(global char* columns, const ulong columns_offset,
+                                global const char* image, const ulong image_offset,
+                                const Arguments args, const FoldArguments fold) {
+  columns += columns_offset;
+  image += image_offset;
   const int height = (int)args.other[1], width = (int)args.other[2];
   const TYPE(E) zero = (TYPE(E))(0);
   FOR_ROWS(start) {
@@ -79,10 +73,11 @@ static inline int window_at(int position, int tap, int stride, int pad, int dila
   return start >= 0 && window < windows && rest == 0 ? window : -1;
 }
 
-kernel ITEM_BY_ITEM void col2im(global char* image_base, global const char* columns_base,
-                                const SpatialArgs args, const FoldArgs fold) {
-  global char* image = image_base + args.offset[0];
-  global const char* columns = columns_base + args.offset[1];
+kernel ITEM_BY_ITEM void col2im(global char* image, const ulong image_offset,
+                                global const char* columns, const ulong columns_offset,
+                                const Arguments args, const FoldArguments fold) {
+  image += image_offset;
+  columns += columns_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
@@ -109,10 +104,11 @@ kernel ITEM_BY_ITEM void col2im(global char* image_base, global const char* colu
 #define LANES 8
 
 // The same for contiguous rows: what a tap adds to a row is a vector sum, or a strided one.
-kernel ITEM_BY_ITEM void col2im_lines(global char* image_base, global const char* columns_base,
-                                      const SpatialArgs args, const FoldArgs fold) {
-  global char* image = image_base + args.offset[0];
-  global const char* columns = columns_base + args.offset[1];
+kernel ITEM_BY_ITEM void col2im_lines(global char* image, const ulong image_offset,
+                                      global const char* columns, const ulong columns_offset,
+                                      const Arguments args, const FoldArguments fold) {
+  image += image_offset;
+  columns += columns_offset;
   const int begin = (int)RUN_BEGIN, end = (int)RUN_END;
   TYPE(ACC) line[LINE];
   FOR_ROWS(start) {

@@ -10,12 +10,13 @@
 
 // Operand 0 is the output, 1 the input, both with a channel for each of a work-item's
 // `grid.channels`; 2 the grid.
-kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* in_base,
-                                     global const char* grid_base, const SpatialArgs args,
-                                     const GridArgs grid) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  global const char* numbers = grid_base + args.offset[2];
+kernel ITEM_BY_ITEM void grid_sample(global char* out, const ulong out_offset,
+                                     global const char* in, const ulong in_offset,
+                                     global const char* numbers, const ulong numbers_offset,
+                                     const Arguments args, const GridArguments grid) {
+  out += out_offset;
+  in += in_offset;
+  numbers += numbers_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
@@ -36,13 +37,15 @@ kernel ITEM_BY_ITEM void grid_sample(global char* out_base, global const char* i
 
 // Operand 0 is the output's gradient with its channels left out, 1 the input, 2 the grid, 3 its
 // gradient.
-kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad_base, global const char* in_base,
-                                          global const char* grid_base, global char* out_base,
-                                          const SpatialArgs args, const GridArgs grid) {
-  global const char* grad = grad_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  global const char* numbers = grid_base + args.offset[2];
-  global char* out = out_base + args.offset[3];
+kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad, const ulong grad_offset,
+                                          global const char* in, const ulong in_offset,
+                                          global const char* numbers, const ulong numbers_offset,
+                                          global char* out, const ulong out_offset,
+                                          const Arguments args, const GridArguments grid) {
+  grad += grad_offset;
+  in += in_offset;
+  numbers += numbers_offset;
+  out += out_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
@@ -75,13 +78,14 @@ kernel ITEM_BY_ITEM void grid_sample_grid(global const char* grad_base, global c
 // The input's gradient where every channel has a work-item of its own, that walks over all
 // locations: in order, so that results don't vary. Operand 0 is a tensor with one element for each
 // channel of each sample, 1 the zeroed gradient, 2 the grid, 3 the output's gradient.
-kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused_base, global char* out_base,
-                                            global const char* grid_base,
-                                            global const char* grad_base, const SpatialArgs args,
-                                            const GridArgs grid) {
-  global char* out = out_base + args.offset[1];
-  global const char* numbers = grid_base + args.offset[2];
-  global const char* grad = grad_base + args.offset[3];
+kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused, const ulong unused_offset,
+                                            global char* out, const ulong out_offset,
+                                            global const char* numbers, const ulong numbers_offset,
+                                            global const char* grad, const ulong grad_offset,
+                                            const Arguments args, const GridArguments grid) {
+  out += out_offset;
+  numbers += numbers_offset;
+  grad += grad_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       Place p = PLACE(start, x);
@@ -107,12 +111,13 @@ kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused_base, glob
 #ifdef SCATTER
 // The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1
 // the zeroed gradient, 2 the grid.
-kernel ITEM_BY_ITEM void grid_sample_scatter(global const char* grad_base, global char* out_base,
-                                             global const char* grid_base, const SpatialArgs args,
-                                             const GridArgs grid) {
-  global const char* grad = grad_base + args.offset[0];
-  global char* out = out_base + args.offset[1];
-  global const char* numbers = grid_base + args.offset[2];
+kernel ITEM_BY_ITEM void grid_sample_scatter(global const char* grad, const ulong grad_offset,
+                                             global char* out, const ulong out_offset,
+                                             global const char* numbers, const ulong numbers_offset,
+                                             const Arguments args, const GridArguments grid) {
+  grad += grad_offset;
+  out += out_offset;
+  numbers += numbers_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);

@@ -30,12 +30,13 @@
     STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index); \
   } while (0)
 
-kernel ITEM_BY_ITEM void max_pool(global char* out_base, global const char* in_base,
-                                  global char* indices_base, const SpatialArgs args,
-                                  const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  global char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_pool(global char* out, const ulong out_offset, global const char* in,
+                                  const ulong in_offset, global char* indices,
+                                  const ulong indices_offset, const Arguments args,
+                                  const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
+  indices += indices_offset;
   FOR_ROWS(start) {
     const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
     const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
@@ -68,12 +69,13 @@ kernel ITEM_BY_ITEM void max_pool(global char* out_base, global const char* in_b
 }
 
 // Every input sums the gradients of the outputs that chose it.
-kernel ITEM_BY_ITEM void max_pool_backward(global char* out_base, global const char* grad_base,
-                                           global const char* indices_base, const SpatialArgs args,
-                                           const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
-  global const char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_offset,
+                                           global const char* grad, const ulong grad_offset,
+                                           global const char* indices, const ulong indices_offset,
+                                           const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
+  indices += indices_offset;
   FOR_ROWS(start) {
     const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
     const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
@@ -104,12 +106,13 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out_base, global const c
 
 // The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is
 // ACC.
-kernel ITEM_BY_ITEM void max_pool_planes(global char* out_base, global const char* grad_base,
-                                         global const char* indices_base, const SpatialArgs args,
-                                         const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
-  global const char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offset,
+                                         global const char* grad, const ulong grad_offset,
+                                         global const char* indices, const ulong indices_offset,
+                                         const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
+  indices += indices_offset;
   const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]);
   FOR_ROWS(start) {
     FOR_RUN(x) {
@@ -131,12 +134,13 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out_base, global const cha
 
 // The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all
 // positions. Operand 0 has its positions one after the other.
-kernel ITEM_BY_ITEM void max_pool_channels(global char* out_base, global const char* grad_base,
-                                           global const char* indices_base, const SpatialArgs args,
-                                           const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
-  global const char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_offset,
+                                           global const char* grad, const ulong grad_offset,
+                                           global const char* indices, const ulong indices_offset,
+                                           const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
+  indices += indices_offset;
   const uint count = (uint)(pool.size[0] * pool.size[1] * pool.size[2]), step = args.stride[0][4];
   FOR_ROWS(start) {
     FOR_RUN(x) {
@@ -197,14 +201,15 @@ static inline int fractional_begin(int o, TYPE(ACC) sample, int outputs, int siz
 #define FRACTIONAL_BEGIN(axis, o, sample) \
   fractional_begin(o, sample, args.size[axis], args.other[axis], pool.kernel_size[axis])
 
-kernel ITEM_BY_ITEM void fractional_max_pool(global char* out_base, global const char* in_base,
-                                             global char* indices_base,
-                                             global const char* samples_base,
-                                             const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  global char* indices = indices_base + args.offset[2];
-  global const char* samples = samples_base + args.offset[3];
+kernel ITEM_BY_ITEM void fractional_max_pool(global char* out, const ulong out_offset,
+                                             global const char* in, const ulong in_offset,
+                                             global char* indices, const ulong indices_offset,
+                                             global const char* samples, const ulong samples_offset,
+                                             const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
+  indices += indices_offset;
+  samples += samples_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
@@ -243,13 +248,13 @@ static inline Window fractional_cover(int i, int outputs, int size, int kernel_s
 #define FRACTIONAL_COVER(axis, i) \
   fractional_cover(i, args.other[axis], args.size[axis], pool.kernel_size[axis])
 
-kernel ITEM_BY_ITEM void fractional_max_pool_backward(global char* out_base,
-                                                      global const char* grad_base,
-                                                      global const char* indices_base,
-                                                      const SpatialArgs args, const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
-  global const char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void fractional_max_pool_backward(
+    global char* out, const ulong out_offset, global const char* grad, const ulong grad_offset,
+    global const char* indices, const ulong indices_offset, const Arguments args,
+    const PoolArguments pool) {
+  out += out_offset;
+  grad += grad_offset;
+  indices += indices_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);

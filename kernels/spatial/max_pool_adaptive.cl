@@ -23,12 +23,13 @@
 #define VALUES TYPEV(ACC, LANES)
 #define INDICES TYPEV(INDEX, LANES)
 
-kernel ITEM_BY_ITEM void max_pool_adaptive(global char* out_base, global const char* in_base,
-                                           global char* indices_base, const SpatialArgs args,
-                                           const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
-  global char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_pool_adaptive(global char* out, const ulong out_offset,
+                                           global const char* in, const ulong in_offset,
+                                           global char* indices, const ulong indices_offset,
+                                           const Arguments args, const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
+  indices += indices_offset;
   TYPE(INDEX) numbers[LANES];
   for (uint k = 0; k < LANES; k++) numbers[k] = k;
   const INDICES lanes = PASTE2(vload, LANES)(0, numbers);

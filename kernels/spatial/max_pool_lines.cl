@@ -24,7 +24,7 @@
 #define LINE_VALUES TYPEV(ACC, LINE)
 #define LINE_INDICES TYPEV(INDEX, LINE)
 #if POSITIONS
-#define INDICES_PARAMETER global char *indices_base,
+#define INDICES_PARAMETER global char *indices, const ulong indices_offset,
 #else
 #define INDICES_PARAMETER
 #endif
@@ -47,13 +47,14 @@ static inline LINE_VALUES line_values(global const char* line, uint step) {
 }
 
 /// max_pool for lanes along the width, the innermost dimension of all operands.
-kernel ITEM_BY_ITEM void max_pool_lines(global char* out_base, global const char* in_base,
-                                        INDICES_PARAMETER const SpatialArgs args,
-                                        const PoolArgs pool) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void max_pool_lines(global char* out, const ulong out_offset,
+                                        global const char* in, const ulong in_offset,
+                                        INDICES_PARAMETER const Arguments args,
+                                        const PoolArguments pool) {
+  out += out_offset;
+  in += in_offset;
 #if POSITIONS
-  global char* indices = indices_base + args.offset[2];
+  indices += indices_offset;
 #endif
   const int stride = pool.stride[2], dilation = pool.dilation[2], taps = pool.kernel_size[2];
   TYPE(INDEX) numbers[LINE];

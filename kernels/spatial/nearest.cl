@@ -18,11 +18,8 @@
 #endif
 #include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
-
-typedef struct {
-  TYPE(POSITION) scale[3];
-  TYPE(POSITION) unused;
-} NearestArgs;
+#define SCALAR TYPE(POSITION)
+#include "spatial/resample_arguments.clh"
 
 // The input's position for output `o`. CPU torch rounds to float before it takes the floor.
 static inline uint source(uint o, TYPE(POSITION) scale, uint size) {
@@ -37,10 +34,11 @@ typedef union {
   TYPE(E) element[LANES];
 } Bits;
 
-kernel ITEM_BY_ITEM void nearest(global char* out_base, global const char* in_base,
-                                 const SpatialArgs args, const NearestArgs nearest) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void nearest(global char* out, const ulong out_offset, global const char* in,
+                                 const ulong in_offset, const Arguments args,
+                                 const ResampleArguments nearest) {
+  out += out_offset;
+  in += in_offset;
   FOR_ROWS(start) {
 #if CHANNELS_INNER || defined(OCL_DEVICE_GPU)
     FOR_RUN(x) {
@@ -95,10 +93,11 @@ static inline uint2 shown(uint i, float scale, uint size, uint outputs) {
 }
 #define SHOWN(axis, i) shown(i, nearest.scale[axis], args.size[axis], args.other[axis])
 
-kernel ITEM_BY_ITEM void nearest_backward(global char* out_base, global const char* grad_base,
-                                          const SpatialArgs args, const NearestArgs nearest) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void nearest_backward(global char* out, const ulong out_offset,
+                                          global const char* grad, const ulong grad_offset,
+                                          const Arguments args, const ResampleArguments nearest) {
+  out += out_offset;
+  grad += grad_offset;
   uint2 depths = (uint2)(0), heights = (uint2)(0);
   FOR_ROWS(start) {
 #if CHANNELS_INNER
@@ -152,10 +151,12 @@ kernel ITEM_BY_ITEM void nearest_backward(global char* out_base, global const ch
 #define SUMS TYPEV(ACC, LANES)
 
 // The same for contiguous rows, whole ones: columns are summed first, in vectors.
-kernel ITEM_BY_ITEM void nearest_backward_lines(global char* out_base, global const char* grad_base,
-                                                const SpatialArgs args, const NearestArgs nearest) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void nearest_backward_lines(global char* out, const ulong out_offset,
+                                                global const char* grad, const ulong grad_offset,
+                                                const Arguments args,
+                                                const ResampleArguments nearest) {
+  out += out_offset;
+  grad += grad_offset;
   TYPE(ACC) line[LINE];
   // Where each input's outputs begin; an input that none shows begins where the next one does.
   uint begins[SPAN + 1];

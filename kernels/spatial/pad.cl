@@ -12,11 +12,6 @@
 #include "include/item_by_item.clh"
 #include "spatial/spatial.clh"
 
-typedef struct {
-  int before[3];  // front, top, left; negative ones crop
-  int unused;
-} PadArgs;
-
 // The input's position behind position `o` of the output.
 static inline int source(uint o, int before, uint size) {
   const int last = (int)size - 1;
@@ -29,10 +24,10 @@ static inline int source(uint o, int before, uint size) {
 }
 #define SOURCE(axis, o) source(o, pads.before[axis], args.other[axis])
 
-kernel ITEM_BY_ITEM void pad(global char* out_base, global const char* in_base,
-                             const SpatialArgs args, const PadArgs pads) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void pad(global char* out, const ulong out_offset, global const char* in,
+                             const ulong in_offset, const Arguments args, const PadArguments pads) {
+  out += out_offset;
+  in += in_offset;
   FOR_ROWS(start) {
 #if COPY > 1
     // The middle of the row is a copy.
@@ -114,10 +109,11 @@ static inline int targets(int i, int before, int size, int padded) {
 
 #define MOST_POINTS 9
 
-kernel ITEM_BY_ITEM void pad_backward(global char* out_base, global const char* grad_base,
-                                      const SpatialArgs args, const PadArgs pads) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void pad_backward(global char* out, const ulong out_offset,
+                                      global const char* grad, const ulong grad_offset,
+                                      const Arguments args, const PadArguments pads) {
+  out += out_offset;
+  grad += grad_offset;
 #if COPY > 1
   // The columns that a single output shows.
   const int left = pads.before[2], size = (int)args.size[2], padded = (int)args.other[2];

@@ -13,16 +13,10 @@
 #endif
 #include "include/item_by_item.clh"
 #include "spatial/filters.clh"
+#include "spatial/resample_arguments.clh"
 #include "spatial/spatial.clh"
 
 #define VALUES TYPEV(ACC, WIDTH)
-
-typedef struct {
-  SCALAR scale[3];
-  SCALAR unused;
-  uint align;
-  uint unused_too;
-} ResampleArgs;
 
 typedef struct {
   uint index[TAPS];
@@ -68,10 +62,11 @@ static inline VALUES line_sum(global const char* in, uint line, uint step, Taps 
   return SUM_OF(w, AT_WIDTH);
 }
 
-kernel ITEM_BY_ITEM void resample(global char* out_base, global const char* in_base,
-                                  const SpatialArgs args, const ResampleArgs resample) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void resample(global char* out, const ulong out_offset, global const char* in,
+                                  const ulong in_offset, const Arguments args,
+                                  const ResampleArguments resample) {
+  out += out_offset;
+  in += in_offset;
 #if !CHANNELS_INNER
   // Rows share the taps of their columns.
   Taps columns[SPAN];

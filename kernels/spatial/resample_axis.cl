@@ -19,16 +19,11 @@
 
 #define VALUES TYPEV(ACC, WIDTH)
 
-typedef struct {
-  uint taps;
-  uint unused;
-} AxisArgs;
-
-#define TABLE(outputs)                                                               \
-  global const char* table = table_base + args.offset[2];                            \
-  global const TYPE(ACC)* weights = (global const TYPE(ACC)*)table;                  \
-  global const int* begins =                                                         \
-      (global const int*)(table + (ulong)(outputs) * axis.taps * sizeof(TYPE(ACC))); \
+#define TABLE(outputs)                                                          \
+  table += table_offset;                                                        \
+  global const TYPE(ACC)* weights = (global const TYPE(ACC)*)table;             \
+  global const int* begins =                                                    \
+      (global const int*)(table + (ulong)(outputs) * taps * sizeof(TYPE(ACC))); \
   global const int* counts = begins + (outputs)
 
 #if AXIS == 0
@@ -46,11 +41,12 @@ static inline Place line_start(Place p) {
   return p;
 }
 
-kernel ITEM_BY_ITEM void resample_axis(global char* out_base, global const char* in_base,
-                                       global const char* table_base, const SpatialArgs args,
-                                       const AxisArgs axis) {
-  global char* out = out_base + args.offset[0];
-  global const char* in = in_base + args.offset[1];
+kernel ITEM_BY_ITEM void resample_axis(global char* out, const ulong out_offset,
+                                       global const char* in, const ulong in_offset,
+                                       global const char* table, const ulong table_offset,
+                                       const Arguments args, const uint taps) {
+  out += out_offset;
+  in += in_offset;
   TABLE(args.size[AXIS]);
 #if FIXED
   const int bits = counts[args.size[AXIS]];
@@ -60,7 +56,7 @@ kernel ITEM_BY_ITEM void resample_axis(global char* out_base, global const char*
       const Place p = PLACE(start, x);
       const uint o = ALONG(p);
       const int count = counts[o];
-      global const TYPE(ACC)* weight = weights + (ulong)o * axis.taps;
+      global const TYPE(ACC)* weight = weights + (ulong)o * taps;
       uint i = ELEMENT(1, line_start(p)) + (uint)begins[o] * STEP;
 #if FIXED
       TYPEV(i32, WIDTH) sum = (TYPEV(i32, WIDTH))(1 << (bits - 1));
@@ -98,11 +94,12 @@ static inline uint first_output(int i, uint outputs, global const int* begins,
 }
 
 // Operand 0 is the input's gradient, 1 the output's.
-kernel ITEM_BY_ITEM void resample_axis_backward(global char* out_base, global const char* grad_base,
-                                                global const char* table_base,
-                                                const SpatialArgs args, const AxisArgs axis) {
-  global char* out = out_base + args.offset[0];
-  global const char* grad = grad_base + args.offset[1];
+kernel ITEM_BY_ITEM void resample_axis_backward(global char* out, const ulong out_offset,
+                                                global const char* grad, const ulong grad_offset,
+                                                global const char* table, const ulong table_offset,
+                                                const Arguments args, const uint taps) {
+  out += out_offset;
+  grad += grad_offset;
   const uint outputs = args.other[AXIS];
   TABLE(outputs);
 #if ALONG_ROW
@@ -124,7 +121,7 @@ kernel ITEM_BY_ITEM void resample_axis_backward(global char* out_base, global co
       const uint line = ELEMENT(1, line_start(p));
       VALUES sum = (VALUES)(0);
       for (uint o = o_first; o < outputs && begins[o] <= i; o++) {
-        sum += weights[(ulong)o * axis.taps + (uint)(i - begins[o])] *
+        sum += weights[(ulong)o * taps + (uint)(i - begins[o])] *
                LOAD_AT(ACC, FROM, grad, line + o * STEP);
       }
       STORE_AT(TO, ACC, out, ELEMENT(0, p), sum);

@@ -15,16 +15,7 @@
 #define GROUP 64
 #endif
 #include "spatial/filters.clh"
-
-typedef struct {
-  ulong offset;  // bytes, of the table
-  SCALAR scale;
-  SCALAR support;  // of the filter, in inputs
-  uint size;
-  uint outputs;
-  uint taps;  // room for each output
-  uint align;
-} TableArgs;
+#include "spatial/resample_arguments.clh"
 
 #define WEIGHTS(table) ((global SCALAR*)(table))
 #define BEGINS(table) ((global int*)((table) + (ulong)args.outputs * args.taps * sizeof(SCALAR)))
@@ -48,10 +39,11 @@ static inline SCALAR filter(SCALAR x) {
 #endif
 }
 
-kernel void resample_table(global char* base, const TableArgs args) {
+kernel void resample_table(global char* table, const ulong table_offset,
+                           const TableArguments args) {
   const uint o = get_global_id(0);
   if (o >= args.outputs) return;
-  global char* table = base + args.offset;
+  table += table_offset;
   global SCALAR* weight = WEIGHTS(table) + (ulong)o * args.taps;
   int begin, count;
 #if ANTIALIAS
@@ -88,8 +80,8 @@ kernel void resample_table(global char* base, const TableArgs args) {
 
 // Rounds the weights to 16-bit integers, as many bits as the largest of them leaves room for; the
 // number of fractional bits goes behind the counts. A single work-group.
-kernel void fixed_table(global char* base, const TableArgs args) {
-  global char* table = base + args.offset;
+kernel void fixed_table(global char* table, const ulong table_offset, const TableArguments args) {
+  table += table_offset;
   global SCALAR* weights = WEIGHTS(table);
   const uint item = get_local_id(0);
   local SCALAR largest[GROUP];

@@ -6,17 +6,15 @@
 #include "include/assert.clh"
 #include "spatial/spatial.clh"
 
-typedef struct {
-  ulong plane;  // elements of a channel of the output
-} UnpoolArgs;
-
 // Operand 0 is the input, 1 the output, 2 the indices.
-kernel ITEM_BY_ITEM void max_unpool(global const char* in_base, global char* out_base,
-                                    global const char* indices_base, const SpatialArgs args,
-                                    const UnpoolArgs unpool, global int* asserts, const uint site) {
-  global const char* in = in_base + args.offset[0];
-  global char* out = out_base + args.offset[1];
-  global const char* indices = indices_base + args.offset[2];
+kernel ITEM_BY_ITEM void max_unpool(global const char* in, const ulong in_offset, global char* out,
+                                    const ulong out_offset, global const char* indices,
+                                    const ulong indices_offset, const Arguments args,
+                                    const UnpoolArguments unpool, global int* asserts,
+                                    const uint site) {
+  in += in_offset;
+  out += out_offset;
+  indices += indices_offset;
   FOR_ROWS(start) {
     FOR_RUN(x) {
       const Place p = PLACE(start, x);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
@@ -25,13 +27,8 @@ const KernelFamily atomic_family{"binning/count.cl", "count_atomic"};
 const KernelFamily local_family{"binning/count.cl", "count_local"};
 const KernelFamily finish_family{"binning/count.cl", "count_finish"};
 
-/// CountArgs of kernels/binning/count.cl.
-struct Arguments {
-  uint64_t index_offset, counts_offset, out_offset;
-  int64_t index_step, out_step;
-  uint32_t n, chunk, bins, copies;
-};
-static_assert(sizeof(Arguments) == 56, "must match kernels/binning/count.cl");
+using namespace kernel_types;
+#include "binning/arguments.clh"
 
 void count_slice(const at::Tensor& bins, const at::Tensor& out) {
   Queue& queue = current_queue(bins.device().index());
@@ -45,16 +42,12 @@ void count_slice(const at::Tensor& bins, const at::Tensor& out) {
   const auto options = bins.options().dtype(at::kInt);
   const at::Tensor counters =
       cpu ? at::empty({copies * size}, options) : at::zeros({size}, options);
-  const Location in = device.addresses().find(bins.const_data_ptr());
-  const Location middle = device.addresses().find(counters.mutable_data_ptr());
-  const Location result = device.addresses().find(out.mutable_data_ptr());
-  const Arguments arguments{in.offset,
-                            middle.offset,
-                            result.offset,
-                            bins.stride(0) * bins.element_size(),
+  const Pointer in{bins.const_data_ptr()}, middle{counters.mutable_data_ptr()},
+      result{out.mutable_data_ptr()};
+  const Arguments arguments{bins.stride(0) * bins.element_size(),
                             out.stride(0) * out.element_size(),
                             static_cast<uint32_t>(n),
-                            static_cast<uint32_t>((n + copies - 1) / copies),
+                            static_cast<uint32_t>(ceil_div(n, copies)),
                             static_cast<uint32_t>(size),
                             static_cast<uint32_t>(copies)};
   const bool local = !cpu && size <= kLocalBins;
@@ -64,13 +57,13 @@ void count_slice(const at::Tensor& bins, const at::Tensor& out) {
                                {"LOCAL_BINS", local ? kLocalBins : 16}});
   };
   if (cpu) {
-    launch(get(private_family), queue, NDRange::linear(copies, 1), in.mem, middle.mem, arguments);
+    launch(get(private_family), queue, NDRange::linear(copies, 1), in, middle, arguments);
   } else {
     const size_t items = std::min<size_t>(n, static_cast<size_t>(units) * 8 * kGroup);
-    launch(get(local ? local_family : atomic_family), queue, NDRange::linear(items, kGroup), in.mem,
-           middle.mem, arguments);
+    launch(get(local ? local_family : atomic_family), queue, NDRange::linear(items, kGroup), in,
+           middle, arguments);
   }
-  launch(get(finish_family), queue, NDRange::linear(size, 64), middle.mem, result.mem, arguments);
+  launch(get(finish_family), queue, NDRange::linear(size, 64), middle, result, arguments);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Counts how often each bin is named.
-//
-// Offers: count().
 #pragma once
 
 #include <ATen/core/Tensor.h>

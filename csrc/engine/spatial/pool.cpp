@@ -72,9 +72,26 @@ bool wide(const at::Tensor& a, const at::Tensor& b, const PoolWindow& window) {
   return false;
 }
 
-PoolWindow with_plane(PoolWindow window, const spatial::Operand& in) {
-  for (int axis = 0; axis < 3; ++axis) window.size[axis] = static_cast<int32_t>(in.size[2 + axis]);
-  return window;
+spatial::PoolArguments arguments_of(const PoolWindow& window) {
+  spatial::PoolArguments arguments{};
+  for (int axis = 0; axis < 3; ++axis) {
+    arguments.kernel_size[axis] = window.kernel[axis];
+    arguments.stride[axis] = window.stride[axis];
+    arguments.pad[axis] = window.pad[axis];
+    arguments.dilation[axis] = window.dilation[axis];
+  }
+  arguments.divisor = window.divisor;
+  arguments.count_pad = window.count_pad;
+  arguments.axes = window.axes;
+  return arguments;
+}
+
+spatial::PoolArguments with_plane(const PoolWindow& window, const spatial::Operand& in) {
+  spatial::PoolArguments arguments = arguments_of(window);
+  for (int axis = 0; axis < 3; ++axis) {
+    arguments.size[axis] = static_cast<int32_t>(in.size[2 + axis]);
+  }
+  return arguments;
 }
 
 /// The gradient of any max pooling by planes; false where that is not the way.
@@ -130,6 +147,7 @@ bool max_by_line(const at::Tensor& out, const at::Tensor* indices, const at::Ten
   how.along_width = true;
   how.cost = std::max(1, how.cost / kLeastLanes);
   const int32_t step = window.stride[2];
+  const spatial::PoolArguments arguments = arguments_of(window);
   spatial::run(max_lines,
                {{"IN", tag(dtype)},
                 {"ACC", tag(acc)},
@@ -137,8 +155,8 @@ bool max_by_line(const at::Tensor& out, const at::Tensor* indices, const at::Ten
                 {"LINE", long_line ? kMostLanes : kLeastLanes},
                 {"STEP", step <= 2 ? step : 0},
                 {"POSITIONS", indices != nullptr}},
-               std::span<const spatial::Operand>(operands.data(), count), how, &window,
-               sizeof window);
+               std::span<const spatial::Operand>(operands.data(), count), how, &arguments,
+               sizeof arguments);
   return true;
 }
 
@@ -161,7 +179,7 @@ bool max_by_column(const at::Tensor& out, const at::Tensor& indices, const at::T
                 {"LANES", 64 / c10::elementSize(acc)},
                 {"LINE", kLine}},
                {spatial::operand(out, window.axes), from, spatial::operand(indices, window.axes)},
-               how, window);
+               how, arguments_of(window));
   return true;
 }
 
@@ -181,7 +199,7 @@ void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow&
                 {"ADAPTIVE", window.adaptive},
                 {"WIDE", wide(out, in, window)},
                 {"LINE", how.along_width ? kLine : 0}},
-               {to, from}, how, window);
+               {to, from}, how, arguments_of(window));
 }
 
 void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
@@ -206,7 +224,7 @@ void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out
                 {"ADAPTIVE", window.adaptive},
                 {"WIDE", wide(grad_in, grad_out, window)}},
                {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes)},
-               access(grad_in, grad_out, window), window);
+               access(grad_in, grad_out, window), arguments_of(window));
 }
 
 void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
@@ -224,7 +242,7 @@ void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor
                 {"WIDE", wide(out, in, window)}},
                {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
                 spatial::operand(indices, window.axes)},
-               access(out, in, window), window);
+               access(out, in, window), arguments_of(window));
 }
 
 bool max_pool_only(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
@@ -247,7 +265,7 @@ void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                 {"WIDE", wide(grad_in, grad_out, window)}},
                {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
                 spatial::operand(indices, window.axes)},
-               access(grad_in, grad_out, window), window);
+               access(grad_in, grad_out, window), arguments_of(window));
 }
 
 void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
@@ -262,7 +280,7 @@ void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const
       {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
       {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
        spatial::operand(indices, window.axes), random},
-      {.cost = access(out, in, window).cost}, window);
+      {.cost = access(out, in, window).cost}, arguments_of(window));
 }
 
 void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
@@ -274,7 +292,7 @@ void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& g
       {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
       {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
        spatial::operand(indices, window.axes)},
-      {.cost = access(grad_in, grad_out, window).cost}, window);
+      {.cost = access(grad_in, grad_out, window).cost}, arguments_of(window));
 }
 
 }  // namespace ocl

@@ -1,7 +1,4 @@
 // Average and max pooling in one to three dimensions, forward and backward.
-//
-// Offers: PoolWindow, average_pool(), max_pool(), fractional_max_pool() and their backward
-// functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +8,14 @@
 
 namespace ocl {
 
-/// The windows: of a fixed size, or (adaptive) as large as the sizes of input and output tell.
-/// The layout is that of PoolArgs in kernels/spatial/pool.clh; axes are depth, height, width.
+/// The windows: of a fixed size, or (adaptive) as large as the sizes of input and output tell. Axes
+/// are depth, height, width.
 struct PoolWindow {
   std::array<int32_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{}, dilation{1, 1, 1};
   int32_t divisor = 0;    // of averages; 0: the window's size
   int32_t count_pad = 0;  // padding belongs to that size
   int32_t axes = 2;       // spatial dimensions of the tensors
   int32_t adaptive = 0;
-  std::array<int32_t, 3> size{};  // set by the engine
-  int32_t unused = 0;
 };
 
 /// Tensors are (channels, spatial...) or (batch, channels, spatial...), strided in any way. `in`

@@ -33,27 +33,11 @@ constexpr uint32_t kCpuSpan = 64;
 /// Longest rows of nearest_backward_lines: of the output's gradient, and of the input's.
 constexpr int kLine = 2048, kLineSpan = 1024;
 
-/// NearestArgs of kernels/spatial/nearest.cl.
-template <class T>
-struct NearestArguments {
-  T scale[3], unused = 0;
-};
-/// ResampleArgs of kernels/spatial/resample.cl.
-template <class T>
-struct InterpolateArguments {
-  T scale[3], unused = 0;
-  uint32_t align, unused_too = 0;
-};
-/// TableArgs of kernels/spatial/resample_table.cl.
-template <class T>
-struct TableArguments {
-  uint64_t offset;
-  T scale, support;
-  uint32_t size, outputs, taps, align;
-};
-/// AxisArgs of kernels/spatial/resample_axis.cl.
-struct AxisArguments {
-  uint32_t taps, unused = 0;
+/// Arguments whose scales are of a type, under the names they have in the kernels.
+template <class SCALAR>
+struct Scaled {
+  using uint = uint32_t;
+#include "spatial/resample_arguments.clh"
 };
 
 /// Inputs per output along an axis, rounded as ATen rounds it.
@@ -84,7 +68,7 @@ template <class T>
 void run_nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
                  bool exact) {
   const Operand to = spatial::operand(out, scales.axes), from = spatial::operand(in, scales.axes);
-  NearestArguments<T> arguments{};
+  typename Scaled<T>::ResampleArguments arguments{};
   set_scales(arguments, scales, from, to);
   spatial::run(nearest_family,
                {{"E", bits_tag(in.itemsize())},
@@ -97,7 +81,7 @@ template <class T>
 void run_interpolate(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
                      Filter filter) {
   const Operand to = spatial::operand(out, scales.axes), from = spatial::operand(in, scales.axes);
-  InterpolateArguments<T> arguments{};
+  typename Scaled<T>::ResampleArguments arguments{};
   set_scales(arguments, scales, from, to);
   arguments.align = scales.align_corners;
   const bool cpu = device(in.device().index()).is_cpu();
@@ -124,7 +108,7 @@ struct Table {
 template <class T>
 Table make_table(const at::TensorOptions& options, const ResampleScales& scales, int axis,
                  int64_t size, int64_t outputs, Filter filter, bool antialias, bool fixed) {
-  TableArguments<T> arguments{};
+  typename Scaled<T>::TableArguments arguments{};
   arguments.scale = scale_of<T>(scales, axis, size, outputs);
   const T reach = filter == Filter::linear ? T(1) : filter == Filter::cubic ? T(2) : T(3);
   arguments.support = arguments.scale >= 1 ? reach * arguments.scale : reach;
@@ -144,17 +128,16 @@ Table make_table(const at::TensorOptions& options, const ResampleScales& scales,
   table.operand.stride[1] = 1;  // never stepped along, so lanes may be
 
   Queue& queue = current_queue(table.memory.device().index());
-  const Location location = queue.device().addresses().find(table.operand.data);
-  arguments.offset = location.offset;
   const std::initializer_list<Define> defines = {{"ACC", sizeof(T) == 8 ? "f64" : "f32"},
                                                  {"FILTER", static_cast<int>(filter)},
                                                  {"ANTIALIAS", antialias},
                                                  {"GROUP", kTableGroup}};
   launch(table_family.get(queue.device(), defines), queue,
-         NDRange::linear(static_cast<size_t>(outputs), kTableGroup), location.mem, arguments);
+         NDRange::linear(static_cast<size_t>(outputs), kTableGroup), Pointer{table.operand.data},
+         arguments);
   if (fixed) {
     launch(fixed_family.get(queue.device(), defines), queue,
-           NDRange::linear(kTableGroup, kTableGroup), location.mem, arguments);
+           NDRange::linear(kTableGroup, kTableGroup), Pointer{table.operand.data}, arguments);
   }
   return table;
 }
@@ -188,8 +171,7 @@ void run_axis(const KernelFamily& family, const at::Tensor& to, const at::Tensor
                 {"AXIS", axis},
                 {"FIXED", fixed}},
                {out, in, table.operand},
-               {.channel_lanes = lanes(acc), .cost = static_cast<int>(table.taps)},
-               AxisArguments{table.taps});
+               {.channel_lanes = lanes(acc), .cost = static_cast<int>(table.taps)}, table.taps);
 }
 
 /// Axis by axis from `from` to `to`, the last axis first; an axis of unchanged size and scale is
@@ -254,7 +236,7 @@ void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
   if (grad_in.numel() == 0) return;
   const Operand to = spatial::operand(grad_in, scales.axes);
   const Operand from = spatial::operand(grad_out, scales.axes);
-  NearestArguments<float> arguments{};
+  Scaled<float>::ResampleArguments arguments{};
   set_scales(arguments, scales, to, from);
   const ScalarType acc = compute_dtype(grad_in.scalar_type());
   const bool by_lines = ocl::device(grad_in.device().index()).is_cpu() && to.stride[4] == 1 &&

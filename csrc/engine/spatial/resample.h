@@ -1,7 +1,4 @@
 // Resampling of images and volumes: nearest, linear, cubic, and filters that grow with the scale.
-//
-// Offers: ResampleScales, Filter, nearest(), interpolate(), resample_separable() and their backward
-// functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,6 +8,7 @@
 #include <bit>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -27,15 +28,6 @@ constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
 constexpr int64_t kItemsPerUnit = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
-
-/// SpatialArgs of kernels/spatial/spatial.clh.
-struct Arguments {
-  uint64_t offset[kMaxOperands];
-  uint32_t size[3], other[3];
-  uint32_t channels, inner, rows, rows_per_item, chunks, span;
-  uint32_t stride[kMaxOperands][5];
-  uint32_t magic[5], shift[5];
-};
 
 /// What a kernel multiplies by and shifts right by to divide numbers below 2^31 by `divisor`.
 void set_divisor(Arguments& arguments, int i, uint32_t divisor) {
@@ -75,8 +67,6 @@ Operand narrow(Operand operand, int dim, int64_t begin, int64_t count) {
 bool channels_inner(const Operand& out) {
   return out.size[1] > 1 && out.stride[1] == 1 && (out.size[4] == 1 || out.stride[4] > 1);
 }
-
-uint32_t ceil_div(uint32_t n, uint32_t d) { return n / d + (n % d != 0); }
 
 }  // namespace
 
@@ -158,11 +148,9 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   }
 
   Arguments arguments{};
-  std::array<cl_mem, kMaxOperands> buffers{};
+  std::array<char*, kMaxOperands> data{};
   for (size_t k = 0; k < operands.size(); ++k) {
-    const Location location = device.addresses().find(operands[k].data);
-    buffers[k] = location.mem;
-    arguments.offset[k] = location.offset;
+    data[k] = operands[k].data;
     for (int d = 0; d < 5; ++d) {
       arguments.stride[k][d] = static_cast<uint32_t>(operands[k].stride[d]);
     }
@@ -203,15 +191,16 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   c10::SmallVector<Define, 16> all{{"CHANNELS_INNER", inner}, {"WIDTH", width}};
   all.append(defines);
   Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
-  cl_uint index = 0;
-  for (size_t k = 0; k < operands.size(); ++k) kernel.set_buffer(index++, buffers[k]);
-  kernel.set_value(index++, arguments);
-  kernel.set_bytes(index++, parameters, parameters_size);
+  const auto go = [&](const auto&... checks) {
+    launch(kernel, queue, NDRange::linear(items, cpu ? 1 : kGpuLocal),
+           Pointers{{data.data(), operands.size()}}, arguments, Bytes{parameters, parameters_size},
+           checks...);
+  };
   if (access.checks != nullptr) {
-    kernel.set_buffer(index++, device.asserts().mem());
-    kernel.set_value(index++, access.checks->id());
+    go(device.asserts().mem(), access.checks->id());
+  } else {
+    go();
   }
-  kernel.enqueue(queue, NDRange::linear(items, cpu ? 1 : kGpuLocal));
 }
 
 }  // namespace ocl::spatial

@@ -1,7 +1,4 @@
 // Kernels over [batch][channel][depth][height][width]: paddings, poolings, resamplings.
-//
-// Offers: spatial::Operand, operand(), sums_by_plane(), sums_by_channels(), planes_of(), Access,
-// run().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +8,15 @@
 #include <initializer_list>
 #include <span>
 
+#include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::spatial {
 
-inline constexpr int kMaxOperands = 4;
+using namespace kernel_types;
+#include "spatial/arguments.clh"
 
 /// A tensor seen with five dimensions. Strides count elements.
 struct Operand {
@@ -61,7 +60,7 @@ struct Access {
 };
 
 /// Enqueues a kernel of kernels/spatial over the elements of operands[0]. Its arguments are the
-/// operands' buffers, SpatialArgs and `parameters` (a struct of the family's own); `defines` gets
+/// operands, Arguments and `parameters` (a struct of the family's own); `defines` gets
 /// CHANNELS_INNER and WIDTH added. Operands past 2^32 elements are split by batch and channel.
 /// Throws NotImplementedError if a single channel is that large.
 void run(const KernelFamily& family, std::initializer_list<Define> defines,
