@@ -13,8 +13,9 @@ static inline Key element_of(Key key, uint index, global const char* row, long a
 }
 
 /// keys[row * n + i] = key of element i of the row.
-kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_base,
-                                     ulong keys_offset, const SortRows args) {
+kernel ITEM_BY_ITEM void sort_encode(global const char* in, const ulong in_offset,
+                                     global char* keys_base, ulong keys_offset,
+                                     const RowArguments args) {
   const uint total = args.rows * args.n;
   const ulong begin = (ulong)get_global_id(0) * args.chunk;
   if (begin >= total) return;
@@ -26,7 +27,7 @@ kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_ba
     const uint row = at / args.n;
     const uint i = at - row * args.n;
     const uint count = min(end - at, args.n - i);
-    ulong offset[1] = {args.offset[IN]};
+    ulong offset[1] = {in_offset};
     ROW_OFFSETS(offset, IN, IN, row, args);
     global const char* p = in + offset[0] + (long)i * args.along[IN];
     if (args.along[IN] == STORAGE_SIZE(KEY)) {
@@ -49,9 +50,10 @@ kernel ITEM_BY_ITEM void sort_encode(global const char* in, global char* keys_ba
 }
 
 /// The first k of each sorted row, to values and indices (int64).
-kernel void sort_take(global const char* in, global const char* keys_base, ulong keys_offset,
-                      global const char* index_base, ulong index_offset, global char* values,
-                      global char* indices, const SortRows args) {
+kernel void sort_take(global const char* in, const ulong in_offset, global const char* keys_base,
+                      ulong keys_offset, global const char* index_base, ulong index_offset,
+                      global char* values, const ulong values_offset, global char* indices,
+                      const ulong indices_offset, const RowArguments args) {
   const uint total = args.rows * args.k;
   const ulong begin = (ulong)get_global_id(0) * args.chunk;
   if (begin >= total) return;
@@ -62,7 +64,7 @@ kernel void sort_take(global const char* in, global const char* keys_base, ulong
     const uint row = at / args.k;
     const uint i = at - row * args.k;
     const uint count = min(end - at, args.k - i);
-    ulong offset[3] = {args.offset[0], args.offset[1], args.offset[2]};
+    ulong offset[3] = {in_offset, values_offset, indices_offset};
     ROW_OFFSETS(offset, IN, SECOND_OUT, row, args);
     const ulong first = (ulong)row * args.n + i;
     global const Key* keys = (global const Key*)(keys_base + keys_offset) + first;
@@ -94,12 +96,13 @@ static inline uint count_numbers(global const Key* keys, uint n) {
 
 /// One element of each ascending row. which: 0, the one at args.k; 1, the median, NaN if there is
 /// one; 2, the median of the numbers.
-kernel void sort_pick(global const char* in, global const char* keys_base, ulong keys_offset,
-                      global const char* index_base, ulong index_offset, global char* values,
-                      global char* indices, const SortRows args, uint which) {
+kernel void sort_pick(global const char* in, const ulong in_offset, global const char* keys_base,
+                      ulong keys_offset, global const char* index_base, ulong index_offset,
+                      global char* values, const ulong values_offset, global char* indices,
+                      const ulong indices_offset, const RowArguments args, uint which) {
   const uint row = get_global_id(0);
   if (row >= args.rows) return;
-  ulong offset[3] = {args.offset[0], args.offset[1], args.offset[2]};
+  ulong offset[3] = {in_offset, values_offset, indices_offset};
   ROW_OFFSETS(offset, IN, SECOND_OUT, row, args);
   global const Key* keys = (global const Key*)(keys_base + keys_offset) + (ulong)row * args.n;
   global const uint* index = (global const uint*)(index_base + index_offset) + (ulong)row * args.n;

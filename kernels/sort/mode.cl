@@ -19,9 +19,10 @@ static inline uint run_end(global const Key* keys, Key key, uint from, uint n) {
 
 /// Of equally frequent elements the smallest; of equal ones the last. A NaN equals nothing, so each
 /// counts once. counts, ends: an element per work-item of the group.
-kernel void sort_mode(global const char* in, global const char* keys_base, ulong keys_offset,
-                      global const char* index_base, ulong index_offset, global char* values,
-                      global char* indices, const SortRows args, local uint* counts,
+kernel void sort_mode(global const char* in, const ulong in_offset, global const char* keys_base,
+                      ulong keys_offset, global const char* index_base, ulong index_offset,
+                      global char* values, const ulong values_offset, global char* indices,
+                      const ulong indices_offset, const RowArguments args, local uint* counts,
                       local uint* ends) {
   const uint row = get_group_id(0);
   const uint id = get_local_id(0), group = get_local_size(0);
@@ -60,7 +61,7 @@ kernel void sort_mode(global const char* in, global const char* keys_base, ulong
     }
   }
   const uint chosen = best_end - 1;
-  ulong offset[3] = {args.offset[0], args.offset[1], args.offset[2]};
+  ulong offset[3] = {in_offset, values_offset, indices_offset};
   ROW_OFFSETS(offset, IN, SECOND_OUT, row, args);
   const uint source = index[chosen];
   *(global Key*)(values + offset[FIRST_OUT]) =

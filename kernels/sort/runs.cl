@@ -6,17 +6,11 @@
 #define COLUMNS 0
 #endif
 
-// The layout is that of csrc/engine/sort/runs.cpp.
-typedef struct {
-  uint n;
-  uint chunk;    // items per work-item
-  uint columns;  // keys of an item
-  uint ordered;  // there is an index: item i is number index[i] of the input
-} Runs;
+#include "sort/arguments.clh"
 
 /// Whether item i differs from the one before it. A NaN differs from everything.
 static inline bool begins_run(global const Key* keys, global const uint* index, uint i,
-                              const Runs runs) {
+                              const RunArguments runs) {
   if (i == 0) return true;
 #if COLUMNS
   const uint a = runs.ordered ? index[i] : i, b = runs.ordered ? index[i - 1] : i - 1;
@@ -32,7 +26,8 @@ static inline bool begins_run(global const Key* keys, global const uint* index, 
 
 kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
                             global const char* index_base, ulong index_offset,
-                            global char* counts_base, ulong counts_offset, const Runs runs) {
+                            global char* counts_base, ulong counts_offset,
+                            const RunArguments runs) {
   const ulong first = (ulong)get_global_id(0) * runs.chunk;
   if (first >= runs.n) return;
   const uint begin = first;
@@ -50,7 +45,7 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
 /// The same for GPUs. Global size: chunks * GROUP.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_in_groups(
     global const char* keys_base, ulong keys_offset, global const char* index_base,
-    ulong index_offset, global char* counts_base, ulong counts_offset, const Runs runs) {
+    ulong index_offset, global char* counts_base, ulong counts_offset, const RunArguments runs) {
   local uint count;
   const uint id = get_local_id(0);
   const ulong first = (ulong)get_group_id(0) * (GROUP * SHARE);
@@ -72,7 +67,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_i
 /// `run`.
 static inline void write_runs(global const Key* keys, global const uint* index, global long* firsts,
                               global long* starts, global long* inverse, uint wanted, uint begin,
-                              uint end, uint run, const Runs runs) {
+                              uint end, uint run, const RunArguments runs) {
   for (uint i = begin; i < end; i++) {
     const uint item = runs.ordered ? index[i] : i;
     if (begins_run(keys, index, i, runs)) {
@@ -90,7 +85,7 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
       ulong index_offset, global const char *counts_base, ulong counts_offset,           \
       global char *firsts_base, ulong firsts_offset, global char *starts_base,           \
       ulong starts_offset, global char *inverse_base, ulong inverse_offset, uint wanted, \
-      const Runs runs
+      const RunArguments runs
 // The operands as typed pointers.
 #define TYPED_OPERANDS                                                        \
   global const Key* keys = (global const Key*)(keys_base + keys_offset);      \

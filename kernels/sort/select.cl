@@ -17,14 +17,7 @@
 #define CAPACITY 64
 #endif
 
-/// The layout is that of csrc/engine/sort/select.cpp.
-typedef struct {
-  uint n, rows, k;
-  uint part, parts;  // elements of a part, parts of a row
-  uint per_item;     // parts that a work-item takes
-  uint sorted;  // whether the results are to be in order; else they are in that of their positions
-  uint has_source;  // whether the keys have positions; else those are where they lie
-} Selection;
+#include "sort/arguments.clh"
 
 /// Where part number `number` of all rows begins in its row, and where it ends.
 static inline uint2 range_of(uint number, const Selection s) {

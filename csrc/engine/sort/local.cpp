@@ -18,12 +18,12 @@ constexpr size_t kBitonicGroup = 128;
 const KernelFamily insertion_family{"sort/insertion.cl", "sort_insertion"};
 const KernelFamily bitonic_family{"sort/bitonic.cl", "sort_bitonic"};
 
-const char* refuse_insertion(const SortPlan& plan) {
+const char* refuse_insertion(const Plan& plan) {
   if (!plan.device.is_cpu()) return "only for CPU devices";
   return plan.n > kInsertionSize ? "the rows are long" : nullptr;
 }
 
-void run_insertion(SortPlan& plan) {
+void run_insertion(Plan& plan) {
   const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
   launch(insertion_family.get(plan.device, {{"KEY", plan.key.tag}, {"SIZE", kInsertionSize}}),
          plan.queue, NDRange::linear((plan.rows + per_item - 1) / per_item, 1),
@@ -31,9 +31,9 @@ void run_insertion(SortPlan& plan) {
 }
 
 /// Bytes of local memory per element: a key and a position.
-size_t element_bytes(const SortPlan& plan) { return plan.key.size + sizeof(uint32_t); }
+size_t element_bytes(const Plan& plan) { return plan.key.size + sizeof(uint32_t); }
 
-const char* refuse_bitonic(const SortPlan& plan) {
+const char* refuse_bitonic(const Plan& plan) {
   if (plan.n > kBitonicMaxSize) return "the rows are long";
   const size_t bytes = std::bit_ceil(plan.n) * element_bytes(plan);
   // The driver may use some of it itself.
@@ -41,7 +41,7 @@ const char* refuse_bitonic(const SortPlan& plan) {
                                                               : nullptr;
 }
 
-void run_bitonic(SortPlan& plan) {
+void run_bitonic(Plan& plan) {
   Kernel& kernel = bitonic_family.get(plan.device, {{"KEY", plan.key.tag}});
   const uint32_t size = std::bit_ceil(plan.n);
   // A work-item takes a pair, or several of a long row; short rows share a work-group.

@@ -1,7 +1,4 @@
 // A sort on its way to a kernel: what sort.cpp and the implementations share.
-//
-// Offers: KeyType, SortPlan, SortImplementation and the list of them, sort_keys(),
-// scan_counts().
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,9 +7,13 @@
 #include <cstdint>
 
 #include "engine/dispatch.h"
+#include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 
 namespace ocl::sort {
+
+using namespace kernel_types;
+#include "sort/arguments.clh"
 
 /// How elements of a dtype become unsigned keys; kernels/sort/key.clh.
 struct KeyType {
@@ -29,7 +30,7 @@ struct KeyType {
 };
 
 /// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from.
-struct SortPlan {
+struct Plan {
   Device& device;
   Queue& queue;
   KeyType key;
@@ -41,17 +42,17 @@ struct SortPlan {
   c10::DataPtr allocate_index() const;
 };
 
-using SortImplementation = Implementation<SortPlan>;
+using SortImplementation = Implementation<Plan>;
 
 extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
     sort_radix_wide, sort_radix_tiles;
 
 /// Sorts by the first implementation that takes the plan; plan.keys and plan.index are allocated.
-void sort_keys(SortPlan& plan);
+void sort_keys(Plan& plan);
 
 /// Makes rows of the first k of each row, in order, unless that is no better than sorting: then
 /// false.
-bool select_first(SortPlan& plan, uint32_t k);
+bool select_first(Plan& plan, uint32_t k);
 
 /// `bytes` of the current device's memory; given back in the order of the current stream.
 c10::DataPtr allocate(size_t bytes);

@@ -25,19 +25,14 @@ const KernelFamily move_tiles_family{"sort/radix_tiles.cl", "sort_move_tiles"};
 const KernelFamily count_wide_family{"sort/radix_wide.cl", "sort_count_wide"};
 const KernelFamily move_wide_family{"sort/radix_wide.cl", "sort_move_wide"};
 
-/// RadixPass of kernels/sort/radix.clh.
-struct Pass {
-  uint32_t n, rows, parts, part, shift, first;
-};
-
-const char* refuse_rows(const SortPlan& plan) {
+const char* refuse_rows(const Plan& plan) {
   if (!plan.device.is_cpu()) return "only for CPU devices";
   return plan.n > kWholeRow && plan.rows < 2 * plan.device.properties().compute_units
              ? "the rows are few and long"
              : nullptr;
 }
 
-void run_rows(SortPlan& plan) {
+void run_rows(Plan& plan) {
   const c10::DataPtr spare_keys = plan.allocate_keys(), spare_index = plan.allocate_index();
   const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
   launch(rows_family.get(plan.device, {{"KEY", plan.key.tag}}), plan.queue,
@@ -49,7 +44,7 @@ void run_rows(SortPlan& plan) {
 /// Makes the passes with kernels that take `group` work-items for each part. The counts are
 /// `arrays` for each row, of `length` each.
 template <class Count, class Move>
-void run_passes(SortPlan& plan, uint32_t digit_bits, uint32_t part, size_t group, bool by_digit,
+void run_passes(Plan& plan, uint32_t digit_bits, uint32_t part, size_t group, bool by_digit,
                 const Count& count, const Move& move) {
   const uint32_t parts = (plan.n + part - 1) / part;
   const uint32_t length = by_digit ? parts : parts << digit_bits;
@@ -58,7 +53,7 @@ void run_passes(SortPlan& plan, uint32_t digit_bits, uint32_t part, size_t group
   const c10::DataPtr counts = allocate(size_t{arrays} * (size_t{length} + 1) * sizeof(uint32_t));
   c10::DataPtr to_keys = plan.allocate_keys(), to_index = plan.allocate_index();
   for (uint32_t shift = 0; shift < plan.key.bits; shift += digit_bits) {
-    const Pass pass{plan.n, plan.rows, parts, part, shift, shift == 0};
+    const RadixPass pass{plan.n, plan.rows, parts, part, shift, shift == 0};
     launch(count(), plan.queue, range, Pointer{plan.keys.get()}, Pointer{counts.get()}, pass);
     scan_counts(plan.queue, counts.get(), length, arrays);
     launch(move(), plan.queue, range, Pointer{plan.keys.get()}, Pointer{plan.index.get()},
@@ -68,11 +63,11 @@ void run_passes(SortPlan& plan, uint32_t digit_bits, uint32_t part, size_t group
   }
 }
 
-const char* refuse_parts(const SortPlan& plan) {
+const char* refuse_parts(const Plan& plan) {
   return plan.device.is_cpu() ? nullptr : "only for CPU devices";
 }
 
-void run_parts(SortPlan& plan) {
+void run_parts(Plan& plan) {
   const uint64_t total = uint64_t{plan.rows} * plan.n;
   const uint32_t part =
       std::max<uint32_t>(kWholeRow, static_cast<uint32_t>(total / wanted_items(plan.device)) + 1);
@@ -82,7 +77,7 @@ void run_parts(SortPlan& plan) {
       [&]() -> Kernel& { return move_parts_family.get(plan.device, {{"KEY", plan.key.tag}}); });
 }
 
-void run_tiles(SortPlan& plan) {
+void run_tiles(Plan& plan) {
   // Both fit into 32 KiB of local memory with the counters.
   const uint32_t items = plan.key.size == 8 ? 4 : 8;
   uint32_t group = kTileGroup;
@@ -96,7 +91,7 @@ void run_tiles(SortPlan& plan) {
       [&]() -> Kernel& { return get(move_tiles_family); });
 }
 
-const char* refuse_wide(const SortPlan& plan) {
+const char* refuse_wide(const Plan& plan) {
   const DeviceProperties& properties = plan.device.properties();
   if (properties.max_work_group_size < kWideGroup) return "work-groups are too small";
   // A tile of as many bytes, the counts of 8 warps, and 4 numbers for each digit.
@@ -104,7 +99,7 @@ const char* refuse_wide(const SortPlan& plan) {
   return properties.local_memory < kBytes + 1024 ? "local memory is too small" : nullptr;
 }
 
-void run_wide(SortPlan& plan) {
+void run_wide(Plan& plan) {
   // Twice the work-groups where there would be few.
   const uint64_t total = uint64_t{plan.rows} * plan.n;
   const uint64_t tiles = total / (kWideGroup * kWideItems);
@@ -127,6 +122,6 @@ constexpr SortImplementation sort_radix_wide{"radix_wide", refuse_wide, run_wide
 constexpr SortImplementation sort_radix_rows{"radix_rows", refuse_rows, run_rows};
 constexpr SortImplementation sort_radix_parts{"radix_parts", refuse_parts, run_parts};
 constexpr SortImplementation sort_radix_tiles{
-    "radix_tiles", [](const SortPlan&) -> const char* { return nullptr; }, run_tiles};
+    "radix_tiles", [](const Plan&) -> const char* { return nullptr; }, run_tiles};
 
 }  // namespace ocl::sort

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/ceil_div.h"
+#include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -23,11 +25,6 @@ const KernelFamily group_count_family{"sort/runs.cl", "sort_count_runs_in_groups
 const KernelFamily group_write_family{"sort/runs.cl", "sort_write_runs_in_groups"};
 const KernelFamily merge_family{"sort/merge.cl", "sort_merge"};
 
-/// Runs of kernels/sort/runs.cl.
-struct Arguments {
-  uint32_t n, chunk, columns, ordered;
-};
-
 }  // namespace
 
 Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
@@ -43,11 +40,11 @@ Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, 
   in_groups_ = !device.is_cpu() && device.properties().max_work_group_size >= kGroup;
   const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
   chunk_ = in_groups_ ? kGroupChunk : std::max(kMinChunk, n / wanted + 1);
-  chunks_ = (n + chunk_ - 1) / chunk_;
+  chunks_ = ceil_div(n, chunk_);
   counts_ = at::empty({int64_t{chunks_} + 1}, options.dtype(at::kInt));
   launch(get(in_groups_ ? group_count_family : count_family), queue_, range(), Pointer{keys_},
          Pointer{index_}, Pointer{counts_.mutable_data_ptr()},
-         Arguments{n_, chunk_, columns_, index_ != nullptr});
+         RunArguments{n_, chunk_, columns_, index_ != nullptr});
   scan_counts(queue_, counts_.mutable_data_ptr(), chunks_, 1);
 }
 
@@ -77,7 +74,7 @@ void Runs::write(const at::Tensor& firsts, const at::Tensor& starts,
       (firsts.defined() ? 1 : 0) | (starts.defined() ? 2 : 0) | (inverse.defined() ? 4 : 0);
   launch(get(in_groups_ ? group_write_family : write_family), queue_, range(), Pointer{keys_},
          Pointer{index_}, Pointer{counts_.const_data_ptr()}, pointer(firsts), pointer(starts),
-         pointer(inverse), wanted, Arguments{n_, chunk_, columns_, index_ != nullptr});
+         pointer(inverse), wanted, RunArguments{n_, chunk_, columns_, index_ != nullptr});
 }
 
 c10::DataPtr sort_lexicographic(const Rows& rows) {

@@ -1,6 +1,4 @@
 // Runs of equal neighbours, and the lexicographic order of rows: what unique() is made of.
-//
-// Offers: Runs, Consecutive, takes_consecutive(), consecutive(), sort_lexicographic().
 #pragma once
 
 #include <ATen/core/Tensor.h>

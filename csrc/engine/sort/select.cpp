@@ -14,14 +14,8 @@ namespace {
 constexpr uint32_t kFew = 32, kMostCapacity = 1024;
 constexpr uint32_t kPart = 4096;  // elements that are worth a work-item
 
-/// Selection of kernels/sort/select.cl.
-struct Selection {
-  uint32_t n, rows, k, part, parts, per_item, sorted, has_source;
-};
-static_assert(sizeof(Selection) == 32);
-
 /// The k least of each of `parts` parts of the rows, which are then the plan's rows.
-void select(SortPlan& plan, uint32_t k, uint32_t parts, bool has_source) {
+void select(Plan& plan, uint32_t k, uint32_t parts, bool has_source) {
   static const KernelFamily few_family{"sort/select.cl", "sort_select_few"};
   static const KernelFamily family{"sort/select.cl", "sort_select"};
   const bool few = k <= kFew;
@@ -46,7 +40,7 @@ void select(SortPlan& plan, uint32_t k, uint32_t parts, bool has_source) {
 
 }  // namespace
 
-bool select_first(SortPlan& plan, uint32_t k) {
+bool select_first(Plan& plan, uint32_t k) {
   if (!plan.device.is_cpu() || 2 * k > kMostCapacity || plan.n < 4 * k) return false;
   // Every core gets several parts, where they are long and have much more than is wanted.
   const uint32_t wanted = (wanted_items(plan.device) + plan.rows - 1) / plan.rows;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -21,7 +22,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int kMaxDims = 12;
 constexpr uint32_t kMinChunk = 2048;  // elements per work-item on a CPU
 constexpr size_t kGpuLocal = 128;
 constexpr uint32_t kModeGroup = 64;
@@ -36,17 +36,6 @@ const KernelFamily scan_family{"sort/scan.cl", "sort_scan"};
 const KernelFamily scan_tiles_family{"sort/scan.cl", "sort_scan_tiles"};
 const KernelFamily isin_family{"sort/isin.cl", "sort_isin"};
 
-/// SortRows of kernels/sort/rows.clh.
-struct Arguments {
-  uint64_t offset[3];
-  int64_t along[3];
-  int64_t stride[3][kMaxDims];
-  uint64_t infinity, flip;
-  uint32_t size[kMaxDims];
-  uint32_t dims, rows, n, k, chunk, unused;
-};
-static_assert(sizeof(Arguments) == 424, "must match kernels/sort/rows.clh");
-
 enum Which : uint32_t { kPosition, kMedian, kNanMedian };
 
 Kernel& get(const KernelFamily& family, Device& device, const KeyType& key) {
@@ -57,7 +46,7 @@ Kernel& get(const KernelFamily& family, Device& device, const KeyType& key) {
 
 /// Fills in sizes and strides of the input and, if there are two more, of the outputs. False: there
 /// are more dimensions than the kernels take.
-bool set_layout(Arguments& arguments, std::initializer_list<const at::Tensor*> tensors,
+bool set_layout(RowArguments& arguments, std::initializer_list<const at::Tensor*> tensors,
                 int64_t dim) {
   const at::Tensor& self = **tensors.begin();
   arguments.dims = 0;
@@ -89,15 +78,14 @@ bool set_layout(Arguments& arguments, std::initializer_list<const at::Tensor*> t
   return true;
 }
 
-void set_chunk(Arguments& arguments, const Device& device, uint64_t total) {
+void set_chunk(RowArguments& arguments, const Device& device, uint64_t total) {
   // A GPU wants neighbours in neighbouring work-items.
   arguments.chunk =
       device.is_cpu() ? std::max<uint32_t>(kMinChunk, total / wanted_items(device)) : 1;
 }
 
-NDRange chunks(const Arguments& arguments, const Device& device, uint64_t total) {
-  return NDRange::linear((total + arguments.chunk - 1) / arguments.chunk,
-                         device.is_cpu() ? 1 : kGpuLocal);
+NDRange chunks(const RowArguments& arguments, const Device& device, uint64_t total) {
+  return NDRange::linear(ceil_div(total, arguments.chunk), device.is_cpu() ? 1 : kGpuLocal);
 }
 
 constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &sort_radix_rows,
@@ -106,11 +94,11 @@ constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &so
 
 Engine engine{"sort", kImplementations};
 
-std::string describe(const SortPlan& plan) {
+std::string describe(const Plan& plan) {
   return "sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n) + " " + plan.key.tag;
 }
 
-SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
+Plan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
   const int64_t n = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK_NOT_IMPLEMENTED(self.numel() <= kMaxElements, "ocl: ", op, " of ", self.numel(),
                               " elements");
@@ -127,7 +115,7 @@ SortPlan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
 
 }  // namespace
 
-void sort_keys(SortPlan& plan) { run_first(engine, kImplementations, plan, describe); }
+void sort_keys(Plan& plan) { run_first(engine, kImplementations, plan, describe); }
 
 KeyType key_type(const char* op, ScalarType dtype) {
   switch (dtype) {
@@ -152,11 +140,9 @@ KeyType key_type(const char* op, ScalarType dtype) {
 
 c10::DataPtr allocate(size_t bytes) { return allocator()->allocate(bytes); }
 
-c10::DataPtr SortPlan::allocate_keys() const { return allocate(size_t{rows} * n * key.size); }
+c10::DataPtr Plan::allocate_keys() const { return allocate(size_t{rows} * n * key.size); }
 
-c10::DataPtr SortPlan::allocate_index() const {
-  return allocate(size_t{rows} * n * sizeof(uint32_t));
-}
+c10::DataPtr Plan::allocate_index() const { return allocate(size_t{rows} * n * sizeof(uint32_t)); }
 
 void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays) {
   Device& device = queue.device();
@@ -171,21 +157,20 @@ Rows::Rows(const char* op, const at::Tensor& self, int64_t dim, bool descending)
     : self_(self), dim_(dim), descending_(descending), plan_(make_plan(op, self, dim)) {
   if (self.numel() == 0) return;
   plan_.keys = plan_.allocate_keys();
-  Arguments arguments{};
+  RowArguments arguments{};
   if (!set_layout(arguments, {&self_}, dim_)) {
     self_ = self_.contiguous();
     set_layout(arguments, {&self_}, dim_);
   }
   const uint64_t total = uint64_t{plan_.rows} * plan_.n;
-  const Location in = plan_.device.addresses().find(self_.const_data_ptr());
-  arguments.offset[0] = in.offset;
   arguments.infinity = plan_.key.infinity;
   arguments.flip = descending ? plan_.key.mask() : 0;
   arguments.rows = plan_.rows;
   arguments.n = plan_.n;
   set_chunk(arguments, plan_.device, total);
   launch(get(encode_family, plan_.device, plan_.key), plan_.queue,
-         chunks(arguments, plan_.device, total), in.mem, Pointer{plan_.keys.get()}, arguments);
+         chunks(arguments, plan_.device, total), Pointer{self_.const_data_ptr()},
+         Pointer{plan_.keys.get()}, arguments);
 }
 
 void Rows::sort() {
@@ -203,7 +188,7 @@ template <class Launch>
 void Rows::write(const at::Tensor& self, const at::Tensor& values, const at::Tensor& indices,
                  const Launch& launch) const {
   if (values.numel() == 0) return;
-  Arguments arguments{};
+  RowArguments arguments{};
   if (!set_layout(arguments, {&self, &values, &indices}, dim_)) {
     const at::Tensor dense_values = at::empty(values.sizes(), values.options());
     const at::Tensor dense_indices = at::empty(indices.sizes(), indices.options());
@@ -212,39 +197,35 @@ void Rows::write(const at::Tensor& self, const at::Tensor& values, const at::Ten
     indices.copy_(dense_indices);
     return;
   }
-  const AddressSpace& addresses = plan_.device.addresses();
-  const Location in = addresses.find(self.const_data_ptr());
-  const Location value = addresses.find(values.mutable_data_ptr());
-  const Location index = addresses.find(indices.mutable_data_ptr());
-  arguments.offset[0] = in.offset;
-  arguments.offset[1] = value.offset;
-  arguments.offset[2] = index.offset;
   arguments.infinity = plan_.key.infinity;
   arguments.flip = descending_ ? plan_.key.mask() : 0;
   arguments.rows = plan_.rows;
   arguments.n = plan_.n;
-  launch(arguments, in.mem, value.mem, index.mem);
+  launch(arguments, Pointer{self.const_data_ptr()}, Pointer{values.mutable_data_ptr()},
+         Pointer{indices.mutable_data_ptr()});
 }
 
 void Rows::take(const at::Tensor& values, const at::Tensor& indices) const {
-  write(self_, values, indices, [&](Arguments& arguments, cl_mem in, cl_mem value, cl_mem index) {
-    arguments.k = values.dim() == 0 ? 1 : static_cast<uint32_t>(values.size(dim_));
-    const uint64_t total = uint64_t{plan_.rows} * arguments.k;
-    set_chunk(arguments, plan_.device, total);
-    launch(get(take_family, plan_.device, plan_.key), plan_.queue,
-           chunks(arguments, plan_.device, total), in, Pointer{plan_.keys.get()},
-           Pointer{plan_.index.get()}, value, index, arguments);
-  });
+  write(self_, values, indices,
+        [&](RowArguments& arguments, Pointer in, Pointer value, Pointer index) {
+          arguments.k = values.dim() == 0 ? 1 : static_cast<uint32_t>(values.size(dim_));
+          const uint64_t total = uint64_t{plan_.rows} * arguments.k;
+          set_chunk(arguments, plan_.device, total);
+          launch(get(take_family, plan_.device, plan_.key), plan_.queue,
+                 chunks(arguments, plan_.device, total), in, Pointer{plan_.keys.get()},
+                 Pointer{plan_.index.get()}, value, index, arguments);
+        });
 }
 
 void Rows::pick(uint32_t which, int64_t k, const at::Tensor& values,
                 const at::Tensor& indices) const {
-  write(self_, values, indices, [&](Arguments& arguments, cl_mem in, cl_mem value, cl_mem index) {
-    arguments.k = static_cast<uint32_t>(k);
-    launch(get(pick_family, plan_.device, plan_.key), plan_.queue, NDRange::linear(plan_.rows, 16),
-           in, Pointer{plan_.keys.get()}, Pointer{plan_.index.get()}, value, index, arguments,
-           which);
-  });
+  write(self_, values, indices,
+        [&](RowArguments& arguments, Pointer in, Pointer value, Pointer index) {
+          arguments.k = static_cast<uint32_t>(k);
+          launch(get(pick_family, plan_.device, plan_.key), plan_.queue,
+                 NDRange::linear(plan_.rows, 16), in, Pointer{plan_.keys.get()},
+                 Pointer{plan_.index.get()}, value, index, arguments, which);
+        });
 }
 
 void Rows::pick(int64_t k, const at::Tensor& values, const at::Tensor& indices) const {
@@ -260,15 +241,16 @@ void Rows::nanmedian(const at::Tensor& values, const at::Tensor& indices) const 
 }
 
 void Rows::mode(const at::Tensor& values, const at::Tensor& indices) const {
-  write(self_, values, indices, [&](Arguments& arguments, cl_mem in, cl_mem value, cl_mem index) {
-    Kernel& kernel = get(mode_family, plan_.device, plan_.key);
-    const size_t wanted = plan_.device.is_cpu() ? 1 : kModeGroup;
-    const size_t group = std::min(wanted, kernel.max_work_group_size());
-    const LocalMemory scratch{group * sizeof(uint32_t)};
-    launch(kernel, plan_.queue, NDRange::linear(plan_.rows * group, group), in,
-           Pointer{plan_.keys.get()}, Pointer{plan_.index.get()}, value, index, arguments, scratch,
-           scratch);
-  });
+  write(self_, values, indices,
+        [&](RowArguments& arguments, Pointer in, Pointer value, Pointer index) {
+          Kernel& kernel = get(mode_family, plan_.device, plan_.key);
+          const size_t wanted = plan_.device.is_cpu() ? 1 : kModeGroup;
+          const size_t group = std::min(wanted, kernel.max_work_group_size());
+          const LocalMemory scratch{group * sizeof(uint32_t)};
+          launch(kernel, plan_.queue, NDRange::linear(plan_.rows * group, group), in,
+                 Pointer{plan_.keys.get()}, Pointer{plan_.index.get()}, value, index, arguments,
+                 scratch, scratch);
+        });
 }
 
 void is_in(const Rows& sorted, const at::Tensor& elements, bool invert, const at::Tensor& out) {

@@ -1,8 +1,5 @@
 // The sort engine: the rows of a tensor along one dimension as unsigned keys, sorted, and what is
 // read off sorted rows.
-//
-// Offers: Rows, is_in(). The order is CPU torch's: NaN above everything, -0 equal to 0; equal
-// elements keep their order, descending too.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -58,7 +55,7 @@ class Rows {
   at::Tensor self_;
   int64_t dim_;
   bool descending_;
-  SortPlan plan_;
+  Plan plan_;
 };
 
 /// out = (elements are in the one ascending row `sorted`) != invert. `elements` and `out` (bool)
