@@ -49,7 +49,10 @@ void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, i
   const int64_t bytes = result.element_size();
   CrossArguments arguments{
       {result.stride(dim) * bytes, a.stride(dim) * bytes, b.stride(dim) * bytes},
-      static_cast<uint32_t>(layout.n), 0, {}, {}};
+      static_cast<uint32_t>(layout.n),
+      0,
+      {},
+      {}};
   put_layout(arguments, layout);
   launch(cross_family.get(queue.device(), {{"IN", tag(result.scalar_type())}}), queue,
          NDRange::linear(layout.n, 64), Pointer{out.data_ptr()}, Pointer{x.const_data_ptr()},

@@ -73,7 +73,7 @@ void histogram(const at::Tensor& self, const std::optional<at::Tensor>& weight, 
     hist.copy_(sums.narrow(0, 0, hist.numel()).view(hist.sizes()));
   } else {
     const at::Tensor counts = at::zeros({hist.numel()}, hist.options());
-    count(bins, counts);
+    binning::count(bins, counts);
     hist.copy_(counts.view(hist.sizes()));
   }
   if (!density) return;

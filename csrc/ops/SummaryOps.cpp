@@ -35,7 +35,7 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   const int64_t bins = std::max(top + 1, minlength);
   if (!weights || !weights->defined()) {
     at::Tensor counts = at::zeros({bins}, counted);
-    count(self, counts);
+    binning::count(self, counts);
     return counts;
   }
   TORCH_CHECK(weights->dim() == 1 && weights->size(0) == self.size(0),

@@ -1,6 +1,8 @@
-// Runs of equal neighbours among n items: count where they begin, sum the counts (scan.cl), write.
+// Runs of equal neighbours among n elements: count where they begin, sum the counts (scan.cl),
+// write.
 //
-// Compile parameters: KEY, ORDER (key.clh); COLUMNS: an item is a row of keys instead of one key.
+// Compile parameters: KEY, ORDER (key.clh); COLUMNS: an element is a row of keys instead of one
+// key.
 #include "sort/key.clh"
 #ifndef COLUMNS
 #define COLUMNS 0
@@ -8,7 +10,7 @@
 
 #include "sort/arguments.clh"
 
-/// Whether item i differs from the one before it. A NaN differs from everything.
+/// Whether element i differs from the one before it. A NaN differs from everything.
 static inline bool begins_run(global const Key* keys, global const uint* index, uint i,
                               const RunArguments runs) {
   if (i == 0) return true;
@@ -40,7 +42,7 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
 }
 
 #define GROUP 256
-#define SHARE 8  // items of a work-item; a work-group's are a chunk
+#define SHARE 8  // elements of a work-item; a work-group's are a chunk
 
 /// The same for GPUs. Global size: chunks * GROUP.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_in_groups(
@@ -63,7 +65,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_i
   if (id == 0) ((global uint*)(counts_base + counts_offset))[get_group_id(0)] = count;
 }
 
-/// Writes what is wanted of the items from `begin` to `end`, of which the first run to begin is
+/// Writes what is wanted of the elements from `begin` to `end`, of which the first run to begin is
 /// `run`.
 static inline void write_runs(global const Key* keys, global const uint* index, global long* firsts,
                               global long* starts, global long* inverse, uint wanted, uint begin,
@@ -95,9 +97,9 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
   global long* inverse = (global long*)(inverse_base + inverse_offset);       \
   global const uint* counts = (global const uint*)(counts_base + counts_offset);
 
-/// Of each run: firsts, the number in the input of its first item; starts, where it begins. Of each
-/// item of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of the
-/// three.
+/// Of each run: firsts, the number in the input of its first element; starts, where it begins. Of
+/// each element of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of
+/// the three.
 kernel void sort_write_runs(WRITE_OPERANDS) {
   const ulong first = (ulong)get_global_id(0) * runs.chunk;
   if (first >= runs.n) return;

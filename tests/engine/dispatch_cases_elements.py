@@ -2,6 +2,7 @@
 (test_dispatch.py)."""
 
 import torch
+import torch.nn.functional as F
 
 
 def indexed(call, *shape, high=40):
@@ -75,7 +76,47 @@ def pointwise(call):
     return run
 
 
+def pooled(call, *shape):
+    """call(images, requiring gradients): the output and the images' gradient."""
+
+    def run(device):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
+        y = call(x.requires_grad_())
+        weights = torch.arange(y.numel(), dtype=torch.float32, device=device).reshape(y.shape) % 7
+        return y.detach(), torch.autograd.grad(y, x, weights)[0]
+
+    return run
+
+
+def counted(bins):
+    def run(device):
+        i = torch.randint(0, bins, (9000,), generator=torch.Generator().manual_seed(0))
+        return i.to(device).bincount(minlength=bins)
+
+    return run
+
+
+AVERAGES = [
+    pooled(lambda x: F.avg_pool2d(x, 3, 2, 1), 2, 9, 20, 40),
+    pooled(lambda x: F.avg_pool2d(x.mT, 2), 1, 1, 20, 40),
+]
+MAXIMA = [
+    pooled(lambda x: F.max_pool2d(x, 3, 2, 1), 2, 3, 20, 40),
+    pooled(lambda x: F.max_pool2d(x.mT, 3, 2, 1), 2, 3, 20, 40),
+    pooled(lambda x: F.adaptive_max_pool2d(x, (5, 7)), 2, 3, 20, 40),
+    pooled(lambda x: F.max_pool2d(x.contiguous(memory_format=torch.channels_last), 2), 2, 64, 8, 8),
+]
+
 CASES = {
+    "binning": [counted(50), counted(7000)],
+    "nearest": [
+        pooled(lambda x: F.interpolate(x, scale_factor=2), 2, 3, 9, 20),
+        pooled(lambda x: F.interpolate(x.mT, scale_factor=3), 2, 3, 9, 20),
+    ],
+    "average_pool": AVERAGES,
+    "backward_average_pool": AVERAGES,
+    "max_pool": MAXIMA,
+    "backward_max_pool": MAXIMA,
     "fft": [
         transformed(67),
         transformed(120),

@@ -5,15 +5,17 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::binning {
 
 namespace {
 
@@ -30,40 +32,77 @@ const KernelFamily finish_family{"binning/count.cl", "count_finish"};
 using namespace kernel_types;
 #include "binning/arguments.clh"
 
+/// A histogram of fewer than 2^31 numbers.
+struct Plan {
+  Device& device;
+  Queue& queue;
+  const at::Tensor& bins;
+  const at::Tensor& out;
+
+  int64_t n() const { return bins.numel(); }
+  int64_t size() const { return out.numel(); }
+};
+
+/// Counts into `copies` arrays of counters by `family`, then adds these up.
+void run(const Plan& plan, const KernelFamily& family, int64_t copies, const at::Tensor& counters,
+         const NDRange& range) {
+  const Pointer in{plan.bins.const_data_ptr()}, middle{counters.mutable_data_ptr()};
+  const Arguments arguments{plan.bins.stride(0) * plan.bins.element_size(),
+                            plan.out.stride(0) * plan.out.element_size(),
+                            static_cast<uint32_t>(plan.n()),
+                            static_cast<uint32_t>(ceil_div(plan.n(), copies)),
+                            static_cast<uint32_t>(plan.size()),
+                            static_cast<uint32_t>(copies)};
+  const auto get = [&](const KernelFamily& family) -> Kernel& {
+    return family.get(plan.device, {{"INDEX", tag(plan.bins.scalar_type())},
+                                    {"OUT", tag(plan.out.scalar_type())},
+                                    {"LOCAL_BINS", &family == &local_family ? kLocalBins : 16}});
+  };
+  launch(get(family), plan.queue, range, in, middle, arguments);
+  launch(get(finish_family), plan.queue, NDRange::linear(plan.size(), 64), middle,
+         Pointer{plan.out.mutable_data_ptr()}, arguments);
+}
+
+void run_copies(Plan& plan) {
+  const int64_t units = plan.device.properties().compute_units;
+  // Copies cost a pass over all of their counters.
+  const int64_t copies = std::max<int64_t>(
+      1, std::min({units * 4, plan.n() / kElementsPerItem, 2 * plan.n() / plan.size()}));
+  run(plan, private_family, copies,
+      at::empty({copies * plan.size()}, plan.bins.options().dtype(at::kInt)),
+      NDRange::linear(copies, 1));
+}
+
+void run_atomics(const Plan& plan, const KernelFamily& family) {
+  const size_t most = size_t{plan.device.properties().compute_units} * 8 * kGroup;
+  run(plan, family, 1, at::zeros({plan.size()}, plan.bins.options().dtype(at::kInt)),
+      NDRange::linear(std::min<size_t>(plan.n(), most), kGroup));
+}
+
+constexpr Implementation<Plan> copies{
+    "copies", [](const Plan& plan) { return plan.device.is_cpu() ? nullptr : "a kernel for CPUs"; },
+    run_copies};
+constexpr Implementation<Plan> in_local_memory{
+    "local",
+    [](const Plan& plan) {
+      return plan.size() > kLocalBins ? "more bins than local memory holds" : nullptr;
+    },
+    [](Plan& plan) { run_atomics(plan, local_family); }};
+constexpr Implementation<Plan> atomics{"atomic", [](const Plan&) -> const char* { return nullptr; },
+                                       [](Plan& plan) { run_atomics(plan, atomic_family); }};
+constexpr const Implementation<Plan>* kImplementations[] = {&copies, &in_local_memory, &atomics};
+
+const Engine engine{"binning", kImplementations};
+
+std::string describe(const Plan& plan) {
+  return "binning " + std::to_string(plan.n()) + " " + tag(plan.bins.scalar_type()) + " into " +
+         std::to_string(plan.size());
+}
+
 void count_slice(const at::Tensor& bins, const at::Tensor& out) {
   Queue& queue = current_queue(bins.device().index());
-  Device& device = queue.device();
-  const int64_t n = bins.numel(), size = out.numel();
-  const int64_t units = device.properties().compute_units;
-  const bool cpu = device.is_cpu();
-  // Copies cost a pass over all of their counters.
-  const int64_t copies =
-      !cpu ? 1 : std::max<int64_t>(1, std::min({units * 4, n / kElementsPerItem, 2 * n / size}));
-  const auto options = bins.options().dtype(at::kInt);
-  const at::Tensor counters =
-      cpu ? at::empty({copies * size}, options) : at::zeros({size}, options);
-  const Pointer in{bins.const_data_ptr()}, middle{counters.mutable_data_ptr()},
-      result{out.mutable_data_ptr()};
-  const Arguments arguments{bins.stride(0) * bins.element_size(),
-                            out.stride(0) * out.element_size(),
-                            static_cast<uint32_t>(n),
-                            static_cast<uint32_t>(ceil_div(n, copies)),
-                            static_cast<uint32_t>(size),
-                            static_cast<uint32_t>(copies)};
-  const bool local = !cpu && size <= kLocalBins;
-  const auto get = [&](const KernelFamily& family) -> Kernel& {
-    return family.get(device, {{"INDEX", tag(bins.scalar_type())},
-                               {"OUT", tag(out.scalar_type())},
-                               {"LOCAL_BINS", local ? kLocalBins : 16}});
-  };
-  if (cpu) {
-    launch(get(private_family), queue, NDRange::linear(copies, 1), in, middle, arguments);
-  } else {
-    const size_t items = std::min<size_t>(n, static_cast<size_t>(units) * 8 * kGroup);
-    launch(get(local ? local_family : atomic_family), queue, NDRange::linear(items, kGroup), in,
-           middle, arguments);
-  }
-  launch(get(finish_family), queue, NDRange::linear(size, 64), middle, result, arguments);
+  Plan plan{queue.device(), queue, bins, out};
+  run_first(engine, kImplementations, plan, describe);
 }
 
 }  // namespace
@@ -77,4 +116,4 @@ void count(const at::Tensor& bins, const at::Tensor& counts) {
   }
 }
 
-}  // namespace ocl
+}  // namespace ocl::binning

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
 
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
@@ -94,178 +96,254 @@ spatial::PoolArguments with_plane(const PoolWindow& window, const spatial::Opera
   return arguments;
 }
 
-/// The gradient of any max pooling by planes; false where that is not the way.
-bool max_by_plane(const at::Tensor& grad_in, const at::Tensor& grad_out, const at::Tensor& indices,
-                  const PoolWindow& window) {
-  if (!spatial::sums_by_plane(grad_in, window.axes)) return false;
-  const ScalarType dtype = grad_in.scalar_type();
-  const spatial::Operand to = spatial::operand(grad_in, window.axes);
-  spatial::run(max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
-               {spatial::planes_of(to), spatial::operand(grad_out, window.axes),
-                spatial::operand(indices, window.axes)},
-               {.cost = spatial::kPlaneCost}, with_plane(window, to));
-  return true;
+/// A pooling on its way to a kernel: from `in` to `out`, which for gradients are those of the
+/// output and of the input.
+struct Plan {
+  const Engine& engine;
+  const at::Tensor& out;
+  const at::Tensor& in;
+  const at::Tensor* indices;  // null: an average, or maxima without positions
+  const PoolWindow& window;
+
+  spatial::Operand to() const { return spatial::operand(out, window.axes); }
+  spatial::Operand from() const { return spatial::operand(in, window.axes); }
+  bool on_cpu() const { return ocl::device(in.device().index()).is_cpu(); }
+};
+
+using Pooling = Implementation<Plan>;
+
+const char* accept(const Plan&) { return nullptr; }
+
+constexpr char kForCpus[] = "a kernel for CPUs";
+
+constexpr char kNoPlanes[] = "no CPU, few planes, or a dtype that sums can't be kept in";
+
+void run_average(Plan& plan, bool lines) {
+  const ScalarType dtype = plan.in.scalar_type();
+  spatial::Access how = access(plan.out, plan.in, plan.window);
+  how.along_width = lines;
+  spatial::run(lines ? average_lines : average,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(accumulator(dtype))},
+                {"ADAPTIVE", plan.window.adaptive},
+                {"WIDE", wide(plan.out, plan.in, plan.window)},
+                {"LINE", lines ? kLine : 0}},
+               {plan.to(), plan.from()}, how, arguments_of(plan.window));
 }
 
+/// Of any windows: an element at a time.
+void run_max(const KernelFamily& family, Plan& plan) {
+  const ScalarType dtype = plan.out.scalar_type(), acc = accumulator(dtype);
+  spatial::run(family,
+               {{"IN", tag(dtype)},
+                {"ACC", tag(acc)},
+                {"INDEX", index_tag(acc)},
+                {"ADAPTIVE", plan.window.adaptive},
+                {"WIDE", wide(plan.out, plan.in, plan.window)}},
+               {plan.to(), plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
+               access(plan.out, plan.in, plan.window), arguments_of(plan.window));
+}
+
+// Average pooling.
+
+constexpr Pooling average_by_lines{"lines",
+                                   [](const Plan& plan) -> const char* {
+                                     if (!plan.on_cpu()) return kForCpus;
+                                     const spatial::Operand from = plan.from();
+                                     if (from.stride[4] != 1) return "rows that are not contiguous";
+                                     return from.size[4] > kLine ? "long rows" : nullptr;
+                                   },
+                                   [](Plan& plan) { run_average(plan, true); }};
+constexpr Pooling average_by_windows{"windows", accept,
+                                     [](Plan& plan) { run_average(plan, false); }};
+constexpr const Pooling* kAverage[] = {&average_by_lines, &average_by_windows};
+
+constexpr Pooling average_gradient_by_planes{
+    "planes",
+    [](const Plan& plan) {
+      return spatial::sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
+    },
+    [](Plan& plan) {
+      const ScalarType dtype = plan.out.scalar_type();
+      const spatial::Operand to = plan.to();
+      spatial::run(average_planes,
+                   {{"IN", tag(dtype)},
+                    {"ACC", tag(dtype)},
+                    {"ADAPTIVE", plan.window.adaptive},
+                    {"WIDE", wide(plan.out, plan.in, plan.window)},
+                    {"LINE", kLine}},
+                   {spatial::planes_of(to), plan.from()}, {.cost = spatial::kPlaneCost},
+                   with_plane(plan.window, to));
+    }};
+constexpr Pooling average_gradient_by_windows{
+    "windows", accept, [](Plan& plan) {
+      const ScalarType dtype = plan.out.scalar_type();
+      spatial::run(average_backward,
+                   {{"IN", tag(dtype)},
+                    {"ACC", tag(accumulator(dtype))},
+                    {"ADAPTIVE", plan.window.adaptive},
+                    {"WIDE", wide(plan.out, plan.in, plan.window)}},
+                   {plan.to(), plan.from()}, access(plan.out, plan.in, plan.window),
+                   arguments_of(plan.window));
+    }};
+constexpr const Pooling* kAverageGradient[] = {&average_gradient_by_planes,
+                                               &average_gradient_by_windows};
+
+// Max pooling.
+
+/// Maxima of windows, next to each other along the width.
+constexpr Pooling max_by_lines{
+    "lines",
+    [](const Plan& plan) -> const char* {
+      if (plan.window.adaptive) return "adaptive windows";
+      if (!plan.on_cpu()) return kForCpus;
+      const spatial::Operand to = plan.to();
+      if (to.stride[4] != 1 || plan.from().stride[4] != 1 ||
+          (plan.indices && spatial::operand(*plan.indices, plan.window.axes).stride[4] != 1)) {
+        return "rows that are not contiguous";
+      }
+      return to.size[4] < kLeastLanes ? "short rows" : nullptr;
+    },
+    [](Plan& plan) {
+      std::array<spatial::Operand, 3> operands{plan.to(), plan.from()};
+      if (plan.indices) operands[2] = spatial::operand(*plan.indices, plan.window.axes);
+      const ScalarType dtype = plan.in.scalar_type(), acc = accumulator(dtype);
+      const bool long_line = operands[0].size[4] >= 4 * kMostLanes && c10::elementSize(acc) == 4;
+      spatial::Access how = access(plan.out, plan.in, plan.window);
+      how.along_width = true;
+      how.cost = std::max(1, how.cost / kLeastLanes);
+      const int32_t step = plan.window.stride[2];
+      const spatial::PoolArguments arguments = arguments_of(plan.window);
+      spatial::run(max_lines,
+                   {{"IN", tag(dtype)},
+                    {"ACC", tag(acc)},
+                    {"INDEX", index_tag(acc)},
+                    {"LINE", long_line ? kMostLanes : kLeastLanes},
+                    {"STEP", step <= 2 ? step : 0},
+                    {"POSITIONS", plan.indices != nullptr}},
+                   std::span<const spatial::Operand>(operands.data(), plan.indices ? 3 : 2), how,
+                   &arguments, sizeof arguments);
+    }};
+/// Adaptive pooling by the maxima of columns.
+constexpr Pooling max_by_columns{
+    "columns",
+    [](const Plan& plan) -> const char* {
+      if (!plan.window.adaptive) return "windows of a fixed size";
+      if (!plan.on_cpu()) return kForCpus;
+      const spatial::Operand from = plan.from();
+      if (from.stride[4] != 1) return "rows that are not contiguous";
+      return from.size[4] > kLine ? "long rows" : nullptr;
+    },
+    [](Plan& plan) {
+      const ScalarType dtype = plan.in.scalar_type(), acc = accumulator(dtype);
+      spatial::Access how = access(plan.out, plan.in, plan.window);
+      how.along_width = true;
+      how.cost = std::max(1, how.cost / kLeastLanes);
+      spatial::run(max_adaptive,
+                   {{"IN", tag(dtype)},
+                    {"ACC", tag(acc)},
+                    {"INDEX", index_tag(acc)},
+                    {"ADAPTIVE", 1},
+                    {"WIDE", wide(plan.out, plan.in, plan.window)},
+                    {"LANES", 64 / c10::elementSize(acc)},
+                    {"LINE", kLine}},
+                   {plan.to(), plan.from(), spatial::operand(*plan.indices, plan.window.axes)}, how,
+                   arguments_of(plan.window));
+    }};
+constexpr Pooling max_by_windows{"windows", accept, [](Plan& plan) { run_max(max, plan); }};
+constexpr const Pooling* kMax[] = {&max_by_lines, &max_by_columns, &max_by_windows};
+
+constexpr Pooling max_gradient_by_planes{
+    "planes",
+    [](const Plan& plan) {
+      return spatial::sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
+    },
+    [](Plan& plan) {
+      const ScalarType dtype = plan.out.scalar_type();
+      const spatial::Operand to = plan.to();
+      spatial::run(
+          max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+          {spatial::planes_of(to), plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
+          {.cost = spatial::kPlaneCost}, with_plane(plan.window, to));
+    }};
 /// The same where channels lie innermost in all tensors.
-bool max_by_channels(const at::Tensor& grad_in, const at::Tensor& grad_out,
-                     const at::Tensor& indices, const PoolWindow& window) {
-  const ScalarType dtype = grad_in.scalar_type();
-  const spatial::Operand to = spatial::operand(grad_in, window.axes);
-  const spatial::Operand from = spatial::operand(grad_out, window.axes);
-  const spatial::Operand chosen = spatial::operand(indices, window.axes);
-  const int lanes = static_cast<int>(64 / c10::elementSize(dtype));
-  if (!spatial::sums_by_channels(grad_in, window.axes, lanes) || from.stride[1] != 1 ||
-      chosen.stride[1] != 1) {
-    return false;
-  }
-  spatial::Operand planes = spatial::planes_of(to);
-  planes.stride[4] = to.stride[4];
-  spatial::run(max_channels, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
-               {planes, from, chosen}, {.channel_lanes = lanes, .cost = spatial::kPlaneCost},
-               with_plane(window, to));
-  return true;
-}
+constexpr Pooling max_gradient_by_channels{
+    "channels",
+    [](const Plan& plan) -> const char* {
+      const int lanes = static_cast<int>(64 / c10::elementSize(plan.out.scalar_type()));
+      if (!spatial::sums_by_channels(plan.out, plan.window.axes, lanes)) {
+        return "no CPU, channels that are not innermost, or few of them";
+      }
+      const bool apart = plan.from().stride[1] != 1 ||
+                         spatial::operand(*plan.indices, plan.window.axes).stride[1] != 1;
+      return apart ? "channels that are not innermost in all operands" : nullptr;
+    },
+    [](Plan& plan) {
+      const ScalarType dtype = plan.out.scalar_type();
+      const spatial::Operand to = plan.to();
+      spatial::Operand planes = spatial::planes_of(to);
+      planes.stride[4] = to.stride[4];
+      spatial::run(max_channels,
+                   {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+                   {planes, plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
+                   {.channel_lanes = static_cast<int>(64 / c10::elementSize(dtype)),
+                    .cost = spatial::kPlaneCost},
+                   with_plane(plan.window, to));
+    }};
+constexpr Pooling max_gradient_by_windows{"windows", accept,
+                                          [](Plan& plan) { run_max(max_backward, plan); }};
+constexpr const Pooling* kMaxGradient[] = {&max_gradient_by_planes, &max_gradient_by_channels,
+                                           &max_gradient_by_windows};
 
-/// Maxima of windows, next to each other along the width; false where that is not the way.
-/// `indices` may be null.
-bool max_by_line(const at::Tensor& out, const at::Tensor* indices, const at::Tensor& in,
-                 const PoolWindow& window) {
-  if (window.adaptive || !ocl::device(in.device().index()).is_cpu()) return false;
-  std::array<spatial::Operand, 3> operands{spatial::operand(out, window.axes),
-                                           spatial::operand(in, window.axes)};
-  if (indices != nullptr) operands[2] = spatial::operand(*indices, window.axes);
-  const size_t count = indices != nullptr ? 3 : 2;
-  for (size_t k = 0; k < count; ++k) {
-    if (operands[k].stride[4] != 1) return false;
-  }
-  const int64_t width = operands[0].size[4];
-  if (width < kLeastLanes) return false;
-  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
-  const bool long_line = width >= 4 * kMostLanes && c10::elementSize(acc) == 4;
-  spatial::Access how = access(out, in, window);
-  how.along_width = true;
-  how.cost = std::max(1, how.cost / kLeastLanes);
-  const int32_t step = window.stride[2];
-  const spatial::PoolArguments arguments = arguments_of(window);
-  spatial::run(max_lines,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"INDEX", index_tag(acc)},
-                {"LINE", long_line ? kMostLanes : kLeastLanes},
-                {"STEP", step <= 2 ? step : 0},
-                {"POSITIONS", indices != nullptr}},
-               std::span<const spatial::Operand>(operands.data(), count), how, &arguments,
-               sizeof arguments);
-  return true;
-}
+const Engine max_engine{"max_pool", kMax}, average_engine{"average_pool", kAverage};
+const Engine max_gradient_engine{"backward_max_pool", kMaxGradient};
+const Engine average_gradient_engine{"backward_average_pool", kAverageGradient};
 
-/// Adaptive pooling by the maxima of columns; false where that is not the way.
-bool max_by_column(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
-                   const PoolWindow& window) {
-  if (!window.adaptive || !ocl::device(in.device().index()).is_cpu()) return false;
-  const spatial::Operand from = spatial::operand(in, window.axes);
-  if (from.stride[4] != 1 || from.size[4] > kLine) return false;
-  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
-  spatial::Access how = access(out, in, window);
-  how.along_width = true;
-  how.cost = std::max(1, how.cost / kLeastLanes);
-  spatial::run(max_adaptive,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"INDEX", index_tag(acc)},
-                {"ADAPTIVE", 1},
-                {"WIDE", wide(out, in, window)},
-                {"LANES", 64 / c10::elementSize(acc)},
-                {"LINE", kLine}},
-               {spatial::operand(out, window.axes), from, spatial::operand(indices, window.axes)},
-               how, arguments_of(window));
-  return true;
+std::string describe(const Plan& plan) {
+  std::string line = std::string(plan.engine.name()) + " ";
+  for (int64_t d = 0; d < plan.in.dim(); ++d) {
+    line += (d > 0 ? "x" : "") + std::to_string(plan.in.size(d));
+  }
+  return line + " " + tag(plan.in.scalar_type());
 }
 
 }  // namespace
 
 void average_pool(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
   if (out.numel() == 0) return;
-  const ScalarType dtype = in.scalar_type();
-  const spatial::Operand to = spatial::operand(out, window.axes);
-  const spatial::Operand from = spatial::operand(in, window.axes);
-  spatial::Access how = access(out, in, window);
-  how.along_width =
-      from.stride[4] == 1 && from.size[4] <= kLine && ocl::device(in.device().index()).is_cpu();
-  spatial::run(how.along_width ? average_lines : average,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(accumulator(dtype))},
-                {"ADAPTIVE", window.adaptive},
-                {"WIDE", wide(out, in, window)},
-                {"LINE", how.along_width ? kLine : 0}},
-               {to, from}, how, arguments_of(window));
+  Plan plan{average_engine, out, in, nullptr, window};
+  run_first(average_engine, kAverage, plan, describe);
 }
 
 void average_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                            const PoolWindow& window) {
   if (grad_in.numel() == 0) return;
-  const ScalarType dtype = grad_in.scalar_type();
-  if (spatial::sums_by_plane(grad_in, window.axes)) {
-    const spatial::Operand to = spatial::operand(grad_in, window.axes);
-    spatial::run(average_planes,
-                 {{"IN", tag(dtype)},
-                  {"ACC", tag(dtype)},
-                  {"ADAPTIVE", window.adaptive},
-                  {"WIDE", wide(grad_in, grad_out, window)},
-                  {"LINE", kLine}},
-                 {spatial::planes_of(to), spatial::operand(grad_out, window.axes)},
-                 {.cost = spatial::kPlaneCost}, with_plane(window, to));
-    return;
-  }
-  spatial::run(average_backward,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(accumulator(dtype))},
-                {"ADAPTIVE", window.adaptive},
-                {"WIDE", wide(grad_in, grad_out, window)}},
-               {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes)},
-               access(grad_in, grad_out, window), arguments_of(window));
+  Plan plan{average_gradient_engine, grad_in, grad_out, nullptr, window};
+  run_first(average_gradient_engine, kAverageGradient, plan, describe);
 }
 
 void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,
               const PoolWindow& window) {
   if (out.numel() == 0) return;
   check_plane(in, window.axes);
-  if (max_by_line(out, &indices, in, window)) return;
-  if (max_by_column(out, indices, in, window)) return;
-  const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
-  spatial::run(max,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"INDEX", index_tag(acc)},
-                {"ADAPTIVE", window.adaptive},
-                {"WIDE", wide(out, in, window)}},
-               {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
-                spatial::operand(indices, window.axes)},
-               access(out, in, window), arguments_of(window));
+  Plan plan{max_engine, out, in, &indices, window};
+  run_first(max_engine, kMax, plan, describe);
 }
 
 bool max_pool_only(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
   check_plane(in, window.axes);
-  return max_by_line(out, nullptr, in, window);
+  Plan plan{max_engine, out, in, nullptr, window};
+  if (!accepts(max_by_lines, plan, describe)) return false;
+  max_by_lines.run(plan);
+  return true;
 }
 
 void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                        const at::Tensor& indices, const PoolWindow& window) {
   if (grad_in.numel() == 0) return;
   check_plane(grad_in, window.axes);
-  if (max_by_plane(grad_in, grad_out, indices, window)) return;
-  if (max_by_channels(grad_in, grad_out, indices, window)) return;
-  const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
-  spatial::run(max_backward,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"INDEX", index_tag(acc)},
-                {"ADAPTIVE", window.adaptive},
-                {"WIDE", wide(grad_in, grad_out, window)}},
-               {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
-                spatial::operand(indices, window.axes)},
-               access(grad_in, grad_out, window), arguments_of(window));
+  Plan plan{max_gradient_engine, grad_in, grad_out, &indices, window};
+  run_first(max_gradient_engine, kMaxGradient, plan, describe);
 }
 
 void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor& in,

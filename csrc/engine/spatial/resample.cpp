@@ -4,8 +4,10 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
+#include <string>
 #include <utility>
 
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
@@ -219,6 +221,59 @@ bool in_double(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kByte && device(tensor.device().index()).properties().has_fp64;
 }
 
+/// The gradient of nearest().
+struct GradientPlan {
+  const at::Tensor& grad_in;
+  const at::Tensor& grad_out;
+  Operand to, from;
+  const ResampleScales& scales;
+  bool exact;
+};
+
+void run_gradient(const GradientPlan& plan, bool lines) {
+  Scaled<float>::ResampleArguments arguments{};
+  set_scales(arguments, plan.scales, plan.to, plan.from);
+  const ScalarType dtype = plan.grad_in.scalar_type(), acc = compute_dtype(dtype);
+  if (lines) {
+    spatial::run(nearest_lines_family,
+                 {{"IN", tag(dtype)},
+                  {"ACC", tag(acc)},
+                  {"EXACT", plan.exact},
+                  {"LINE", kLine},
+                  {"SPAN", kLineSpan}},
+                 {plan.to, plan.from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true},
+                 arguments);
+    return;
+  }
+  spatial::run(nearest_backward_family,
+               {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"EXACT", plan.exact}}, {plan.to, plan.from},
+               {.channel_lanes = lanes(acc), .cost = 4}, arguments);
+}
+
+constexpr Implementation<GradientPlan> gradient_by_lines{
+    "lines",
+    [](const GradientPlan& plan) -> const char* {
+      if (!device(plan.grad_in.device().index()).is_cpu()) return "a kernel for CPUs";
+      if (plan.to.stride[4] != 1 || plan.from.stride[4] != 1) return "rows that are not contiguous";
+      return plan.from.size[4] > kLine || plan.to.size[4] > kLineSpan ? "long rows" : nullptr;
+    },
+    [](GradientPlan& plan) { run_gradient(plan, true); }};
+constexpr Implementation<GradientPlan> gradient_by_elements{
+    "elements", [](const GradientPlan&) -> const char* { return nullptr; },
+    [](GradientPlan& plan) { run_gradient(plan, false); }};
+constexpr const Implementation<GradientPlan>* kGradients[] = {&gradient_by_lines,
+                                                              &gradient_by_elements};
+
+const Engine engine{"nearest", kGradients};
+
+std::string describe(const GradientPlan& plan) {
+  std::string line = "nearest backward ";
+  for (int64_t d = 0; d < plan.grad_out.dim(); ++d) {
+    line += (d > 0 ? "x" : "") + std::to_string(plan.grad_out.size(d));
+  }
+  return line + " " + tag(plan.grad_out.scalar_type());
+}
+
 }  // namespace
 
 void nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
@@ -234,27 +289,13 @@ void nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& 
 void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                       const ResampleScales& scales, bool exact) {
   if (grad_in.numel() == 0) return;
-  const Operand to = spatial::operand(grad_in, scales.axes);
-  const Operand from = spatial::operand(grad_out, scales.axes);
-  Scaled<float>::ResampleArguments arguments{};
-  set_scales(arguments, scales, to, from);
-  const ScalarType acc = compute_dtype(grad_in.scalar_type());
-  const bool by_lines = ocl::device(grad_in.device().index()).is_cpu() && to.stride[4] == 1 &&
-                        from.stride[4] == 1 && from.size[4] <= kLine && to.size[4] <= kLineSpan;
-  if (by_lines) {
-    spatial::run(nearest_lines_family,
-                 {{"IN", tag(grad_in.scalar_type())},
-                  {"ACC", tag(acc)},
-                  {"EXACT", exact},
-                  {"LINE", kLine},
-                  {"SPAN", kLineSpan}},
-                 {to, from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true},
-                 arguments);
-    return;
-  }
-  spatial::run(nearest_backward_family,
-               {{"IN", tag(grad_in.scalar_type())}, {"ACC", tag(acc)}, {"EXACT", exact}},
-               {to, from}, {.channel_lanes = lanes(acc), .cost = 4}, arguments);
+  GradientPlan plan{grad_in,
+                    grad_out,
+                    spatial::operand(grad_in, scales.axes),
+                    spatial::operand(grad_out, scales.axes),
+                    scales,
+                    exact};
+  run_first(engine, kGradients, plan, describe);
 }
 
 void interpolate(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
