@@ -35,8 +35,9 @@ VARIABLES = {
     "TORCH_OCL_MEMORY_FRACTION": (
         "the part of a device's memory that may be allocated, in (0, 1]; default 1"
     ),
-    "TORCH_OCL_GEMM": (
-        "the matrix product to use wherever it can serve, for comparisons; a wrong name lists them"
+    "TORCH_OCL_<ENGINE>": (
+        "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
+        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
@@ -48,10 +49,6 @@ VARIABLES = {
     "TORCH_OCL_GEMM_WORKSPACE": (
         "the bytes a matrix product may take for packed operands; small values make it work "
         "in blocks"
-    ),
-    "TORCH_OCL_SORT": (
-        "likewise the sort to use wherever it can serve: `insertion`, `radix_rows`, "
-        "`radix_parts`, `bitonic`, `radix_wide` or `radix_tiles`"
     ),
     "TORCH_OCL_TUNABLE": (
         "`1`: the fastest kernels and tiles for a program's matrix products are searched for "
@@ -76,9 +73,34 @@ VARIABLES = {
         "do: any of `fp64`, `fp16`, `subgroups`, `int64_atomics`, `work_group_reduce`, "
         "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` (Hopper's), `bf16_dot` "
         "and `int8_dot` (x86's AVX512-BF16 and AVX512-VNNI), `system_svm` (addresses as "
-        "kernels' arguments)"
+        "kernels' arguments), `unified_memory` (a device that uses the host's memory)"
     ),
 }
+# The engines of `TORCH_OCL_<ENGINE>`.
+ENGINES = (
+    "average_pool",
+    "backward_average_pool",
+    "backward_max_pool",
+    "binning",
+    "fft",
+    "gemm",
+    "index",
+    "linalg_cholesky",
+    "linalg_condense",
+    "linalg_implicit_qr",
+    "linalg_lu",
+    "linalg_qr",
+    "linalg_triangular",
+    "max_pool",
+    "nearest",
+    "norm",
+    "pointwise",
+    "random",
+    "reduce",
+    "scan",
+    "softmax",
+    "sort",
+)
 OTHERS_VARIABLES = {
     "OCL_ICD_FILENAMES": (
         "more drivers, for those that aren't in `/etc/OpenCL/vendors`. Debian's and Ubuntu's "
@@ -98,15 +120,21 @@ TEST_VARIABLES = (
 )
 
 
+def names() -> list[str]:
+    """Those that the package reads."""
+    engines = [f"TORCH_OCL_{engine.upper()}" for engine in ENGINES]
+    return [*engines, *(name for name in VARIABLES if "<" not in name)]
+
+
 def unknown_names() -> list[str]:
     """Those of the environment that only look like the package's."""
-    known = (*VARIABLES, *TEST_VARIABLES)
+    known = (*names(), *TEST_VARIABLES)
     return [name for name in os.environ if name.startswith("TORCH_OCL_") and name not in known]
 
 
 def advice(name: str) -> str:
     """What may have been meant by an unknown name."""
-    similar = difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.8)
+    similar = difflib.get_close_matches(name, names(), 1, cutoff=0.8)
     return f"did you mean {similar[0]}?" if similar else f"there are {', '.join(VARIABLES)}"
 
 

@@ -60,7 +60,7 @@ def _built_for() -> str:
 
 
 def _variables() -> dict[str, str]:
-    known = (*_environment.VARIABLES, *_environment.OTHERS_VARIABLES, "OCL_ICD_VENDORS")
+    known = (*_environment.names(), *_environment.OTHERS_VARIABLES, "OCL_ICD_VENDORS")
     named = (name for name in os.environ if name.startswith("TORCH_OCL_") or name in known)
     return {name: os.environ[name] for name in sorted(named)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_ocl import _environment
+from torch_ocl import _environment, testing
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_SOURCE_TREE = (ROOT / "torch_ocl" / "ops_manifest.json").exists()
@@ -36,8 +36,11 @@ def test_environment_variables_are_listed() -> None:
         sources = [path.read_text() for path in paths if path.suffix in (".cpp", ".h", ".py")]
         return {name for source in sources for name in re.findall(reads, source)}
 
-    assert read("csrc", "torch_ocl") == set(_environment.VARIABLES)
-    of_tests = read("tests") - set(_environment.VARIABLES)
+    assert tuple(testing.engines()) == _environment.ENGINES
+    engines = {f"TORCH_OCL_{engine.upper()}" for engine in _environment.ENGINES}
+    names = set(_environment.names())
+    assert read("csrc", "torch_ocl") == names - engines
+    of_tests = read("tests") - names
     assert of_tests == set(_environment.TEST_VARIABLES)
 
 
