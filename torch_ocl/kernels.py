@@ -250,6 +250,8 @@ def compile_kernel(
 ) -> Kernel:
     """Compiles OpenCL C and returns a kernel of it, to be called with tensors and numbers.
 
+    ::
+
         relu = torch.ocl.compile_kernel('''
             kernel void relu(global const float* x, global float* y) {
               size_t i = get_global_id(0);
