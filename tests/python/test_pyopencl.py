@@ -161,6 +161,7 @@ def test_buffers_that_are_parts_of_others(queue):
 
 
 def test_a_buffer_outlives_its_tensor(queue):
+    settle()  # what earlier tests left goes first
     before = torch.ocl.memory_allocated()
     x = torch.full((1 << 16,), 3.0, device="ocl")
     buffer = torch.ocl.to_pyopencl(x).data
