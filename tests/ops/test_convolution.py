@@ -497,3 +497,39 @@ def test_few_channels_dtypes(channels, length, last, dtype):
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""
     run_as_gpu(__file__)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    "shape, outputs, kernel, stride, padding, dilation, groups",
+    [
+        ((2, 64, 15, 13), 72, (3, 3), 2, 1, 1, 1),
+        ((2, 64, 14, 14), 64, (3, 3), 1, 1, 1, 4),
+        ((3, 24, 9, 9), 40, (1, 1), 2, 0, 1, 1),
+        ((2, 3, 20, 22), 64, (7, 7), 2, 3, 1, 1),
+        ((2, 13, 11, 17), 17, (3, 3), 2, 0, 1, 1),
+        ((1, 32, 8, 8), 64, (3, 3), 3, 0, 2, 2),
+        ((2, 32, 8, 8), 64, (2, 2), 2, 0, 1, 1),
+        ((2, 32, 33, 1), 32, (3, 1), 2, (1, 0), 1, 1),
+        ((1, 8, 1, 1), 8, (1, 1), 1, 0, 1, 1),
+        ((1, 16, 40, 40), 8, (9, 9), 1, 4, 1, 1),
+    ],
+)
+def test_half_types_by_matrix_instructions(
+    dtype, last, shape, outputs, kernel, stride, padding, dilation, groups
+):
+    """The shapes that matrix instructions take or leave: channels that fill no vector, groups,
+    windows of 64 elements and of more, strides whose phases have no element of the window."""
+    x = sample(*shape, dtype=dtype) / 4
+    weight = sample(outputs, shape[1] // groups, *kernel, dtype=dtype, seed=1) / 4
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+        weight = weight.contiguous(memory_format=torch.channels_last)
+    check_all(
+        lambda a, b, c: functional.conv2d(a, b, c, stride, padding, dilation, groups),
+        x,
+        weight,
+        sample(outputs, dtype=dtype, seed=2),
+        wider=torch.float32 if dtype == torch.float16 else None,
+    )
