@@ -45,19 +45,4 @@ void put_layout(Arguments& arguments, const RowMajor& layout) {
   }
 }
 
-/// The end of a kernel's layout struct: uint dims, size[16], stride[operands][16].
-template <int operands>
-struct StridedArgument {
-  explicit StridedArgument(const RowMajor& layout) : dims(layout.dims) {
-    for (int d = 0; d < RowMajor::kMaxKernelDims; ++d) {
-      const bool used = d < layout.dims && layout.fits;
-      size[d] = used ? layout.size[d] : 1;
-      for (int k = 0; k < operands; ++k) stride[k][d] = used ? layout.stride[k][d] : 0;
-    }
-  }
-  uint32_t dims;
-  uint32_t size[RowMajor::kMaxKernelDims];
-  uint32_t stride[operands][RowMajor::kMaxKernelDims];
-};
-
 }  // namespace ocl

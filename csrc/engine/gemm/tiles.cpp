@@ -117,7 +117,7 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
 
 std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
                                      uint64_t fits, int stage) {
-  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostParts = 32;
+  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostTried = 32;
   const GemmProblem& p = plan.problem;
   GemmParameters parameters = plan.parameters;
   std::vector<GemmVariation> list;
@@ -135,7 +135,7 @@ std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileS
     const TileShape& s = shapes[static_cast<size_t>(parameters.tile.shape)];
     const int64_t tiles = blocks(p.m, s.m) * blocks(p.n, s.n) * p.batch;
     const int64_t most = kGroupsPerUnit * plan.device.properties().compute_units;
-    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
+    for (int64_t splits = 1; splits <= kMostTried; splits *= 2) {
       if (splits > 1 && (p.k / splits < kLeastPart || tiles * splits > most)) break;
       parameters.tile.splits = static_cast<int>(splits);
       list.push_back({"splits=" + std::to_string(splits), parameters});
