@@ -12,9 +12,12 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <string>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/conv.h"
-#include "engine/conv/depthwise.h"
+#include "engine/dispatch.h"
+#include "engine/dtype.h"
 #include "ops/ConvolutionMatrix.h"
 #include "ops/DtypeChecks.h"
 #include "ops/convolution_backward_overrideable.h"
@@ -27,9 +30,9 @@ namespace {
 
 int64_t element(at::IntArrayRef list, size_t i) { return list.size() == 1 ? list[0] : list[i]; }
 
-ConvWindow window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
-                     at::IntArrayRef dilation, int64_t groups) {
-  ConvWindow window;
+conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
+                       at::IntArrayRef dilation, int64_t groups) {
+  conv::Window window;
   const auto axes = static_cast<size_t>(weight.dim() - 2);
   for (size_t i = 0; i < axes; ++i) {
     const size_t to = i + 3 - axes;
@@ -62,19 +65,19 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
 
 /// `tensor`, which a convolution with `columns` output channels reads: contiguous if that is what
 /// the kernels for few of them want, whose work-items or lanes have positions side by side.
-at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const ConvWindow& window) {
+at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const conv::Window& window) {
   const bool channels_last = tensor.size(1) > 1 && tensor.stride(1) == 1;
   if (!channels_last || window.groups != 1) return tensor;
   if (!current_queue(current_device()).device().is_cpu()) {
-    return columns > kFewColumns ? tensor : tensor.contiguous();
+    return columns > conv::kFewColumns ? tensor : tensor.contiguous();
   }
   const bool single = std::all_of(window.kernel.begin(), window.kernel.end(),
                                   [](int64_t size) { return size == 1; });
-  return columns > kNarrowColumns || single ? tensor : tensor.contiguous();
+  return columns > conv::kNarrowColumns || single ? tensor : tensor.contiguous();
 }
 
 void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-               const at::Tensor& bias, const ConvWindow& window) {
+               const at::Tensor& bias, const conv::Window& window) {
   const int axes = static_cast<int>(weight.dim()) - 2;
   if (out.numel() == 0) return;
   if (weight.numel() == 0) {
@@ -83,29 +86,49 @@ void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& we
   }
   if (output_by_matrix(out, in, weight, bias, window)) return;
   const at::Tensor read = for_few_columns(in, weight.size(0), window);
-  convolution(ConvTensor(out, axes), ConvTensor(read, axes), ConvTensor(weight, axes),
-              bias.defined() ? bias.const_data_ptr() : nullptr, window);
+  conv::forward(conv::Operand(out, axes), conv::Operand(read, axes), conv::Operand(weight, axes),
+                bias.defined() ? bias.const_data_ptr() : nullptr, window);
 }
 
-/// input_of() on GPUs where windows lie side by side: one product with every element of the
-/// windows, whose results then take their places. False if it doesn't take the convolution.
-bool input_of_tiles(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-                    const at::Tensor& bias, const ConvWindow& window) {
-  const int64_t axes = weight.dim() - 2;
-  if (current_queue(current_device()).device().is_cpu() || window.groups != 1) return false;
-  if (!at::isFloatingType(in.scalar_type())) return false;
-  // Half types would be rounded before the bias is added.
-  if (bias.defined() && in.element_size() < 4) return false;
-  int64_t taps = 1, positions = 1;
-  for (int64_t i = 0; i < axes; ++i) {
-    const auto at = static_cast<size_t>(i + 3 - axes);
-    if (window.kernel[at] != window.stride[at] || window.pad[at] != 0) return false;
-    if (window.kernel[at] > 1 && window.dilation[at] != 1) return false;
-    if (in.size(2 + i) != out.size(2 + i) * window.stride[at]) return false;
-    taps *= window.kernel[at];
-    positions *= out.size(2 + i);
+/// A gradient of a convolution's input, or a transposed convolution, as tensors.
+struct InputPlan {
+  const at::Tensor &in, &out, &weight, &bias;
+  const conv::Window& window;
+
+  int64_t axes() const { return weight.dim() - 2; }
+  bool on_cpu() const { return current_queue(current_device()).device().is_cpu(); }
+  int64_t taps() const {
+    int64_t taps = 1;
+    for (const int64_t size : window.kernel) taps *= size;
+    return taps;
   }
-  if (taps == 1) return false;
+};
+
+const char* refuse_product(const InputPlan& plan) {
+  const conv::Window& window = plan.window;
+  if (plan.on_cpu()) return "the convolutions of CPUs store results in their places";
+  if (window.groups != 1) return "there are groups";
+  if (!at::isFloatingType(plan.in.scalar_type())) return "the dtype is no floating one";
+  if (plan.bias.defined() && plan.in.element_size() < 4) {
+    return "half types would be rounded before the bias is added";
+  }
+  for (int64_t i = 0; i < plan.axes(); ++i) {
+    const auto at = static_cast<size_t>(i + 3 - plan.axes());
+    if (window.kernel[at] != window.stride[at] || window.pad[at] != 0 ||
+        (window.kernel[at] > 1 && window.dilation[at] != 1) ||
+        plan.in.size(2 + i) != plan.out.size(2 + i) * window.stride[at]) {
+      return "windows don't lie side by side";
+    }
+  }
+  return plan.taps() == 1 ? "windows have one element" : nullptr;
+}
+
+/// Windows that lie side by side: one product with every element of the windows, whose results then
+/// take their places.
+void run_product(const InputPlan& plan) {
+  const auto& [in, out, weight, bias, window] = plan;
+  const int64_t axes = plan.axes(), taps = plan.taps();
+  const int64_t positions = out.numel() / (out.size(0) * out.size(1));
   const int64_t images = out.size(0), channels = out.size(1), results = weight.size(1);
   const bool last = in.stride(1) == 1 && results > 1;
   // The product's dimensions in the order of `in`: image, channel, then positions and taps by
@@ -141,19 +164,34 @@ bool input_of_tiles(const at::Tensor& in, const at::Tensor& out, const at::Tenso
   } else {
     whole.copy_(places);
   }
-  return true;
 }
 
-/// input_of() on GPUs for few channels of `in` and a stride: sums that differ in their place
-/// between the strides are computed as so many channels of one convolution, with the window's
-/// elements that each of them takes, and then take their places. One by one they would share no
-/// loads. False if it doesn't take the convolution.
-bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-                     const at::Tensor& bias, const ConvWindow& window) {
-  const int64_t axes = weight.dim() - 2, channels = weight.size(1);
-  if (current_queue(current_device()).device().is_cpu() || window.groups != 1) return false;
+const char* refuse_phases(const InputPlan& plan) {
+  const conv::Window& window = plan.window;
+  if (plan.on_cpu()) return "on CPUs a sum per phase does better";
+  if (window.groups != 1) return "there are groups";
   int64_t phases = 1;
-  ConvWindow shared;  // of the convolution with all phases
+  for (int64_t i = 0; i < plan.axes(); ++i) {
+    const auto at = static_cast<size_t>(i + 3 - plan.axes());
+    const int64_t stride = window.stride[at], pad = window.pad[at];
+    if (window.dilation[at] != 1) return "there is a dilation";
+    if (plan.in.size(2 + i) % stride != 0) return "the stride doesn't divide the size";
+    const int64_t reach = ceil_div(pad, stride), before = reach * stride - pad;
+    if (ceil_div(window.kernel[at] + before, stride) - 1 < reach) return "padding exceeds windows";
+    phases *= stride;
+  }
+  if (phases == 1) return "there is no stride";
+  return phases * plan.weight.size(1) > conv::kFewColumns ? "channels are many" : nullptr;
+}
+
+/// Few channels of `in` and a stride: sums that differ in their place between the strides are
+/// computed as so many channels of one convolution, with the window's elements that each of them
+/// takes, and then take their places. One by one they would share no loads.
+void run_phases(const InputPlan& plan) {
+  const auto& [in, out, weight, bias, window] = plan;
+  const int64_t axes = plan.axes(), channels = weight.size(1);
+  int64_t phases = 1;
+  conv::Window shared;  // of the convolution with all phases
   // Along an axis the element u * stride + phase of the window with `padding` zeros in front of it
   // and after it meets the result's coordinate i + reach - u, for the input's i * stride + phase.
   std::vector<int64_t> padding;
@@ -162,10 +200,8 @@ bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tens
   for (int64_t i = 0; i < axes; ++i) {
     const auto at = static_cast<size_t>(i + 3 - axes);
     const int64_t stride = window.stride[at], pad = window.pad[at], size = in.size(2 + i);
-    if (window.dilation[at] != 1 || size % stride != 0) return false;
-    const int64_t reach = (pad + stride - 1) / stride, before = reach * stride - pad;
-    const int64_t taps = (window.kernel[at] + before + stride - 1) / stride;
-    if (taps - 1 < reach) return false;
+    const int64_t reach = ceil_div(pad, stride), before = reach * stride - pad;
+    const int64_t taps = ceil_div(window.kernel[at] + before, stride);
     phases *= stride;
     shared.kernel[at] = taps;
     shared.pad[at] = taps - 1 - reach;
@@ -175,7 +211,6 @@ bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tens
     sizes.push_back(taps);
     grid.push_back(size / stride);
   }
-  if (phases == 1 || phases * channels > kFewColumns) return false;
   order.append({1, 0});
   at::DimVector flipped;
   for (int64_t i = 0; i < axes; ++i) {
@@ -184,11 +219,11 @@ bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tens
   }
   sizes.insert(sizes.begin(), {phases * channels, weight.size(0)});
   const at::Tensor windows = at::constant_pad_nd(weight, padding).reshape(split).permute(order);
-  const at::Tensor turned = at::flip(windows, flipped).reshape(sizes);
+  const at::Tensor taps = at::flip(windows, flipped).reshape(sizes);
   const at::Tensor addend = bias.defined() ? bias.repeat({phases}) : at::Tensor();
   grid.insert(grid.begin() + 1, phases * channels);
   const at::Tensor result = at::empty(grid, in.options());
-  output_of(result, out, turned, addend, shared);
+  output_of(result, out, taps, addend, shared);
   // From [image][phases][channel][positions] to [image][channel][position, phase along each axis].
   at::DimVector shape{in.size(0)}, target{in.size(0), channels};
   for (int64_t i = 0; i < axes; ++i)
@@ -202,46 +237,60 @@ bool input_of_phases(const at::Tensor& in, const at::Tensor& out, const at::Tens
         {grid[static_cast<size_t>(2 + i)], window.stride[static_cast<size_t>(i + 3 - axes)]});
   }
   in.view(target).copy_(result.view(shape).permute(place_order));
-  return true;
+}
+
+void run_convolution(const InputPlan& plan) {
+  const auto& [in, out, weight, bias, window] = plan;
+  const int axes = static_cast<int>(plan.axes());
+  const at::Tensor read = for_few_columns(out, weight.size(1), window);
+  conv::input_gradient(conv::Operand(in, axes), conv::Operand(read, axes),
+                       conv::Operand(weight, axes),
+                       bias.defined() ? bias.const_data_ptr() : nullptr, window);
+}
+
+using InputImplementation = Implementation<const InputPlan>;
+constexpr InputImplementation kProduct{"product", refuse_product, run_product};
+constexpr InputImplementation kPhases{"phases", refuse_phases, run_phases};
+constexpr InputImplementation kConvolution{
+    "conv", [](const InputPlan&) -> const char* { return nullptr; }, run_convolution};
+constexpr const InputImplementation* kOfInputs[] = {&kProduct, &kPhases, &kConvolution};
+Engine transposed_engine{"transposed_conv", kOfInputs};
+
+std::string describe(const InputPlan& plan) {
+  std::string text = "transposed_conv";
+  for (const int64_t size : plan.in.sizes())
+    text += (text.back() == 'v' ? " " : "x") + std::to_string(size);
+  return text + " " + tag(plan.in.scalar_type());
 }
 
 /// The gradient of convolution()'s input, or a transposed convolution.
 void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-              const at::Tensor& bias, const ConvWindow& window) {
-  const int axes = static_cast<int>(weight.dim()) - 2;
+              const at::Tensor& bias, const conv::Window& window) {
   if (in.numel() == 0) return;
-  if (out.numel() == 0 || !covers_all(window)) {
+  if (out.numel() == 0 || !conv::covers_all(window)) {
     fill_channels(in, bias);
     if (out.numel() == 0) return;
   }
-  if (input_by_matrix(in, out, weight, bias, window)) return;
-  if (input_of_tiles(in, out, weight, bias, window)) return;
-  if (input_of_phases(in, out, weight, bias, window)) return;
-  const at::Tensor read = for_few_columns(out, weight.size(1), window);
-  convolution_input(ConvTensor(in, axes), ConvTensor(read, axes), ConvTensor(weight, axes),
-                    bias.defined() ? bias.const_data_ptr() : nullptr, window);
+  const InputPlan plan{in, out, weight, bias, window};
+  run_first(transposed_engine, kOfInputs, plan, describe);
 }
 
 void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
-               const ConvWindow& window) {
+               const conv::Window& window) {
   const int axes = static_cast<int>(weight.dim()) - 2;
   if (weight.numel() == 0) return;
   if (in.numel() == 0 || out.numel() == 0) {
     weight.zero_();
     return;
   }
-  if (weight_by_matrix(weight, in, out, window)) return;
-  const ConvTensor a(in, axes), b(out, axes);
-  if (depthwise_weight(ConvTensor(weight, axes), a, b, window)) return;
-  // Depthwise with channels last: vectors run along the channels of the gradient too.
-  if (window.groups > 1 && weight.size(0) == window.groups && a.stride[1] == 1 &&
-      b.stride[1] == 1) {
-    const at::Tensor turned = at::empty_like(weight.movedim(0, -1)).movedim(-1, 0);
-    convolution_weight(ConvTensor(turned, axes), a, b, window);
-    weight.copy_(turned);
+  const conv::Operand to(weight, axes), a(in, axes), b(out, axes);
+  if (!conv::weight_gradient_wants_channels_last(to, a, b, window)) {
+    conv::weight_gradient(to, a, b, window);
     return;
   }
-  convolution_weight(ConvTensor(weight, axes), a, b, window);
+  const at::Tensor channels_last = at::empty_like(weight.movedim(0, -1)).movedim(-1, 0);
+  conv::weight_gradient(conv::Operand(channels_last, axes), a, b, window);
+  weight.copy_(channels_last);
 }
 
 /// What upstream's convolution has seen to, where it calls these functions.
@@ -307,7 +356,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   }
   const at::Tensor result =
       at::empty(sizes, input.options().memory_format(format_of(input, weight)));
-  const ConvWindow window = window_of(weight, stride, padding, dilation, groups);
+  const conv::Window window = window_of(weight, stride, padding, dilation, groups);
   if (transposed) {
     input_of(result, input, weight, addend, window);
   } else {
@@ -323,7 +372,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   check_same_dtype(weight, input.scalar_type());
   check_same_dtype(grad_output, input.scalar_type());
   check_window(weight, stride, groups);
-  const ConvWindow window = window_of(weight, stride, padding, dilation, groups);
+  const conv::Window window = window_of(weight, stride, padding, dilation, groups);
   const at::MemoryFormat format = format_of(input, weight);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {

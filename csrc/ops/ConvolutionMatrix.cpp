@@ -57,8 +57,8 @@ at::Tensor rows_of(const at::Tensor& weight, int64_t channels) {
 }
 
 bool refuses(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-             const ConvWindow& window) {
-  if (refuse_implicit_gemm(in.scalar_type(), window) != nullptr) return true;
+             const conv::Window& window) {
+  if (conv::refuse_implicit_gemm(in.scalar_type(), window) != nullptr) return true;
   if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type())
     return true;
   // Groups of fewer channels have kernels of their own.
@@ -70,8 +70,8 @@ bool refuses(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weig
          out[0].numel() > kMost / 2;
 }
 
-WindowGrid grid_of(const at::Tensor& out, const ConvWindow& window) {
-  WindowGrid grid;
+conv::WindowGrid grid_of(const at::Tensor& out, const conv::Window& window) {
+  conv::WindowGrid grid;
   const int64_t axes = out.dim() - 2;
   for (int64_t i = 0; i < axes; ++i) {
     grid.positions[static_cast<size_t>(i + 3 - axes)] = out.size(2 + i);
@@ -95,7 +95,7 @@ void deliver(const at::Tensor& result, const at::Tensor& out) {
   if (!result.is_same(out)) out.copy_(result);
 }
 
-ConvTensor operand(const at::Tensor& tensor) {
+conv::Operand operand(const at::Tensor& tensor) {
   return {tensor, static_cast<int>(tensor.dim()) - 2};
 }
 
@@ -104,13 +104,13 @@ const void* data_or_null(const at::Tensor& tensor) {
 }
 
 /// The part of a weight that `phases` take, as [group][channel of the input][taps][channel].
-at::Tensor transposed_rows(const at::Tensor& weight, const std::array<Phase, 3>& phases,
+at::Tensor transposed_rows(const at::Tensor& weight, const std::array<conv::Phase, 3>& phases,
                            int64_t groups, int64_t channels) {
   at::Tensor part = weight;
   const int64_t axes = weight.dim() - 2;
   at::DimVector sizes{groups, weight.size(0) / groups, weight.size(1)}, order{0, 2};
   for (int64_t i = 0; i < axes; ++i) {
-    const Phase& phase = phases[static_cast<size_t>(i + 3 - axes)];
+    const conv::Phase& phase = phases[static_cast<size_t>(i + 3 - axes)];
     part = part.slice(2 + i, phase.first, std::nullopt, phase.step);
     sizes.push_back(phase.count);
     order.push_back(3 + i);
@@ -124,25 +124,25 @@ at::Tensor transposed_rows(const at::Tensor& weight, const std::array<Phase, 3>&
 }  // namespace
 
 bool output_by_matrix(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-                      const at::Tensor& bias, const ConvWindow& window) {
+                      const at::Tensor& bias, const conv::Window& window) {
   if (refuses(in, out, weight, window)) return false;
   const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
   const at::Tensor source = channels_last(in, channels * window.groups);
   const at::Tensor rows = rows_of(weight, channels), result = result_for(out);
-  implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
+  conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
                 grid_of(out, window), window.groups);
   deliver(result, out);
   return true;
 }
 
 bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-                     const at::Tensor& bias, const ConvWindow& window) {
+                     const at::Tensor& bias, const conv::Window& window) {
   if (refuses(in, out, weight, window)) return false;
   const int64_t axes = in.dim() - 2, groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(0) / groups : padded(weight.size(0));
   const at::Tensor source = channels_last(out, channels * groups), result = result_for(in);
   // What no window covers is in `in` already.
-  if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
+  if (!result.is_same(in) && !conv::covers_all(window)) result.copy_(in);
   std::array<int64_t, 3> phases{1, 1, 1}, sizes{1, 1, 1};
   for (size_t axis = 0; axis < 3; ++axis) {
     const auto d = static_cast<int64_t>(axis) - 3 + axes;
@@ -152,13 +152,13 @@ bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tens
   for (int64_t number = 0; number < phases[0] * phases[1] * phases[2]; ++number) {
     const std::array<int64_t, 3> at{number / (phases[1] * phases[2]),
                                     number / phases[2] % phases[1], number % phases[2]};
-    std::array<Phase, 3> part;
-    WindowGrid grid;
+    std::array<conv::Phase, 3> part;
+    conv::WindowGrid grid;
     int64_t taps = 1;
     at::Tensor results = result;
     for (size_t axis = 0; axis < 3; ++axis) {
-      const Phase& phase = part[axis] =
-          phase_of(window, static_cast<int>(axis), at[axis], sizes[axis]);
+      const conv::Phase& phase = part[axis] =
+          conv::phase_of(window, static_cast<int>(axis), at[axis], sizes[axis]);
       grid.positions[axis] = phase.elements;
       grid.origin[axis] = phase.origin;
       grid.taps[axis] = phase.count;
@@ -169,7 +169,7 @@ bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tens
     }
     if (taps == 0) continue;
     const at::Tensor rows = transposed_rows(weight, part, groups, channels);
-    implicit_gemm(operand(results), operand(source), rows.const_data_ptr(), data_or_null(bias),
+    conv::implicit_gemm(operand(results), operand(source), rows.const_data_ptr(), data_or_null(bias),
                   grid, groups);
   }
   deliver(result, in);
@@ -177,7 +177,7 @@ bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tens
 }
 
 bool weight_by_matrix(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
-                      const ConvWindow& window) {
+                      const conv::Window& window) {
   if (refuses(in, out, weight, window)) return false;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
@@ -193,7 +193,7 @@ bool weight_by_matrix(const at::Tensor& weight, const at::Tensor& in, const at::
   const at::Tensor moved = weight.movedim(1, -1);
   const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
   const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
-  implicit_gemm_weight(result.mutable_data_ptr(), operand(gradient), operand(source),
+  conv::implicit_gemm_weight(result.mutable_data_ptr(), operand(gradient), operand(source),
                        grid_of(out, window), groups);
   if (!direct) {
     moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));

@@ -3,7 +3,8 @@
 // columns, or, with LAST, neighbouring channels. The caches serve the rest: nothing is staged but,
 // with LAST, the weight.
 //
-// The form is that of depthwise.clh, with a stride, a dilation and an upsampling per axis.
+// The form is that of depthwise.clh, with a stride, a dilation and an upsampling per axis. An image
+// has less than 2^31 bytes from first to last.
 //
 // Compile parameters: C, IN, OUT, W (the tags computed with, of the input, of the result and bias,
 // of the weight), KH, KW (the window), SY, SX (strides), DY, DX (dilations), UY, UX (upsampling),
@@ -48,21 +49,7 @@
 
 #define ALIGNED_VECTORS 1
 #include "include/dtype.clh"
-
-/// The layout is that of csrc/engine/conv/depthwise_direct.cpp. Strides are in elements, offsets in
-/// bytes. An image has less than 2^31 bytes from first to last.
-typedef struct {
-  ulong in_offset, weight_offset, bias_offset, out_offset;
-  long in_n, in_c, in_y, in_x;
-  long out_n, out_c, out_y, out_x;
-  long weight_c, weight_y, weight_x;
-  uint images, channels;  // of the result
-  uint in_h, in_w, out_h, out_w;
-  int pad_y, pad_x;
-  uint multiplier;  // channels of the result for each of the input's
-  uint biased;
-  uint parts, part;  // of all places, for the weight's gradient: how many, and places in each
-} Depthwise;
+#include "conv/depthwise_arguments.clh"
 
 typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
@@ -93,8 +80,9 @@ static inline bool is_element(int u, int up, uint size) {
 /// Global size: blocks of channels * places (n, y tile, x) in groups of LP; without LAST, places
 /// (n, c, y tile, x).
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
-    global const char* in, global const char* weight, global const char* bias, global char* out,
-    const Depthwise p) {
+    global const char* in, const ulong in_offset, global const char* weight,
+    const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
+    const ulong out_offset, const DepthwiseArguments p) {
   const uint tiles = (p.out_h + TY - 1) / TY;
 #if LAST
   const uint place = BLOCK(p) * LP + ROW, x = place % p.out_w;
@@ -104,7 +92,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   uint rest = place / p.out_w;
   const uint y0 = rest % tiles * TY;
   rest /= tiles;
-  weight += p.weight_offset;
+  weight += weight_offset;
 #if LAST
   // Work-items of several places share the taps of their channels.
   local T taps[TAPS][CHANNELS] __attribute__((aligned(16)));
@@ -128,7 +116,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   }
 #define TAP(ky, kx) taps[ky][kx]
 #endif
-  in += p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN);
+  in += in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN);
   const int top = (int)(y0 * SY) - p.pad_y, left = (int)(x * SX) - p.pad_x;
   const int in_y = (int)p.in_y, in_x = (int)p.in_x;
   // At (top, left), a row and a tap along it further on; upsampled, only elements' places are
@@ -143,7 +131,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   }
   V sum[TY];
   const V addend =
-      p.biased ? LOADV_AS(C, OUT, WIDTH, bias + p.bias_offset + c * STORAGE_SIZE(OUT), 0) : (V)(0);
+      p.biased ? LOADV_AS(C, OUT, WIDTH, bias + bias_offset + c * STORAGE_SIZE(OUT), 0) : (V)(0);
   _Pragma("unroll") for (int i = 0; i < TY; i++) sum[i] = addend;
   UNROLL_ROWS for (int r = 0; r < (TY - 1) * SY + (KH - 1) * DY + 1; r++, line += in_y) {
     const bool row = is_element(top + r, UY, p.in_h);
@@ -161,7 +149,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
       }
     }
   }
-  out += p.out_offset + (n * p.out_n + c * p.out_c + x * p.out_x) * STORAGE_SIZE(OUT);
+  out += out_offset + (n * p.out_n + c * p.out_c + x * p.out_x) * STORAGE_SIZE(OUT);
   _Pragma("unroll") for (uint i = 0; i < TY; i++) {
     if (y0 + i < p.out_h) {
       STOREV_FROM(OUT, C, WIDTH, out + (y0 + i) * p.out_y * STORAGE_SIZE(OUT), 0, sum[i]);
@@ -175,15 +163,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
 /// The weight's gradient over a part of all places (n, y, x); `out` is the result's gradient.
 /// `partial` is [part][KH * KW][channels] of C. Global size: blocks of channels * parts * ITEMS.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_weight(
-    global const char* in, global char* partial, global const char* out, const Depthwise p) {
+    global const char* in, const ulong in_offset, global char* partial, const ulong partial_offset,
+    global const char* out, const ulong out_offset, const DepthwiseArguments p) {
   local T shared[TOGETHER][LP][CHANNELS] __attribute__((aligned(16)));
   const uint lane = LANE * WIDTH, row = ROW, item = get_local_id(0);
   const uint c0 = FIRST_CHANNEL(p), c = c0 + lane, part = BLOCK(p);
   const uint all = p.images * p.out_h * p.out_w;
   const uint begin = part * p.part, end = c < p.channels ? min(begin + p.part, all) : begin;
   const int in_y = (int)p.in_y, in_x = (int)p.in_x;
-  in += p.in_offset + c / p.multiplier * p.in_c * STORAGE_SIZE(IN);
-  out += p.out_offset + c * p.out_c * STORAGE_SIZE(OUT);
+  in += in_offset + c / p.multiplier * p.in_c * STORAGE_SIZE(IN);
+  out += out_offset + c * p.out_c * STORAGE_SIZE(OUT);
   V sum[TAPS];
   _Pragma("unroll") for (uint k = 0; k < TAPS; k++) sum[k] = (V)(0);
   for (uint place = begin + row; place < end; place += LP) {
@@ -221,7 +210,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
     for (uint e = item; e < count * CHANNELS; e += ITEMS) {
       const uint of = c0 + e % CHANNELS;
       if (of >= p.channels) continue;
-      global T* const to = (global T*)(partial + p.weight_offset);
+      global T* const to = (global T*)(partial + partial_offset);
       to[((ulong)part * TAPS + k0 + e / CHANNELS) * p.channels + of] =
           shared[e / CHANNELS][0][e % CHANNELS];
     }
@@ -229,11 +218,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct_
 }
 
 /// Adds up the parts in order. Global size: channels, KH * KW.
-kernel void depthwise_direct_finish(global const char* partial, global char* weight,
-                                    const ulong weight_offset, const Depthwise p) {
+kernel void depthwise_direct_finish(global const char* partial, const ulong partial_offset,
+                                    global char* weight, const ulong weight_offset,
+                                    const DepthwiseArguments p) {
   const uint c = get_global_id(0), k = get_global_id(1);
   if (c >= p.channels) return;
-  global const T* from = (global const T*)(partial + p.weight_offset) + k * p.channels + c;
+  global const T* from = (global const T*)(partial + partial_offset) + k * p.channels + c;
   const uint step = TAPS * p.channels;
   T sum = (T)(0);
   uint part = 0;

@@ -41,15 +41,16 @@ static inline int floor_div(int x, int by) { return (x - (x % by + by) % by) / b
 
 /// Global size: tiles of lines / block, images.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
-    global const char* in, global const char* weight, global const char* bias, global char* out,
-    const Depthwise p) {
+    global const char* in, const ulong in_offset, global const char* weight,
+    const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
+    const ulong out_offset, const DepthwiseArguments p) {
   const uint n = get_global_id(1);
   const uint tiles = (p.out_h + p.skip_y + TY - 1) / TY;
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, tiles);
-  in += p.in_offset + n * p.in_n * STORAGE_SIZE(IN);
-  out += p.out_offset + n * p.out_n * STORAGE_SIZE(OUT);
-  weight += p.weight_offset;
-  bias += p.bias_offset;
+  in += in_offset + n * p.in_n * STORAGE_SIZE(IN);
+  out += out_offset + n * p.out_n * STORAGE_SIZE(OUT);
+  weight += weight_offset;
+  bias += bias_offset;
   const int in_h = p.in_h, in_w = p.in_w;
   for (uint tile = first; tile < last; tile++) {
     const int y = (int)(tile * TY) - (int)p.skip_y, top = floor_div(y * STRIDE - p.pad_y, UP);
@@ -111,13 +112,14 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 /// [part][vectors of channels][KH][KW][WIDTH] of C: the last vector's channels may be the last ones
 /// of the vector before. Global size: lines of all images / block.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_weight(
-    global const char* in, global char* partial, global const char* out, const Depthwise p) {
+    global const char* in, const ulong in_offset, global char* partial, const ulong partial_offset,
+    global const char* out, const ulong out_offset, const DepthwiseArguments p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.images * p.out_h);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
   const int in_h = p.in_h, in_w = p.in_w;
-  in += p.in_offset;
-  out += p.out_offset;
-  partial += p.weight_offset + get_global_id(0) * vectors * (KH * KW * WIDTH * sizeof(T));
+  in += in_offset;
+  out += out_offset;
+  partial += partial_offset + get_global_id(0) * vectors * (KH * KW * WIDTH * sizeof(T));
   for (uint i = 0; i < vectors * KH * KW; i++) STOREV(C, WIDTH, partial, i, (V)(0));
   // Lines enough for sums to stay in registers a while, but no more than a first-level cache keeps.
   const uint together = max(POSITIONS / p.out_w, 1u);
@@ -167,7 +169,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 
 /// Adds up `block` parts. Global size: vectors of channels, KH.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes_finish(
-    global const char* partial, global char* weight, const ulong weight_offset, const Depthwise p) {
+    global const char* partial, const ulong partial_offset, global char* weight,
+    const ulong weight_offset, const DepthwiseArguments p) {
   const uint vector = get_global_id(0), ky = get_global_id(1);
   const uint vectors = (p.channels + WIDTH - 1) / WIDTH;
   const uint c = min(vector * WIDTH, p.channels - WIDTH);
@@ -176,7 +179,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
   for (uint part = 0; part < p.block; part++) {
     const ulong from = (((ulong)part * vectors + vector) * KH + ky) * KW;
     _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) {
-      sum[kx] += LOADV(C, WIDTH, partial + p.weight_offset, from + kx);
+      sum[kx] += LOADV(C, WIDTH, partial + partial_offset, from + kx);
     }
   }
   weight += weight_offset;

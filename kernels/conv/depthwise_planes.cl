@@ -53,8 +53,8 @@ static inline void clear(local T* staged, uint count) {
 
 /// Copies what a block's windows see of a plane: `lines` of `pitch` elements, from (y0, x0) of u
 /// on, into a cleared block.
-static inline void stage_input(local T* staged, global const char* plane, const Depthwise* p,
-                               int y0, int x0, uint lines) {
+static inline void stage_input(local T* staged, global const char* plane,
+                               const DepthwiseArguments* p, int y0, int x0, uint lines) {
   const int low = x0 > 0 ? (x0 + UP - 1) / UP : 0;
   const int end = min((int)p->in_w, (x0 + (int)p->pitch + UP - 1) / UP);
   for (uint line = 0; line < lines; line++, staged += p->pitch) {
@@ -104,8 +104,9 @@ static inline void store_line(global char* to, V v, uint length) {
 
 /// Global size: planes / block, blocks of lines * blocks of columns.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
-    global const char* in, global const char* weight, global const char* bias, global char* out,
-    local T* staged, const Depthwise p) {
+    global const char* in, const ulong in_offset, global const char* weight,
+    const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
+    const ulong out_offset, local T* staged, const DepthwiseArguments p) {
   const uint first = get_global_id(0) * p.block;
   const uint last = min(first + p.block, p.images * p.channels);
   const uint across = (p.out_w + p.columns - 1) / p.columns;
@@ -116,18 +117,18 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
   for (uint plane = first; plane < last; plane++) {
     const uint n = plane / p.channels, c = plane % p.channels;
     stage_input(staged,
-                in + p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN), &p,
+                in + in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN), &p,
                 (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x, lines);
     T w[KH][KW];
     _Pragma("unroll") for (uint ky = 0; ky < KH; ky++) {
       _Pragma("unroll") for (uint kx = 0; kx < KW; kx++) {
-        w[ky][kx] = LOAD_AS(C, W, weight + p.weight_offset,
+        w[ky][kx] = LOAD_AS(C, W, weight + weight_offset,
                             c * p.weight_c + ky * p.weight_y + kx * p.weight_x);
       }
     }
-    const T addend = p.biased ? LOAD_AS(C, OUT, bias + p.bias_offset, c) : (T)(0);
+    const T addend = p.biased ? LOAD_AS(C, OUT, bias + bias_offset, c) : (T)(0);
     for (uint y = 0; y < rows; y += TY) {
-      global char* to = out + p.out_offset +
+      global char* to = out + out_offset +
                         (n * p.out_n + c * p.out_c + (y0 + y) * p.out_y + x0) * STORAGE_SIZE(OUT);
       const uint valid = min((uint)TY, rows - y);
       const uint odd = (uint)((int)(y0 + y) - p.pad_y);  // every UP-th line of u has elements
@@ -179,8 +180,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
 /// of the input and of the result, which has `columns` (whole vectors) from line to line. Global
 /// size: channels / block.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes_weight(
-    global const char* in, global char* weight, global const char* out, local T* staged,
-    local T* staged_out, const Depthwise p) {
+    global const char* in, const ulong in_offset, global char* weight, const ulong weight_offset,
+    global const char* out, const ulong out_offset, local T* staged, local T* staged_out,
+    const DepthwiseArguments p) {
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
   const uint rest = p.out_w % WIDTH, lines = (p.rows - 1) * STRIDE + KH;
   const bool whole = p.rows >= p.out_h && p.columns >= p.out_w;  // planes, staged at once
@@ -206,12 +208,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
             clear(staged, lines * p.pitch);
             clear(staged_out, p.rows * p.columns);
           }
-          stage_input(
-              staged,
-              in + p.in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN), &p,
-              (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x, (rows - 1) * STRIDE + KH);
+          stage_input(staged,
+                      in + in_offset + (n * p.in_n + c / p.multiplier * p.in_c) * STORAGE_SIZE(IN),
+                      &p, (int)(y0 * STRIDE) - p.pad_y, (int)(x0 * STRIDE) - p.pad_x,
+                      (rows - 1) * STRIDE + KH);
           global const char* from =
-              out + p.out_offset +
+              out + out_offset +
               (n * p.out_n + c * p.out_c + y0 * p.out_y + x0) * STORAGE_SIZE(OUT);
           for (uint y = 0; y < rows; y++, from += p.out_y * STORAGE_SIZE(OUT)) {
             local T* to = staged_out + y * p.columns;
@@ -254,8 +256,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         T value = HSUM(WIDTH, total[0][ky][kx]), lanes[WIDTH];
         PASTE2(vstore, WIDTH)(total[1][ky][kx], 0, lanes);
         for (uint i = 0; i < rest; i++) value += lanes[i];
-        STORE_FROM(W, C, weight + p.weight_offset,
-                   c * p.weight_c + ky * p.weight_y + kx * p.weight_x, value);
+        STORE_FROM(W, C, weight + weight_offset, c * p.weight_c + ky * p.weight_y + kx * p.weight_x,
+                   value);
       }
     }
   }

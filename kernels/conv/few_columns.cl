@@ -23,14 +23,15 @@ typedef struct {
 
 /// Global size: ITEMS for each ITEMS * ROWS rows, groups.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
-    global const char* a_base, global const char* b, global const char* bias, global char* out,
-    const Contraction p) {
+    global const char* a_base, const ulong a_offset, global const char* b, const ulong b_offset,
+    global const char* bias, const ulong bias_offset, global char* out, const ulong out_offset,
+    const ContractionArguments p) {
   local Term terms[PART];
   const uint item = get_local_id(0), z = get_group_id(1);
   const uint row0 = (uint)get_group_id(0) * ITEMS * ROWS + item;
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
-  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
-  b += p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
+  global const T* a = (global const T*)(a_base + a_offset) + z * p.a_group;
+  b += b_offset + z * p.b_group * STORAGE_SIZE(IN);
   int at[ROWS];
   T total[ROWS][COLUMNS];
   _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {
@@ -67,15 +68,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
       _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) total[r][n] += sum[r][n];
     }
   }
-  out += p.out_offset + z * p.out_group * STORAGE_SIZE(OUT);
-  bias += p.bias_offset + (ulong)z * COLUMNS * STORAGE_SIZE(OUT);
+  out += out_offset + z * p.out_group * STORAGE_SIZE(OUT);
+  bias += bias_offset + (ulong)z * COLUMNS * STORAGE_SIZE(OUT);
   _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {
     const uint row = row0 + r * ITEMS;
     if (row >= p.m) continue;
     const long to = place_of(digits_of(row, row_size), STRIDES(p.row_out));
     _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) {
       T value = total[r][n];
-      if (p.flags & FLAG_BIAS) value += LOAD_AS(C, OUT, bias, n);
+      if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, n);
       STORE_FROM(OUT, C, out, to + n * p.column_out, value);
     }
   }

@@ -1,12 +1,12 @@
 // Convolutions with few output channels per group (depthwise ones above all), where tiles of rows
 // and columns would be nearly empty. On CPUs vectors run along what lies next to each other
-// instead: conv_planes along rows (the positions of an image's line), conv_dots along k (the same,
-// when the weight's gradient is summed), conv_lanes along groups (channels last). GPUs have
-// conv_direct.
+// instead: conv_narrow_positions along rows (the positions of an image's line), conv_narrow_k along
+// k (the same, when the weight's gradient is summed), conv_narrow_groups along groups (channels
+// last). GPUs have conv_direct.
 //
 // Compile parameters besides conv.clh's: WIDTH (lanes; at most the length they run along, since the
 // last vector overlaps the one before), STEP (1 or 2: distance of neighbouring lanes' elements of
-// a), MR (rows of a tile), COLUMNS (of a tile of conv_planes).
+// a), MR (rows of a tile), COLUMNS (of a tile of conv_narrow_positions).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
 
@@ -27,10 +27,11 @@
 #endif
 
 typedef TYPEV(C, WIDTH) V;
-// Whether the vectors of conv_planes make up a square: where channels lie innermost it is turned.
+// Whether the vectors of conv_narrow_positions make up a square: where channels lie innermost it is
+// transposed.
 #if WIDTH > 1 && COLUMNS > 1 && COLUMNS * MR == WIDTH
-#define TURNS 1
-#define T V  // what transpose.clh turns squares of
+#define TRANSPOSES 1
+#define T V  // the element of the squares that transpose.clh transposes
 #include "include/transpose.clh"
 #undef T
 typedef union {
@@ -38,7 +39,7 @@ typedef union {
   TYPEV(C, COLUMNS) line[MR];
 } Columns;
 #else
-#define TURNS 0
+#define TRANSPOSES 0
 #endif
 typedef union {
   V vector;
@@ -65,9 +66,11 @@ typedef union {
 
 /// Lines are rows but the innermost dimension, which may lie apart in out; a work-item has all of a
 /// group's columns if COLUMNS is more than 1. Global size: lines / MR, columns / COLUMNS * groups.
-kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const char* b,
-                                     global const char* bias, global char* out,
-                                     const Contraction p) {
+kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const ulong a_offset,
+                                               global const char* b, const ulong b_offset,
+                                               global const char* bias, const ulong bias_offset,
+                                               global char* out, const ulong out_offset,
+                                               const ContractionArguments p) {
   const uint together = p.n / COLUMNS;
   const uint z = get_global_id(1) / together, column = get_global_id(1) % together * COLUMNS;
   const uint4 line_size = (uint4)(1, p.row_size[0], p.row_size[1], p.row_size[2]);
@@ -79,9 +82,9 @@ kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const cha
   const long4 taps_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
   const long4 taps_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
   const uint line_of_taps = p.k_size[3];
-  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
-  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
-  out += p.out_offset + (z * p.out_group + column * p.column_out) * STORAGE_SIZE(OUT);
+  global const T* a = (global const T*)(a_base + a_offset) + z * p.a_group;
+  b += b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+  out += out_offset + (z * p.out_group + column * p.column_out) * STORAGE_SIZE(OUT);
   // Work-items past the last full tile begin earlier: what is computed twice is the same.
   const uint first = min((uint)get_global_id(0) * MR, lines > MR ? lines - MR : 0);
   long at[MR], out_at[MR];
@@ -117,12 +120,12 @@ kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const cha
       }
       NEXT_DIGITS(d, taps_size);
     }
-#if TURNS
+#if TRANSPOSES
     if (p.column_out == 1 && p.row_out[3] != 1) {
       V square[WIDTH];
       _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
-        const T addend = p.flags & FLAG_BIAS
-                             ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column + c)
+        const T addend = p.flags & kConvBias
+                             ? LOAD_AS(C, OUT, bias + bias_offset, z * p.n + column + c)
                              : (T)(0);
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           square[i * COLUMNS + c] = sum[c][i] + (V)(addend);
@@ -141,9 +144,8 @@ kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const cha
     }
 #endif
     _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
-      const T addend = p.flags & FLAG_BIAS
-                           ? LOAD_AS(C, OUT, bias + p.bias_offset, z * p.n + column + c)
-                           : (T)(0);
+      const T addend =
+          p.flags & kConvBias ? LOAD_AS(C, OUT, bias + bias_offset, z * p.n + column + c) : (T)(0);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         const long to = out_at[i] + c * p.column_out + start * p.row_out[3];
         const Lanes result = {sum[c][i] + (V)(addend)};
@@ -160,16 +162,19 @@ kernel ITEM_BY_ITEM void conv_planes(global const char* a_base, global const cha
 }
 
 /// Lines are k but its innermost dimension. Global size: m / MR, columns * groups.
-kernel ITEM_BY_ITEM void conv_dots(global const char* a_base, global const char* b,
-                                   global const char* bias, global char* out, const Contraction p) {
+kernel ITEM_BY_ITEM void conv_narrow_k(global const char* a_base, const ulong a_offset,
+                                       global const char* b, const ulong b_offset,
+                                       global const char* bias, const ulong bias_offset,
+                                       global char* out, const ulong out_offset,
+                                       const ContractionArguments p) {
   const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
   const uint4 line_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
   const long4 line_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
   const long4 line_b = (long4)(0, p.k_b[0], p.k_b[1], p.k_b[2]);
   const uint length = p.k_size[3], lines = p.k / length;
   const uint4 row_size = SIZES(p.row_size);
-  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
-  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+  global const T* a = (global const T*)(a_base + a_offset) + z * p.a_group;
+  b += b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   const uint first = get_global_id(0) * MR;
   long at[MR];
   for (uint i = 0; i < MR; i++) {
@@ -209,25 +214,27 @@ kernel ITEM_BY_ITEM void conv_dots(global const char* a_base, global const char*
   }
   for (uint i = 0; i < MR && first + i < p.m; i++) {
     const long to = place_of(digits_of(first + i, row_size), STRIDES(p.row_out));
-    STORE_FROM(OUT, C, out + p.out_offset, z * p.out_group + column * p.column_out + to,
+    STORE_FROM(OUT, C, out + out_offset, z * p.out_group + column * p.column_out + to,
                HSUM(WIDTH, sum[i]) + rest[i]);
   }
 }
 
 /// One column per group, groups next to each other in a, b and out. Global size: m / (MR * block),
 /// groups / WIDTH.
-kernel ITEM_BY_ITEM void conv_lanes(global const char* a_base, global const char* b,
-                                    global const char* bias, global char* out,
-                                    const Contraction p) {
+kernel ITEM_BY_ITEM void conv_narrow_groups(global const char* a_base, const ulong a_offset,
+                                            global const char* b, const ulong b_offset,
+                                            global const char* bias, const ulong bias_offset,
+                                            global char* out, const ulong out_offset,
+                                            const ContractionArguments p) {
   const uint z = min((uint)get_global_id(1) * WIDTH, p.groups - WIDTH);
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
-  global const T* a = (global const T*)(a_base + p.a_offset) + z;
-  b += p.b_offset + z * STORAGE_SIZE(IN);
-  out += p.out_offset + z * STORAGE_SIZE(OUT);
+  global const T* a = (global const T*)(a_base + a_offset) + z;
+  b += b_offset + z * STORAGE_SIZE(IN);
+  out += out_offset + z * STORAGE_SIZE(OUT);
   V addend = (V)(0);
-  if (p.flags & FLAG_BIAS) {
-    addend = LOADV_AS(C, OUT, WIDTH, bias + p.bias_offset + z * STORAGE_SIZE(OUT), 0);
+  if (p.flags & kConvBias) {
+    addend = LOADV_AS(C, OUT, WIDTH, bias + bias_offset + z * STORAGE_SIZE(OUT), 0);
   }
   const uint begin = get_global_id(0) * p.block * MR, end = min(begin + p.block * MR, p.m);
   for (uint first = begin; first < end; first += MR) {
@@ -257,8 +264,9 @@ kernel ITEM_BY_ITEM void conv_lanes(global const char* a_base, global const char
 
 /// For GPUs: one sum per work-item. Global size: rows, columns * groups; with BY_GROUP the other
 /// way round, where neighbouring groups are neighbours in memory.
-kernel void conv_direct(global const char* a_base, global const char* b, global const char* bias,
-                        global char* out, const Contraction p) {
+kernel void conv_direct(global const char* a_base, const ulong a_offset, global const char* b,
+                        const ulong b_offset, global const char* bias, const ulong bias_offset,
+                        global char* out, const ulong out_offset, const ContractionArguments p) {
 #if BY_GROUP
   const uint row = get_global_id(1), channel = get_global_id(0);
 #else
@@ -269,15 +277,15 @@ kernel void conv_direct(global const char* a_base, global const char* b, global 
   const uint4 k_size = SIZES(p.k_size), place = digits_of(row, SIZES(p.row_size));
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
   global const T* a =
-      (global const T*)(a_base + p.a_offset) + z * p.a_group + place_of(place, STRIDES(p.row_a));
-  b += p.b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
+      (global const T*)(a_base + a_offset) + z * p.a_group + place_of(place, STRIDES(p.row_a));
+  b += b_offset + (z * p.b_group + column * p.column_b) * STORAGE_SIZE(IN);
   T sum = (T)(0);
   uint4 d = (uint4)(0);
   for (uint k = 0; k < p.k; k++) {
     sum = MAD(a[place_of(d, k_a)], LOAD_AS(C, IN, b, place_of(d, k_b)), sum);
     NEXT_DIGITS(d, k_size);
   }
-  if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, channel);
+  if (p.flags & kConvBias) sum += LOAD_AS(C, OUT, bias + bias_offset, channel);
   const long at = z * p.out_group + column * p.column_out + place_of(place, STRIDES(p.row_out));
-  STORE_FROM(OUT, C, out + p.out_offset, at, sum);
+  STORE_FROM(OUT, C, out + out_offset, at, sum);
 }

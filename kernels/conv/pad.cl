@@ -17,26 +17,18 @@
 #endif
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
-
-/// A row is the innermost dimension of the copy, whose dimensions follow each other: [size[0]]
-/// [size[1]][size[2]][size[3]][size[4]]. Source elements begin `before` elements later.
-typedef struct {
-  ulong in_offset, copy_offset;  // bytes
-  long stride[5];                // of the source, in elements
-  uint size[5], source[5];
-  int before[5];
-  uint rows, rows_per_item, unused;
-} PadArgs;
+#include "conv/pad_arguments.clh"
 
 typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
 #if WIDTH > 1
-#define T V  // what transpose.clh turns squares of
+#define T V  // the element of the squares that transpose.clh transposes
 #include "include/transpose.clh"
 #undef T
 #endif
 
-kernel void conv_pad(global const char* in, global char* copy, const PadArgs p) {
+kernel void conv_pad(global const char* in, const ulong in_offset, global char* copy,
+                     const ulong copy_offset, const PadArguments p) {
   const uint first = get_global_id(1) * p.rows_per_item;
   const uint last = min(first + p.rows_per_item, p.rows);
   uint digits[4], rest = first;
@@ -54,10 +46,10 @@ kernel void conv_pad(global const char* in, global char* copy, const PadArgs p) 
     }
     for (int d = 3; d >= 0 && ++digits[d] == p.size[d]; d--) digits[d] = 0;
     const uint length = p.size[4];
-    global T* to = (global T*)(copy + p.copy_offset) + (ulong)row * length;
+    global T* to = (global T*)(copy + copy_offset) + (ulong)row * length;
     const uint begin = inside ? p.before[4] : length;
     const uint end = inside ? begin + p.source[4] : length;
-    global const char* from = in + p.in_offset + at * STORAGE_SIZE(IN);
+    global const char* from = in + in_offset + at * STORAGE_SIZE(IN);
 #if SHARED_ROWS
     for (uint i = get_global_id(0); i < length; i += get_global_size(0)) {
       to[i] = i >= begin && i < end ? LOAD_AS(C, IN, from, (i - begin) * p.stride[4]) : (T)(0);
@@ -82,10 +74,11 @@ kernel void conv_pad(global const char* in, global char* copy, const PadArgs p) 
 
 #if WIDTH > 1
 /// The same of images whose channels lie side by side, for a copy whose positions do: in is
-/// [size[0]][size[2]] [size[3]][size[4]][size[1]]. A work-item turns `rows_per_item` lines of
+/// [size[0]][size[2]] [size[3]][size[4]][size[1]]. A work-item transposes `rows_per_item` lines of
 /// positions; lines and channels are no fewer than WIDTH.
-kernel ITEM_BY_ITEM void conv_pad_turned(global const char* in, global char* copy,
-                                         const PadArgs p) {
+kernel ITEM_BY_ITEM void conv_pad_transposed(global const char* in, const ulong in_offset,
+                                             global char* copy, const ulong copy_offset,
+                                             const PadArguments p) {
   const uint first = get_global_id(0) * p.rows_per_item;
   const uint last = min(first + p.rows_per_item, p.rows);
   const uint length = p.size[4], channels = p.size[1];
@@ -97,9 +90,9 @@ kernel ITEM_BY_ITEM void conv_pad_turned(global const char* in, global char* cop
     const bool inside =
         from_h >= 0 && from_h < (int)p.source[3] && from_d >= 0 && from_d < (int)p.source[2];
     global const char* from =
-        in + p.in_offset +
+        in + in_offset +
         (image * p.stride[0] + from_d * p.stride[2] + from_h * p.stride[3]) * STORAGE_SIZE(IN);
-    global T* to = (global T*)(copy + p.copy_offset) + (ulong)image * channels * plane +
+    global T* to = (global T*)(copy + copy_offset) + (ulong)image * channels * plane +
                    ((ulong)d * p.size[3] + h) * length;
     const uint begin = inside ? p.before[4] : length, end = inside ? begin + p.source[4] : length;
     for (uint c = 0; c < channels; c++) {
@@ -107,7 +100,7 @@ kernel ITEM_BY_ITEM void conv_pad_turned(global const char* in, global char* cop
       for (uint i = end; i < length; i++) to[c * plane + i] = (T)(0);
     }
     if (!inside) continue;
-    // What is next to the last whole square is turned twice.
+    // What is next to the last whole square is transposed twice.
     for (uint x = 0; x < p.source[4]; x += WIDTH) {
       const uint start = min(x, p.source[4] - WIDTH);
       for (uint c = 0; c < channels; c += WIDTH) {

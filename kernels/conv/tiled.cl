@@ -1,6 +1,6 @@
-// Convolutions for devices with many work-items in flight (GPUs): a work-group brings tiles of a
-// and b into local memory, a work-item keeps TM x TN sums in registers. Where the elements of k lie
-// is in a table, so that a load is one addition away from its address.
+// Implicit GEMM in local-memory tiles, for GPUs: a work-group brings tiles of a and b into local
+// memory, a work-item keeps TM x TN sums in registers. Where the elements of k lie is in a table,
+// so that a load is one addition away from its address.
 //
 // The next tiles travel from global memory into registers while the current ones are multiplied,
 // and then into the other half of local memory: one barrier per tile. Where few tiles fill the
@@ -47,12 +47,12 @@
 typedef TYPEV(C, RUN) Run;
 
 /// The places of k's elements in a and b. Global size: k.
-kernel void conv_table(global char* table, const Contraction p) {
+kernel void conv_table(global char* table, const ulong table_offset, const ContractionArguments p) {
   const uint k = get_global_id(0);
   if (k >= p.k) return;
   const uint4 d = digits_of(k, SIZES(p.k_size));
   vstore2((int2)((int)place_of(d, STRIDES(p.k_a)), (int)place_of(d, STRIDES(p.k_b))), k,
-          (global int*)(table + p.work_offset));
+          (global int*)(table + table_offset));
 }
 
 /// (place along the tile's rows or columns, place along k) of a work-item's load `e`.
@@ -74,8 +74,8 @@ static inline uint2 place_in_tile(uint e, const bool by_k, const uint size) {
 DEFINE_FETCH(fetch_a, A_LOADS, BM, A_BY_K, ((global const T*)from)[at[i]])
 DEFINE_FETCH(fetch_b, B_LOADS, BN, B_BY_K, (LOAD_AS(C, IN, from, at[i])))
 
-// keep_a and keep_b: from registers to local memory.
-#define DEFINE_KEEP(name, loads, size, by_k, line)                           \
+// store_a and store_b: from registers to local memory.
+#define DEFINE_STORE(name, loads, size, by_k, line)                          \
   static inline void name(private const T* next, local T* tile, uint item) { \
     _Pragma("unroll") for (uint i = 0; i < loads; i++) {                     \
       const uint e = item + i * ITEMS;                                       \
@@ -84,13 +84,15 @@ DEFINE_FETCH(fetch_b, B_LOADS, BN, B_BY_K, (LOAD_AS(C, IN, from, at[i])))
       tile[place.y * line + place.x] = next[i];                              \
     }                                                                        \
   }
-DEFINE_KEEP(keep_a, A_LOADS, BM, A_BY_K, A_LINE)
-DEFINE_KEEP(keep_b, B_LOADS, BN, B_BY_K, B_LINE)
+DEFINE_STORE(store_a, A_LOADS, BM, A_BY_K, A_LINE)
+DEFINE_STORE(store_b, B_LOADS, BN, B_BY_K, B_LINE)
 
 /// Global size: ITEMS * tiles, groups, splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
-    global const char* a_base, global const char* b_base, global const char* bias, global char* out,
-    global const char* table_base, global char* sums, const Contraction p) {
+    global const char* a_base, const ulong a_offset, global const char* b_base,
+    const ulong b_offset, global const char* bias, const ulong bias_offset, global char* out,
+    const ulong out_offset, global const char* table_base, const ulong table_offset,
+    global char* sums, const ulong sums_offset, const ContractionArguments p) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
   local long row_to[BM];  // places of the tile's rows in out, and in a
   local int row_from[BM];
@@ -99,8 +101,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   const uint row0 = (uint)get_group_id(0) % row_tiles * BM;
   const uint column0 = (uint)get_group_id(0) / row_tiles * BN;
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
-  global const char* a = a_base + p.a_offset + z * p.a_group * sizeof(T);
-  global const char* b = b_base + p.b_offset + z * p.b_group * STORAGE_SIZE(IN);
+  global const char* a = a_base + a_offset + z * p.a_group * sizeof(T);
+  global const char* b = b_base + b_offset + z * p.b_group * STORAGE_SIZE(IN);
 
   // What lies past the last row or column is replaced by other elements, whose sums are not stored.
   for (uint r = item; r < BM; r += ITEMS) {
@@ -118,7 +120,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
 #define K_A(k) k_a[(k) - start]
 #define K_B(k) k_b[(k) - start]
 #else
-  global const int* table = (global const int*)(table_base + p.work_offset);
+  global const int* table = (global const int*)(table_base + table_offset);
 #define K_A(k) table[2 * (k)]
 #define K_B(k) table[2 * (k) + 1]
 #endif
@@ -160,8 +162,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     fetch_a(next_a, a, at_a, item, start, end, true);
     fetch_b(next_b, b, at_b, item, start, end, true);
     FIND(start + BK);
-    keep_a(next_a, memory, item);
-    keep_b(next_b, memory + BK * A_LINE, item);
+    store_a(next_a, memory, item);
+    store_b(next_b, memory + BK * A_LINE, item);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   while (k0 < end) {
@@ -193,17 +195,17 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     }
     now ^= 1;
     if (k0 < end) {
-      keep_a(next_a, memory + now * STAGE, item);
-      keep_b(next_b, memory + now * STAGE + BK * A_LINE, item);
+      store_a(next_a, memory + now * STAGE, item);
+      store_b(next_b, memory + now * STAGE + BK * A_LINE, item);
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
 
   // Through local memory, so that neighbouring work-items store neighbouring elements and slices
   // are added up.
-  out += p.out_offset + z * p.out_group * STORAGE_SIZE(OUT);
-  bias += p.bias_offset + (ulong)z * p.n * STORAGE_SIZE(OUT);
-  global T* totals = (global T*)(sums + p.totals) + ((ulong)split * p.groups + z) * p.m * p.n;
+  out += out_offset + z * p.out_group * STORAGE_SIZE(OUT);
+  bias += bias_offset + (ulong)z * p.n * STORAGE_SIZE(OUT);
+  global T* totals = (global T*)(sums + sums_offset) + ((ulong)split * p.groups + z) * p.m * p.n;
   _Pragma("unroll") for (uint first = 0; first < STEPS; first += AT_ONCE) {
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
@@ -237,20 +239,21 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
         value += memory[(other * AT_ONCE * LINES + line) * LINE + within];
       }
       global T* total = totals + (ulong)row * p.n + column;
-      if (p.flags & FLAG_CONTINUE) value += *total;
-      if (p.flags & FLAG_KEEP) {
+      if (p.flags & kConvResume) value += *total;
+      if (p.flags & kConvKeep) {
         *total = value;
         continue;
       }
-      if (p.flags & FLAG_BIAS) value += LOAD_AS(C, OUT, bias, column);
+      if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, column);
       STORE_FROM(OUT, C, out, row_to[r] + column * p.column_out, value);
     }
   }
 }
 
 /// Adds up the totals of the parts of k, in order. Global size: m * n, groups.
-kernel void conv_tiled_finish(global const char* bias, global char* out, global const char* sums,
-                              const Contraction p) {
+kernel void conv_tiled_finish(global const char* bias, const ulong bias_offset, global char* out,
+                              const ulong out_offset, global const char* sums,
+                              const ulong sums_offset, const ContractionArguments p) {
   const ulong e = get_global_id(0);
   const uint z = get_global_id(1);
   if (e >= (ulong)p.m * p.n) return;
@@ -259,14 +262,14 @@ kernel void conv_tiled_finish(global const char* bias, global char* out, global 
 #else
   const uint row = e / p.n, column = e % p.n;
 #endif
-  global const T* totals = (global const T*)(sums + p.totals);
+  global const T* totals = (global const T*)(sums + sums_offset);
   T sum = (T)(0);
   for (uint split = 0; split < p.splits; split++) {
     sum += totals[(((ulong)split * p.groups + z) * p.m + row) * p.n + column];
   }
-  if (p.flags & FLAG_BIAS) sum += LOAD_AS(C, OUT, bias + p.bias_offset, (ulong)z * p.n + column);
+  if (p.flags & kConvBias) sum += LOAD_AS(C, OUT, bias + bias_offset, (ulong)z * p.n + column);
   const long at = z * p.out_group +
                   place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
-  STORE_FROM(OUT, C, out + p.out_offset, at, sum);
+  STORE_FROM(OUT, C, out + out_offset, at, sum);
 }

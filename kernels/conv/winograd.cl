@@ -14,6 +14,7 @@
 // or, channels last, [line][point][tile][channel].
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
+#include "conv/winograd_arguments.clh"
 
 #ifndef WIDTH
 #define WIDTH 16
@@ -37,27 +38,11 @@
 #define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
 
-/// The layout is that of csrc/engine/conv/winograd.cpp. Strides are in elements, offsets in bytes;
-/// `in` begins at the first element that a window touches, in the padding where there is one.
-typedef struct {
-  ulong in_offset, weight_offset, bias_offset, out_offset;
-  ulong panels_offset, tiles_offset;  // the transformed windows' and tiles', in the workspace
-  long in_image, in_channel, in_row, in_column;
-  long out_image, out_channel, out_row, out_column;
-  long weight_group, weight_column, weight_channel, weight_row, weight_across;
-  uint channels, columns, groups;  // channels and columns of a group
-  uint height, width;              // of the results
-  uint image_lines, line_tiles;    // lines of an image, tiles of a line
-  uint first_line, lines;          // of this launch
-  uint block;                      // strips or channels per work-item
-  uint flags, unused;
-} Winograd;
-
 typedef TYPEV(C, WIDTH) V;
 typedef TYPEV(C, LANES) L;
 #define LOAD_PRIVATE(p) PASTE2(vload, WIDTH)(0, p)
 #define STORE_PRIVATE(x, p) PASTE2(vstore, WIDTH)(x, 0, p)
-#define T V  // what transpose.clh turns squares of
+#define T V  // the element of the squares that transpose.clh transposes
 #include "include/transpose.clh"
 #undef T
 
@@ -75,13 +60,14 @@ typedef TYPEV(C, LANES) L;
 
 /// Transforms the windows of `block` channels of one panel. Global size: parts of the channels, n /
 /// NR, groups.
-kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, global char* workspace,
-                                         const Winograd p) {
+kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, const ulong weight_offset,
+                                         global char* panels_base, const ulong panels_offset,
+                                         const WinogradArguments p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, p.channels);
   const uint panels = (p.columns + NR - 1) / NR, valid = min((uint)NR, p.columns - jn * NR);
-  weight += p.weight_offset + (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
-  global T* panel = (global T*)(workspace + p.panels_offset) +
+  weight += weight_offset + (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
+  global T* panel = (global T*)(panels_base + panels_offset) +
                     ((ulong)z * panels + jn) * POINTS * p.channels * NR;
   for (uint channel = first; channel < last; channel++) {
     for (uint v = 0; v < NV; v++) {
@@ -142,13 +128,14 @@ static inline void store_points(L d[4][4], global T* to, ulong step) {
 
 /// Transforms a line's tiles, of `block` channels or, channels last, `block` tiles. Global size:
 /// parts of the channels or tiles, lines.
-kernel ITEM_BY_ITEM void winograd_input(global const char* input, global char* workspace,
-                                        const Winograd p) {
+kernel ITEM_BY_ITEM void winograd_input(global const char* input, const ulong input_offset,
+                                        global char* tiles_base, const ulong tiles_offset,
+                                        const WinogradArguments p) {
   const uint line = get_global_id(1), of_all = p.first_line + line;
   const uint first = get_global_id(0) * p.block, channels = p.channels * p.groups;
   const ulong step = (ulong)channels * p.line_tiles;
-  global T* tiles = (global T*)(workspace + p.tiles_offset) + line * POINTS * step;
-  global const T* in = (global const T*)(input + p.in_offset) +
+  global T* tiles = (global T*)(tiles_base + tiles_offset) + line * POINTS * step;
+  global const T* in = (global const T*)(input + input_offset) +
                        of_all / p.image_lines * p.in_image + of_all % p.image_lines * 2 * p.in_row;
   L d[4][4];
 #if CHANNELS_LAST
@@ -193,7 +180,7 @@ typedef struct {
   uint rows, span;  // of them
 } Strip;
 
-static inline Strip strip_of(private const Winograd* p, uint strip) {
+static inline Strip strip_of(private const WinogradArguments* p, uint strip) {
   const uint strips = p->line_tiles / MR;
   const uint line = p->first_line + strip / strips;
   Strip s;
@@ -206,15 +193,14 @@ static inline Strip strip_of(private const Winograd* p, uint strip) {
 }
 
 /// The strip's results as sums of all products: transforms of infinite numbers are not.
-static void sum_directly(private const Winograd* p, Strip s, uint z, uint jn, uint columns,
+static void sum_directly(private const WinogradArguments* p, Strip s, uint z, uint jn, uint columns,
                          global const char* input, global const char* weight,
                          global const char* bias, global char* to) {
-  global const T* in = (global const T*)(input + p->in_offset) + s.image * p->in_image +
-                       s.y * p->in_row + s.x * p->in_column + z * p->channels * p->in_channel;
-  weight +=
-      p->weight_offset + (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
+  global const T* in = (global const T*)input + s.image * p->in_image + s.y * p->in_row +
+                       s.x * p->in_column + z * p->channels * p->in_channel;
+  weight += (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
   for (uint column = 0; column < columns; column++) {
-    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, column) : (T)(0);
+    const T addend = p->flags & kConvBias ? LOAD_AS(C, OUT, bias, column) : (T)(0);
     for (uint i = 0; i < s.rows; i++) {
       for (uint j = 0; j < s.span; j++) {
         T sum = (T)(0);
@@ -263,23 +249,25 @@ static inline void store_some(V x, global char* to, uint count) {
 
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
-    global const char* input, global const char* weight, global const char* workspace,
-    global const char* bias, global char* out, const Winograd p) {
+    global const char* input, const ulong input_offset, global const char* weight,
+    const ulong weight_offset, global const char* panels_base, const ulong panels_offset,
+    global const char* tiles_base, const ulong tiles_offset, global const char* bias,
+    const ulong bias_offset, global char* out, const ulong out_offset, const WinogradArguments p) {
   const uint jn = get_global_id(0), z = get_global_id(2);
   const uint panels = (p.columns + NR - 1) / NR, strips = p.line_tiles / MR;
   const uint end = min((uint)(get_global_id(1) + 1) * p.block, p.lines * strips);
   const uint all = p.channels * p.groups, column0 = jn * NR;
   const uint columns = min((uint)NR, p.columns - column0);
-  global const T* panel = (global const T*)(workspace + p.panels_offset) +
+  global const T* panel = (global const T*)(panels_base + panels_offset) +
                           ((ulong)z * panels + jn) * POINTS * p.channels * NR;
-  global const T* tiles = (global const T*)(workspace + p.tiles_offset);
-  bias += p.bias_offset + ((ulong)z * p.columns + column0) * STORAGE_SIZE(OUT);
-  out += p.out_offset + ((ulong)z * p.columns + column0) * p.out_channel * STORAGE_SIZE(OUT);
+  global const T* tiles = (global const T*)(tiles_base + tiles_offset);
+  bias += bias_offset + ((ulong)z * p.columns + column0) * STORAGE_SIZE(OUT);
+  out += out_offset + ((ulong)z * p.columns + column0) * p.out_channel * STORAGE_SIZE(OUT);
   V addend[NV];
   for (uint v = 0; v < NV; v++) {
     T elements[WIDTH];
     for (uint e = 0; e < WIDTH; e++) {
-      const bool given = p.flags & FLAG_BIAS && v * WIDTH + e < columns;
+      const bool given = p.flags & kConvBias && v * WIDTH + e < columns;
       elements[e] = given ? LOAD_AS(C, OUT, bias, v * WIDTH + e) : (T)(0);
     }
     addend[v] = LOAD_PRIVATE(elements);
@@ -353,7 +341,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
         }
       } else {
         for (uint v = 0; v < NV; v++) {
-          // Results side by side, turned so that they lie as a row's elements do.
+          // Results side by side, transposed so that they lie as a row's elements do.
           V square[2][(SPAN + WIDTH - 1) / WIDTH * WIDTH];
           _Pragma("unroll") for (uint i = 0; i < MR; i++) {
             V results[2][2];
@@ -385,7 +373,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
         }
       }
       if (any(isnan(unsound))) {
-        sum_directly(&p, strip, z, jn, columns, input, weight, bias, to);
+        sum_directly(&p, strip, z, jn, columns, input + input_offset, weight + weight_offset, bias,
+                     to);
       }
     }
   }

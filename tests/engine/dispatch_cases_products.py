@@ -1,6 +1,7 @@
 """What makes the engines of products, convolutions and attention choose (test_dispatch.py)."""
 
 import torch
+from torch.nn import functional
 
 
 def product(m, k, n, dtype=torch.float32):
@@ -12,6 +13,49 @@ def product(m, k, n, dtype=torch.float32):
     return call
 
 
+def convolution(shape, weight, last=False, transposed=False, dtype=torch.float32, **window):
+    """A convolution with the gradients of its input and weight."""
+
+    def call(device):
+        generator = torch.Generator().manual_seed(0)
+        x, w = (torch.randn(s, generator=generator).to(dtype) for s in (shape, weight))
+        if last:
+            x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
+        x, w = (t.to(device).requires_grad_() for t in (x, w))
+        name = f"conv{'_transpose' if transposed else ''}{len(shape) - 2}d"
+        y = getattr(functional, name)(x, w, **window)
+        gradient = torch.randn(y.shape, generator=generator).to(dtype)
+        if last:
+            gradient = gradient.contiguous(memory_format=torch.channels_last)
+        gradient = gradient.to(device)
+        return y.detach(), *torch.autograd.grad(y, (x, w), gradient)
+
+    return call
+
+
 CASES = {
     "gemm": [product(4, 5, 3), product(64, 70, 300), product(1, 300, 200), product(65, 4096, 66)],
+    "conv": [
+        # Depthwise: channels last, planes of long and of short lines.
+        convolution((2, 24, 9, 10), (24, 1, 3, 3), last=True, padding=1, groups=24),
+        convolution((2, 40, 9, 40), (40, 1, 3, 3), padding=1, groups=40),
+        convolution((3, 64, 7, 7), (64, 1, 3, 3), padding=1, groups=64),
+        convolution((2, 12, 9, 11), (12, 1, 3, 3), last=True, padding=2, dilation=2, groups=12),
+        # Products, and what is nearly one.
+        convolution((2, 20, 12, 13), (30, 20, 1, 1), last=True),
+        convolution((1, 8, 12, 13), (9, 8, 1, 1)),
+        convolution((2, 16, 5, 6), (16, 32, 2, 2), last=True, transposed=True, stride=2),
+        # Windows of 3 x 3, then many channels and few, long sums and short.
+        convolution((2, 24, 17, 19), (32, 24, 3, 3), padding=1),
+        convolution((2, 12, 17, 19), (70, 12, 3, 3), stride=2, padding=1),
+        convolution((2, 16, 64, 48), (2, 16, 3, 3), padding=1),
+        convolution((2, 16, 20, 21), (16, 2, 3, 3), padding=1, groups=8),
+        convolution((2, 16, 7, 3), (96, 16, 3, 3), padding=(0, 1)),
+        convolution((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), stride=(1, 2, 1)),
+    ],
+    "transposed_conv": [
+        convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),
+        convolution((2, 9, 7, 6), (9, 3, 4, 4), transposed=True, stride=2, padding=1),
+        convolution((2, 9, 7, 6), (5, 9, 3, 3)),
+    ],
 }

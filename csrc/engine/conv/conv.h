@@ -1,8 +1,5 @@
 // The convolution engine: any number of groups, strides, dilations and paddings in up to three
 // dimensions, any strides of the tensors.
-//
-// Offers: ConvWindow, ConvTensor, kFewColumns, kNarrowColumns, kPlaneColumns, kPlaneLength,
-// convolution(), convolution_input(), covers_all(), convolution_weight().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,19 +7,19 @@
 #include <array>
 #include <cstdint>
 
-namespace ocl {
+namespace ocl::conv {
 
 /// How windows lie over the input; axes are depth, height, width, missing ones have the defaults.
-struct ConvWindow {
+struct Window {
   std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{}, dilation{1, 1, 1};
   int64_t groups = 1;
 };
 
 /// A tensor seen as [batch][channel][depth][height][width], a weight as [out][in / groups][...].
-struct ConvTensor {
-  ConvTensor() = default;
+struct Operand {
+  Operand() = default;
   /// `tensor` has two dimensions and then `axes` (1 to 3) spatial ones.
-  ConvTensor(const at::Tensor& tensor, int axes);
+  Operand(const at::Tensor& tensor, int axes);
 
   char* data = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
@@ -34,29 +31,34 @@ struct ConvTensor {
 inline constexpr int64_t kFewColumns = 16;
 /// The most that CPUs have kernels for (kernels/conv/narrow.cl).
 inline constexpr int64_t kNarrowColumns = 4;
-/// The most whose sums CPUs keep in registers, as vectors of positions, along lines of that length
-/// or more.
-inline constexpr int64_t kPlaneColumns = 8, kPlaneLength = 16;
 
 /// out = the convolution of `in` with `weight`, plus `bias` (a contiguous vector; may be null).
 ///
 /// Tensors have one dtype (floating or int64; half types are summed in float) and the sizes that
 /// belong together; an axis of `in` may have elements that no window covers. Enqueues on the
 /// current stream. Throws NotImplementedError for other dtypes, Error for a device failure.
-void convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
-                 const void* bias, const ConvWindow& window);
+///
+/// TORCH_OCL_VERBOSE=dispatch prints which kernel ran and why others were refused,
+/// TORCH_OCL_CONV=<name> asks for one.
+void forward(const Operand& out, const Operand& in, const Operand& weight, const void* bias,
+             const Window& window);
 
-/// `in` = the gradient of convolution()'s input (or a transposed convolution, which is the same),
-/// plus `bias`, one number for each channel of `in`. Elements that windows of this size and stride
-/// never cover (see covers_all()) are left as they are.
-void convolution_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
-                       const void* bias, const ConvWindow& window);
+/// `in` = the gradient of forward()'s input (or a transposed convolution, which is the same), plus
+/// `bias`, one number for each channel of `in`. Elements that windows of this size and stride never
+/// cover (see covers_all()) are left as they are.
+void input_gradient(const Operand& in, const Operand& out, const Operand& weight, const void* bias,
+                    const Window& window);
 
 /// Whether every element of an input could be covered by some window.
-bool covers_all(const ConvWindow& window);
+bool covers_all(const Window& window);
 
-/// `weight` = the gradient of convolution()'s weight, where `out` holds the gradient of its result.
-void convolution_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
-                        const ConvWindow& window);
+/// `weight` = the gradient of forward()'s weight, where `out` holds the gradient of its result.
+void weight_gradient(const Operand& weight, const Operand& in, const Operand& out,
+                     const Window& window);
 
-}  // namespace ocl
+/// Whether weight_gradient() does better where `weight` has its first dimension innermost, as the
+/// channels of `in` and `out` are.
+bool weight_gradient_wants_channels_last(const Operand& weight, const Operand& in,
+                                         const Operand& out, const Window& window);
+
+}  // namespace ocl::conv

@@ -1,43 +1,27 @@
 // Depthwise convolutions on CPUs (kernels/conv/depthwise_planes.cl, depthwise_lanes.cl,
-// depthwise_turned.cl), and the choice between devices.
+// depthwise_transposed.cl).
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include "engine/conv/depthwise.h"
-
 #include <algorithm>
 #include <optional>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
-#include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
-/// Depthwise of kernels/conv/depthwise.clh.
-struct DepthwiseArguments {
-  uint64_t in_offset, weight_offset, bias_offset, out_offset;
-  int64_t in_n, in_c, in_y, in_x;
-  int64_t out_n, out_c, out_y, out_x;
-  int64_t weight_c, weight_y, weight_x;
-  uint32_t images, channels;
-  uint32_t in_h, in_w, out_h, out_w;
-  int32_t pad_y, pad_x;
-  uint32_t skip_y, skip_x;
-  uint32_t multiplier, biased;
-  uint32_t block, rows, columns, pitch;
-};
-static_assert(sizeof(DepthwiseArguments) == 184);
+#include "conv/depthwise_arguments.clh"
 
 constexpr int64_t kLargestWindow = 7, kMostWeightTaps = 25;
 constexpr int64_t kStagedBytes = 16 << 10;  // half of a first-level cache, or less
 constexpr int64_t kOutputsPerItem = 8192;   // fewer are not worth a work-item
 constexpr int64_t kItemsPerCore = 8;
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
-int64_t up(int64_t n, int64_t multiple) { return blocks(n, multiple) * multiple; }
+int64_t up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 /// What the kernels are compiled for and get.
 struct Depthwise {
@@ -71,8 +55,7 @@ struct Depthwise {
 };
 
 /// The stride of both axes, if windows are such as the kernels take.
-std::optional<int64_t> common_stride(const ConvTensor& in, const ConvTensor& out,
-                                     const ConvWindow& w) {
+std::optional<int64_t> common_stride(const Operand& in, const Operand& out, const Window& w) {
   if (w.kernel[0] != 1 || w.pad[0] != 0 || in.size[2] != 1 || out.size[2] != 1) return {};
   for (const int axis : {1, 2}) {
     if (w.kernel[axis] > kLargestWindow || (w.kernel[axis] > 1 && w.dilation[axis] > 1)) return {};
@@ -82,23 +65,33 @@ std::optional<int64_t> common_stride(const ConvTensor& in, const ConvTensor& out
   return w.stride[2];
 }
 
-/// A problem whose images are `in`, as the kernels see them, with `multiplier` channels of `out`
-/// for each of its.
-std::optional<Depthwise> prepare(const ConvTensor& in, const ConvTensor& out,
-                                 const ConvTensor& weight, const ConvWindow& w) {
-  Queue& queue = current_queue(current_device());
-  if (w.groups < 2 || weight.size[1] != 1 || !c10::isFloatingType(in.dtype)) return {};
-  const std::optional<int64_t> stride = common_stride(in, out, w);
+const char* refuse_shape(const Plan& plan) {
+  const Window& w = plan.window;
+  if (w.groups < 2 || plan.weight.size[1] != 1) return "groups have several channels";
+  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
+  if (!common_stride(plan.in, plan.out, w)) return "the windows, strides or dilations are others";
+  const int64_t multiplier = plan.weight.size[0] / w.groups;
+  if (multiplier > (plan.transposed() ? 1 : kNarrowColumns)) return "a channel has many results";
+  if (plan.pass == Pass::weight_gradient && w.kernel[1] * w.kernel[2] > kMostWeightTaps) {
+    return "windows are large";
+  }
+  return nullptr;
+}
+
+/// A plan that refuse_shape() lets pass, as the kernels see it: with `multiplier` channels of the
+/// result for each of the input's.
+Depthwise prepare(const Plan& plan) {
+  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
+  const Window& w = plan.window;
   const int64_t multiplier = weight.size[0] / w.groups;
-  if (!stride || multiplier > kNarrowColumns) return {};
-  Depthwise d{queue.device(), queue};
+  Depthwise d{plan.device, plan.queue};
   d.in = in.dtype;
   d.out = out.dtype;
   d.weight = weight.dtype;
   d.compute = compute_dtype(in.dtype);
   d.kernel_h = w.kernel[1];
   d.kernel_w = w.kernel[2];
-  d.stride = *stride;
+  d.stride = *common_stride(plan.in, plan.out, w);
   DepthwiseArguments& a = d.arguments;
   a.in_n = in.stride[0], a.in_c = in.stride[1], a.in_y = in.stride[3], a.in_x = in.stride[4];
   a.out_n = out.stride[0], a.out_c = out.stride[1], a.out_y = out.stride[3];
@@ -112,13 +105,24 @@ std::optional<Depthwise> prepare(const ConvTensor& in, const ConvTensor& out,
   a.pad_y = static_cast<int32_t>(w.pad[1]);
   a.pad_x = static_cast<int32_t>(w.pad[2]);
   a.multiplier = static_cast<uint32_t>(multiplier);
+  if (plan.transposed()) {
+    d.upsampling = d.stride;
+    d.stride = 1;
+    a.pad_y = static_cast<int32_t>(w.kernel[1] - 1 - w.pad[1]);
+    a.pad_x = static_cast<int32_t>(w.kernel[2] - 1 - w.pad[2]);
+  }
+  if (plan.pass == Pass::weight_gradient) {
+    a.weight_c = weight.stride[0];
+    a.weight_y = weight.stride[3];
+    a.weight_x = weight.stride[4];
+  }
   return d;
 }
 
-bool along_channels(const ConvTensor& in, const ConvTensor& out, const Depthwise& d) {
+bool along_channels(const Operand& in, const Operand& out, const Depthwise& d) {
   return d.arguments.multiplier == 1 && in.size[1] >= 4 && in.stride[1] == 1 && out.stride[1] == 1;
 }
-bool along_lines(const ConvTensor& tensor) { return tensor.stride[4] == 1 || tensor.size[4] == 1; }
+bool along_lines(const Operand& tensor) { return tensor.stride[4] == 1 || tensor.size[4] == 1; }
 
 int full_width(const Depthwise& d) { return static_cast<int>(64 / d.element_size()); }
 /// Lanes along `channels` of them.
@@ -146,10 +150,10 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
   int64_t columns = up(w, d.width), rows = up(h, d.tile_y);
   for (int64_t parts = 2; bytes_of(d.tile_y, columns) > kStagedBytes && columns > d.width;
        ++parts) {
-    columns = up(blocks(w, parts), d.width);
+    columns = up(ceil_div(w, parts), d.width);
   }
   for (int64_t parts = 2; bytes_of(rows, columns) > kStagedBytes && rows > d.tile_y; ++parts) {
-    rows = up(blocks(h, parts), d.tile_y);
+    rows = up(ceil_div(h, parts), d.tile_y);
   }
   a.rows = static_cast<uint32_t>(rows);
   a.columns = static_cast<uint32_t>(columns);
@@ -159,42 +163,48 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
           static_cast<size_t>(rows * columns * element)};
 }
 
-struct Operands {
-  cl_mem in, weight, bias, out;
-};
-
-/// The buffers; sets their offsets.
-Operands locate(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
-                const void* bias) {
+/// Sets the weight's strides, walked backwards for gradients, and the bias. Returns the taps.
+const char* set_weight(Depthwise& d, const Plan& plan, const Operand& weight) {
   DepthwiseArguments& a = d.arguments;
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
-  a.in_offset = from.offset, a.out_offset = to.offset;
-  a.weight_offset = by.offset, a.bias_offset = addend.offset;
-  a.biased = bias != nullptr;
-  return {from.mem, by.mem, addend.mem, to.mem};
+  d.weight = weight.dtype;
+  a.weight_c = weight.stride[0];
+  a.weight_y = weight.stride[3];
+  a.weight_x = weight.stride[4];
+  a.biased = plan.bias != nullptr;
+  if (!plan.transposed()) return weight.data;
+  const char* const last = advance(weight.data, weight.dtype,
+                                   (d.kernel_h - 1) * a.weight_y + (d.kernel_w - 1) * a.weight_x);
+  a.weight_y = -a.weight_y;
+  a.weight_x = -a.weight_x;
+  return last;
 }
 
-void run_planes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
-                const void* bias) {
+/// Without a bias the kernels read none, but get a buffer.
+Pointer bias_of(const Plan& plan) {
+  return {plan.bias != nullptr ? plan.bias : plan.result().data};
+}
+
+void run_planes(const Plan& plan) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes"};
+  Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
+  const char* const taps = set_weight(d, plan, plan.weight);
   const size_t bytes = stage_planes(d, false)[0];
   const int64_t planes = int64_t{a.images} * a.channels;
   a.block = d.per_item(planes, int64_t{a.rows} * a.columns);
-  const Operands operands = locate(d, in, out, weight, bias);
   const NDRange range = NDRange::grid(
-      static_cast<size_t>(blocks(planes, a.block)),
-      static_cast<size_t>(blocks(a.out_h, a.rows) * blocks(a.out_w, a.columns)), 1, 1);
-  launch(d.kernel(family), d.queue, range, operands.in, operands.weight, operands.bias,
-         operands.out, LocalMemory{bytes}, a);
+      static_cast<size_t>(ceil_div(planes, a.block)),
+      static_cast<size_t>(ceil_div(a.out_h, a.rows) * ceil_div(a.out_w, a.columns)), 1, 1);
+  launch(d.kernel(family), d.queue, range, Pointer{plan.source().data}, Pointer{taps},
+         bias_of(plan), Pointer{plan.result().data}, LocalMemory{bytes}, a);
 }
 
-void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
-               const void* bias) {
+void run_lanes(const Plan& plan) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes"};
+  Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
+  c10::DataPtr copy;
+  const char* const taps = set_weight(d, plan, weight_channels_last(plan.weight, copy));
   d.width = width_for(d, a.channels);
   d.tile_y = a.out_h > 1 || d.upsampling > 1 ? 2 : 1;
   d.tile_x = 4;
@@ -202,22 +212,22 @@ void run_lanes(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const 
     a.skip_y = static_cast<uint32_t>(a.pad_y & 1);
     a.skip_x = static_cast<uint32_t>(a.pad_x & 1);
   }
-  const int64_t tiles = blocks(a.out_h + a.skip_y, d.tile_y);
+  const int64_t tiles = ceil_div(a.out_h + a.skip_y, d.tile_y);
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
-  const Operands operands = locate(d, in, out, weight, bias);
-  const NDRange range = NDRange::grid(static_cast<size_t>(blocks(tiles, a.block)), a.images, 1, 1);
-  launch(d.kernel(family), d.queue, range, operands.in, operands.weight, operands.bias,
-         operands.out, a);
+  const NDRange range =
+      NDRange::grid(static_cast<size_t>(ceil_div(tiles, a.block)), a.images, 1, 1);
+  launch(d.kernel(family), d.queue, range, Pointer{plan.source().data}, Pointer{taps},
+         bias_of(plan), Pointer{plan.result().data}, a);
 }
 
-bool contiguous_planes(const ConvTensor& tensor) {
+bool contiguous_planes(const Operand& tensor) {
   return tensor.stride[4] == 1 && tensor.stride[3] == tensor.size[4];
 }
 
-/// Whether blocks of planes are turned: lines would use less than half of a vector. Chooses what is
-/// staged then; `elements` gets the input's and the result's.
-bool turns(Depthwise& d, const ConvTensor& in, const ConvTensor& out,
-           std::array<size_t, 2>& elements) {
+/// Whether blocks of planes are transposed: lines would use less than half of a vector. Chooses
+/// what is staged then; `elements` gets the input's and the result's.
+bool transposes(Depthwise& d, const Operand& in, const Operand& out,
+                std::array<size_t, 2>& elements) {
   DepthwiseArguments& a = d.arguments;
   const int64_t width = full_width(d), count = int64_t{a.out_h} * a.out_w;
   if (2 * int64_t{a.out_w} > width || count < width || int64_t{a.in_h} * a.in_w < width ||
@@ -236,77 +246,54 @@ bool turns(Depthwise& d, const ConvTensor& in, const ConvTensor& out,
   return static_cast<int64_t>(elements[0] + elements[1]) * d.element_size() <= 2 * kStagedBytes;
 }
 
-void run_turned(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
-                const void* bias, const std::array<size_t, 2>& elements) {
-  static const KernelFamily family{"conv/depthwise_turned.cl", "depthwise_turned"};
+void run_transposed(const Plan& plan) {
+  static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed"};
+  Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
-  const int64_t vectors = blocks(a.channels, d.width);
+  std::array<size_t, 2> elements{};
+  transposes(d, plan.source(), plan.result(), elements);
+  const char* const taps = set_weight(d, plan, plan.weight);
+  const int64_t vectors = ceil_div(a.channels, d.width);
   a.block = static_cast<uint32_t>(
       std::clamp<int64_t>(int64_t{a.images} * vectors / (d.cores() * kItemsPerCore), 1, a.images));
-  const Operands operands = locate(d, in, out, weight, bias);
   const auto size = static_cast<size_t>(d.element_size());
   launch(d.kernel(family), d.queue,
-         NDRange::grid(static_cast<size_t>(vectors), static_cast<size_t>(blocks(a.images, a.block)),
-                       1, 1),
-         operands.in, operands.weight, operands.bias, operands.out, LocalMemory{elements[0] * size},
-         LocalMemory{elements[1] * size}, a);
+         NDRange::grid(static_cast<size_t>(vectors),
+                       static_cast<size_t>(ceil_div(a.images, a.block)), 1, 1),
+         Pointer{plan.source().data}, Pointer{taps}, bias_of(plan), Pointer{plan.result().data},
+         LocalMemory{elements[0] * size}, LocalMemory{elements[1] * size}, a);
 }
 
-/// The convolution of `in` that d describes but for its weight, whose taps are walked backwards for
-/// gradients.
-bool run(Depthwise& d, const ConvTensor& in, const ConvTensor& out, const ConvTensor& given_weight,
-         const void* bias, bool backwards) {
-  const bool lanes = along_channels(in, out, d);
-  if (!lanes && !(along_lines(in) && along_lines(out))) return false;
-  c10::DataPtr copy;
-  const ConvTensor weight = lanes ? weight_channels_last(given_weight, copy) : given_weight;
-  d.weight = weight.dtype;
-  DepthwiseArguments& a = d.arguments;
-  a.weight_c = weight.stride[0];
-  a.weight_y = weight.stride[3];
-  a.weight_x = weight.stride[4];
-  const char* taps = weight.data;
-  if (backwards) {
-    taps += ((d.kernel_h - 1) * a.weight_y + (d.kernel_w - 1) * a.weight_x) *
-            static_cast<int64_t>(c10::elementSize(weight.dtype));
-    a.weight_y = -a.weight_y;
-    a.weight_x = -a.weight_x;
-  }
-  if (std::array<size_t, 2> staged{}; !lanes && turns(d, in, out, staged)) {
-    run_turned(d, in, out, taps, bias, staged);
-    return true;
-  }
-  (lanes ? run_lanes : run_planes)(d, in, out, taps, bias);
-  return true;
+/// The weight's gradient: a work-item sums a channel's whole one.
+void launch_weight(const Plan& plan, const KernelFamily& family, Depthwise& d, int64_t items,
+                   const std::array<size_t, 2>& bytes) {
+  launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(items), 1),
+         Pointer{plan.in.data}, Pointer{plan.weight.data}, Pointer{plan.out.data},
+         LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, d.arguments);
 }
 
-void weight_planes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
-                   const ConvTensor& out) {
-  static const KernelFamily planes{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
-  static const KernelFamily turned{"conv/depthwise_turned.cl", "depthwise_turned_weight"};
-  DepthwiseArguments& a = d.arguments;
+void weight_transposed(const Plan& plan) {
+  static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed_weight"};
+  Depthwise d = prepare(plan);
   std::array<size_t, 2> bytes{};
-  const bool turning = a.channels >= d.cores() * 2 * full_width(d) && turns(d, in, out, bytes);
-  if (turning) {
-    for (size_t& each : bytes) each *= static_cast<size_t>(d.element_size());
-  } else {
-    bytes = stage_planes(d, true);
-    a.block = d.per_item(a.channels, int64_t{a.images} * a.out_h * a.out_w);
-  }
-  const int64_t items = blocks(a.channels, turning ? d.width : a.block);
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), by = addresses.find(out.data),
-                 to = addresses.find(weight.data);
-  a.in_offset = from.offset, a.out_offset = by.offset, a.weight_offset = to.offset;
-  launch(d.kernel(turning ? turned : planes), d.queue,
-         NDRange::linear(static_cast<size_t>(items), 1), from.mem, to.mem, by.mem,
-         LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, a);
+  transposes(d, plan.in, plan.out, bytes);
+  for (size_t& each : bytes) each *= static_cast<size_t>(d.element_size());
+  launch_weight(plan, family, d, ceil_div(d.arguments.channels, d.width), bytes);
 }
 
-void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
-                  const ConvTensor& out) {
+void weight_planes(const Plan& plan) {
+  static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
+  Depthwise d = prepare(plan);
+  DepthwiseArguments& a = d.arguments;
+  const std::array<size_t, 2> bytes = stage_planes(d, true);
+  a.block = d.per_item(a.channels, int64_t{a.images} * a.out_h * a.out_w);
+  launch_weight(plan, family, d, ceil_div(a.channels, a.block), bytes);
+}
+
+void weight_lanes(const Plan& plan) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes_weight"};
   static const KernelFamily finish{"conv/depthwise_lanes.cl", "depthwise_lanes_finish"};
+  Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
   d.width = width_for(d, a.channels);
   const int64_t taps = d.kernel_h * d.kernel_w, lines = int64_t{a.images} * a.out_h;
@@ -314,66 +301,67 @@ void weight_lanes(Depthwise& d, const ConvTensor& weight, const ConvTensor& in,
   d.tile_x = taps > 9 ? 4 : a.out_w % 7 == 0 ? 7 : 8;
   const int64_t most = d.cores() * kItemsPerCore;
   a.block = static_cast<uint32_t>(
-      std::max(blocks(lines, most), blocks(kOutputsPerItem, int64_t{a.out_w} * a.channels)));
-  const int64_t parts = blocks(lines, a.block);
-  const int64_t part = blocks(a.channels, d.width) * d.width * taps * d.element_size();
+      std::max(ceil_div(lines, most), ceil_div(kOutputsPerItem, int64_t{a.out_w} * a.channels)));
+  const int64_t parts = ceil_div(lines, a.block);
+  const int64_t part = ceil_div(a.channels, d.width) * d.width * taps * d.element_size();
   const c10::DataPtr partial = allocator()->allocate(static_cast<size_t>(parts * part));
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), by = addresses.find(out.data),
-                 sums = addresses.find(partial.get()), to = addresses.find(weight.data);
-  a.in_offset = from.offset, a.out_offset = by.offset, a.weight_offset = sums.offset;
-  launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(parts), 1), from.mem,
-         sums.mem, by.mem, a);
+  launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(parts), 1),
+         Pointer{plan.in.data}, Pointer{partial.get()}, Pointer{plan.out.data}, a);
   a.block = static_cast<uint32_t>(parts);
   launch(d.kernel(finish), d.queue,
-         NDRange::grid(static_cast<size_t>(blocks(a.channels, d.width)),
+         NDRange::grid(static_cast<size_t>(ceil_div(a.channels, d.width)),
                        static_cast<size_t>(d.kernel_h), 1, 1),
-         sums.mem, to.mem, to.offset, a);
+         Pointer{partial.get()}, Pointer{plan.weight.data}, a);
 }
 
-bool on_gpu() { return !current_queue(current_device()).device().is_cpu(); }
+bool weight(const Plan& plan) { return plan.pass == Pass::weight_gradient; }
+
+const char* refuse_lanes(const Plan& plan) {
+  if (const char* reason = refuse_shape(plan)) return reason;
+  return along_channels(plan.source(), plan.result(), prepare(plan)) ? nullptr
+                                                                     : "channels aren't last";
+}
+
+/// What both kernels of planes want.
+const char* refuse_lines(const Plan& plan) {
+  if (const char* reason = refuse_shape(plan)) return reason;
+  if (!along_lines(plan.in) || !along_lines(plan.out)) return "a line's elements lie apart";
+  return nullptr;
+}
+
+const char* refuse_transposed(const Plan& plan) {
+  if (const char* reason = refuse_lines(plan)) return reason;
+  Depthwise d = prepare(plan);
+  if (weight(plan) && d.arguments.channels < d.cores() * 2 * full_width(d)) {
+    return "there are fewer channels than vectors for all cores";
+  }
+  std::array<size_t, 2> elements{};
+  return transposes(d, plan.source(), plan.result(), elements)
+             ? nullptr
+             : "planes aren't contiguous ones of short lines";
+}
+
+const char* refuse_planes(const Plan& plan) {
+  if (const char* reason = refuse_lines(plan)) return reason;
+  if (weight(plan) && plan.out.size[1] < 2 * plan.device.properties().compute_units) {
+    return "there are fewer channels than cores want";
+  }
+  return nullptr;
+}
 
 }  // namespace
 
-bool depthwise_convolution(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
-                           const void* bias, const ConvWindow& w) {
-  if (on_gpu()) return direct_depthwise_convolution(out, in, weight, bias, w);
-  std::optional<Depthwise> d = prepare(in, out, weight, w);
-  return d && run(*d, in, out, weight, bias, false);
-}
+const Whole depthwise_lanes{"depthwise_lanes", refuse_lanes, [](const Plan& plan) {
+                              (weight(plan) ? weight_lanes : run_lanes)(plan);
+                            }};
+const Whole depthwise_transposed{"depthwise_transposed", refuse_transposed, [](const Plan& plan) {
+                                   (weight(plan) ? weight_transposed : run_transposed)(plan);
+                                 }};
+const Whole depthwise_planes{"depthwise_planes", refuse_planes, [](const Plan& plan) {
+                               (weight(plan) ? weight_planes : run_planes)(plan);
+                             }};
 
-bool depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
-                     const void* bias, const ConvWindow& w) {
-  if (on_gpu()) return direct_depthwise_input(in, out, weight, bias, w);
-  std::optional<Depthwise> d = prepare(out, in, weight, w);
-  if (!d || d->arguments.multiplier != 1) return false;
-  d->upsampling = d->stride;
-  d->stride = 1;
-  d->arguments.pad_y = static_cast<int32_t>(w.kernel[1] - 1 - w.pad[1]);
-  d->arguments.pad_x = static_cast<int32_t>(w.kernel[2] - 1 - w.pad[2]);
-  return run(*d, out, in, weight, bias, true);
-}
-
-bool depthwise_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
-                      const ConvWindow& w) {
-  if (on_gpu()) return direct_depthwise_weight(weight, in, out, w);
-  std::optional<Depthwise> d = prepare(in, out, weight, w);
-  if (!d || d->kernel_h * d->kernel_w > kMostWeightTaps) return false;
-  DepthwiseArguments& a = d->arguments;
-  a.weight_c = weight.stride[0];
-  a.weight_y = weight.stride[3];
-  a.weight_x = weight.stride[4];
-  if (along_channels(in, out, *d)) {
-    weight_lanes(*d, weight, in, out);
-    return true;
-  }
-  // A work-item sums a channel's whole gradient.
-  if (!along_lines(in) || !along_lines(out) || a.channels < d->cores() * 2) return false;
-  weight_planes(*d, weight, in, out);
-  return true;
-}
-
-ConvTensor weight_channels_last(const ConvTensor& weight, c10::DataPtr& copy) {
+Operand weight_channels_last(const Operand& weight, c10::DataPtr& copy) {
   PaddedCopy padded;
   padded.in = weight.data;
   padded.in_dtype = weight.dtype;
@@ -386,7 +374,7 @@ ConvTensor weight_channels_last(const ConvTensor& weight, c10::DataPtr& copy) {
   copy = allocator()->allocate(static_cast<size_t>(elements) * c10::elementSize(padded.dtype));
   padded.copy = static_cast<char*>(copy.get());
   run_padded_copy(padded);
-  ConvTensor result = weight;
+  Operand result = weight;
   result.data = padded.copy;
   result.dtype = padded.dtype;
   const int64_t c = weight.size[0], w = weight.size[4], h = weight.size[3];
@@ -394,4 +382,4 @@ ConvTensor weight_channels_last(const ConvTensor& weight, c10::DataPtr& copy) {
   return result;
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

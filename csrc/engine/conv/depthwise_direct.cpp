@@ -2,31 +2,18 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <algorithm>
 #include <bit>
-#include <optional>
 
-#include "engine/conv/depthwise.h"
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
-#include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
-/// Depthwise of kernels/conv/depthwise_direct.cl.
-struct DirectArguments {
-  uint64_t in_offset, weight_offset, bias_offset, out_offset;
-  int64_t in_n, in_c, in_y, in_x;
-  int64_t out_n, out_c, out_y, out_x;
-  int64_t weight_c, weight_y, weight_x;
-  uint32_t images, channels;
-  uint32_t in_h, in_w, out_h, out_w;
-  int32_t pad_y, pad_x;
-  uint32_t multiplier, biased, parts, part;
-};
-static_assert(sizeof(DirectArguments) == 168);
+#include "conv/depthwise_arguments.clh"
 
 constexpr int64_t kMostTaps = 49, kMostLines = 64, kMostPlaces = int64_t{1} << 31;
 constexpr int64_t kGroup = 256, kMostLanes = 32;  // work-items, and those along channels
@@ -35,15 +22,13 @@ constexpr int64_t kLeastPlaces = 1024;  // of a part of a weight's gradient, for
 constexpr int64_t kLeastShare = 16;     // of a work-item, for several
 constexpr int64_t kGroupsPerUnit = 8, kMostParts = 128, kMostItems = 1024;
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
-
 /// What the kernels are compiled for and get.
 struct Direct {
   Device& device;
   Queue& queue;
-  DirectArguments arguments{};
+  DepthwiseArguments arguments{};
   c10::ScalarType in{}, out{}, weight{}, compute{};
-  ConvWindow window{};
+  Window window{};
   std::array<int64_t, 2> stride{1, 1}, upsampling{1, 1};
   int64_t tile = 1, width = 1, lanes = 1;
   bool last = false;
@@ -76,12 +61,12 @@ struct Direct {
         kMostLanes,
         static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(arguments.channels / width))));
   }
-  int64_t channel_blocks() const { return last ? blocks(arguments.channels, lanes * width) : 1; }
+  int64_t channel_blocks() const { return last ? ceil_div(arguments.channels, lanes * width) : 1; }
   int64_t widest = 1;  // that the tensors' alignment allows
 };
 
 /// Whether vectors of that many channels are aligned.
-bool takes_width(const ConvTensor& tensor, int64_t width) {
+bool takes_width(const Operand& tensor, int64_t width) {
   const int64_t bytes = width * static_cast<int64_t>(c10::elementSize(tensor.dtype));
   bool takes = reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(bytes) == 0;
   for (const int d : {0, 3, 4})
@@ -89,25 +74,53 @@ bool takes_width(const ConvTensor& tensor, int64_t width) {
   return takes && tensor.size[1] % width == 0 && tensor.stride[1] == 1;
 }
 
-bool is_small(const ConvTensor& tensor) {
+bool is_small(const Operand& tensor) {
   const int64_t span =
       tensor.size[3] * std::abs(tensor.stride[3]) + tensor.size[4] * std::abs(tensor.stride[4]);
   return span * 2 * static_cast<int64_t>(c10::elementSize(tensor.dtype)) < kMostBytes;
 }
 
-/// A problem whose images are `in` and whose result has the shape of `out`; nothing where the
-/// kernels don't take it.
-std::optional<Direct> prepare(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
-                              const ConvWindow& w) {
-  Queue& queue = current_queue(current_device());
-  const bool flat = w.kernel[0] == 1 && w.pad[0] == 0 && in.size[2] == 1 && out.size[2] == 1;
-  if (!flat || w.groups < 2 || weight.size[1] != 1 || w.kernel[1] * w.kernel[2] > kMostTaps ||
-      out.size[0] * out.size[1] * out.size[3] * out.size[4] >= kMostPlaces ||
-      !c10::isFloatingType(in.dtype) || !is_small(in) ||
-      queue.device().properties().max_work_group_size < static_cast<size_t>(kGroup)) {
-    return {};
+/// Results below each other that a work-item computes, so that it reads few lines; 0: none.
+int64_t tile_of(int64_t height, int64_t stride, int64_t window, int64_t dilation) {
+  int64_t tile = std::min<int64_t>(
+      4, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, height)))));
+  const auto lines = [&] { return (tile - 1) * stride + (window - 1) * dilation + 1; };
+  while (tile > 1 && lines() > kMostLines) tile /= 2;
+  return lines() > kMostLines ? 0 : tile;
+}
+
+/// Lines from one result to the next below it.
+int64_t line_stride(const Plan& plan) { return plan.transposed() ? 1 : plan.window.stride[1]; }
+/// A window of one line has no distance between lines.
+int64_t line_dilation(const Window& w) { return w.kernel[1] == 1 ? 1 : w.dilation[1]; }
+
+const char* refuse(const Plan& plan) {
+  const Window& w = plan.window;
+  const Operand &in = plan.source(), &out = plan.result();
+  if (w.groups < 2 || plan.weight.size[1] != 1) return "groups have several channels";
+  if (w.kernel[0] != 1 || w.pad[0] != 0 || in.size[2] != 1 || out.size[2] != 1)
+    return "there are volumes";
+  if (w.kernel[1] * w.kernel[2] > kMostTaps) return "windows are large";
+  if (!c10::isFloatingType(in.dtype)) return "the dtype is no floating one";
+  if (plan.transposed() && in.size[1] != out.size[1]) return "a channel has several results";
+  if (out.size[0] * out.size[1] * out.size[3] * out.size[4] >= kMostPlaces || !is_small(in)) {
+    return "offsets past 2^31";
   }
-  Direct d{queue.device(), queue};
+  if (plan.device.properties().max_work_group_size < static_cast<size_t>(kGroup)) {
+    return "work-groups are too small";
+  }
+  if (plan.pass != Pass::weight_gradient &&
+      tile_of(out.size[3], line_stride(plan), w.kernel[1], line_dilation(w)) == 0) {
+    return "windows reach over many lines";
+  }
+  return nullptr;
+}
+
+/// A plan that refuse() lets pass.
+Direct prepare(const Plan& plan) {
+  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
+  const Window& w = plan.window;
+  Direct d{plan.device, plan.queue};
   d.in = in.dtype;
   d.out = out.dtype;
   d.weight = weight.dtype;
@@ -118,7 +131,7 @@ std::optional<Direct> prepare(const ConvTensor& in, const ConvTensor& out, const
     if (w.kernel[axis] == 1) d.window.dilation[axis] = 1;
   }
   d.stride = {w.stride[1], w.stride[2]};
-  DirectArguments& a = d.arguments;
+  DepthwiseArguments& a = d.arguments;
   a.in_n = in.stride[0], a.in_c = in.stride[1], a.in_y = in.stride[3], a.in_x = in.stride[4];
   a.out_n = out.stride[0], a.out_c = out.stride[1], a.out_y = out.stride[3];
   a.out_x = out.stride[4];
@@ -141,89 +154,64 @@ std::optional<Direct> prepare(const ConvTensor& in, const ConvTensor& out, const
   return d;
 }
 
-/// Enqueues the kernel depthwise_direct; false if it would be too long.
-bool run(Direct& d, const ConvTensor& in, const ConvTensor& out, const char* weight,
-         const void* bias) {
+void run_images(const Plan& plan) {
   static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct"};
-  DirectArguments& a = d.arguments;
-  const auto lines = [&] {
-    return (d.tile - 1) * d.stride[0] + (d.window.kernel[1] - 1) * d.window.dilation[1] + 1;
-  };
-  d.tile = std::min<int64_t>(4, static_cast<int64_t>(std::bit_floor(std::max(1U, a.out_h))));
-  while (d.tile > 1 && lines() > kMostLines) d.tile /= 2;
-  if (lines() > kMostLines) return false;
-  const AddressSpace& addresses = d.device.addresses();
-  const Location from = addresses.find(in.data), to = addresses.find(out.data),
-                 by = addresses.find(weight), addend = bias != nullptr ? addresses.find(bias) : to;
-  a.in_offset = from.offset, a.out_offset = to.offset;
-  a.weight_offset = by.offset, a.bias_offset = addend.offset;
+  Direct d = prepare(plan);
+  DepthwiseArguments& a = d.arguments;
+  const Window& w = plan.window;
+  const char* taps = plan.weight.data;
+  if (plan.transposed()) {
+    d.upsampling = d.stride;
+    d.stride = {1, 1};
+    a.pad_y = static_cast<int32_t>((w.kernel[1] - 1) * d.window.dilation[1] - w.pad[1]);
+    a.pad_x = static_cast<int32_t>((w.kernel[2] - 1) * d.window.dilation[2] - w.pad[2]);
+    // The taps backwards.
+    taps = advance(plan.weight.data, plan.weight.dtype,
+                   (w.kernel[1] - 1) * a.weight_y + (w.kernel[2] - 1) * a.weight_x);
+    a.weight_y = -a.weight_y;
+    a.weight_x = -a.weight_x;
+  }
+  d.tile = tile_of(a.out_h, d.stride[0], w.kernel[1], d.window.dilation[1]);
+  const void* const bias = plan.bias;
   a.biased = bias != nullptr;
   const int64_t places =
-      int64_t{a.images} * blocks(a.out_h, d.tile) * a.out_w * (d.last ? 1 : a.channels);
+      int64_t{a.images} * ceil_div(a.out_h, d.tile) * a.out_w * (d.last ? 1 : a.channels);
   // Wide vectors where work-items are many.
   const int64_t items = places * a.channels / (d.device.properties().compute_units * kMostItems);
   d.set_width(reinterpret_cast<uintptr_t>(bias) % 16 != 0 ? 1 : items >= 4 ? 4 : 2);
-  const int64_t groups = blocks(places, kGroup / d.lanes) * d.channel_blocks();
+  const int64_t groups = ceil_div(places, kGroup / d.lanes) * d.channel_blocks();
   launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(groups * kGroup), kGroup),
-         from.mem, by.mem, addend.mem, to.mem, a);
-  return true;
+         Pointer{plan.source().data}, Pointer{taps},
+         Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
+}
+
+void run_weight(const Plan& plan) {
+  static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct_weight"};
+  static const KernelFamily finish{"conv/depthwise_direct.cl", "depthwise_direct_finish"};
+  Direct d = prepare(plan);
+  DepthwiseArguments& a = d.arguments;
+  const int64_t places = int64_t{a.images} * a.out_h * a.out_w;
+  d.set_width(d.taps() <= 25 ? 2 : 1);
+  const int64_t groups = d.last ? d.channel_blocks() : a.channels;
+  const int64_t wanted = d.device.properties().compute_units * kGroupsPerUnit;
+  const int64_t least = d.last ? kLeastShare * kGroup / d.lanes : kLeastPlaces;
+  const int64_t parts =
+      std::clamp<int64_t>(wanted / groups, 1, std::clamp<int64_t>(places / least, 1, kMostParts));
+  a.part = static_cast<uint32_t>(ceil_div(places, parts));
+  a.parts = static_cast<uint32_t>(ceil_div(places, std::max(a.part, 1U)));
+  const c10::DataPtr partial = allocator()->allocate(
+      static_cast<size_t>(a.parts * d.taps() * a.channels) * c10::elementSize(d.compute));
+  launch(d.kernel(family), d.queue,
+         NDRange::linear(static_cast<size_t>(groups * a.parts * kGroup), kGroup),
+         Pointer{plan.in.data}, Pointer{partial.get()}, Pointer{plan.out.data}, a);
+  launch(d.kernel(finish), d.queue, NDRange::grid(a.channels, static_cast<size_t>(d.taps()), 32, 1),
+         Pointer{partial.get()}, Pointer{plan.weight.data}, a);
 }
 
 }  // namespace
 
-bool direct_depthwise_convolution(const ConvTensor& out, const ConvTensor& in,
-                                  const ConvTensor& weight, const void* bias, const ConvWindow& w) {
-  std::optional<Direct> d = prepare(in, out, weight, w);
-  return d && run(*d, in, out, weight.data, bias);
-}
+const Whole depthwise_direct{"depthwise_direct", refuse, [](const Plan& plan) {
+                               (plan.pass == Pass::weight_gradient ? run_weight : run_images)(plan);
+                             }};
 
-bool direct_depthwise_input(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
-                            const void* bias, const ConvWindow& w) {
-  std::optional<Direct> d = prepare(out, in, weight, w);
-  if (!d || out.size[1] != in.size[1]) return false;
-  DirectArguments& a = d->arguments;
-  d->upsampling = d->stride;
-  d->stride = {1, 1};
-  a.pad_y = static_cast<int32_t>((w.kernel[1] - 1) * d->window.dilation[1] - w.pad[1]);
-  a.pad_x = static_cast<int32_t>((w.kernel[2] - 1) * d->window.dilation[2] - w.pad[2]);
-  // The taps backwards.
-  const char* last =
-      weight.data + ((w.kernel[1] - 1) * a.weight_y + (w.kernel[2] - 1) * a.weight_x) *
-                        static_cast<int64_t>(c10::elementSize(weight.dtype));
-  a.weight_y = -a.weight_y;
-  a.weight_x = -a.weight_x;
-  return run(*d, out, in, last, bias);
-}
-
-bool direct_depthwise_weight(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
-                             const ConvWindow& w) {
-  static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct_weight"};
-  static const KernelFamily finish{"conv/depthwise_direct.cl", "depthwise_direct_finish"};
-  std::optional<Direct> d = prepare(in, out, weight, w);
-  if (!d) return false;
-  DirectArguments& a = d->arguments;
-  const int64_t places = int64_t{a.images} * a.out_h * a.out_w;
-  d->set_width(d->taps() <= 25 ? 2 : 1);
-  const int64_t groups = d->last ? d->channel_blocks() : a.channels;
-  const int64_t wanted = d->device.properties().compute_units * kGroupsPerUnit;
-  const int64_t least = d->last ? kLeastShare * kGroup / d->lanes : kLeastPlaces;
-  const int64_t parts =
-      std::clamp<int64_t>(wanted / groups, 1, std::clamp<int64_t>(places / least, 1, kMostParts));
-  a.part = static_cast<uint32_t>(blocks(places, parts));
-  a.parts = static_cast<uint32_t>(blocks(places, std::max(a.part, 1U)));
-  const c10::DataPtr partial = allocator()->allocate(
-      static_cast<size_t>(a.parts * d->taps() * a.channels) * c10::elementSize(d->compute));
-  const AddressSpace& addresses = d->device.addresses();
-  const Location from = addresses.find(in.data), by = addresses.find(out.data),
-                 sums = addresses.find(partial.get()), to = addresses.find(weight.data);
-  a.in_offset = from.offset, a.out_offset = by.offset, a.weight_offset = sums.offset;
-  launch(d->kernel(family), d->queue,
-         NDRange::linear(static_cast<size_t>(groups * a.parts * kGroup), kGroup), from.mem,
-         sums.mem, by.mem, a);
-  launch(d->kernel(finish), d->queue,
-         NDRange::grid(a.channels, static_cast<size_t>(d->taps()), 32, 1), sums.mem, to.mem,
-         to.offset, a);
-  return true;
-}
-
-}  // namespace ocl
+}  // namespace ocl::conv

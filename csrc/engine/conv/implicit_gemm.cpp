@@ -4,7 +4,7 @@
 
 #include "engine/gemm/windows.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
@@ -13,7 +13,7 @@ constexpr int64_t kMostTaps = 64;  // a work-item has a bit for each
 int64_t product(const std::array<int64_t, 3>& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 /// Whether positions of all images follow each other at the distance of the innermost.
-bool is_linear(const ConvTensor& t, const std::array<int64_t, 3>& positions) {
+bool is_linear(const Operand& t, const std::array<int64_t, 3>& positions) {
   int64_t next = 0;
   bool any = false;
   for (int d = 2; d >= -1; --d) {
@@ -28,14 +28,14 @@ bool is_linear(const ConvTensor& t, const std::array<int64_t, 3>& positions) {
 }
 
 /// The distance of positions that follow each other.
-int64_t innermost(const ConvTensor& t, const std::array<int64_t, 3>& positions) {
+int64_t innermost(const Operand& t, const std::array<int64_t, 3>& positions) {
   for (int d = 2; d >= 0; --d) {
     if (positions[static_cast<size_t>(d)] > 1) return t.stride[static_cast<size_t>(2 + d)];
   }
   return t.size[0] > 1 ? t.stride[0] : t.size[1];
 }
 
-GemmWindows windows_of(GemmWindows::Side side, const ConvTensor& out, const ConvTensor& source,
+GemmWindows windows_of(GemmWindows::Side side, const Operand& out, const Operand& source,
                        const WindowGrid& grid, int64_t channels) {
   const auto element = static_cast<int64_t>(c10::elementSize(source.dtype));
   GemmWindows windows;
@@ -68,12 +68,12 @@ GemmWindows windows_of(GemmWindows::Side side, const ConvTensor& out, const Conv
 
 }  // namespace
 
-const char* refuse_implicit_gemm(c10::ScalarType dtype, const ConvWindow& window) {
+const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window) {
   if (const char* reason = refuse_windows(dtype)) return reason;
   return product(window.kernel) > kMostTaps ? "more than 64 taps" : nullptr;
 }
 
-void implicit_gemm(const ConvTensor& out, const ConvTensor& source, const void* weight,
+void implicit_gemm(const Operand& out, const Operand& source, const void* weight,
                    const void* bias, const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
   const GemmWindows windows = windows_of(GemmWindows::a, out, source, grid, channels);
@@ -90,7 +90,7 @@ void implicit_gemm(const ConvTensor& out, const ConvTensor& source, const void* 
   gemm_of_windows(d, windows);
 }
 
-void implicit_gemm_weight(void* weight, const ConvTensor& out, const ConvTensor& source,
+void implicit_gemm_weight(void* weight, const Operand& out, const Operand& source,
                           const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, rows = out.size[1] / groups;
   const GemmWindows windows = windows_of(GemmWindows::b, out, source, grid, channels);
@@ -106,4 +106,4 @@ void implicit_gemm_weight(void* weight, const ConvTensor& out, const ConvTensor&
   gemm_of_windows(d, windows);
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -7,7 +7,7 @@
 
 #include "engine/conv/conv.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 /// Positions and taps along each axis: position o and tap t meet the source's coordinate
 /// o * step + origin + t * tap_step; zeros lie outside of the source.
@@ -22,16 +22,16 @@ struct WindowGrid {
 /// weight is contiguous. Channels of each group are a multiple of 8; out's and the source's lie
 /// innermost, their other strides are multiples of 8 and data of 16 bytes. out.size counts
 /// positions: its strides lead from one to the next. At most 64 taps, 2^31 positions.
-void implicit_gemm(const ConvTensor& out, const ConvTensor& source, const void* weight,
+void implicit_gemm(const Operand& out, const Operand& source, const void* weight,
                    const void* bias, const WindowGrid& grid, int64_t groups);
 
 /// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
 /// implicit_gemm(); out's positions follow each other at one distance, through all images.
-void implicit_gemm_weight(void* weight, const ConvTensor& out, const ConvTensor& source,
+void implicit_gemm_weight(void* weight, const Operand& out, const Operand& source,
                           const WindowGrid& grid, int64_t groups);
 
 /// Why the two don't take convolutions of that dtype and window on the current device; null if they
 /// do.
-const char* refuse_implicit_gemm(c10::ScalarType dtype, const ConvWindow& window);
+const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window);
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -2,35 +2,27 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
-/// PadArgs of kernels/conv/pad.cl.
-struct PadArguments {
-  uint64_t in_offset, copy_offset;
-  int64_t stride[5];
-  uint32_t size[5], source[5];
-  int32_t before[5];
-  uint32_t rows, rows_per_item, unused;
-};
+using namespace kernel_types;
+#include "conv/pad_arguments.clh"
 
 constexpr int64_t kElementsPerItem = 8192;  // on a CPU, fewer are not worth a work-item
 constexpr size_t kGpuLocal = 64;
 constexpr int64_t kGpuItems = 1 << 18;  // more of them take several rows each
 
 /// A copy of channels last whose positions are side by side.
-void run_turned_copy(Device& device, Queue& queue, const PaddedCopy& copy,
-                     PadArguments& arguments) {
-  static const KernelFamily family{"conv/pad.cl", "conv_pad_turned"};
-  const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);
-  arguments.in_offset = in.offset;
-  arguments.copy_offset = out.offset;
+void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
+                         PadArguments& arguments) {
+  static const KernelFamily family{"conv/pad.cl", "conv_pad_transposed"};
   const int64_t lines = copy.size[0] * copy.size[2] * copy.size[3];
   const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
   const int64_t per_item = std::max<int64_t>(kElementsPerItem / (copy.size[1] * copy.size[4]), 1);
@@ -40,8 +32,8 @@ void run_turned_copy(Device& device, Queue& queue, const PaddedCopy& copy,
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", lanes},
                              {"SHARED_ROWS", false}}),
-         queue, NDRange::linear(static_cast<size_t>((lines + per_item - 1) / per_item), 1), in.mem,
-         out.mem, arguments);
+         queue, NDRange::linear(static_cast<size_t>(ceil_div(lines, per_item)), 1),
+         Pointer{copy.in}, Pointer{copy.copy}, arguments);
 }
 
 }  // namespace
@@ -63,7 +55,7 @@ void run_padded_copy(const PaddedCopy& copy) {
   const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
   if (cpu && copy.stride[1] == 1 && copy.stride[4] != 1 && copy.source[1] >= lanes &&
       copy.size[1] == copy.source[1] && copy.source[4] >= lanes) {
-    run_turned_copy(device, queue, copy, arguments);
+    run_transposed_copy(device, queue, copy, arguments);
     return;
   }
   if (copy.size[4] == copy.source[4] && copy.stride[4] == 1 && copy.stride[3] == copy.size[4]) {
@@ -89,10 +81,7 @@ void run_padded_copy(const PaddedCopy& copy) {
       cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(arguments.size[4], 1), 1)
           : std::clamp<int64_t>(rows * static_cast<int64_t>(length) / kGpuItems, 1, 8);
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
-  const Location in = device.addresses().find(copy.in), out = device.addresses().find(copy.copy);
-  arguments.in_offset = in.offset;
-  arguments.copy_offset = out.offset;
-  const auto items = static_cast<size_t>((rows + per_item - 1) / per_item);
+  const auto items = static_cast<size_t>(ceil_div(rows, per_item));
   // On a GPU neighbouring work-items share a row; a work-group takes several short ones.
   const size_t across = std::min<size_t>(std::bit_ceil(std::max<size_t>(length, 1)), kGpuLocal);
   const NDRange range =
@@ -102,7 +91,7 @@ void run_padded_copy(const PaddedCopy& copy) {
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", width},
                              {"SHARED_ROWS", !cpu}}),
-         queue, range, in.mem, out.mem, arguments);
+         queue, range, Pointer{copy.in}, Pointer{copy.copy}, arguments);
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

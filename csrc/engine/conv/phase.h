@@ -7,7 +7,7 @@
 
 #include "engine/conv/conv.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 /// The part of a window that contributes to the input's elements phase, phase + stride, ... along
 /// an axis: every `step`-th of its elements, from `first` on, `count` of them; the element at
@@ -17,7 +17,7 @@ struct Phase {
   int64_t elements, first, count, step, origin, back;
 };
 
-inline Phase phase_of(const ConvWindow& w, int axis, int64_t phase, int64_t size) {
+inline Phase phase_of(const Window& w, int axis, int64_t phase, int64_t size) {
   const int64_t stride = w.stride[axis], dilation = w.dilation[axis];
   const int64_t step = stride / std::gcd(stride, dilation);
   Phase result{(size - phase + stride - 1) / stride, 0, 0, step, 0, step * dilation / stride};
@@ -32,4 +32,4 @@ inline Phase phase_of(const ConvWindow& w, int axis, int64_t phase, int64_t size
   return result;
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -1,9 +1,12 @@
 #include "engine/conv/plan.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "engine/dtype.h"
 #include "runtime/allocator.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 const char* sums_tag(c10::ScalarType compute) {
   // Integers wrap, which unsigned ones do by definition.
@@ -55,10 +58,24 @@ void AffineIndex::store(uint32_t* size, int64_t* first, int64_t* second) const {
   }
 }
 
-const char* ConvPlan::compute_tag() const { return sums_tag(compute); }
+int64_t AffineIndex::first_span() const {
+  int64_t span = 0;
+  for (const Dimension& d : dimensions_)
+    span += (std::max<int64_t>(d.size, 1) - 1) * std::abs(d.first);
+  return span;
+}
 
-Contraction ConvPlan::contraction() const {
-  Contraction c{};
+int64_t AffineIndex::second_span() const {
+  int64_t span = 0;
+  for (const Dimension& d : dimensions_)
+    span += (std::max<int64_t>(d.size, 1) - 1) * std::abs(d.second);
+  return span;
+}
+
+const char* Contraction::compute_tag() const { return sums_tag(compute); }
+
+ContractionArguments Contraction::arguments() const {
+  ContractionArguments c{};
   rows.joined(AffineIndex::Join::both).store(c.row_size, c.row_a, c.row_out);
   k.joined(AffineIndex::Join::first).store(c.k_size, c.k_a, nullptr);
   c.m = static_cast<uint32_t>(rows.elements());
@@ -70,47 +87,32 @@ Contraction ConvPlan::contraction() const {
   c.out_group = out_group;
   c.column_b = column_b;
   c.column_out = column_out;
-  c.flags = bias != nullptr ? conv_flag::bias : 0;
+  c.flags = bias != nullptr ? kConvBias : 0;
   c.bias_channels = static_cast<uint32_t>(bias_channels != 0 ? bias_channels : groups * columns);
   c.splits = 1;
   c.split_k = c.k;
   return c;
 }
 
-ConvPlan::Buffers ConvPlan::locate(Contraction& c) const {
-  const auto find = [this](const void* address, uint64_t& offset) {
-    const Location location = device.addresses().find(address);
-    offset = location.offset;
-    return location.mem;
-  };
-  Buffers buffers{};
-  buffers.a = find(a, c.a_offset);
-  buffers.b = find(b, c.b_offset);
-  buffers.out = find(out, c.out_offset);
-  // Without a bias the kernel reads none.
-  buffers.bias = bias != nullptr ? find(bias, c.bias_offset) : buffers.out;
-  return buffers;
-}
-
-ConvWorkspace::ConvWorkspace(const ConvPlan& plan, ConvAccumulator* accumulator, Contraction& c,
-                             size_t own_bytes, size_t total_bytes) {
-  const bool shared = accumulator != nullptr && !(accumulator->first && accumulator->last);
+Workspace::Workspace(const Contraction& contraction, ContractionArguments& c, size_t own_bytes,
+                     size_t total_bytes) {
+  Accumulator* const accumulator = contraction.accumulator;
+  const bool shared = !contraction.is_whole();
   own_bytes = NDRange::round_up(own_bytes, 512);
   memory_ = allocator()->allocate(own_bytes + (shared ? 0 : total_bytes));
-  own_ = totals_ = plan.device.addresses().find(memory_.get());
-  totals_.offset += own_bytes;
+  totals_ = memory_.get();
   if (shared) {
     if (accumulator->first) {
       accumulator->memory = allocator()->allocate(total_bytes);
       accumulator->splits = c.splits;
     }
-    totals_ = plan.device.addresses().find(accumulator->memory.get());
-    if (!accumulator->first) c.flags |= conv_flag::resume;
+    totals_ = accumulator->memory.get();
+    if (!accumulator->first) c.flags |= kConvResume;
+  } else if (total_bytes > 0) {
+    totals_ = static_cast<const char*>(memory_.get()) + own_bytes;
   }
-  if (c.splits > 1 || (shared && !accumulator->last)) c.flags |= conv_flag::keep;
+  if (c.splits > 1 || (shared && !accumulator->last)) c.flags |= kConvKeep;
   finishes_ = c.splits > 1 && (!shared || accumulator->last);
-  c.work_offset = own_.offset;
-  c.totals = totals_.offset;
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -5,9 +5,8 @@
 
 #include "engine/conv/plan.h"
 #include "engine/gemm/gemm.h"
-#include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
@@ -16,7 +15,7 @@ constexpr int64_t kLeastPlane = 128;
 
 /// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not, or
 /// if they are all the same element, as an expanded tensor's are.
-int64_t position_stride(const ConvTensor& tensor) {
+int64_t position_stride(const Operand& tensor) {
   std::optional<int64_t> stride;
   int64_t next = 0;
   for (size_t d = 4; d >= 2; --d) {
@@ -31,72 +30,88 @@ int64_t position_stride(const ConvTensor& tensor) {
   return stride.value_or(1);
 }
 
-bool is_product(const ConvWindow& w) {
+bool is_product(const Window& w) {
   const auto all = [](const std::array<int64_t, 3>& values, int64_t value) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
   return w.groups == 1 && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0);
 }
 
-}  // namespace
-
-bool run_conv_product(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
-                      const void* bias, const ConvWindow& w, bool transposed) {
-  if (!is_product(w) || !c10::isFloatingType(in.dtype)) return false;
-  if (current_queue(current_device()).device().is_cpu()) return false;
-  const int64_t out_position = position_stride(out), in_position = position_stride(in);
-  if (out_position == 0 || in_position == 0) return false;
+/// Whether images follow each other as positions do, so that all are rows of one matrix.
+bool joins_images(const Operand& in, const Operand& out) {
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
+  return in.size[0] == 1 || (in.stride[0] == positions * position_stride(in) &&
+                             out.stride[0] == positions * position_stride(out));
+}
+
+GemmDescription weight_product(const Plan& plan) {
+  const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
+  GemmDescription d;
+  d.m = weight.size[0];
+  d.n = weight.size[1];
+  d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
+  d.a = {out.data, out.dtype, out.stride[1], position_stride(out), 0};
+  d.b = {in.data, in.dtype, position_stride(in), in.stride[1], 0};
+  d.out = {weight.data, weight.dtype, weight.stride[0], weight.stride[1], 0};
+  return d;
+}
+
+GemmDescription position_product(const Plan& plan) {
+  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
+  const bool transposed = plan.transposed();
+  const int64_t positions = in.size[2] * in.size[3] * in.size[4];
+  const int64_t in_position = position_stride(in), out_position = position_stride(out);
   GemmDescription d;
   d.k = in.size[1];
   const GemmOperand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                             weight.stride[transposed ? 0 : 1], 0};
-  d.beta = bias != nullptr ? 1 : 0;
+  d.beta = plan.bias != nullptr ? 1 : 0;
   if (out.stride[1] == 1) {
     // Channels last: positions are rows, and images follow each other mostly.
-    const bool joined = in.size[0] == 1 || (in.stride[0] == positions * in_position &&
-                                            out.stride[0] == positions * out_position);
-    if (!joined && positions < kLeastPlane) return false;
+    const bool joined = joins_images(in, out);
     d.m = joined ? in.size[0] * positions : positions;
     d.batch = joined ? 1 : in.size[0];
     d.n = out.size[1];
     d.a = {in.data, in.dtype, in_position, in.stride[1], in.stride[0]};
     d.b = {weights.data, weights.dtype, weights.column_stride, weights.row_stride, 0};
-    d.c = {bias, out.dtype, 0, 1, 0};
+    d.c = {plan.bias, out.dtype, 0, 1, 0};
     d.out = {out.data, out.dtype, out_position, out.stride[1], out.stride[0]};
   } else {
-    if (positions < kLeastPlane) return false;
     d.m = out.size[1];
     d.n = positions;
     d.batch = in.size[0];
     d.a = weights;
     d.b = {in.data, in.dtype, in.stride[1], in_position, in.stride[0]};
-    d.c = {bias, out.dtype, 1, 0, 0};
+    d.c = {plan.bias, out.dtype, 1, 0, 0};
     d.out = {out.data, out.dtype, out.stride[1], out_position, out.stride[0]};
   }
-  gemm(d);
-  return true;
+  return d;
 }
 
-bool run_conv_weight_product(const ConvTensor& weight, const ConvTensor& in, const ConvTensor& out,
-                             const ConvWindow& w) {
-  if (!is_product(w) || in.stride[1] != 1 || out.stride[1] != 1) return false;
-  const int64_t positions = in.size[2] * in.size[3] * in.size[4];
-  const int64_t out_position = position_stride(out), in_position = position_stride(in);
-  if (out_position == 0 || in_position == 0) return false;
-  const bool joined = in.size[0] == 1 || (in.stride[0] == positions * in_position &&
-                                          out.stride[0] == positions * out_position);
-  if (!joined) return false;
-  GemmDescription d;
-  d.m = weight.size[0];
-  d.n = weight.size[1];
-  d.k = in.size[0] * positions;
-  d.a = {out.data, out.dtype, out.stride[1], out_position, 0};
-  d.b = {in.data, in.dtype, in_position, in.stride[1], 0};
-  d.out = {weight.data, weight.dtype, weight.stride[0], weight.stride[1], 0};
-  if (!gemm_takes_blocks(d)) return false;
-  gemm(d);
-  return true;
+const char* refuse(const Plan& plan) {
+  if (!is_product(plan.window)) return "windows have several elements, or lie apart";
+  if (position_stride(plan.out) == 0 || position_stride(plan.in) == 0) {
+    return "positions aren't equally far apart";
+  }
+  if (plan.pass == Pass::weight_gradient) {
+    if (plan.in.stride[1] != 1 || plan.out.stride[1] != 1) return "channels aren't last";
+    if (!joins_images(plan.in, plan.out)) return "images lie apart";
+    return gemm_takes_blocks(weight_product(plan)) ? nullptr
+                                                   : "the product would pack its operands";
+  }
+  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
+  if (plan.device.is_cpu()) return "on CPUs packed does better";
+  const Operand &in = plan.source(), &out = plan.result();
+  if (out.stride[1] == 1 && joins_images(in, out)) return nullptr;
+  return in.size[2] * in.size[3] * in.size[4] < kLeastPlane ? "planes are small" : nullptr;
 }
 
-}  // namespace ocl
+void run(const Plan& plan) {
+  gemm(plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan));
+}
+
+}  // namespace
+
+const Whole product{"product", refuse, run};
+
+}  // namespace ocl::conv

@@ -1,15 +1,14 @@
-// Transposed convolutions on CPUs whose windows lie side by side (kernels/conv/panels.cl).
+// Transposed convolutions on CPUs whose windows lie side by side (kernels/conv/packed.cl).
 #include <algorithm>
 
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
-#include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
-bool lie_side_by_side(const ConvTensor& in, const ConvTensor& out, const ConvWindow& w) {
+bool lie_side_by_side(const Operand& in, const Operand& out, const Window& w) {
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (w.kernel[axis] != w.stride[axis] || w.pad[axis] != 0) return false;
     if (w.kernel[axis] > 1 && w.dilation[axis] != 1) return false;
@@ -18,31 +17,44 @@ bool lie_side_by_side(const ConvTensor& in, const ConvTensor& out, const ConvWin
   return w.groups == 1;
 }
 
-}  // namespace
-
-bool run_conv_side_by_side(const ConvTensor& in, const ConvTensor& out, const ConvTensor& weight,
-                           const void* bias, const ConvWindow& w) {
-  const int64_t channels = weight.size[1], taps = w.kernel[2];
-  if (taps == 1 || !lie_side_by_side(in, out, w)) return false;
-  // (element of a line, channel) is one dimension of both.
-  if (in.stride[1] != 1 || in.stride[4] != channels) return false;
-  if (weight.stride[4] != channels * weight.stride[1]) return false;
-  Queue& queue = current_queue(current_device());
-  if (!queue.device().is_cpu()) return false;
-  ConvPlan plan{queue.device(), queue};
-  plan.dtype = plan.b_dtype = out.dtype;
-  plan.compute = computed_in(out.dtype);
-  plan.columns = taps * channels;
-  plan.column_b = weight.stride[1];
-  plan.column_out = 1;
+/// The sum but for its rows, k and places.
+Contraction contraction_of(const Plan& plan) {
+  const Operand &in = plan.in, &weight = plan.weight;
+  const int64_t channels = weight.size[1], taps = plan.window.kernel[2];
+  Contraction c{plan.device, plan.queue};
+  c.dtype = c.b_dtype = plan.out.dtype;
+  c.compute = computed_in(plan.out.dtype);
+  c.columns = taps * channels;
+  c.column_b = weight.stride[1];
+  c.column_out = 1;
   // The lines of a window are groups that read the same.
-  plan.groups = w.kernel[1];
-  plan.b_group = weight.stride[3];
-  plan.out_group = in.stride[3];
-  plan.bias_channels = channels;
-  if (channels % conv_panel_columns(plan) != 0)
-    return false;  // a panel's bias would be in two parts
-  plan.bias = static_cast<const char*>(bias);
+  c.groups = plan.window.kernel[1];
+  c.b_group = weight.stride[3];
+  c.out_group = in.stride[3];
+  c.bias_channels = channels;
+  c.bias = static_cast<const char*>(plan.bias);
+  return c;
+}
+
+const char* refuse(const Plan& plan) {
+  if (plan.pass != Pass::input_gradient) return "it serves gradients of inputs alone";
+  const Operand &in = plan.in, &weight = plan.weight;
+  const int64_t channels = weight.size[1];
+  if (plan.window.kernel[2] == 1) return "windows have one element across";
+  if (!lie_side_by_side(in, plan.out, plan.window)) return "windows overlap or lie apart";
+  // (element of a line, channel) is one dimension of both.
+  if (in.stride[1] != 1 || in.stride[4] != channels) return "channels aren't last";
+  if (weight.stride[4] != channels * weight.stride[1]) return "the weight's channels aren't last";
+  if (channels % packed_panel_columns(contraction_of(plan)) != 0) {
+    return "a panel's bias would be in two parts";
+  }
+  return nullptr;
+}
+
+void run(const Plan& plan) {
+  const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
+  const Window& w = plan.window;
+  Contraction c = contraction_of(plan);
   const Reach reach;  // what it reads is not padded
   const auto size = static_cast<int64_t>(c10::elementSize(out.dtype));
   const int64_t images = out.size[0];
@@ -50,20 +62,23 @@ bool run_conv_side_by_side(const ConvTensor& in, const ConvTensor& out, const Co
   for (int64_t image = 0; image < images; image += step) {
     const int64_t count = std::min(step, images - image);
     const Source source = source_of(out, image, count, reach);
-    plan.rows = plan.k = {};
-    plan.rows.add(count, source.stride[0], in.stride[0]);
+    c.rows = c.k = {};
+    c.rows.add(count, source.stride[0], in.stride[0]);
     for (size_t d = 2; d < 5; ++d) {
-      plan.rows.add(out.size[d], source.stride[d], w.stride[d - 2] * in.stride[d]);
+      c.rows.add(out.size[d], source.stride[d], w.stride[d - 2] * in.stride[d]);
     }
-    plan.k.add(out.size[1], source.stride[1], weight.stride[0]);
-    plan.a = source.data;
+    c.k.add(out.size[1], source.stride[1], weight.stride[0]);
+    c.a = source.data;
     for (int64_t plane = 0; plane < w.kernel[0]; ++plane) {
-      plan.b = weight.data + plane * weight.stride[2] * size;
-      plan.out = in.data + (image * in.stride[0] + plane * in.stride[2]) * size;
-      run_conv_panels(plan, nullptr);
+      c.b = weight.data + plane * weight.stride[2] * size;
+      c.out = in.data + (image * in.stride[0] + plane * in.stride[2]) * size;
+      run_packed(c);
     }
   }
-  return true;
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Whole side_by_side{"side_by_side", refuse, run};
+
+}  // namespace ocl::conv

@@ -5,17 +5,18 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/dtype.h"
 #include "runtime/allocator.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
 constexpr int64_t kBytesPerCore = 2 << 20;  // about a second cache
 
-int64_t padded_size(const ConvTensor& tensor, const Reach& reach, int axis) {
+int64_t padded_size(const Operand& tensor, const Reach& reach, int axis) {
   return std::max(reach.high[axis] + 1, tensor.size[2 + axis]) -
          std::min<int64_t>(reach.low[axis], 0);
 }
@@ -31,7 +32,7 @@ c10::ScalarType computed_in(c10::ScalarType dtype) {
   return compute;
 }
 
-bool needs_copy(const ConvTensor& tensor, const Reach& reach) {
+bool needs_copy(const Operand& tensor, const Reach& reach) {
   if (computed_in(tensor.dtype) != tensor.dtype) return true;
   for (int axis = 0; axis < kAxes; ++axis) {
     if (reach.low[axis] < 0 || reach.high[axis] >= tensor.size[2 + axis]) return true;
@@ -39,7 +40,7 @@ bool needs_copy(const ConvTensor& tensor, const Reach& reach) {
   return false;
 }
 
-Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach,
+Source source_of(const Operand& tensor, int64_t first, int64_t count, const Reach& reach,
                  bool planes) {
   Source source;
   const auto size = static_cast<int64_t>(c10::elementSize(tensor.dtype));
@@ -88,15 +89,14 @@ int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per
       device.is_cpu() ? std::clamp<int64_t>(cache, 4 << 20, 64 << 20) : int64_t{256} << 20;
   const int64_t most =
       std::clamp<int64_t>(budget / std::max<int64_t>(bytes_per_image, 1), 1, images);
-  const int64_t parts = (images + most - 1) / most;
-  return (images + parts - 1) / parts;
+  return ceil_div(images, ceil_div(images, most));
 }
 
-int64_t copy_bytes(const ConvTensor& tensor, const Reach& reach) {
+int64_t copy_bytes(const Operand& tensor, const Reach& reach) {
   if (!needs_copy(tensor, reach)) return 0;
   int64_t elements = tensor.size[1];
   for (int axis = 0; axis < kAxes; ++axis) elements *= padded_size(tensor, reach, axis);
   return elements * static_cast<int64_t>(c10::elementSize(computed_in(tensor.dtype)));
 }
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -1,6 +1,4 @@
 // What a convolution reads: images where they lie, or a padded copy of some of them.
-//
-// Offers: Reach, Source, source_of(), images_at_a_time() and what they cost.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,7 +8,7 @@
 #include "engine/conv/conv.h"
 #include "opencl/device.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 inline constexpr int kAxes = 3;
 
@@ -31,15 +29,15 @@ struct Source {
 c10::ScalarType computed_in(c10::ScalarType dtype);
 
 /// Whether windows of that reach can't read the tensor as it is.
-bool needs_copy(const ConvTensor& tensor, const Reach& reach);
+bool needs_copy(const Operand& tensor, const Reach& reach);
 /// Bytes of an image's copy; 0 where none is needed.
-int64_t copy_bytes(const ConvTensor& tensor, const Reach& reach);
+int64_t copy_bytes(const Operand& tensor, const Reach& reach);
 /// Images [first, first + count) of `tensor`. `planes`: as a copy with a channel's positions side
 /// by side if they don't lie so.
-Source source_of(const ConvTensor& tensor, int64_t first, int64_t count, const Reach& reach,
+Source source_of(const Operand& tensor, int64_t first, int64_t count, const Reach& reach,
                  bool planes = false);
 
 /// How many images to take at a time, so that what is made of them stays in a CPU's cache.
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image);
 
-}  // namespace ocl
+}  // namespace ocl::conv

@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <limits>
 #include <span>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/dtype.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
@@ -41,8 +44,6 @@ constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
-
 /// Elements of k in a work-group's own table, for parts of `part` elements; 0: all share one.
 int table_size(int64_t part) { return part <= 512 ? 512 : part <= 2048 ? 2048 : 0; }
 
@@ -61,17 +62,17 @@ struct Choice {
 
 /// The shape and the number of parts of k, `least` or more, with the least work on the busiest
 /// compute unit.
-Choice choose(std::span<const ConvShape> shapes, const Device& device, const Contraction& c,
-              size_t element, int64_t least) {
+Choice choose(std::span<const ConvShape> shapes, const Device& device,
+              const ContractionArguments& c, size_t element, int64_t least) {
   const int64_t units = device.properties().compute_units;
   Choice best{&shapes.back(), least};
   double best_cost = 0;
   bool found = false;
   for (const ConvShape& s : shapes) {
     if (!fits(device, s, element)) continue;
-    const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n) * c.groups;
+    const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n) * c.groups;
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
-      const int64_t part = blocks(c.k, splits);
+      const int64_t part = ceil_div(c.k, splits);
       if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
       double cost = tile_cost(s.tile, tiles * splits, part, units);
       if (splits > 1) {
@@ -89,37 +90,50 @@ Choice choose(std::span<const ConvShape> shapes, const Device& device, const Con
   return best;
 }
 
-}  // namespace
+const char* refuse(const Contraction& contraction) {
+  // The places of a group's elements are numbers of 32 bits.
+  const int64_t a = contraction.rows.first_span() + contraction.k.first_span();
+  const int64_t b =
+      contraction.k.second_span() + (contraction.columns - 1) * std::abs(contraction.column_b);
+  if (std::max(a, b) > std::numeric_limits<int32_t>::max()) return "places past 2^31 elements";
+  const bool wide = contraction.element_size() == 8;
+  const auto fitting = [&](const ConvShape& s) {
+    return fits(contraction.device, s, contraction.element_size());
+  };
+  const bool any =
+      wide ? std::ranges::any_of(kShapes8, fitting) : std::ranges::any_of(kShapes4, fitting);
+  return any ? nullptr : "no tile fits into local memory and a work-group";
+}
 
-void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
+void run(const Contraction& contraction) {
   static const KernelFamily table_family{"conv/tiled.cl", "conv_table"};
   static const KernelFamily family{"conv/tiled.cl", "conv_tiled"};
   static const KernelFamily finish_family{"conv/tiled.cl", "conv_tiled_finish"};
-  Contraction c = plan.contraction();
+  ContractionArguments c = contraction.arguments();
   if (c.k == 0) return;
-  plan.k.store(c.k_size, c.k_a, c.k_b);
-  const size_t element = c10::elementSize(plan.compute);
-  const bool separate = accumulator != nullptr && !(accumulator->first && accumulator->last);
+  contraction.k.store(c.k_size, c.k_a, c.k_b);
+  const size_t element = c10::elementSize(contraction.compute);
+  const Accumulator* const accumulator = contraction.accumulator;
+  const bool separate = !contraction.is_whole();
   const int64_t most =
       kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
   const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
   auto [chosen, splits] = choose(
       element == 8 ? std::span<const ConvShape>(kShapes8) : std::span<const ConvShape>(kShapes4),
-      plan.device, c, element, least);
+      contraction.device, c, element, least);
   const ConvShape& s = *chosen;
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
-  c.split_k = static_cast<uint32_t>(blocks(blocks(c.k, splits), s.tile.k) * s.tile.k);
+  c.split_k = static_cast<uint32_t>(ceil_div(ceil_div(c.k, splits), s.tile.k) * s.tile.k);
   const size_t total_bytes = size_t{c.m} * c.n * c.groups * c.splits * element;
-  const ConvPlan::Buffers buffers = plan.locate(c);
   const int table = table_size(c.split_k);
-  const ConvWorkspace work(plan, accumulator, c, table == 0 ? size_t{c.k} * 8 : 1,
-                           splits > 1 || separate ? total_bytes : 0);
+  const Workspace work(contraction, c, table == 0 ? size_t{c.k} * 8 : 1,
+                       splits > 1 || separate ? total_bytes : 0);
 
-  const AffineIndex::Dimension row = plan.rows.innermost(), k = plan.k.innermost();
-  const std::array<Define, 14> defines{{{"C", plan.compute_tag()},
-                                        {"IN", tag(plan.b_dtype)},
-                                        {"OUT", tag(plan.dtype)},
+  const AffineIndex::Dimension row = contraction.rows.innermost(), k = contraction.k.innermost();
+  const std::array<Define, 14> defines{{{"C", contraction.compute_tag()},
+                                        {"IN", tag(contraction.b_dtype)},
+                                        {"OUT", tag(contraction.dtype)},
                                         {"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
@@ -129,22 +143,27 @@ void run_conv_tiled(const ConvPlan& plan, ConvAccumulator* accumulator) {
                                         {"SLICES", s.slices},
                                         {"TABLE", table},
                                         {"A_BY_K", k.first == 1 && row.first != 1},
-                                        {"B_BY_K", plan.column_b != 1},
-                                        {"OUT_BY_ROW", plan.column_out != 1}}};
+                                        {"B_BY_K", contraction.column_b != 1},
+                                        {"OUT_BY_ROW", contraction.column_out != 1}}};
   const auto items = static_cast<size_t>(s.tile.items);
-  const int64_t tiles = blocks(c.m, s.tile.m) * blocks(c.n, s.tile.n);
+  const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n);
   if (table == 0) {
-    launch(table_family.get(plan.device, defines), plan.queue, NDRange::linear(c.k, 64), work.own(),
-           c);
+    launch(table_family.get(contraction.device, defines), contraction.queue,
+           NDRange::linear(c.k, 64), work.own(), c);
   }
-  launch(family.get(plan.device, defines), plan.queue,
+  launch(family.get(contraction.device, defines), contraction.queue,
          NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
-         buffers.a, buffers.b, buffers.bias, buffers.out, work.own(), work.totals(), c);
+         Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
+         Pointer{contraction.out}, work.own(), work.totals(), c);
   if (work.finishes()) {
-    launch(finish_family.get(plan.device, defines), plan.queue,
-           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), buffers.bias, buffers.out,
-           work.totals(), c);
+    launch(finish_family.get(contraction.device, defines), contraction.queue,
+           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), contraction.bias_or_out(),
+           Pointer{contraction.out}, work.totals(), c);
   }
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Sum tiled{"tiled", refuse, run};
+
+}  // namespace ocl::conv

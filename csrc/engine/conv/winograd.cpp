@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 #include "engine/dtype.h"
@@ -10,22 +11,12 @@
 #include "opencl/environment.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
-#include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::conv {
 
 namespace {
 
-/// The layout of Winograd in kernels/conv/winograd.cl.
-struct WinogradArguments {
-  uint64_t in_offset, weight_offset, bias_offset, out_offset, panels_offset, tiles_offset;
-  int64_t in_image, in_channel, in_row, in_column;
-  int64_t out_image, out_channel, out_row, out_column;
-  int64_t weight_group, weight_column, weight_channel, weight_row, weight_across;
-  uint32_t channels, columns, groups, height, width, image_lines, line_tiles;
-  uint32_t first_line, lines, block, flags, unused;
-};
-static_assert(sizeof(WinogradArguments) == 6 * 8 + 13 * 8 + 12 * 4);
+#include "conv/winograd_arguments.clh"
 
 constexpr int64_t kPoints = 16;
 /// Fewer channels or columns leave too little between the transforms, fewer tiles too little to pay
@@ -37,8 +28,6 @@ constexpr int64_t kSecondCache = 256 << 10;
 constexpr int64_t kStrips = 4;
 constexpr int64_t kItemsPerCore = 8;
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
-
 bool is_wanted() {
   static const bool wanted = switched_on("TORCH_OCL_WINOGRAD", true);
   return wanted;
@@ -48,55 +37,71 @@ bool is_wanted() {
 /// loads take as long as 2 * tiles + 3 sums.
 int64_t tiles_of_strip(int64_t tiles) {
   int64_t best = 8;
-  const auto time = [tiles](int64_t count) { return blocks(tiles, count) * (2 * count + 3); };
+  const auto time = [tiles](int64_t count) { return ceil_div(tiles, count) * (2 * count + 3); };
   for (const int64_t count : {7, 6, 5, 4}) {
     if (time(count) < time(best)) best = count;
   }
   return best;
 }
 
-bool takes(const ConvTensor& in, const ConvWindow& w, int64_t channels, int64_t columns) {
+/// How lines are cut into strips of tiles, and what they read.
+struct Geometry {
+  std::array<int64_t, 2> pad;
+  int64_t image_lines, tiles, strip, strips, line_tiles;
+  Reach reach;
+};
+
+Geometry geometry_of(const Plan& plan) {
+  Geometry g{};
+  // A convolution's gradient by its input is the convolution with the windows turned around.
+  g.pad = {plan.window.pad[1], plan.window.pad[2]};
+  if (plan.transposed()) g.pad = {2 - g.pad[0], 2 - g.pad[1]};
+  g.image_lines = ceil_div(plan.result().size[3], 2);
+  g.tiles = ceil_div(plan.result().size[4], 2);
+  g.strip = tiles_of_strip(g.tiles);
+  g.strips = ceil_div(g.tiles, g.strip);
+  g.line_tiles = g.strips * g.strip;
+  g.reach.low = {0, -g.pad[0], -g.pad[1]};
+  g.reach.high = {0, 2 * g.image_lines + 1 - g.pad[0], 2 * g.line_tiles + 1 - g.pad[1]};
+  return g;
+}
+
+const char* refuse(const Plan& plan) {
+  if (!is_wanted()) return "TORCH_OCL_WINOGRAD is 0";
+  if (plan.pass == Pass::weight_gradient) return "it doesn't serve gradients of weights";
+  const Window& w = plan.window;
   const std::array<int64_t, 3> window{1, 3, 3}, one{1, 1, 1};
-  return is_wanted() && w.kernel == window && w.stride == one && w.dilation == one &&
-         w.pad[0] == 0 && in.size[2] == 1 && computed_in(in.dtype) == c10::ScalarType::Float &&
-         std::min(channels, columns) >= kLeastChannels;
+  if (w.kernel != window || w.pad[0] != 0 || plan.in.size[2] != 1) return "windows aren't 3 x 3";
+  if (w.stride != one || w.dilation != one) return "there is a stride or a dilation";
+  const Operand &in = plan.source(), &out = plan.result();
+  if (computed_in(in.dtype) != c10::ScalarType::Float) return "sums aren't of floats";
+  if (std::min(in.size[1], out.size[1]) / w.groups < kLeastChannels) return "channels are few";
+  const PackedParameters parameters = gemm_parameters(plan.device, sizeof(float), false).packed;
+  if (parameters.width < kLeastLanes || in.size[1] < parameters.width) return "vectors are narrow";
+  const Geometry g = geometry_of(plan);
+  if (std::min(g.pad[0], g.pad[1]) < 0) return "the padding exceeds the windows";
+  if (g.tiles < kLeastLanes || in.size[0] * g.image_lines * g.tiles < kLeastTiles) {
+    return "images are small";
+  }
+  const bool last = in.size[1] > 1 && in.stride[1] == 1;
+  if (!needs_copy(in, g.reach) && !last && in.stride[4] != 1) return "a line's elements lie apart";
+  return nullptr;
 }
 
-char* advance(char* data, c10::ScalarType dtype, int64_t elements) {
-  return data + elements * static_cast<int64_t>(c10::elementSize(dtype));
-}
-
-}  // namespace
-
-bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTensor& weight,
-                       const void* bias, const ConvWindow& w, bool transposed) {
+void run(const Plan& plan) {
   static const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
   static const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
   static const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
-  Queue& queue = current_queue(current_device());
-  Device& device = queue.device();
-  if (!device.is_cpu()) return false;
+  Device& device = plan.device;
+  Queue& queue = plan.queue;
+  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
+  const Window& w = plan.window;
+  const bool transposed = plan.transposed();
+  const void* const bias = plan.bias;
   const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
-  if (!takes(in, w, channels, columns)) return false;
-  const PackedParameters parameters = gemm_parameters(device, sizeof(float), false).packed;
-  if (parameters.width < kLeastLanes || in.size[1] < parameters.width) return false;
-
-  // A convolution's gradient by its input is the convolution with the windows turned around.
-  std::array<int64_t, 2> pad{w.pad[1], w.pad[2]};
-  if (transposed) pad = {2 - pad[0], 2 - pad[1]};
   const int64_t height = out.size[3], width = out.size[4];
-  const int64_t image_lines = blocks(height, 2), tiles = blocks(width, 2);
-  if (std::min(pad[0], pad[1]) < 0 || tiles < kLeastLanes ||
-      in.size[0] * image_lines * tiles < kLeastTiles) {
-    return false;
-  }
-  const int64_t strip = tiles_of_strip(tiles), strips = blocks(tiles, strip);
-  const int64_t line_tiles = strips * strip;
-  Reach reach;
-  reach.low = {0, -pad[0], -pad[1]};
-  reach.high = {0, 2 * image_lines + 1 - pad[0], 2 * line_tiles + 1 - pad[1]};
-  const bool last = in.size[1] > 1 && in.stride[1] == 1;
-  if (!needs_copy(in, reach) && !last && in.stride[4] != 1) return false;
+  const PackedParameters parameters = gemm_parameters(device, sizeof(float), false).packed;
+  const auto [pad, image_lines, tiles, strip, strips, line_tiles, reach] = geometry_of(plan);
 
   WinogradArguments p{};
   p.channels = static_cast<uint32_t>(channels);
@@ -120,11 +125,11 @@ bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTe
   if (transposed) {
     window = advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
   }
-  p.flags = bias != nullptr ? conv_flag::bias : 0;
+  p.flags = bias != nullptr ? kConvBias : 0;
 
   const int vectors = columns > parameters.width ? 2 : 1;
   const int64_t panel_columns = int64_t{parameters.width} * vectors;
-  const int64_t panels = blocks(columns, panel_columns);
+  const int64_t panels = ceil_div(columns, panel_columns);
   const int64_t panel_bytes = kPoints * channels * panel_columns * int64_t{sizeof(float)};
   const int64_t shared = panel_bytes > kSecondCache ? kStrips : 1;
   const int64_t lanes =
@@ -137,14 +142,8 @@ bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTe
   const int64_t panels_bytes = w.groups * panels * panel_bytes;
   const c10::DataPtr memory =
       allocator()->allocate(static_cast<size_t>(panels_bytes + lines_at_once * line_bytes));
-  const auto find = [&device](const void* address, uint64_t& offset) {
-    const Location location = device.addresses().find(address);
-    offset = location.offset;
-    return location.mem;
-  };
-  const cl_mem workspace = find(memory.get(), p.panels_offset);
-  p.tiles_offset = p.panels_offset + static_cast<uint64_t>(panels_bytes);
-  const cl_mem windows = find(window, p.weight_offset);
+  const auto* const panels_at = static_cast<const char*>(memory.get());
+  const char* const tiles_at = panels_at + panels_bytes;
 
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
@@ -155,9 +154,8 @@ bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTe
     p.in_column = source.stride[4];
     const char* origin =
         source.data - (pad[0] * p.in_row + pad[1] * p.in_column) * int64_t{sizeof(float)};
-    const cl_mem input = find(origin, p.in_offset);
-    const cl_mem result = find(advance(out.data, out.dtype, image * out.stride[0]), p.out_offset);
-    const cl_mem addend = bias != nullptr ? find(bias, p.bias_offset) : result;
+    const char* const result = advance(out.data, out.dtype, image * out.stride[0]);
+    const Pointer addend{bias != nullptr ? bias : result};
     const std::array<Define, 9> defines{{{"C", "f32"},
                                          {"IN", tag(weight.dtype)},
                                          {"OUT", tag(out.dtype)},
@@ -175,7 +173,8 @@ bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTe
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(w.groups * panels * channels / (cores * kItemsPerCore), 1, channels));
       launch(weight_family.get(device, defines), queue,
-             items(blocks(channels, p.block), panels, w.groups), windows, workspace, p);
+             items(ceil_div(channels, p.block), panels, w.groups), Pointer{window},
+             Pointer{panels_at}, p);
     }
     for (int64_t line = 0; line < images * image_lines; line += lines_at_once) {
       const int64_t lines = std::min(lines_at_once, images * image_lines - line);
@@ -184,18 +183,21 @@ bool run_conv_winograd(const ConvTensor& out, const ConvTensor& in, const ConvTe
       const int64_t parts = source.channels_last ? line_tiles : in.size[1];
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(lines * parts / (cores * kItemsPerCore), 1, parts));
-      launch(input_family.get(device, defines), queue, items(blocks(parts, p.block), lines, 1),
-             input, workspace, p);
-      const int64_t all = blocks(lines * strips, shared);
+      launch(input_family.get(device, defines), queue, items(ceil_div(parts, p.block), lines, 1),
+             Pointer{origin}, Pointer{tiles_at}, p);
+      const int64_t all = ceil_div(lines * strips, shared);
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(all * panels * w.groups / (cores * kItemsPerCore), 1, 64 / shared) *
           shared);
       launch(product_family.get(device, defines), queue,
-             items(panels, blocks(lines * strips, p.block), w.groups), input, windows, workspace,
-             addend, result, p);
+             items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
+             Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result}, p);
     }
   }
-  return true;
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Whole winograd{"winograd", refuse, run};
+
+}  // namespace ocl::conv

@@ -1,7 +1,7 @@
-// Convolutions for CPUs with fewer rows than columns, or short sums: a is gathered into panels of
-// rows (its windows), b is read where it lies, element by element. A tile's vectors run along rows
-// of the sum of products, as they mostly lie in the result, and a large weight is read once instead
-// of copied.
+// im2col into packed panels, and the product with them: convolutions for CPUs with fewer rows than
+// columns, or short sums. Panels hold rows of a (windows), b is read where it lies, element by
+// element. A tile's vectors run along rows of the sum of products, as they mostly lie in the
+// result, and a large weight is read once instead of copied.
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (columns x rows of the tile kept in
 // registers).
@@ -46,15 +46,16 @@ static inline uint lines_of(const long* at) {
 }
 
 /// Packs `split_k` elements of k of one panel. Global size: parts of k, m / NR, groups.
-kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gather(
-    global const char* a_base, global char* workspace, const Contraction p) {
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2col(
+    global const char* a_base, const ulong a_offset, global char* workspace,
+    const ulong workspace_offset, const ContractionArguments p) {
   const uint panel = get_global_id(1), z = get_global_id(2), panels = (p.m + NR - 1) / NR;
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
   const uint4 size = SIZES(p.k_size);
   const long4 stride = STRIDES(p.k_a);
-  global const T* a = (global const T*)(a_base + p.a_offset) + z * p.a_group;
+  global const T* a = (global const T*)(a_base + a_offset) + z * p.a_group;
   global T* to =
-      (global T*)(workspace + p.work_offset) + (((ulong)z * panels + panel) * p.k + first) * NR;
+      (global T*)(workspace + workspace_offset) + (((ulong)z * panels + panel) * p.k + first) * NR;
   long at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_a), at);
   const uint lines = lines_of(at);
@@ -75,16 +76,17 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
 }
 
 /// Its p.k_size merges dimensions of b. Global size: m / NR, n / (MR * block), groups.
-kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gathered(
-    global const char* b_base, global const char* workspace, global const char* bias,
-    global char* out_base, const Contraction p) {
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2col_product(
+    global const char* b_base, const ulong b_offset, global const char* workspace,
+    const ulong workspace_offset, global const char* bias, const ulong bias_offset,
+    global char* out_base, const ulong out_offset, const ContractionArguments p) {
   const uint panel = get_global_id(0), z = get_global_id(2), panels = (p.m + NR - 1) / NR;
   const uint tiles = (p.n + MR - 1) / MR;
   const uint begin = get_global_id(1) * p.block, end = min(begin + p.block, tiles);
   const uint4 size = SIZES(p.k_size);
   const long4 stride = STRIDES(p.k_b);
   global const T* columns =
-      (global const T*)(workspace + p.work_offset) + ((ulong)z * panels + panel) * p.k * NR;
+      (global const T*)(workspace + workspace_offset) + ((ulong)z * panels + panel) * p.k * NR;
   const uint valid = min((uint)NR, p.m - panel * NR);
   long out_at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_out), out_at);
@@ -92,7 +94,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
   for (uint tile = begin; tile < end; tile++) {
     const uint first = tile * MR, rows = min((uint)MR, p.n - first);
     global const char* b =
-        b_base + p.b_offset + (z * p.b_group + first * p.column_b) * STORAGE_SIZE(IN);
+        b_base + b_offset + (z * p.b_group + first * p.column_b) * STORAGE_SIZE(IN);
     long at[MR];
     for (uint i = 0; i < MR; i++) at[i] = min(i, rows - 1) * p.column_b;
     V sum[MR][NV];
@@ -120,13 +122,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
     }
     const bool in_lines = rows == MR && valid == NR && lines == (1u << NV) - 1;
     global char* to =
-        out_base + p.out_offset + (z * p.out_group + first * p.column_out) * STORAGE_SIZE(OUT);
-    global const char* addends =
-        bias + p.bias_offset + ((ulong)z * p.n + first) * STORAGE_SIZE(OUT);
+        out_base + out_offset + (z * p.out_group + first * p.column_out) * STORAGE_SIZE(OUT);
+    global const char* addends = bias + bias_offset + ((ulong)z * p.n + first) * STORAGE_SIZE(OUT);
     if (in_lines) {
       // Unrolled, for what is looked up by a variable is no longer in registers.
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-        const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, addends, i) : (T)(0);
+        const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, addends, i) : (T)(0);
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V value = sum[i][v] + (V)(addend);
           STOREV_FROM(OUT, C, WIDTH, to + out_at[v * WIDTH] * STORAGE_SIZE(OUT), 0, value);
@@ -140,7 +141,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_gat
       _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
     }
     for (uint i = 0; i < rows; i++) {
-      const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, addends, i) : (T)(0);
+      const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, addends, i) : (T)(0);
       for (uint v = 0; v < NV; v++) {
         const uint j = v * WIDTH;
         const V value = edge[i][v] + (V)(addend);

@@ -1,6 +1,6 @@
-// Convolutions for devices whose work-items run one after the other on wide SIMD units (CPUs): b is
-// packed into panels of columns, a is read where it lies (with its padding, see pad.cl), element by
-// element. So nothing like a matrix of windows is ever made.
+// Direct convolution with packed panels of the weight, for CPUs: b is packed into panels of
+// columns, a is read where it lies (with its padding, see pad.cl), element by element. So nothing
+// like im2col's matrix of windows is ever made.
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a),
@@ -31,34 +31,36 @@
 #define NR (NV * WIDTH)
 // Whether a tile's vectors make up a square: its columns are then stored as vectors too.
 #if WIDTH > 1 && 2 * MR == WIDTH && NV == 2
-#define TURNS 1
+#define TRANSPOSES 1
 #else
-#define TURNS 0
+#define TRANSPOSES 0
 #endif
 
 typedef TYPEV(C, WIDTH) V;
 #if WIDTH > 1
-#define T V  // what transpose.clh turns squares of
+#define T V  // the element of the squares that transpose.clh transposes
 #include "include/transpose.clh"
 #undef T
 #endif
 
-static inline ulong table_offset(const Contraction* p) {
+/// Of the table, behind the panels.
+static inline ulong table_offset(const ContractionArguments* p) {
   const ulong bytes = (ulong)p->groups * ((p->n + NR - 1) / NR) * p->k * (NR * sizeof(T));
-  return p->work_offset + (bytes + 7) / 8 * 8;
+  return (bytes + 7) / 8 * 8;
 }
 
 /// Packs `split_k` elements of k of one panel, and writes their part of the table. p.k_size merges
 /// dimensions that are one in b; p.row_size and p.row_a stand for k in a. Global size: parts of k,
 /// n / NR, groups.
-kernel void conv_pack(global const char* b, global char* workspace, const Contraction p) {
+kernel void conv_pack(global const char* b, const ulong b_offset, global char* workspace,
+                      const ulong workspace_offset, const ContractionArguments p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
   const uint panels = (p.n + NR - 1) / NR, valid = min((uint)NR, p.n - jn * NR);
-  b += p.b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
-  global T* panel = (global T*)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  b += b_offset + (z * p.b_group + jn * NR * p.column_b) * STORAGE_SIZE(IN);
+  global T* panel = (global T*)(workspace + workspace_offset) + ((ulong)z * panels + jn) * p.k * NR;
   if (!RUN_OF_K && jn == 0 && z == 0) {
-    global long* table = (global long*)(workspace + table_offset(&p));
+    global long* table = (global long*)(workspace + workspace_offset + table_offset(&p));
     const uint4 a_size = SIZES(p.row_size);
     uint4 at = digits_of(first, a_size);
     for (uint k = first; k < last; k++) {
@@ -115,20 +117,20 @@ kernel void conv_pack(global const char* b, global char* workspace, const Contra
 }
 
 // Rows that are runs of k are too short for the processor to see their successors coming: of the
-// next tile's rows, `ahead`, a cache line is asked for at each step, so that all are by the end.
+// next tile's rows, `next_rows`, a cache line is prefetched at each step, all of them by the end.
 #define LINE (64 / sizeof(T))
 #if RUN_OF_K
 #define PLACE_OF(k) (k)
-#define ASK_AHEAD(k) \
-  if ((k) % LINE < MR) PREFETCH(ahead + (k) % LINE * row_a.s3 + (k) / LINE * LINE)
+#define PREFETCH_NEXT_ROWS(k) \
+  if ((k) % LINE < MR) PREFETCH(next_rows + (k) % LINE * row_a.s3 + (k) / LINE * LINE)
 #else
 #define PLACE_OF(k) table[k]
-#define ASK_AHEAD(k)
+#define PREFETCH_NEXT_ROWS(k)
 #endif
 // sum[MR][NV] over the elements [k0, k1) of k; ROW(i) is the element of a of the tile's row i.
 #define SUM(ROW)                                                \
   _Pragma("unroll 4") for (uint k = k0; k < k1; k++, y += NR) { \
-    ASK_AHEAD(k);                                               \
+    PREFETCH_NEXT_ROWS(k);                                      \
     global const T* x = a + PLACE_OF(k);                        \
     V column[NV];                                               \
     _Pragma("unroll") for (uint v = 0; v < NV; v++) {           \
@@ -144,16 +146,17 @@ kernel void conv_pack(global const char* b, global char* workspace, const Contra
 #define ADJACENT_ROW(i) x[i]
 #define ANY_ROW(i) x[at[i]]
 
-#if TURNS
+#if TRANSPOSES
 #define STORE_COLUMN(j, values)                                                                  \
   if ((j) < columns) {                                                                           \
-    const T addend = p->flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);                   \
+    const T addend = p->flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);                   \
     STOREV_FROM(OUT, C, MR, to + (j) * p->column_out * STORAGE_SIZE(OUT), 0, (values) + addend); \
   }
 
 /// Of a tile whose rows lie next to each other in out.
 static inline void store_columns(global char* to, global const char* bias,
-                                 private const Contraction* p, V sum[MR][NV], uint columns) {
+                                 private const ContractionArguments* p, V sum[MR][NV],
+                                 uint columns) {
   V square[WIDTH];
   _Pragma("unroll") for (uint i = 0; i < MR; i++) {
     square[i] = sum[i][0];
@@ -168,56 +171,58 @@ static inline void store_columns(global char* to, global const char* bias,
 #endif
 
 /// Global size: n / NR, m / (MR * block), groups * splits.
-kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_panels(
-    global const char* a_base, global const char* workspace, global const char* bias,
-    global char* out, global char* sums, const Contraction p) {
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_packed(
+    global const char* a_base, const ulong a_offset, global const char* workspace,
+    const ulong workspace_offset, global const char* bias, const ulong bias_offset,
+    global char* out, const ulong out_offset, global char* sums, const ulong sums_offset,
+    const ContractionArguments p) {
   const uint jn = get_global_id(0), z = get_global_id(2) % p.groups;
   const uint split = get_global_id(2) / p.groups;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
   const uint first_tile = get_global_id(1) * p.block;
   const uint last_tile = min(first_tile + p.block, tiles);
   const uint first = split * p.split_k, last = min(first + p.split_k, p.k);
-  global const long* table = (global const long*)(workspace + table_offset(&p));
+  global const long* table = (global const long*)(workspace + workspace_offset + table_offset(&p));
   const uint4 row_size = SIZES(p.row_size);
   const long4 row_a = STRIDES(p.row_a), row_out = STRIDES(p.row_out);
-  global const T* group = (global const T*)(a_base + p.a_offset) + z * p.a_group;
+  global const T* group = (global const T*)(a_base + a_offset) + z * p.a_group;
   global const T* panel =
-      (global const T*)(workspace + p.work_offset) + ((ulong)z * panels + jn) * p.k * NR;
-  global T* totals = (global T*)(sums + p.totals) +
+      (global const T*)(workspace + workspace_offset) + ((ulong)z * panels + jn) * p.k * NR;
+  global T* totals = (global T*)(sums + sums_offset) +
                      (((ulong)split * p.groups + z) * tiles * panels + jn) * MR * NR;
   const uint column0 = jn * NR, columns = min((uint)NR, p.n - column0);
-  bias += p.bias_offset + (z * p.n + column0) % p.bias_channels * STORAGE_SIZE(OUT);
-  out += p.out_offset + (z * p.out_group + column0 * p.column_out) * STORAGE_SIZE(OUT);
+  bias += bias_offset + (z * p.n + column0) % p.bias_channels * STORAGE_SIZE(OUT);
+  out += out_offset + (z * p.out_group + column0 * p.column_out) * STORAGE_SIZE(OUT);
 
   for (uint k0 = first; k0 < last; k0 += p.chunk) {
     const uint k1 = min(k0 + p.chunk, last);
-    const bool begins = k0 == first && !(p.flags & FLAG_CONTINUE);
-    const bool ends = k1 == last && !(p.flags & FLAG_KEEP);
+    const bool begins = k0 == first && !(p.flags & kConvResume);
+    const bool ends = k1 == last && !(p.flags & kConvKeep);
     uint4 digits = digits_of(first_tile * MR, row_size);
     for (uint tile = first_tile; tile < last_tile; tile++) {
       const uint rows = min((uint)MR, p.m - tile * MR);
       const long a_first = place_of(digits, row_a), out_first = place_of(digits, row_out);
       // Volatile, for compilers would take the sums behind `at` apart again and add them up in the
       // loop.
-      volatile long kept[MR];
+      volatile long spilled[MR];
       long at[MR], out_at[MR];
       if (digits.s3 + MR <= row_size.s3) {  // rows of one line
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          kept[i] = i * row_a.s3;
+          spilled[i] = i * row_a.s3;
           out_at[i] = i * row_out.s3;
         }
         digits.s3 += MR - 1;
       } else {
-        kept[0] = out_at[0] = 0;
+        spilled[0] = out_at[0] = 0;
         for (uint i = 1; i < MR; i++) {
           if (i < rows) NEXT_DIGITS(digits, row_size);
-          kept[i] = place_of(digits, row_a) - a_first;
+          spilled[i] = place_of(digits, row_a) - a_first;
           out_at[i] = place_of(digits, row_out) - out_first;
         }
       }
       NEXT_DIGITS(digits, row_size);
-      _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = kept[i];
-      global const T *const a = group + a_first, *const ahead = a + MR * row_a.s3;
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = spilled[i];
+      global const T *const a = group + a_first, *const next_rows = a + MR * row_a.s3;
       V sum[MR][NV];
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
@@ -251,13 +256,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
       global char* to = out + out_first * STORAGE_SIZE(OUT);
       if (p.column_out == 1 && columns == NR && rows == MR) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          const V addend = p.flags & FLAG_BIAS ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
+          const V addend = p.flags & kConvBias ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
           _Pragma("unroll") for (uint i = 0; i < MR; i++) {
             STOREV_FROM(OUT, C, WIDTH, to + out_at[i] * STORAGE_SIZE(OUT), v, sum[i][v] + addend);
           }
         }
       }
-#if TURNS
+#if TRANSPOSES
       else if (rows == MR && out_at[MR - 1] == MR - 1) {
         store_columns(to, bias, &p, sum, columns);
       }
@@ -270,7 +275,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
         }
        private const T* elements = (private const T*)edge;
         for (uint j = 0; j < columns; j++) {
-          const T addend = p.flags & FLAG_BIAS ? LOAD_AS(C, OUT, bias, j) : (T)(0);
+          const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);
           for (uint i = 0; i < rows; i++) {
             const T value = elements[i * NR + j] + addend;
             STORE_FROM(OUT, C, to, out_at[i] + j * p.column_out, value);
@@ -282,22 +287,23 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pan
 }
 
 /// Adds up the totals of the parts of k, in order. Global size: n, m, groups.
-kernel void conv_finish(global const char* bias, global char* out, global const char* sums,
-                        const Contraction p) {
+kernel void conv_finish(global const char* bias, const ulong bias_offset, global char* out,
+                        const ulong out_offset, global const char* sums, const ulong sums_offset,
+                        const ContractionArguments p) {
   const uint column = get_global_id(0), row = get_global_id(1), z = get_global_id(2);
   if (column >= p.n || row >= p.m) return;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
-  global const T* totals = (global const T*)(sums + p.totals);
+  global const T* totals = (global const T*)(sums + sums_offset);
   T sum = (T)(0);
   for (uint split = 0; split < p.splits; split++) {
     const ulong tile = (((ulong)split * p.groups + z) * tiles + row / MR) * panels + column / NR;
     sum += totals[(tile * MR + row % MR) * NR + column % NR];
   }
-  if (p.flags & FLAG_BIAS) {
-    sum += LOAD_AS(C, OUT, bias + p.bias_offset, (z * p.n + column) % p.bias_channels);
+  if (p.flags & kConvBias) {
+    sum += LOAD_AS(C, OUT, bias + bias_offset, (z * p.n + column) % p.bias_channels);
   }
   const long at = z * p.out_group +
                   place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
-  STORE_FROM(OUT, C, out + p.out_offset, at, sum);
+  STORE_FROM(OUT, C, out + out_offset, at, sum);
 }

@@ -1,4 +1,4 @@
-"""Convolutions with few windows, which are gathered into vectors, against CPU torch.
+"""Convolutions with few windows, by im2col into vectors, against CPU torch.
 
 A vector is copied as a whole where its windows follow each other. In some of these shapes its last
 window lies as far behind its first as in a run, though another image begins in between.
