@@ -19,9 +19,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
-#include "opencl/log.h"
 #include "ops/_fused_sdp_choice.h"
 #include "ops/_scaled_dot_product_fused_attention_overrideable.h"
 #include "ops/_scaled_dot_product_fused_attention_overrideable_backward.h"
@@ -79,22 +80,43 @@ const char* kernel_refuses(const Tensor& query, const Tensor& key, const Tensor&
   return nullptr;
 }
 
+/// A call of scaled_dot_product_attention, and what serves it.
+struct Choice {
+  const Tensor &query, &key, &value;
+  const std::optional<Tensor>& mask;
+  bool enable_gqa;
+  at::SDPBackend backend = at::SDPBackend::error;
+};
+
+constexpr Implementation<Choice> kFused{
+    "fused",
+    [](const Choice& c) {
+      const at::Context& context = at::globalContext();
+      const bool on = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
+                      context.userEnabledMemEfficientSDP();
+      return on ? kernel_refuses(c.query, c.key, c.value, c.mask, c.enable_gqa) : "switched off";
+    },
+    [](Choice& c) { c.backend = at::SDPBackend::overrideable; }};
+constexpr Implementation<Choice> kMath{
+    "math",
+    [](const Choice&) -> const char* {
+      return at::globalContext().userEnabledMathSDP() ? nullptr : "switched off";
+    },
+    [](Choice& c) { c.backend = at::SDPBackend::math; }};
+constexpr const Implementation<Choice>* kBackends[] = {&kFused, &kMath};
+Engine sdpa_engine{"sdpa", kBackends};
+
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value,
-               const std::optional<Tensor>& mask, double, bool, std::optional<double>,
-               bool enable_gqa) {
-  const at::Context& context = at::globalContext();
-  const char* reason = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
-                               context.userEnabledMemEfficientSDP()
-                           ? kernel_refuses(query, key, value, mask, enable_gqa)
-                           : "switched off";
-  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-    trace(std::string("attention: ") + (reason == nullptr ? "fused runs" : "fused refuses: ") +
-          (reason == nullptr ? "" : reason));
-  }
-  if (reason == nullptr) return static_cast<int64_t>(at::SDPBackend::overrideable);
-  TORCH_CHECK(context.userEnabledMathSDP(), "No available kernel. Aborting execution: ", reason,
+               const std::optional<Tensor>& mask, bool enable_gqa) {
+  Choice choice{query, key, value, mask, enable_gqa};
+  // Sizes may be symbolic, so they are not described.
+  const auto describe = [](const Choice& c) {
+    return "sdpa " + std::to_string(c.query.dim()) + "d " + c10::toString(c.query.scalar_type());
+  };
+  const bool chosen = run_first(sdpa_engine, kBackends, choice, describe);
+  TORCH_CHECK(chosen, "No available kernel. Aborting execution: ", kFused.refuse(choice),
               ", and the math backend is off");
-  return static_cast<int64_t>(at::SDPBackend::math);
+  return static_cast<int64_t>(choice.backend);
 }
 
 /// A 3-D tensor as a batch of one.
@@ -112,16 +134,16 @@ Tensor additive_mask(const std::optional<Tensor>& mask, const Tensor& query, con
   return additive.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
 }
 
-AttentionProblem problem_of(const Tensor& query, const Tensor& key, const Tensor& value,
-                            const std::optional<Tensor>& mask, double dropout_p, bool is_causal,
-                            std::optional<double> scale) {
+attention::Problem problem_of(const Tensor& query, const Tensor& key, const Tensor& value,
+                              const std::optional<Tensor>& mask, double dropout_p, bool is_causal,
+                              std::optional<double> scale) {
   TORCH_CHECK(query.dim() == key.dim() && query.dim() == value.dim() &&
                   (query.dim() == 3 || query.dim() == 4),
               "query, key and value must be 3D or 4D, got ", query.dim(), "D, ", key.dim(),
               "D and ", value.dim(), "D");
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1,
               "dropout probability has to be between 0 and 1, but got ", dropout_p);
-  AttentionProblem problem;
+  attention::Problem problem;
   problem.query = batched(query);
   problem.key = batched(key);
   problem.value = batched(value);
@@ -139,7 +161,7 @@ AttentionProblem problem_of(const Tensor& query, const Tensor& key, const Tensor
   problem.causal = is_causal;
   problem.dropout = dropout_p;
   problem.scale = scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const char* reason = attention_refuses(problem);
+  const char* reason = attention::refuses(problem);
   TORCH_CHECK_NOT_IMPLEMENTED(reason == nullptr, "ocl: attention of ", reason);
   return problem;
 }
@@ -178,9 +200,9 @@ Tensor philox_word(uint64_t word) {
 }  // namespace
 
 int64_t _fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value,
-                          const std::optional<Tensor>& attn_mask, double dropout_p, bool is_causal,
-                          std::optional<double> scale, bool enable_gqa) {
-  return choose(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+                          const std::optional<Tensor>& attn_mask, double, bool,
+                          std::optional<double>, bool enable_gqa) {
+  return choose(query, key, value, attn_mask, enable_gqa);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
@@ -189,7 +211,8 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
                                                  const std::optional<Tensor>& attn_bias,
                                                  double dropout_p, bool is_causal, bool,
                                                  std::optional<double> scale) {
-  AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
+  attention::Problem problem =
+      problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
   if (dropout_p > 0) {
     const PhiloxState state = reserve_philox(std::nullopt, query.device().index(),
                                              static_cast<uint64_t>(key.size(-2) + 3) / 4);
@@ -200,7 +223,7 @@ _scaled_dot_product_fused_attention_overrideable(const Tensor& query, const Tens
   Tensor out = empty_as_query(query, value.size(-1));
   Tensor logsumexp = at::empty({q.size(0), q.size(1), q.size(2)},
                                q.options().dtype(compute_dtype(q.scalar_type())));
-  attention(problem, batched(out), logsumexp);
+  attention::forward(problem, batched(out), logsumexp);
   return {out, logsumexp, Tensor(), Tensor(), c10::SymInt(q.size(2)), c10::SymInt(v.size(2)),
           // Without dropout, too: compiled graphs save them.
           philox_word(problem.seed), philox_word(problem.offset), Tensor()};
@@ -216,15 +239,16 @@ _scaled_dot_product_fused_attention_overrideable_backward(
   if (!grad_out.defined()) return {};
   TORCH_CHECK_NOT_IMPLEMENTED(!grad_input_mask[3],
                               "ocl: the fused attention gives its mask no gradient");
-  AttentionProblem problem = problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
+  attention::Problem problem =
+      problem_of(query, key, value, attn_bias, dropout_p, is_causal, scale);
   if (dropout_p > 0) {
     problem.seed = static_cast<uint64_t>(philox_seed.item().toLong());
     problem.offset = static_cast<uint64_t>(philox_offset.item().toLong());
   }
   const Tensor grad_query = at::empty_like(query), grad_key = at::empty_like(key),
                grad_value = at::empty_like(value);
-  attention_backward(problem, batched(grad_out), batched(out), logsumexp, batched(grad_query),
-                     batched(grad_key), batched(grad_value));
+  attention::backward(problem, batched(grad_out), batched(out), logsumexp, batched(grad_query),
+                      batched(grad_key), batched(grad_value));
   return {grad_query, grad_key, grad_value, Tensor()};
 }
 

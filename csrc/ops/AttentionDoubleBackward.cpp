@@ -97,8 +97,8 @@ struct AttentionBackward : torch::autograd::Function<AttentionBackward> {
     Tensor factors =
         at::empty({batched ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)},
                   query.options().dtype(compute_dtype(query.scalar_type())));
-    attention_dropout(dropout, static_cast<uint64_t>(ctx.saved_data["seed"].toInt()),
-                      static_cast<uint64_t>(ctx.saved_data["offset"].toInt()), factors);
+    attention::dropout_factors(dropout, static_cast<uint64_t>(ctx.saved_data["seed"].toInt()),
+                               static_cast<uint64_t>(ctx.saved_data["offset"].toInt()), factors);
     return factors;
   }
 

@@ -37,13 +37,13 @@ std::tuple<Tensor, Tensor> _native_multi_head_attention(
   TORCH_CHECK(qkv_bias.dim() == 1 && qkv_bias.size(0) == 3 * embed_dim,
               "expected `qkv_bias` to have 3x embed_dim elements, got ", qkv_bias.sizes());
   const int64_t batch = query.size(0), time = query.size(1);
-  AttentionProblem problem;  // the rescaled query brings the scale
+  attention::Problem problem;  // the rescaled query brings the scale
   std::tie(problem.query, problem.key, problem.value) =
       at::_transform_bias_rescale_qkv(at::linear(query, qkv_weight), qkv_bias, num_head);
   const Tensor context = at::empty({batch, time, num_head, embed_dim / num_head}, query.options());
   const Tensor logsumexp =
       at::empty({batch, num_head, time}, query.options().dtype(compute_dtype(query.scalar_type())));
-  attention(problem, context.transpose(1, 2), logsumexp);
+  attention::forward(problem, context.transpose(1, 2), logsumexp);
   return {at::linear(context.view({batch, time, embed_dim}), proj_weight, proj_bias), Tensor()};
 }
 

@@ -71,11 +71,14 @@ static inline void row_products(global const char* a, ulong a_row, ulong a_colum
 /// scratch: DEPTH * NV vectors, COLUMNS * NV, twice BLOCK * NV, with FOR_QUERY NQ * DV, with STAGED
 /// BLOCK * (DV + VV), with both STAGED and FOR_KEY NQ * (DV + VV).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward(
-    global const char* query, global const char* key, global const char* value,
-    global const char* mask, global const char* out, global const char* lse,
-    global const char* grad, global char* grad_query, global char* grad_key,
-    global char* grad_value, const Problem p, const T factor, const T scale, const T keep_threshold,
-    const T keep_scale, local V* scratch) {
+    global const char* query, const ulong query_offset, global const char* key,
+    const ulong key_offset, global const char* value, const ulong value_offset,
+    global const char* mask, const ulong mask_offset, global const char* out,
+    const ulong out_offset, global const char* lse, const ulong lse_offset, global const char* grad,
+    const ulong grad_offset, global char* grad_query, const ulong grad_query_offset,
+    global char* grad_key, const ulong grad_key_offset, global char* grad_value,
+    const ulong grad_value_offset, const Arguments p, const T factor, const T scale,
+    const T keep_threshold, const T keep_scale, local V* scratch) {
   const uint range = get_global_id(0), z = get_global_id(1);
 #if FOR_KEY
   const uint key_heads = p.heads / p.group;
@@ -90,9 +93,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   const uint first_query = (uint)(get_global_size(0) - 1 - range) * NQ;
   const uint last_query = min(p.queries, first_query + NQ);
 #endif
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
-  lse = OPERAND(lse, 5);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
+  lse = OPERAND(lse);
 
   local V* const packed_query = scratch;
   local V* const packed_grad = packed_query + p.depth * NV;
@@ -110,8 +113,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   local V* const staged_grad = staged_query + NQ * DV;
 #endif
 #if FOR_KEY
-  global T* const key_sums = (global T*)(OPERAND(grad_key, 8) + HEAD_AT(grad_key, C, b, hk));
-  global T* const value_sums = (global T*)(OPERAND(grad_value, 9) + HEAD_AT(grad_value, C, b, hk));
+  global T* const key_sums = (global T*)(OPERAND(grad_key) + HEAD_AT(grad_key, C, b, hk));
+  global T* const value_sums = (global T*)(OPERAND(grad_value) + HEAD_AT(grad_value, C, b, hk));
   for (uint k = first_key; k < last_key; k++) {
     for (uint v = 0; v < DV; v++) {
       VECTOR_NAME(vstore)((V)(0), v, key_sums + k * p.grad_key.row);
@@ -125,16 +128,16 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 
   for (uint h = first_head; h < last_head; h++) {
 #if MASKED
-    global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+    global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
     for (uint q0 = first_query; q0 < last_query; q0 += NQ) {
       const uint queries = min((uint)NQ, p.queries - q0);
       global const char* const head_query =
-          OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
+          OPERAND(query) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
       global const char* const head_out =
-          OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
+          OPERAND(out) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
       global const char* const head_grad =
-          OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
+          OPERAND(grad) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
       const ulong row = ((ulong)b * p.heads + h) * p.queries + q0;
       pack_lanes(head_query, p.query.row, p.query.column, queries, p.depth, factor, packed_query);
       pack_lanes(head_grad, p.grad.row, p.grad.column, queries, p.columns, (T)1, packed_grad);
@@ -220,7 +223,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #endif
       }
 #if FOR_QUERY
-      global char* const to = OPERAND(grad_query, 7) + HEAD_AT(grad_query, IN, b, h) +
+      global char* const to = OPERAND(grad_query) + HEAD_AT(grad_query, IN, b, h) +
                               q0 * p.grad_query.row * STORAGE_SIZE(IN);
       for (uint q = 0; q < queries; q++) {
         store_row(to + q * p.grad_query.row * STORAGE_SIZE(IN), p.grad_query.column, p.depth,

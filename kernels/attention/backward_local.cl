@@ -8,39 +8,44 @@
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
 #define PITCH_S (BK + 4)
-#define LANES 16  // of attention_delta, to a row
+#define ROW_ITEMS 16  // of attention_delta, to a row
 
 typedef TYPEV(C, 2) T2;
 
-#define ARGUMENTS                                                                                  \
-  global const char *query, global const char *key, global const char *value,                      \
-      global const char *mask, global const char *out, global const char *lse,                     \
-      global const char *grad, global char *delta, global char *grad_query, global char *grad_key, \
-      global char *grad_value, const Problem p, const T factor, const T scale,                     \
+#define ARGUMENTS                                                                       \
+  global const char *query, const ulong query_offset, global const char *key,           \
+      const ulong key_offset, global const char *value, const ulong value_offset,       \
+      global const char *mask, const ulong mask_offset, global const char *out,         \
+      const ulong out_offset, global const char *lse, const ulong lse_offset,           \
+      global const char *grad, const ulong grad_offset, global char *delta,             \
+      const ulong delta_offset, global char *grad_query, const ulong grad_query_offset, \
+      global char *grad_key, const ulong grad_key_offset, global char *grad_value,      \
+      const ulong grad_value_offset, const Arguments p, const T factor, const T scale,  \
       const T keep_threshold, const T keep_scale, local T4 *scratch
 
-/// delta[row] = the product of a row of grad and of out, LANES work-items each. Buffers: as the
-/// others'. Work-groups of 64; global size: queries * LANES, batch * heads.
+/// delta[row] = the product of a row of grad and of out, ROW_ITEMS work-items each. Buffers: as the
+/// others'. Work-groups of 64; global size: queries * ROW_ITEMS, batch * heads.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGUMENTS) {
   local T* const sums = (local T*)scratch;
-  const uint item = get_local_id(0), lane = item % LANES;
-  const uint q = get_global_id(0) / LANES, z = get_global_id(1), b = z / p.heads, h = z % p.heads;
+  const uint item = get_local_id(0), lane = item % ROW_ITEMS;
+  const uint q = get_global_id(0) / ROW_ITEMS, z = get_global_id(1), b = z / p.heads,
+             h = z % p.heads;
   T sum = 0;
   if (q < p.queries) {
-    out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
-    grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q * p.grad.row * STORAGE_SIZE(IN);
-    for (uint c = lane; c < p.columns; c += LANES) {
+    out = OPERAND(out) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
+    grad = OPERAND(grad) + HEAD_AT(grad, IN, b, h) + q * p.grad.row * STORAGE_SIZE(IN);
+    for (uint c = lane; c < p.columns; c += ROW_ITEMS) {
       sum =
           fma(LOAD_AS(C, IN, out, c * p.out.column), LOAD_AS(C, IN, grad, c * p.grad.column), sum);
     }
   }
   sums[item] = sum;
-  for (uint n = LANES / 2; n > 0; n /= 2) {
+  for (uint n = ROW_ITEMS / 2; n > 0; n /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < n) sums[item] += sums[item + n];
   }
   if (lane == 0 && q < p.queries) {
-    ((global T*)OPERAND(delta, 7))[(ulong)z * p.queries + q] = sums[item];
+    ((global T*)OPERAND(delta))[(ulong)z * p.queries + q] = sums[item];
   }
 }
 
@@ -67,12 +72,12 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
 static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
 
 /// The tiles that were fetched, for everyone.
-#define KEEP_TILES(left_rows, right_rows)           \
-  do {                                              \
-    barrier(CLK_LOCAL_MEM_FENCE);                   \
-    keep_tile(left, held_left, left_rows, item);    \
-    keep_tile(right, held_right, right_rows, item); \
-    barrier(CLK_LOCAL_MEM_FENCE);                   \
+#define STORE_TILES(left_rows, right_rows)           \
+  do {                                               \
+    barrier(CLK_LOCAL_MEM_FENCE);                    \
+    store_tile(left, held_left, left_rows, item);    \
+    store_tile(right, held_right, right_rows, item); \
+    barrier(CLK_LOCAL_MEM_FENCE);                    \
   } while (0)
 
 #define CLEAR(values)                                                 \
@@ -107,7 +112,7 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
 /// and `next` what comes after. Rows past the last one are zeros.
 #define ADD_CHUNKS(sums, chunks, fetch, next)                             \
   _Pragma("unroll") for (uint c = 0; c < chunks; c += 2) {                \
-    KEEP_TILES(BK, BK);                                                   \
+    STORE_TILES(BK, BK);                                                  \
     if (c + 2 < chunks) {                                                 \
       fetch(c + 2);                                                       \
     } else {                                                              \
@@ -125,7 +130,7 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
 /// sum += own rows times walked rows, chunk by chunk, of which the first is held.
 #define ADD_DOTS(sum, chunks, fetch, next)                \
   _Pragma("unroll 1") for (uint c = 0; c < chunks; c++) { \
-    KEEP_TILES(BQ, BK);                                   \
+    STORE_TILES(BQ, BK);                                  \
     if (c + 1 < chunks) {                                 \
       fetch(c + 1);                                       \
     } else {                                              \
@@ -156,14 +161,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
   const uint queries = min((uint)BQ, p.queries - q0);
   const uint keys = p.causal ? min(p.keys, q0 + queries) : p.keys;
-  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
-  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
-  lse = OPERAND(lse, 5);
-  delta = OPERAND(delta, 7);
+  query = OPERAND(query) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
+  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * STORAGE_SIZE(IN);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
+  lse = OPERAND(lse);
+  delta = OPERAND(delta);
 #if MASKED
-  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries;
   local T* const left = (local T*)scratch;
@@ -212,7 +217,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     share(block, slope, x, y);
     ADD_CHUNKS(sums, CD, FETCH_KEYS, if (k0 + BK < keys) FETCH_SCORES_AT(k0 + BK, 0))
   }
-  grad_query = OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) +
+  grad_query = OPERAND(grad_query) + HEAD_AT(grad_query, IN, b, h) +
                q0 * p.grad_query.row * STORAGE_SIZE(IN);
   STORE_ROWS(grad_query, p.grad_query, sums, CD, p.depth, queries)
 }
@@ -226,12 +231,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   const uint k0 = get_group_id(0) * BQ, z = get_global_id(1), key_heads = p.heads / p.group;
   const uint b = z / key_heads, hk = z % key_heads;
   const uint keys = min((uint)BQ, p.keys - k0);
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * STORAGE_SIZE(IN);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * STORAGE_SIZE(IN);
-  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, hk * p.group);
-  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, hk * p.group);
-  lse = OPERAND(lse, 5);
-  delta = OPERAND(delta, 7);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * STORAGE_SIZE(IN);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * STORAGE_SIZE(IN);
+  query = OPERAND(query) + HEAD_AT(query, IN, b, hk * p.group);
+  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, hk * p.group);
+  lse = OPERAND(lse);
+  delta = OPERAND(delta);
   local T* const left = (local T*)scratch;
   local T* const right = left + TILE_ROWS * PITCH;
   local T* const block = right + TILE_ROWS * PITCH;
@@ -275,7 +280,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     global const char* const head_grad = ROWS_AT(grad, p.grad, n);
     const ulong row = ((ulong)b * p.heads + h) * p.queries;
 #if MASKED
-    global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+    global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
     T s[RQ][RK], slope[RQ][RK];
     CLEAR(s)
@@ -299,8 +304,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     ADD_CHUNKS(key_sums, CD, FETCH_QUERIES, if (n + 1 < steps) FETCH_SCORES_AT(n + 1, 0))
   }
   grad_key =
-      OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * STORAGE_SIZE(IN);
-  grad_value = OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) +
+      OPERAND(grad_key) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * STORAGE_SIZE(IN);
+  grad_value = OPERAND(grad_value) + HEAD_AT(grad_value, IN, b, hk) +
                k0 * p.grad_value.row * STORAGE_SIZE(IN);
   STORE_ROWS(grad_key, p.grad_key, key_sums, CD, p.depth, keys)
   STORE_ROWS(grad_value, p.grad_value, value_sums, CV, p.columns, keys)

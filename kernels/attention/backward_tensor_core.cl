@@ -62,11 +62,15 @@
 static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
 // Buffers as in backward_local.cl.
-#define ARGUMENTS                                                                                  \
-  global const char *query, global const char *key, global const char *value,                      \
-      global const char *mask, global const char *out, global const char *lse,                     \
-      global const char *grad, global char *delta, global char *grad_query, global char *grad_key, \
-      global char *grad_value, const Problem p, const T factor, const T scale,                     \
+#define ARGUMENTS                                                                       \
+  global const char *query, const ulong query_offset, global const char *key,           \
+      const ulong key_offset, global const char *value, const ulong value_offset,       \
+      global const char *mask, const ulong mask_offset, global const char *out,         \
+      const ulong out_offset, global const char *lse, const ulong lse_offset,           \
+      global const char *grad, const ulong grad_offset, global char *delta,             \
+      const ulong delta_offset, global char *grad_query, const ulong grad_query_offset, \
+      global char *grad_key, const ulong grad_key_offset, global char *grad_value,      \
+      const ulong grad_value_offset, const Arguments p, const T factor, const T scale,  \
       const T keep_threshold, const T keep_scale
 
 #define SWAP_STAGES          \
@@ -87,13 +91,13 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   const uint z = get_group_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
   const uint queries = min((uint)OWN, p.queries - q0);
   const uint keys = p.causal ? min(p.keys, q0 + queries) : p.keys;
-  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * SIZE;
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
-  out = OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * SIZE;
-  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * SIZE;
+  query = OPERAND(query) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * SIZE;
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
+  out = OPERAND(out) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * SIZE;
+  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, h) + q0 * p.grad.row * SIZE;
 #if MASKED
-  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries;
   const uint stages = local_address(memory);
@@ -125,9 +129,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       product[r] += exchange(product[r], step);
     }
     const bool there = at < queries;
-    if (there && lane % 4 == 0) ((global T*)OPERAND(delta, 7))[row + q0 + at] = product[r];
-    logarithm[r] =
-        there ? logarithm_of(((global const T*)OPERAND(lse, 5))[row + q0 + at]) : INFINITY;
+    if (there && lane % 4 == 0) ((global T*)OPERAND(delta))[row + q0 + at] = product[r];
+    logarithm[r] = there ? logarithm_of(((global const T*)OPERAND(lse))[row + q0 + at]) : INFINITY;
   }
 
   float sums[DEPTH / 2];
@@ -151,8 +154,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     SWAP_STAGES;
   }
   WAIT_COPIES(0);
-  grad_query =
-      OPERAND(grad_query, 8) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
+  grad_query = OPERAND(grad_query) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
   STORE_ROWS(grad_query, p.grad_query.row, sums, DEPTH, p.depth, queries, scale);
 }
 #undef FETCH
@@ -167,12 +169,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   const uint k0 = (uint)get_group_id(0) * OWN, z = get_group_id(1), key_heads = p.heads / p.group;
   const uint b = z / key_heads, hk = z % key_heads;
   const uint keys = min((uint)OWN, p.keys - k0);
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * SIZE;
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * SIZE;
-  query = OPERAND(query, 0) + HEAD_AT(query, IN, b, hk * p.group);
-  grad = OPERAND(grad, 6) + HEAD_AT(grad, IN, b, hk * p.group);
-  lse = OPERAND(lse, 5);
-  delta = OPERAND(delta, 7);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * SIZE;
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * SIZE;
+  query = OPERAND(query) + HEAD_AT(query, IN, b, hk * p.group);
+  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, hk * p.group);
+  lse = OPERAND(lse);
+  delta = OPERAND(delta);
   const uint stages = local_address(memory);
 
   // The blocks of queries of all heads that share the key, one after the other.
@@ -213,7 +215,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     const ulong row = row0 + (ulong)head * p.queries;
 #if MASKED
     global const char* const head_mask =
-        OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, hk * p.group + head);
+        OPERAND(mask) + HEAD_AT(mask, MASK, b, hk * p.group + head);
 #endif
     float s[FW * 4], slope[FW * 4];
     PRODUCTS(s, own_key, tile, DEPTH);
@@ -231,9 +233,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     SWAP_STAGES;
   }
   WAIT_COPIES(0);
-  grad_key = OPERAND(grad_key, 9) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * SIZE;
-  grad_value =
-      OPERAND(grad_value, 10) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * SIZE;
+  grad_key = OPERAND(grad_key) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * SIZE;
+  grad_value = OPERAND(grad_value) + HEAD_AT(grad_value, IN, b, hk) + k0 * p.grad_value.row * SIZE;
   STORE_ROWS(grad_key, p.grad_key.row, key_sums, DEPTH, p.depth, keys, scale);
   STORE_ROWS(grad_value, p.grad_value.row, value_sums, COLUMNS, p.columns, keys, 1.0f);
 }

@@ -98,20 +98,22 @@ static inline void store_lanes(global char* row, ulong column, uint first, uint 
 /// rows * splits
 /// * STATE of C, with splits > 1).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_decode(
-    global const char* query, global const char* key, global const char* value,
-    global const char* mask, global char* out, global char* lse, global char* workspace,
-    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
+    global const char* query, const ulong query_offset, global const char* key,
+    const ulong key_offset, global const char* value, const ulong value_offset,
+    global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
+    global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
+    const Arguments p, const T factor, const T keep_threshold, const T keep_scale) {
   const uint split = get_global_id(0) % p.splits, row0 = get_global_id(0) / p.splits * RQ;
   const uint z = get_global_id(1), key_heads = p.heads / p.group;
   const uint b = z / key_heads, hk = z % key_heads;
   const uint rows = p.group * p.queries;
   const uint first = split * p.per_item, last = min(p.keys, first + p.per_item);
-  query = OPERAND(query, 0);
-  key = OPERAND(key, 1) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value, 2) + HEAD_AT(value, IN, b, hk);
-  out = OPERAND(out, 4);
-  lse = OPERAND(lse, 5);
-  workspace = OPERAND(workspace, 6);
+  query = OPERAND(query);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
+  out = OPERAND(out);
+  lse = OPERAND(lse);
+  workspace = OPERAND(workspace);
 
   V packed[RQ][DV], sums[RQ][VV];
   T maximum[RQ], total[RQ];
@@ -164,7 +166,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
      private T* const score = scores[r].elements;
       for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
 #if MASKED
-      global const char* const from = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, head_of[r]);
+      global const char* const from = OPERAND(mask) + HEAD_AT(mask, MASK, b, head_of[r]);
       for (uint k = 0; k < count; k++) {
         score[k] += score_of_mask(
             LOAD_AS(C, MASK, from, query_of[r] * p.mask.row + (k0 + k) * p.mask.column));
@@ -237,16 +239,17 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 }
 
 /// Global size: rows, batch * heads of key, VV. Buffers: as attention_decode's.
-kernel ITEM_BY_ITEM void attention_combine(global const char* query, global const char* key,
-                                           global const char* value, global const char* mask,
-                                           global char* out, global char* lse,
-                                           global char* workspace, const Problem p, const T factor,
-                                           const T keep_threshold, const T keep_scale) {
+kernel ITEM_BY_ITEM void attention_combine(
+    global const char* query, const ulong query_offset, global const char* key,
+    const ulong key_offset, global const char* value, const ulong value_offset,
+    global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
+    global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
+    const Arguments p, const T factor, const T keep_threshold, const T keep_scale) {
   const uint row = get_global_id(0), z = get_global_id(1), v = get_global_id(2);
   const uint key_heads = p.heads / p.group, b = z / key_heads;
   const uint h = z % key_heads * p.group + row / p.queries, q = row % p.queries;
-  lse = OPERAND(lse, 5);
-  global const T* const states = (global const T*)OPERAND(workspace, 6) +
+  lse = OPERAND(lse);
+  global const T* const states = (global const T*)OPERAND(workspace) +
                                  ((ulong)z * get_global_size(0) + row) * p.splits * STATE;
   T maximum = -INFINITY;
   for (uint s = 0; s < p.splits; s++) {
@@ -263,7 +266,6 @@ kernel ITEM_BY_ITEM void attention_combine(global const char* query, global cons
     sum = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sum);
   }
   if (v == 0) STORE_LOGARITHM(h, q, maximum, total);
-  global char* const to =
-      OPERAND(out, 4) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
+  global char* const to = OPERAND(out) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
   store_lanes(to, p.out.column, v * WIDTH, p.columns, sum * (V)(SHRINK(total)));
 }

@@ -10,12 +10,12 @@ typedef TYPE(C) T;
 #include "attention/dropout.clh"
 
 /// factors: [rows][keys]. Global size: a row's keys or more, rows.
-kernel void attention_dropout(global char* factors, const ulong offset, const ulong seed,
+kernel void attention_dropout(global char* factors, const ulong factors_offset, const ulong seed,
                               const ulong counter, const uint keys, const T keep_threshold,
                               const T keep_scale) {
   const uint key = get_global_id(0);
   const ulong row = get_global_id(1);
   if (key >= keys) return;
-  STORE(C, factors + offset, row * keys + key,
+  STORE(C, factors + factors_offset, row * keys + key,
         keep_weight(seed, counter, row, key, keep_threshold, keep_scale));
 }

@@ -18,14 +18,16 @@ typedef TYPEV(C, 2) T2;
 /// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for
 /// weights, BQ * 16 for maxima.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_local(
-    global const char* query, global const char* key, global const char* value,
-    global const char* mask, global char* out, global char* lse, global char* workspace,
-    const Problem p, const T factor, const T keep_threshold, const T keep_scale,
+    global const char* query, const ulong query_offset, global const char* key,
+    const ulong key_offset, global const char* value, const ulong value_offset,
+    global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
+    global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
+    const Arguments p, const T factor, const T keep_threshold, const T keep_scale,
     local T4* scratch) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   LOCATE_BLOCK;
 #if MASKED
-  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row = (ulong)z * p.queries + q0;
   local T* const left = (local T*)scratch;
@@ -67,8 +69,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     }
     _Pragma("unroll 1") for (uint c = 0; c < CD; c++) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      keep_tile(left, held_left, BQ, item);
-      keep_tile(right, held_right, BK, item);
+      store_tile(left, held_left, BQ, item);
+      store_tile(right, held_right, BK, item);
       barrier(CLK_LOCAL_MEM_FENCE);
       if (c + 1 < CD) {
         FETCH_SCORES(k0, c + 1);
@@ -116,8 +118,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     // Two chunks of columns at a time, one in each tile: rows past the last key are zeros.
     _Pragma("unroll") for (uint c = 0; c < CV; c += 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      keep_tile(left, held_left, BK, item);
-      if (c + 1 < CV) keep_tile(right, held_right, BK, item);
+      store_tile(left, held_left, BK, item);
+      if (c + 1 < CV) store_tile(right, held_right, BK, item);
       barrier(CLK_LOCAL_MEM_FENCE);
       if (c + 2 < CV) {
         FETCH_VALUES(k0, c + 2);
@@ -154,7 +156,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     for (uint n = 0; n < 16; n++) sum += shared[q * 16 + n];
     if (q >= queries) continue;
 #if SPLIT
-    global T* const state = (global T*)OPERAND(workspace, 6) +
+    global T* const state = (global T*)OPERAND(workspace) +
                             ((row + q) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
     if (x == 0) {
       state[0] = maximum[i];

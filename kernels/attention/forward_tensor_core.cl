@@ -42,14 +42,16 @@
 /// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as
 /// attention_decode's. per_item: keys of a split.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_tensor_core(
-    global const char* query, global const char* key, global const char* value,
-    global const char* mask, global char* out, global char* lse, global char* workspace,
-    const Problem p, const T factor, const T keep_threshold, const T keep_scale) {
+    global const char* query, const ulong query_offset, global const char* key,
+    const ulong key_offset, global const char* value, const ulong value_offset,
+    global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
+    global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
+    const Arguments p, const T factor, const T keep_threshold, const T keep_scale) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   LOCATE_BLOCK;
 #if MASKED
-  global const char* const head_mask = OPERAND(mask, 3) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
   const ulong row0 = (ulong)z * p.queries + q0;
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -168,7 +170,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     const uint at = own_row + r * 8;
     if (at >= queries) continue;
 #if SPLIT
-    global T* const state = (global T*)OPERAND(workspace, 6) +
+    global T* const state = (global T*)OPERAND(workspace) +
                             ((row0 + at) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
     if (lane % 4 == 0) {
       state[0] = maximum[r];

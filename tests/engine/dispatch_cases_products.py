@@ -33,7 +33,28 @@ def convolution(shape, weight, last=False, transposed=False, dtype=torch.float32
     return call
 
 
+def attention(queries, keys, heads=4, key_heads=4, depth=32, dtype=torch.float32, **options):
+    """Scaled dot product attention with gradients."""
+
+    def call(device):
+        generator = torch.Generator().manual_seed(0)
+        shapes = ((2, heads, queries, depth), (2, key_heads, keys, depth), (2, key_heads, keys, 24))
+        tensors = [torch.randn(s, generator=generator).to(dtype) for s in shapes]
+        tensors = [t.to(device).requires_grad_() for t in tensors]
+        out = functional.scaled_dot_product_attention(*tensors, **options)
+        gradient = torch.randn(out.shape, generator=generator).to(dtype).to(device)
+        return out.detach(), *torch.autograd.grad(out, tensors, gradient)
+
+    return call
+
+
 CASES = {
+    "attention": [
+        attention(70, 90),
+        attention(2, 600),
+        attention(1, 70, key_heads=2, enable_gqa=True),
+        attention(65, 65, depth=96, is_causal=True, dtype=torch.float64),
+    ],
     "gemm": [product(4, 5, 3), product(64, 70, 300), product(1, 300, 200), product(65, 4096, 66)],
     "conv": [
         # Depthwise: channels last, planes of long and of short lines.
@@ -53,6 +74,7 @@ CASES = {
         convolution((2, 16, 7, 3), (96, 16, 3, 3), padding=(0, 1)),
         convolution((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), stride=(1, 2, 1)),
     ],
+    "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
     "transposed_conv": [
         convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),
         convolution((2, 9, 7, 6), (9, 3, 4, 4), transposed=True, stride=2, padding=1),

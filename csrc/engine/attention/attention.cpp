@@ -10,19 +10,22 @@
 #include <string>
 
 #include "engine/attention/plan.h"
-#include "opencl/log.h"
 #include "opencl/platform.h"
 
-namespace ocl {
+namespace ocl::attention {
 
-AttentionArguments::Strides attention_strides(const at::Tensor& tensor) {
+Strides strides_of(const at::Tensor& tensor) {
   const auto stride = [&](int dim) { return static_cast<uint64_t>(tensor.stride(dim)); };
   // A dimension of one element is contiguous whatever its stride says.
   return {stride(0), stride(1), stride(2), tensor.size(3) == 1 ? 1 : stride(3)};
 }
 
-AttentionPlan::AttentionPlan(const AttentionProblem& given)
+Plan::Plan(const Problem& given, const at::Tensor& given_out, const at::Tensor& given_logsumexp,
+           const Gradients* given_gradients)
     : problem(given),
+      out(given_out),
+      logsumexp(given_logsumexp),
+      gradients(given_gradients),
       device(ocl::device(given.query.device().index())),
       queue(current_queue(given.query.device().index())) {
   const at::Tensor &query = problem.query, &key = problem.key;
@@ -35,11 +38,18 @@ AttentionPlan::AttentionPlan(const AttentionProblem& given)
   batch = static_cast<uint32_t>(query.size(0));
   key_heads = static_cast<uint32_t>(key.size(1));
 
-  AttentionArguments& a = arguments;
-  a.query = attention_strides(query);
-  a.key = attention_strides(key);
-  a.value = attention_strides(problem.value);
-  if (problem.mask.defined()) a.mask = attention_strides(problem.mask);
+  Arguments& a = arguments;
+  a.query = strides_of(query);
+  a.key = strides_of(key);
+  a.value = strides_of(problem.value);
+  if (problem.mask.defined()) a.mask = strides_of(problem.mask);
+  a.out = strides_of(out);
+  if (gradients != nullptr) {
+    a.grad = strides_of(gradients->out);
+    a.grad_query = strides_of(gradients->query);
+    a.grad_key = strides_of(gradients->key);
+    a.grad_value = strides_of(gradients->value);
+  }
   a.seed = problem.seed;
   a.counter = problem.offset;
   a.heads = static_cast<uint32_t>(query.size(1));
@@ -52,16 +62,13 @@ AttentionPlan::AttentionPlan(const AttentionProblem& given)
   a.splits = 1;
 }
 
-void AttentionPlan::launch(Kernel& kernel, const NDRange& range,
-                           std::span<const at::Tensor> operands,
-                           std::initializer_list<ScalarArgument> scalars, size_t local) {
+void Plan::launch(Kernel& kernel, const NDRange& range, std::span<const at::Tensor> operands,
+                  std::initializer_list<ScalarArgument> scalars, size_t local) const {
   cl_uint index = 0;
   for (const at::Tensor& operand : operands) {
     // What is not there is not read either, but the kernel needs a buffer.
     const at::Tensor& present = operand.defined() ? operand : operands[0];
-    const Location location = device.addresses().find(present.const_data_ptr());
-    arguments.offset[index] = location.offset;
-    kernel.set_buffer(index++, location.mem);
+    detail::set_argument(kernel, index, Pointer{present.const_data_ptr()});
   }
   kernel.set_value(index++, arguments);
   const ScalarArgument factor = scalar(problem.scale * M_LOG2E);
@@ -87,7 +94,7 @@ uint32_t tile_vectors(uint32_t vectors, int most) {
   return vectors % 4 == 0 ? 4 : vectors % 3 == 0 ? 3 : vectors % 5 == 0 ? 5 : 1;
 }
 
-const char* attention_refuses(const AttentionProblem& problem) {
+const char* refuses(const Problem& problem) {
   const at::Tensor &query = problem.query, &key = problem.key, &value = problem.value;
   constexpr int64_t kLongest = int64_t{1} << 30;
   if (query.size(3) > 256 || value.size(3) > 256) return "heads past 256 columns";
@@ -96,62 +103,77 @@ const char* attention_refuses(const AttentionProblem& problem) {
   return nullptr;
 }
 
-namespace {
-
-bool tensor_core_takes(const AttentionPlan& plan, std::span<const at::Tensor> others) {
-  const char* reason = tensor_core_refuses(plan, others);
-  if (__builtin_expect(verbose(Verbose::dispatch), 0)) {
-    trace(std::string("attention: tensor_core ") + (reason ? "refuses: " : "runs") +
-          (reason ? reason : ""));
-  }
-  return reason == nullptr;
+std::array<at::Tensor, 11> backward_operands(const Plan& plan) {
+  const Problem& problem = plan.problem;
+  const Gradients& gradients = *plan.gradients;
+  return {problem.query,   problem.key,
+          problem.value,   problem.mask,
+          plan.out,        plan.logsumexp,
+          gradients.out,   at::empty(plan.logsumexp.sizes(), plan.logsumexp.options()),
+          gradients.query, gradients.key,
+          gradients.value};
 }
 
-void gpu_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                  const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                  const at::Tensor& grad_key, const at::Tensor& grad_value) {
-  const AttentionProblem& problem = plan.problem;
-  const at::Tensor delta = at::empty(logsumexp.sizes(), logsumexp.options());
-  const std::array<at::Tensor, 11> operands{problem.query, problem.key, problem.value, problem.mask,
-                                            out,           logsumexp,   grad,          delta,
-                                            grad_query,    grad_key,    grad_value};
-  const std::array others{out, grad, grad_query, grad_key, grad_value};
-  const bool takes = plan.arguments.queries > 0 && tensor_core_takes(plan, others);
-  (takes ? attention_tensor_core_backward : attention_local_backward)(plan, operands);
+namespace {
+
+// In order of preference; before them the one that the user forces, of either kind of device.
+constexpr const Implementation<Plan>* kOnCpu[] = {&decode, &lanes};
+constexpr const Implementation<Plan>* kOnGpu[] = {&tensor_core, &local, &lanes};
+constexpr const Implementation<Plan>* kAll[] = {&decode, &lanes, &tensor_core, &local};
+
+Engine engine{"attention", kAll};
+
+std::string describe(const Plan& plan) {
+  const at::Tensor &query = plan.problem.query, &value = plan.problem.value;
+  std::string text = plan.gradients == nullptr ? "attention" : "attention backward";
+  for (const int64_t size : {query.size(0), query.size(1), query.size(2), plan.problem.key.size(2),
+                             query.size(3), value.size(3)}) {
+    text += (text.back() >= 'a' ? " " : "x") + std::to_string(size);
+  }
+  return text + " " + plan.in;
+}
+
+/// One query of several heads that share a key, as several queries of one head.
+void fold_group(Arguments& a) {
+  for (Strides* strides : {&a.query, &a.mask, &a.out}) {
+    strides->row = strides->head;
+    strides->head *= a.group;
+  }
+  a.heads /= a.group;
+  a.queries = a.group;
+  a.group = 1;
+  if (a.causal) a.keys = std::min(a.keys, 1U);
+  a.causal = 0;
+}
+
+void run(Plan& plan) {
+  if (const auto* forced = forced_among(engine, kAll)) {
+    if (accepts(*forced, plan, describe)) return forced->run(plan);
+  }
+  if (plan.device.is_cpu()) {
+    run_first(engine, kOnCpu, plan, describe);
+  } else {
+    run_first(engine, kOnGpu, plan, describe);
+  }
 }
 
 }  // namespace
 
-void attention(const AttentionProblem& problem, const at::Tensor& out,
-               const at::Tensor& logsumexp) {
-  AttentionPlan plan(problem);
-  if (plan.arguments.queries == 0 || plan.batch == 0 || plan.arguments.heads == 0) return;
-  if (!plan.device.is_cpu()) {
-    prepare_groups(plan, out);
-    const bool halves = c10::isReducedFloatingType(problem.query.scalar_type());
-    const bool takes = halves && tensor_core_takes(plan, std::array{out});
-    (takes ? attention_tensor_core : attention_local)(plan, out, logsumexp);
-  } else if (takes_decode(plan)) {
-    attention_decode(plan, out, logsumexp);
-  } else {
-    attention_lanes(plan, out, logsumexp);
-  }
+void forward(const Problem& problem, const at::Tensor& out, const at::Tensor& logsumexp) {
+  Plan plan(problem, out, logsumexp);
+  Arguments& a = plan.arguments;
+  if (a.queries == 0 || plan.batch == 0 || a.heads == 0) return;
+  if (!plan.device.is_cpu() && a.queries == 1 && a.group > 1) fold_group(a);
+  run(plan);
 }
 
-void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
-                        const at::Tensor& out, const at::Tensor& logsumexp,
-                        const at::Tensor& grad_query, const at::Tensor& grad_key,
-                        const at::Tensor& grad_value) {
-  AttentionPlan plan(problem);
+void backward(const Problem& problem, const at::Tensor& grad, const at::Tensor& out,
+              const at::Tensor& logsumexp, const at::Tensor& grad_query, const at::Tensor& grad_key,
+              const at::Tensor& grad_value) {
+  const Gradients gradients{grad, grad_query, grad_key, grad_value};
+  Plan plan(problem, out, logsumexp, &gradients);
   if (plan.batch == 0 || plan.arguments.heads == 0) return;
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  a.grad = attention_strides(grad);
-  a.grad_query = attention_strides(grad_query);
-  a.grad_key = attention_strides(grad_key);
-  a.grad_value = attention_strides(grad_value);
-  const auto run = plan.device.is_cpu() ? attention_lanes_backward : gpu_backward;
-  run(plan, grad, out, logsumexp, grad_query, grad_key, grad_value);
+  run(plan);
 }
 
-}  // namespace ocl
+}  // namespace ocl::attention

@@ -1,19 +1,16 @@
 // The attention engine: softmax(scale * query key^T + mask) value without the matrix of scores.
-//
-// Offers: AttentionProblem, attention_refuses(), attention(), attention_backward(),
-// attention_dropout().
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
-namespace ocl {
+namespace ocl::attention {
 
 /// query: [batch, heads, queries, depth], key: [batch, key heads, keys, depth], value: [batch, key
 /// heads, keys, columns], of one floating dtype and any strides. The key heads divide the heads: as
 /// many consecutive heads share one.
-struct AttentionProblem {
+struct Problem {
   at::Tensor query, key, value;
   at::Tensor mask;      // undefined, or floating [batch, heads, queries, keys], added to the scores
   bool causal = false;  // query i takes keys up to i only
@@ -23,22 +20,24 @@ struct AttentionProblem {
 };
 
 /// Why the kernels do not take the problem; null if they do.
-const char* attention_refuses(const AttentionProblem& problem);
+const char* refuses(const Problem& problem);
 
 /// out: [batch, heads, queries, columns], any strides. logsumexp: contiguous [batch, heads,
 /// queries] of the dtype computed in (float for half types), in units of log(2), -infinity for a
 /// row without a key; such a row of out is 0.
-void attention(const AttentionProblem& problem, const at::Tensor& out, const at::Tensor& logsumexp);
+///
+/// TORCH_OCL_VERBOSE=dispatch prints which kernel ran and why others were refused,
+/// TORCH_OCL_ATTENTION=<name> asks for one.
+void forward(const Problem& problem, const at::Tensor& out, const at::Tensor& logsumexp);
 
 /// The gradients of query, key and value, of their shapes and dtype, any strides, from that of out.
-/// `out` and `logsumexp` are attention()'s results for the same problem. Deterministic.
-void attention_backward(const AttentionProblem& problem, const at::Tensor& grad,
-                        const at::Tensor& out, const at::Tensor& logsumexp,
-                        const at::Tensor& grad_query, const at::Tensor& grad_key,
-                        const at::Tensor& grad_value);
+/// `out` and `logsumexp` are forward()'s results for the same problem. Deterministic.
+void backward(const Problem& problem, const at::Tensor& grad, const at::Tensor& out,
+              const at::Tensor& logsumexp, const at::Tensor& grad_query, const at::Tensor& grad_key,
+              const at::Tensor& grad_value);
 
 /// What those two multiply each weight by: `factors`, contiguous [batch, heads, queries, keys] of
 /// the dtype computed in.
-void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors);
+void dropout_factors(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors);
 
-}  // namespace ocl
+}  // namespace ocl::attention

@@ -6,46 +6,47 @@
 #include <array>
 
 #include "engine/attention/plan.h"
+#include "engine/ceil_div.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::attention {
 
 namespace {
 
-const KernelFamily decode{"attention/decode.cl", "attention_decode"};
-const KernelFamily combine{"attention/decode.cl", "attention_combine"};
+const KernelFamily decode_family{"attention/decode.cl", "attention_decode"};
+const KernelFamily combine_family{"attention/decode.cl", "attention_combine"};
 
 constexpr uint32_t kLeastKeys = 256;  // of a split
 
 /// For what the splits leave, rows of `columns` elements; undefined for one split.
-at::Tensor decode_workspace(const AttentionPlan& plan, const at::Tensor& out, uint32_t columns) {
-  const AttentionArguments& a = plan.arguments;
+at::Tensor decode_workspace(const Plan& plan, uint32_t columns) {
+  const Arguments& a = plan.arguments;
   if (a.splits == 1) return {};
   const int64_t rows = int64_t{plan.batch} * a.heads * a.queries;
-  return at::empty({rows * a.splits * (2 + columns)}, out.options().dtype(plan.compute_type));
+  return at::empty({rows * a.splits * (2 + columns)}, plan.out.options().dtype(plan.compute_type));
 }
 
 }  // namespace
 
-std::array<at::Tensor, 7> forward_operands(const AttentionPlan& plan, const at::Tensor& out,
-                                           const at::Tensor& logsumexp, uint32_t columns) {
-  const AttentionProblem& p = plan.problem;
-  return {p.query, p.key, p.value, p.mask, out, logsumexp, decode_workspace(plan, out, columns)};
+std::array<at::Tensor, 7> forward_operands(const Plan& plan, uint32_t columns) {
+  const Problem& p = plan.problem;
+  return {
+      p.query, p.key, p.value, p.mask, plan.out, plan.logsumexp, decode_workspace(plan, columns)};
 }
 
-void split_keys(AttentionPlan& plan, uint64_t items, uint64_t wanted, uint32_t multiple) {
-  AttentionArguments& a = plan.arguments;
+void split_keys(Plan& plan, uint64_t items, uint64_t wanted, uint32_t multiple) {
+  Arguments& a = plan.arguments;
   const uint64_t most = std::max(1U, a.keys / kLeastKeys);
   const auto splits =
       static_cast<uint32_t>(std::clamp<uint64_t>((wanted + items - 1) / items, 1, most));
-  a.per_item = std::max(1U, block_count(block_count(a.keys, splits), multiple)) * multiple;
-  a.splits = std::max(1U, block_count(a.keys, a.per_item));
+  a.per_item = std::max(1U, ceil_div(ceil_div(a.keys, splits), multiple)) * multiple;
+  a.splits = std::max(1U, ceil_div(a.keys, a.per_item));
 }
 
-void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, uint32_t width,
+void combine_splits(const Plan& plan, std::span<const at::Tensor> operands, uint32_t width,
                     uint32_t vectors) {
-  const AttentionArguments& a = plan.arguments;
-  Kernel& kernel = combine.get(
+  const Arguments& a = plan.arguments;
+  Kernel& kernel = combine_family.get(
       plan.device,
       {{"IN", plan.in}, {"C", plan.compute}, {"WIDTH", width}, {"RQ", 1}, {"VV", vectors}});
   const size_t heads = size_t{plan.batch} * plan.key_heads;
@@ -55,27 +56,30 @@ void combine_splits(AttentionPlan& plan, std::span<const at::Tensor> operands, u
               operands, {}, 0);
 }
 
-bool takes_decode(const AttentionPlan& plan) {
-  return plan.arguments.queries <= 4 && plan.arguments.keys >= 1;
+namespace {
+
+const char* refuse(const Plan& plan) {
+  if (plan.gradients != nullptr) return "it serves no gradients";
+  if (plan.arguments.queries > 4) return "there are more than 4 queries";
+  return plan.arguments.keys == 0 ? "there are no keys" : nullptr;
 }
 
-void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
+void run(Plan& plan) {
+  Arguments& a = plan.arguments;
   const uint32_t width = register_bytes(plan.device) / static_cast<uint32_t>(plan.compute_size);
-  const uint32_t depth_vectors = block_count(std::max(1U, a.depth), width);
-  const uint32_t column_vectors = block_count(std::max(1U, a.columns), width);
+  const uint32_t depth_vectors = ceil_div(std::max(1U, a.depth), width);
+  const uint32_t column_vectors = ceil_div(std::max(1U, a.columns), width);
   constexpr uint32_t kBlock = 64;
   // Rows whose queries and results fit the registers share the keys they load.
   const uint32_t all_rows = a.group * a.queries;
   uint32_t rows = 4;
   while (rows > 1 && (rows * column_vectors > 16 || rows > all_rows || rows > width)) rows /= 2;
-  const auto whole = [&](const AttentionArguments::Strides& strides, uint32_t columns) {
+  const auto whole = [&](const Strides& strides, uint32_t columns) {
     return strides.column == 1 && columns % width == 0;
   };
 
   const uint32_t heads = plan.batch * plan.key_heads;
-  const uint32_t row_blocks = block_count(all_rows, rows);
+  const uint32_t row_blocks = ceil_div(all_rows, rows);
   const uint64_t items = uint64_t{heads} * row_blocks;
   split_keys(plan, items, 4 * plan.device.properties().compute_units, kBlock);
   const std::array<Define, 10> defines{
@@ -90,10 +94,14 @@ void attention_decode(AttentionPlan& plan, const at::Tensor& out, const at::Tens
        {"BLOCK", kBlock},
        {"WHOLE", whole(a.query, a.depth) && whole(a.key, a.depth) && whole(a.value, a.columns) &&
                      whole(a.out, a.columns)}}};
-  const auto operands = forward_operands(plan, out, logsumexp, column_vectors * width);
-  plan.launch(decode.get(plan.device, defines),
+  const auto operands = forward_operands(plan, column_vectors * width);
+  plan.launch(decode_family.get(plan.device, defines),
               NDRange::grid(size_t{a.splits} * row_blocks, heads, 1, 1), operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, width, column_vectors);
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Implementation<Plan> decode{"decode", refuse, run};
+
+}  // namespace ocl::attention

@@ -7,9 +7,9 @@
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::attention {
 
-void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors) {
+void dropout_factors(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors) {
   static const KernelFamily family{"attention/dropout.cl", "attention_dropout"};
   if (factors.numel() == 0) return;
   Queue& queue = current_queue(factors.device().index());
@@ -17,11 +17,9 @@ void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at:
   const auto keys = static_cast<size_t>(factors.size(3));
   const auto rows = static_cast<size_t>(factors.numel()) / keys;
   Kernel& kernel = family.get(device, {{"C", tag(factors.scalar_type())}});
-  const Location location = device.addresses().find(factors.const_data_ptr());
   const Keep keep(dropout, factors.scalar_type());
   cl_uint index = 0;
-  kernel.set_buffer(index++, location.mem);
-  kernel.set_value(index++, static_cast<cl_ulong>(location.offset));
+  detail::set_argument(kernel, index, Pointer{factors.const_data_ptr()});
   kernel.set_value(index++, static_cast<cl_ulong>(seed));
   kernel.set_value(index++, static_cast<cl_ulong>(offset));
   kernel.set_value(index++, static_cast<cl_uint>(keys));
@@ -31,4 +29,4 @@ void attention_dropout(double dropout, uint64_t seed, uint64_t offset, const at:
   kernel.enqueue(queue, NDRange::grid(keys, rows, kLocal, 1));
 }
 
-}  // namespace ocl
+}  // namespace ocl::attention

@@ -6,14 +6,15 @@
 #include <array>
 
 #include "engine/attention/plan.h"
+#include "engine/ceil_div.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::attention {
 
 namespace {
 
-const KernelFamily forward{"attention/forward_lanes.cl", "attention_forward"};
-const KernelFamily backward{"attention/backward_lanes.cl", "attention_backward"};
+const KernelFamily forward_family{"attention/forward_lanes.cl", "attention_forward"};
+const KernelFamily backward_family{"attention/backward_lanes.cl", "attention_backward"};
 
 /// The parameters of kernels/attention/lanes.clh.
 struct Lanes {
@@ -25,13 +26,12 @@ struct Lanes {
 };
 
 /// Whether rows are whole vectors of the dtype computed in, and contiguous.
-bool as_they_lie(const AttentionPlan& plan, const AttentionArguments::Strides& strides,
-                 uint32_t columns, uint32_t width) {
+bool as_they_lie(const Plan& plan, const Strides& strides, uint32_t columns, uint32_t width) {
   return plan.in == plan.compute && strides.column == 1 && columns % width == 0;
 }
 
-Lanes make_lanes(const AttentionPlan& plan) {
-  const AttentionArguments& a = plan.arguments;
+Lanes make_lanes(const Plan& plan) {
+  const Arguments& a = plan.arguments;
   Lanes lanes{};
   const uint32_t bytes = register_bytes(plan.device);
   // With 32 registers 16 sums fit beside the operands, with 16 registers 8 do.
@@ -56,7 +56,7 @@ void finish(Lanes& lanes, int most) {
 
 /// Takes fewer keys and queries at a time until `bytes` of the lanes fit in local memory.
 template <class Bytes>
-size_t fit(const AttentionPlan& plan, Lanes& lanes, const Bytes& bytes) {
+size_t fit(const Plan& plan, Lanes& lanes, const Bytes& bytes) {
   while (bytes(lanes) > plan.device.properties().local_memory) {
     if (lanes.block > 16) {
       lanes.block /= 2;
@@ -70,7 +70,7 @@ size_t fit(const AttentionPlan& plan, Lanes& lanes, const Bytes& bytes) {
   return bytes(lanes);
 }
 
-std::array<Define, 16> defines_of(const AttentionPlan& plan, const Lanes& lanes, int for_query,
+std::array<Define, 16> defines_of(const Plan& plan, const Lanes& lanes, int for_query,
                                   int for_key) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
@@ -90,11 +90,8 @@ std::array<Define, 16> defines_of(const AttentionPlan& plan, const Lanes& lanes,
            {"FOR_KEY", for_key}}};
 }
 
-}  // namespace
-
-void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
+void run_forward(Plan& plan) {
+  const Arguments& a = plan.arguments;
   Lanes lanes = make_lanes(plan);
   lanes.staged = !as_they_lie(plan, a.key, a.depth, 1) ||
                  !as_they_lie(plan, a.value, a.columns, lanes.width * lanes.column_vectors);
@@ -104,18 +101,17 @@ void attention_lanes(AttentionPlan& plan, const at::Tensor& out, const at::Tenso
            ((a.depth + l.block + 1) * l.vectors + l.queries() * l.column_vectors + staged);
   });
   const auto defines = defines_of(plan, lanes, 0, 0);
-  const std::array<at::Tensor, 6> operands{
-      plan.problem.query, plan.problem.key, plan.problem.value, plan.problem.mask, out, logsumexp};
+  const std::array<at::Tensor, 6> operands{plan.problem.query, plan.problem.key, plan.problem.value,
+                                           plan.problem.mask,  plan.out,         plan.logsumexp};
   plan.launch(
-      forward.get(plan.device, std::span(defines).first(14)),
-      NDRange::grid(block_count(a.queries, lanes.queries()), size_t{plan.batch} * a.heads, 1, 1),
+      forward_family.get(plan.device, std::span(defines).first(14)),
+      NDRange::grid(ceil_div(a.queries, lanes.queries()), size_t{plan.batch} * a.heads, 1, 1),
       operands, {}, local);
 }
 
-void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const at::Tensor& out,
-                              const at::Tensor& logsumexp, const at::Tensor& grad_query,
-                              const at::Tensor& grad_key, const at::Tensor& grad_value) {
-  AttentionArguments& a = plan.arguments;
+void run_backward(Plan& plan) {
+  const auto& [grad, grad_query, grad_key, grad_value] = *plan.gradients;
+  Arguments& a = plan.arguments;
   Lanes lanes = make_lanes(plan);
   const uint32_t depth = lanes.width * lanes.depth_vectors;
   const uint32_t columns = lanes.width * lanes.column_vectors;
@@ -126,15 +122,15 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
   // Gradients of key and value are sums over the queries, kept in memory: their own, if that is of
   // the dtype computed in and holds whole vectors.
   const auto sums_of = [&](const at::Tensor& to, uint32_t padded) {
-    if (as_they_lie(plan, attention_strides(to), static_cast<uint32_t>(to.size(3)), padded)) {
+    if (as_they_lie(plan, strides_of(to), static_cast<uint32_t>(to.size(3)), padded)) {
       return to;
     }
     return at::empty({to.size(0), to.size(1), to.size(2), padded},
                      to.options().dtype(plan.compute_type));
   };
   const at::Tensor key_sums = sums_of(grad_key, depth), value_sums = sums_of(grad_value, columns);
-  a.grad_key = attention_strides(key_sums);
-  a.grad_value = attention_strides(value_sums);
+  a.grad_key = strides_of(key_sums);
+  a.grad_value = strides_of(value_sums);
 
   const auto bytes = [&](const Lanes& l) {
     const size_t both = l.depth_vectors + l.column_vectors;
@@ -147,15 +143,15 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
                                             plan.problem.key,
                                             plan.problem.value,
                                             plan.problem.mask,
-                                            out,
-                                            logsumexp,
+                                            plan.out,
+                                            plan.logsumexp,
                                             grad,
                                             grad_query,
                                             key_sums,
                                             value_sums};
   const auto run = [&](bool for_query, bool for_key, uint32_t ranges, size_t heads) {
     const auto defines = defines_of(plan, lanes, for_query, for_key);
-    plan.launch(backward.get(plan.device, std::span(defines).first(16)),
+    plan.launch(backward_family.get(plan.device, std::span(defines).first(16)),
                 NDRange::grid(ranges, plan.batch * heads, 1, 1), operands,
                 {plan.scalar(plan.problem.scale)}, local);
   };
@@ -164,19 +160,25 @@ void attention_lanes_backward(AttentionPlan& plan, const at::Tensor& grad, const
   // long.
   const size_t heads = size_t{plan.batch} * plan.key_heads;
   const size_t cores = plan.device.properties().compute_units;
-  const size_t rounds = (heads + cores - 1) / cores;
+  const size_t rounds = ceil_div(heads, cores);
   if (5 * rounds * cores <= 7 * heads) {
     a.per_item = std::max(1U, a.keys);
     run(true, true, 1, plan.key_heads);
   } else {
-    const size_t wanted = (4 * cores + heads - 1) / heads;
-    const auto share = static_cast<uint32_t>((a.keys + wanted - 1) / wanted);
-    a.per_item = std::max(lanes.block, block_count(share, lanes.block) * lanes.block);
-    run(false, true, block_count(a.keys, a.per_item), plan.key_heads);
-    run(true, false, block_count(a.queries, lanes.queries()), a.heads);
+    const size_t wanted = ceil_div(4 * cores, heads);
+    const auto share = static_cast<uint32_t>(ceil_div(a.keys, wanted));
+    a.per_item = std::max(lanes.block, ceil_div(share, lanes.block) * lanes.block);
+    run(false, true, ceil_div(a.keys, a.per_item), plan.key_heads);
+    run(true, false, ceil_div(a.queries, lanes.queries()), a.heads);
   }
   if (!key_sums.is_same(grad_key)) grad_key.copy_(key_sums.narrow(3, 0, a.depth));
   if (!value_sums.is_same(grad_value)) grad_value.copy_(value_sums.narrow(3, 0, a.columns));
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Implementation<Plan> lanes{
+    "lanes", [](const Plan&) -> const char* { return nullptr; },
+    [](Plan& plan) { (plan.gradients == nullptr ? run_forward : run_backward)(plan); }};
+
+}  // namespace ocl::attention

@@ -6,20 +6,21 @@
 #include <array>
 
 #include "engine/attention/plan.h"
+#include "engine/ceil_div.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::attention {
 
 namespace {
 
-const KernelFamily forward{"attention/forward_local.cl", "attention_forward_local"};
+const KernelFamily forward_family{"attention/forward_local.cl", "attention_forward_local"};
 const KernelFamily delta_of{"attention/backward_local.cl", "attention_delta"};
 const KernelFamily query_gradient{"attention/backward_local.cl", "attention_query_gradient"};
 const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
 
 // Of kernels/attention/local.clh.
 constexpr uint32_t kChunk = 32, kSide = 16;
-constexpr uint32_t kDeltaLanes = 16;  // LANES of kernels/attention/backward_local.cl
+constexpr uint32_t kDeltaItems = 16;  // ROW_ITEMS of kernels/attention/backward_local.cl
 
 /// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
 /// the queries.
@@ -38,10 +39,10 @@ struct Tile {
 };
 
 /// `sums`: values an item keeps per chunk and row.
-Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
-  const AttentionArguments& a = plan.arguments;
-  Tile tile{4, 4, std::max(1U, block_count(a.depth, kChunk)),
-            std::max(1U, block_count(a.columns, kChunk))};
+Tile make_tile(const Plan& plan, uint32_t shared) {
+  const Arguments& a = plan.arguments;
+  Tile tile{4, 4, std::max(1U, ceil_div(a.depth, kChunk)),
+            std::max(1U, ceil_div(a.columns, kChunk))};
   // Larger tiles than the registers hold cost more than they save.
   if (plan.compute_size > 4 || tile.depth_chunks > 4 || tile.column_chunks > 4) {
     tile.queries = tile.keys = 2;
@@ -57,7 +58,7 @@ Tile make_tile(const AttentionPlan& plan, uint32_t shared) {
   return tile;
 }
 
-std::array<Define, 10> defines_of(const AttentionPlan& plan, const Tile& tile) {
+std::array<Define, 10> defines_of(const Plan& plan, const Tile& tile) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
            {"MASK", plan.mask},
@@ -74,10 +75,18 @@ NDRange groups(const Tile& tile, size_t count, size_t heads) {
   return {2, {count * tile.items(), heads, 1}, {tile.items(), 1, 1}};
 }
 
-}  // namespace
+const char* refuse(const Plan& plan) {
+  const uint32_t shared = plan.gradients == nullptr ? kSide : 0;
+  const Tile tile = make_tile(plan, shared);
+  if (tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory) {
+    return "the tiles exceed the local memory";
+  }
+  return tile.items() > plan.device.properties().max_work_group_size ? "work-groups are too small"
+                                                                     : nullptr;
+}
 
-void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tensor& logsumexp) {
-  AttentionArguments& a = plan.arguments;
+void run_forward(Plan& plan) {
+  Arguments& a = plan.arguments;
   Tile tile = make_tile(plan, kSide);
   // Fewer work-items with more sums each read less of local memory.
   if (tile.queries == 4 && tile.keys == 4) {
@@ -85,24 +94,25 @@ void attention_local(AttentionPlan& plan, const at::Tensor& out, const at::Tenso
     tile.queries = 8;
   }
   const size_t heads = size_t{plan.batch} * a.heads;
-  const uint32_t query_blocks = block_count(a.queries, tile.query_block());
+  const uint32_t query_blocks = ceil_div(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
   // Two work-groups for each compute unit, where the queries alone give fewer.
   if (items <= plan.device.properties().compute_units) {
     split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
   }
   constexpr uint32_t kWidth = 4;
-  const uint32_t vectors = block_count(std::max(1U, a.columns), kWidth);
-  const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
+  const uint32_t vectors = ceil_div(std::max(1U, a.columns), kWidth);
+  const auto operands = forward_operands(plan, vectors * kWidth);
   const auto defines = defines_of(plan, tile);
-  plan.launch(forward.get(plan.device, defines),
+  plan.launch(forward_family.get(plan.device, defines),
               groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
               tile.local_bytes(plan.compute_size, kSide));
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
-void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> operands) {
-  const AttentionArguments& a = plan.arguments;
+void run_backward(Plan& plan) {
+  const auto operands = backward_operands(plan);
+  const Arguments& a = plan.arguments;
   // Rows are those that a work-group owns, queries or keys.
   Tile tile = make_tile(plan, 0);
   const bool full = tile.queries == 4 && tile.keys == 4;
@@ -117,10 +127,16 @@ void attention_local_backward(AttentionPlan& plan, std::span<const at::Tensor> o
                 {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
-  run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaLanes, heads, 64, 1));
-  run(query_gradient, groups(tile, block_count(a.queries, tile.query_block()), heads));
+  run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));
+  run(query_gradient, groups(tile, ceil_div(a.queries, tile.query_block()), heads));
   run(key_gradient,
-      groups(tile, block_count(a.keys, tile.query_block()), size_t{plan.batch} * plan.key_heads));
+      groups(tile, ceil_div(a.keys, tile.query_block()), size_t{plan.batch} * plan.key_heads));
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Implementation<Plan> local{"local", refuse, [](Plan& plan) {
+                                   (plan.gradients == nullptr ? run_forward : run_backward)(plan);
+                                 }};
+
+}  // namespace ocl::attention

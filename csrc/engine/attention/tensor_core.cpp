@@ -1,14 +1,14 @@
-// Attention in half types on NVIDIA's tensor cores, both ways, and what comes before all attention
-// on GPUs.
+// Attention in half types on NVIDIA's tensor cores, both ways.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/empty.h>
 
 #include <array>
 
 #include "engine/attention/plan.h"
+#include "engine/ceil_div.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::attention {
 
 namespace {
 
@@ -17,15 +17,13 @@ constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16;
 constexpr uint32_t kMostColumns = 128;  // more exceed the registers
 
 /// Elements of 16 bytes, what rows are copied by.
-uint32_t chunk(const AttentionPlan& plan) {
-  return 16 / c10::elementSize(plan.problem.query.scalar_type());
-}
+uint32_t chunk(const Plan& plan) { return 16 / c10::elementSize(plan.problem.query.scalar_type()); }
 
-uint32_t whole_pieces(uint32_t columns) { return block_count(columns, kPiece) * kPiece; }
+uint32_t whole_pieces(uint32_t columns) { return ceil_div(columns, kPiece) * kPiece; }
 
 /// Keys at a time: as many as fit twice into local memory, 0 if none do.
-uint32_t keys_at_a_time(const AttentionPlan& plan) {
-  const AttentionArguments& a = plan.arguments;
+uint32_t keys_at_a_time(const Plan& plan) {
+  const Arguments& a = plan.arguments;
   const size_t line = 2 * size_t{whole_pieces(a.depth) + whole_pieces(a.columns) + 16};
   for (const uint32_t keys : {64U, 32U}) {
     if (2 * keys * line <= plan.device.properties().local_memory) return keys;
@@ -34,86 +32,69 @@ uint32_t keys_at_a_time(const AttentionPlan& plan) {
 }
 
 /// Whether rows can be copied 16 bytes at a time.
-bool is_aligned(const at::Tensor& tensor, const AttentionArguments::Strides& strides,
-                uint32_t chunk) {
+bool is_aligned(const at::Tensor& tensor, const Strides& strides, uint32_t chunk) {
   return strides.column == 1 && strides.batch % chunk == 0 && strides.head % chunk == 0 &&
          strides.row % chunk == 0 && reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-/// One query of several heads that share a key, as several queries of one head.
-void fold_group(AttentionArguments& a) {
-  for (AttentionArguments::Strides* strides : {&a.query, &a.mask, &a.out}) {
-    strides->row = strides->head;
-    strides->head *= a.group;
-  }
-  a.heads /= a.group;
-  a.queries = a.group;
-  a.group = 1;
-  if (a.causal) a.keys = std::min(a.keys, 1U);
-  a.causal = 0;
-}
-
-}  // namespace
-
-void prepare_groups(AttentionPlan& plan, const at::Tensor& out) {
-  AttentionArguments& a = plan.arguments;
-  a.out = attention_strides(out);
-  if (a.queries == 1 && a.group > 1) fold_group(a);
-}
-
-const char* tensor_core_refuses(const AttentionPlan& plan, std::span<const at::Tensor> others) {
-  const AttentionArguments& a = plan.arguments;
-  const AttentionProblem& problem = plan.problem;
+const char* refuse(const Plan& plan) {
+  const Arguments& a = plan.arguments;
+  const Problem& problem = plan.problem;
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
   const bool floats = problem.query.scalar_type() == at::kFloat;
+  if (floats && plan.gradients == nullptr) return "float32 does better in local memory";
   if (!floats && !c10::isReducedFloatingType(problem.query.scalar_type()))
     return "double precision";
-  if (a.depth == 0 || a.columns == 0 || a.keys == 0) return "there is nothing to sum";
+  if (a.depth == 0 || a.columns == 0 || a.keys == 0 || a.queries == 0)
+    return "there is nothing to sum";
   const uint32_t most = floats ? kMostColumns / 2 : kMostColumns;
   if (a.depth > most || a.columns > most) return "heads with more columns than fit into registers";
   const uint32_t whole = chunk(plan);
   if (a.depth % whole != 0 || a.columns % whole != 0) return "rows are no multiple of 16 bytes";
-  const auto aligned = [&](const at::Tensor& t) {
-    return is_aligned(t, attention_strides(t), whole);
-  };
+  const auto aligned = [&](const at::Tensor& t) { return is_aligned(t, strides_of(t), whole); };
   if (!is_aligned(problem.query, a.query, whole) || !aligned(problem.key) ||
-      !aligned(problem.value) || !std::all_of(others.begin(), others.end(), aligned)) {
+      !aligned(problem.value) || !aligned(plan.out)) {
     return "rows aren't contiguous and aligned";
+  }
+  if (const Gradients* g = plan.gradients) {
+    if (!aligned(g->out) || !aligned(g->query) || !aligned(g->key) || !aligned(g->value)) {
+      return "gradients' rows aren't contiguous and aligned";
+    }
   }
   return keys_at_a_time(plan) == 0 ? "the tiles exceed the local memory" : nullptr;
 }
 
-void attention_tensor_core(AttentionPlan& plan, const at::Tensor& out,
-                           const at::Tensor& logsumexp) {
-  static const KernelFamily forward{"attention/forward_tensor_core.cl",
-                                    "attention_forward_tensor_core"};
-  AttentionArguments& a = plan.arguments;
+void run_forward(Plan& plan) {
+  static const KernelFamily family{"attention/forward_tensor_core.cl",
+                                   "attention_forward_tensor_core"};
+  Arguments& a = plan.arguments;
   const uint32_t keys = keys_at_a_time(plan), units = plan.device.properties().compute_units;
   const size_t heads = size_t{plan.batch} * a.heads;
-  const uint32_t query_blocks = block_count(a.queries, kQueries);
+  const uint32_t query_blocks = ceil_div(a.queries, kQueries);
   const uint64_t items = query_blocks * heads;
   if (2 * items <= units) split_keys(plan, items, 2 * uint64_t{units}, keys);
   constexpr uint32_t kWidth = 4;
-  const uint32_t vectors = block_count(a.columns, kWidth);
-  const auto operands = forward_operands(plan, out, logsumexp, vectors * kWidth);
-  Kernel& kernel = forward.get(plan.device, {{"IN", plan.in},
-                                             {"MASK", plan.mask},
-                                             {"DROPOUT", plan.dropout},
-                                             {"DEPTH", whole_pieces(a.depth)},
-                                             {"COLUMNS", whole_pieces(a.columns)},
-                                             {"BK", keys},
-                                             {"SPLIT", a.splits > 1}});
+  const uint32_t vectors = ceil_div(a.columns, kWidth);
+  const auto operands = forward_operands(plan, vectors * kWidth);
+  Kernel& kernel = family.get(plan.device, {{"IN", plan.in},
+                                            {"MASK", plan.mask},
+                                            {"DROPOUT", plan.dropout},
+                                            {"DEPTH", whole_pieces(a.depth)},
+                                            {"COLUMNS", whole_pieces(a.columns)},
+                                            {"BK", keys},
+                                            {"SPLIT", a.splits > 1}});
   const NDRange range{2, {size_t{query_blocks} * a.splits * kItems, heads, 1}, {kItems, 1, 1}};
   plan.launch(kernel, range, operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
-void attention_tensor_core_backward(AttentionPlan& plan, std::span<const at::Tensor> operands) {
+void run_backward(Plan& plan) {
   static const KernelFamily query_gradient{"attention/backward_tensor_core.cl",
                                            "attention_query_gradient_tensor_core"};
   static const KernelFamily key_gradient{"attention/backward_tensor_core.cl",
                                          "attention_key_gradient_tensor_core"};
-  const AttentionArguments& a = plan.arguments;
+  const auto operands = backward_operands(plan);
+  const Arguments& a = plan.arguments;
   const uint32_t depth = whole_pieces(a.depth), columns = whole_pieces(a.columns);
   // As many rows at a time as registers allow: sums of keys and values take twice as many as those
   // of queries. Floats, whose pieces are split in registers, are faster with fewer.
@@ -127,12 +108,17 @@ void attention_tensor_core_backward(AttentionPlan& plan, std::span<const at::Ten
                                               {"DEPTH", depth},
                                               {"COLUMNS", columns},
                                               {"WALK", floats ? kFloatRows : walk}});
-    plan.launch(kernel,
-                {2, {size_t{block_count(rows, kQueries)} * kItems, heads, 1}, {kItems, 1, 1}},
+    plan.launch(kernel, {2, {size_t{ceil_div(rows, kQueries)} * kItems, heads, 1}, {kItems, 1, 1}},
                 operands, {plan.scalar(plan.problem.scale)}, 0);
   };
   run(query_gradient, narrow ? 64 : 32, a.queries, size_t{plan.batch} * a.heads);
   run(key_gradient, narrow ? 64 : 16, a.keys, size_t{plan.batch} * plan.key_heads);
 }
 
-}  // namespace ocl
+}  // namespace
+
+const Implementation<Plan> tensor_core{
+    "tensor_core", refuse,
+    [](Plan& plan) { (plan.gradients == nullptr ? run_forward : run_backward)(plan); }};
+
+}  // namespace ocl::attention
