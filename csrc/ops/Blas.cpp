@@ -29,7 +29,7 @@ void check_dot(const Tensor& self, const Tensor& other) {
   TORCH_CHECK(self.device() == other.device(),
               "Expected all tensors to be on the same device. Found: ", self.device(), ", ",
               other.device());
-  TORCH_CHECK_NOT_IMPLEMENTED(gemm_takes(self.scalar_type()), "\"dot\" not implemented for '",
+  TORCH_CHECK_NOT_IMPLEMENTED(gemm::takes(self.scalar_type()), "\"dot\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
 }
 

@@ -20,8 +20,11 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "engine/ceil_div.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -52,7 +55,7 @@ struct StepLaunch {
         size(static_cast<uint32_t>(state.size(1))),
         width(static_cast<uint32_t>(64 / c10::elementSize(compute))),
         columns(columns) {
-    const size_t blocks = (rows + kRows - 1) / kRows, local = std::min<size_t>(blocks, 8);
+    const size_t blocks = ceil_div(rows, kRows), local = std::min<size_t>(blocks, 8);
     range = NDRange::volume({size / (width * columns), blocks, 1}, {1, local, 1});
   }
 
@@ -73,10 +76,37 @@ struct StepLaunch {
   NDRange range;
 };
 
-bool one_launch_steps(const Tensor& state) {
-  if (!current_queue(state.device().index()).device().is_cpu()) return false;
-  const int64_t width = 64 / c10::elementSize(compute_dtype(state.scalar_type()));
-  return state.size(1) % width == 0 && state.size(0) <= UINT32_MAX && state.size(1) <= 1 << 20;
+/// Steps of that state, and whether a step's product and cell are one launch.
+struct StepPlan {
+  const Tensor& state;
+  bool fused = false;
+};
+
+constexpr Implementation<StepPlan> kFused{
+    "fused",
+    [](const StepPlan& plan) -> const char* {
+      const Tensor& state = plan.state;
+      if (!current_queue(state.device().index()).device().is_cpu()) {
+        return "on GPUs the product does better";
+      }
+      const int64_t width = 64 / c10::elementSize(compute_dtype(state.scalar_type()));
+      if (state.size(1) % width != 0) return "states aren't whole vectors";
+      return state.size(0) > UINT32_MAX || state.size(1) > 1 << 20 ? "states are large" : nullptr;
+    },
+    [](StepPlan& plan) { plan.fused = true; }};
+constexpr Implementation<StepPlan> kCells{"cells",
+                                          [](const StepPlan&) -> const char* { return nullptr; },
+                                          [](StepPlan& plan) { plan.fused = false; }};
+constexpr const Implementation<StepPlan>* kSteps[] = {&kFused, &kCells};
+Engine lstm_engine{"lstm", kSteps};
+
+bool fused_steps(const Tensor& state) {
+  StepPlan plan{state};
+  run_first(lstm_engine, kSteps, plan, [](const StepPlan& p) {
+    return "lstm " + std::to_string(p.state.size(0)) + "x" + std::to_string(p.state.size(1)) + " " +
+           tag(p.state.scalar_type());
+  });
+  return plan.fused;
 }
 
 /// A layer's operands as the steps need them.
@@ -109,12 +139,12 @@ Pointer at_time(const Tensor& tensor, int64_t t) {
 
 /// What the gradient needs of all steps, in the op's workspace, by time: the activated gates, the
 /// states (but for the last, a result of its own) and the outputs that the steps began with.
-struct Kept {
+struct Saved {
   static Tensor allocate(const Layer& layer, const at::TensorOptions& options) {
     return at::empty({layer.steps * layer.rows * 6 * layer.size}, options);
   }
 
-  Kept(const Tensor& workspace, const Layer& layer) {
+  Saved(const Tensor& workspace, const Layer& layer) {
     int64_t used = 0;
     const auto take = [&](int64_t width) {
       const int64_t elements = layer.steps * layer.rows * width;
@@ -130,30 +160,30 @@ struct Kept {
 };
 
 /// From the inputs' part of the gates' sums to the activated gates, in place, and to the rest of
-/// what is kept, the outputs of all steps and the last output and state.
-void run_steps(const Layer& layer, const Kept& kept, const Tensor& hx, const Tensor& cx,
+/// what is saved, the outputs of all steps and the last output and state.
+void run_steps(const Layer& layer, const Saved& saved, const Tensor& hx, const Tensor& cx,
                const Tensor& weights, const Tensor& output, const Tensor& hy, const Tensor& cy) {
   const int64_t end = layer.steps - 1;
-  kept.before.select(0, layer.time(0)).copy_(hx);
-  if (one_launch_steps(hx)) {
+  saved.before.select(0, layer.time(0)).copy_(hx);
+  if (fused_steps(hx)) {
     const StepLaunch step(hx, 1);
     const Tensor packed = packed_weights(weights, step);
     Kernel& kernel = step.kernel(step_family);
     for (int64_t k = 0; k <= end; ++k) {
       const int64_t t = layer.time(k);
-      launch(kernel, step.queue, step.range, at_time(kept.before, t), pointer(packed),
-             k == 0 ? pointer(cx) : at_time(kept.states, layer.time(k - 1)), at_time(kept.gates, t),
-             k == end ? pointer(cy) : at_time(kept.states, t), at_time(output, t),
-             k == end ? pointer(hy) : at_time(kept.before, layer.time(k + 1)), step.rows,
-             step.size);
+      launch(kernel, step.queue, step.range, at_time(saved.before, t), pointer(packed),
+             k == 0 ? pointer(cx) : at_time(saved.states, layer.time(k - 1)),
+             at_time(saved.gates, t), k == end ? pointer(cy) : at_time(saved.states, t),
+             at_time(output, t), k == end ? pointer(hy) : at_time(saved.before, layer.time(k + 1)),
+             step.rows, step.size);
     }
     return;
   }
   Tensor old_output = hx, old_state = cx;
   for (int64_t k = 0; k <= end; ++k) {
     const int64_t t = layer.time(k);
-    Tensor sums = kept.gates.select(0, t);
-    const Tensor result = output.select(0, t), state = k == end ? cy : kept.states.select(0, t);
+    Tensor sums = saved.gates.select(0, t);
+    const Tensor result = output.select(0, t), state = k == end ? cy : saved.states.select(0, t);
     at::addmm_out(sums, sums, old_output, weights.t());
     lstm_cell(sums, {}, old_state, sums, state, result);
     old_output = result;
@@ -161,7 +191,7 @@ void run_steps(const Layer& layer, const Kept& kept, const Tensor& hx, const Ten
   }
   hy.copy_(old_output);
   const int64_t from = layer.reverse ? 0 : 1;
-  kept.before.narrow(0, from, end).copy_(output.narrow(0, 1 - from, end));
+  saved.before.narrow(0, from, end).copy_(output.narrow(0, 1 - from, end));
 }
 
 /// A contiguous tensor of like's dtype, or an undefined one.
@@ -178,10 +208,10 @@ uint32_t backward_columns(const Tensor& state) {
 
 /// The gradients of all gates' sums; grad_cx becomes that of the first state. Of the gradients of
 /// the results any may be undefined.
-Tensor backward_steps(const Layer& layer, const Kept& kept, const Tensor& cx, const Tensor& cy,
+Tensor backward_steps(const Layer& layer, const Saved& saved, const Tensor& cx, const Tensor& cy,
                       const Tensor& weights, const Tensor& grad_output, const Tensor& grad_hy,
                       const Tensor& grad_cy, const Tensor& grad_cx) {
-  const Tensor &gates = kept.gates, &states = kept.states;
+  const Tensor &gates = saved.gates, &states = saved.states;
   Tensor grad_gates = at::empty(gates.sizes(), gates.options());
   const int64_t last = layer.time(layer.steps - 1);
   const auto state_before = [&](int64_t k) {
@@ -195,7 +225,7 @@ Tensor backward_steps(const Layer& layer, const Kept& kept, const Tensor& cx, co
   lstm_cell_backward(sum, grad_cy, state_before(layer.steps - 1), cy, gates.select(0, last),
                      grad_gates.select(0, last), grad_cx);
   if (layer.steps == 1) return grad_gates;
-  if (one_launch_steps(cx)) {
+  if (fused_steps(cx)) {
     const StepLaunch step(cx, backward_columns(cx));
     const Tensor right = weights.to(step.compute);
     const Tensor outside =
@@ -223,7 +253,7 @@ Tensor backward_steps(const Layer& layer, const Kept& kept, const Tensor& cx, co
 
 /// The gradient of the output before a step, from that of the step's gates.
 Tensor output_gradient(const Tensor& grad_gates, const Tensor& hx, const Tensor& weights) {
-  if (!one_launch_steps(hx)) return at::mm(grad_gates, weights);
+  if (!fused_steps(hx)) return at::mm(grad_gates, weights);
   const StepLaunch step(hx, backward_columns(hx));
   const Tensor right = weights.to(step.compute);
   Tensor gradient = at::empty(hx.sizes(), hx.options());
@@ -244,18 +274,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_layer(
   const Tensor hx = hx_.contiguous(), cx = cx_.contiguous(), x = input.contiguous();
   const Layer layer(x, hx, reverse);
   const int64_t rows = layer.steps * layer.rows;
-  const Tensor workspace = Kept::allocate(layer, x.options());
-  const Kept kept(workspace, layer);
-  Tensor sums = kept.gates.view({rows, -1});
+  const Tensor workspace = Saved::allocate(layer, x.options());
+  const Saved saved(workspace, layer);
+  Tensor sums = saved.gates.view({rows, -1});
   const Tensor flat = x.view({rows, -1});
   if (has_biases) {
     at::addmm_out(sums, weight2.add(weight3), flat, weight0.t());
   } else {
     at::mm_out(sums, flat, weight0.t());
   }
-  Tensor output = at::empty(kept.states.sizes(), x.options());
+  Tensor output = at::empty(saved.states.sizes(), x.options());
   Tensor hy = at::empty(hx.sizes(), hx.options()), cy = at::empty(cx.sizes(), cx.options());
-  run_steps(layer, kept, hx, cx, weight1, output, hy, cy);
+  run_steps(layer, saved, hx, cx, weight1, output, hy, cy);
   return {output, hy, cy, c10::GradMode::is_enabled() ? workspace : Tensor()};
 }
 
@@ -273,16 +303,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_la
   const Tensor hx = hx_.contiguous(), cx = cx_tmp.contiguous(), x = input.contiguous();
   const Layer layer(x, hx, reverse);
   const int64_t rows = layer.steps * layer.rows;
-  const Kept kept(workspace, layer);
+  const Saved saved(workspace, layer);
   const Tensor hidden_weights = weight2.contiguous();
   Tensor grad_cx = at::empty(cx.sizes(), cx.options());
-  const Tensor grad_gates = backward_steps(layer, kept, cx, cy_.contiguous(), hidden_weights,
+  const Tensor grad_gates = backward_steps(layer, saved, cx, cy_.contiguous(), hidden_weights,
                                            as_given(grad_output, output), as_given(grad_hy, hx),
                                            as_given(grad_cy, cx), grad_cx);
   const Tensor flat = grad_gates.view({rows, -1});
   const Tensor grad_bias = has_biases ? flat.sum(0) : Tensor();
   return {at::mm(flat, weight1).view(x.sizes()), at::mm(flat.t(), x.view({rows, -1})),
-          at::mm(flat.t(), kept.before.view({rows, -1})), grad_bias,
+          at::mm(flat.t(), saved.before.view({rows, -1})), grad_bias,
           // Of its own, so that both biases can keep what they get.
           has_biases ? grad_bias.clone() : Tensor(),
           output_gradient(grad_gates.select(0, layer.time(0)), hx, hidden_weights), grad_cx};

@@ -53,7 +53,7 @@ Tensor readable(const Tensor& tensor, const Tensor& out) {
 }
 
 void check_dtype(const char* name, const Tensor& out) {
-  TORCH_CHECK_NOT_IMPLEMENTED(gemm_takes(out.scalar_type()), '"', name, "\" not implemented for '",
+  TORCH_CHECK_NOT_IMPLEMENTED(gemm::takes(out.scalar_type()), '"', name, "\" not implemented for '",
                               c10::toString(out.scalar_type()), "'");
 }
 
@@ -94,9 +94,9 @@ void check_int_mm(const Tensor& self, const Tensor& mat2, const Tensor& out) {
 
 }  // namespace
 
-GemmOperand gemm_operand(const Tensor& matrix) {
+gemm::Operand gemm_operand(const Tensor& matrix) {
   const int64_t dims = matrix.dim();
-  GemmOperand operand;
+  gemm::Operand operand;
   operand.data = matrix.const_data_ptr();
   operand.dtype = matrix.scalar_type();
   operand.row_stride = matrix.stride(dims - 2);
@@ -119,7 +119,7 @@ Tensor with_contiguous_rows(const Tensor& matrices) {
 
 void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& c,
               const Tensor& out, const Scalar& alpha, const Scalar& beta,
-              GemmActivation activation) {
+              gemm::Activation activation) {
   if (out.numel() == 0) return;
   at::assert_no_internal_overlap(out);
   const int64_t dims = out.dim();
@@ -130,13 +130,13 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     return;
   }
   Tensor expanded = addend ? c.expand(out.sizes()) : Tensor();
-  if (a.numel() == 0 && !gemm_takes(out.scalar_type()) && out.scalar_type() != at::kBool) {
+  if (a.numel() == 0 && !gemm::takes(out.scalar_type()) && out.scalar_type() != at::kBool) {
     at::mul_out(const_cast<Tensor&>(out), expanded, at::scalar_tensor(beta, out.scalar_type()));
     return;
   }
   check_dtype(name, out);
   Tensor left = readable(a, out), right = readable(b, out);
-  GemmDescription description;
+  gemm::Description description;
   description.m = out.size(dims - 2);
   description.n = out.size(dims - 1);
   description.k = left.size(left.dim() - 1);
@@ -144,7 +144,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.a = gemm_operand(left);
   description.b = gemm_operand(right);
   description.out = gemm_operand(out);
-  if (gemm_wants_contiguous_k(description)) {
+  if (gemm::wants_contiguous_k(description)) {
     left = with_contiguous_rows(left);
     right = with_contiguous_rows(right.mT()).mT();
     description.a = gemm_operand(left);
@@ -158,7 +158,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     description.beta = beta;
     description.c = gemm_operand(expanded);
   }
-  gemm(description);
+  gemm::product(description);
 }
 
 namespace {
@@ -204,7 +204,7 @@ TORCH_IMPL_FUNC(_addmm_activation_out)(const Tensor& self, const Tensor& mat1, c
   check_addend(self, mat2);
   if (at::isFloatingType(out.scalar_type())) {
     run_gemm("addmm", mat1, mat2, self, out, alpha, beta,
-             use_gelu ? GemmActivation::gelu : GemmActivation::relu);
+             use_gelu ? gemm::Activation::gelu : gemm::Activation::relu);
     return;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(!use_gelu, "\"gelu\" not implemented for '",

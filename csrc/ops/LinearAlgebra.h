@@ -8,7 +8,7 @@
 namespace ocl::native {
 
 /// A tensor of 2 or 3 dimensions ([batch,] rows, columns).
-GemmOperand gemm_operand(const at::Tensor& matrix);
+gemm::Operand gemm_operand(const at::Tensor& matrix);
 
 /// out = activation(alpha * a @ b + beta * c) for tensors of 2 or 3 dimensions whose shapes fit; c
 /// is expanded to out's shape and may be undefined where beta is 0. Settles what the engine leaves
@@ -16,6 +16,6 @@ GemmOperand gemm_operand(const at::Tensor& matrix);
 /// function a NotImplementedError names.
 void run_gemm(const char* name, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
               const at::Tensor& out, const c10::Scalar& alpha, const c10::Scalar& beta,
-              GemmActivation activation = GemmActivation::none);
+              gemm::Activation activation = gemm::Activation::none);
 
 }  // namespace ocl::native

@@ -23,7 +23,7 @@ namespace {
 
 /// [panels, depth, columns] (bfloat16's may be [panels, depth, columns, 2]), or those of the weight
 /// itself [n, k] where the device's kernels read it as it lies.
-std::vector<int64_t> packed_sizes(const GemmPanels& layout, int64_t k, int64_t n) {
+std::vector<int64_t> packed_sizes(const gemm::Panels& layout, int64_t k, int64_t n) {
   if (layout.panels == 0) return {n, k};
   std::vector<int64_t> sizes{layout.panels, layout.depth, layout.columns};
   if (layout.group > 1) sizes.push_back(layout.group);
@@ -40,10 +40,10 @@ Tensor pack_linear_weight(const Tensor& weight) {
       "pack_linear_weight: expected a floating-point weight, got ", dtype);
   const c10::DeviceGuard guard(weight.device());
   const int64_t n = weight.size(0), k = weight.size(1);
-  const GemmPanels layout = gemm_panels(device(current_device()), dtype, k, n);
+  const gemm::Panels layout = gemm::panels_for(device(current_device()), dtype, k, n);
   if (layout.panels == 0) return weight.clone(at::MemoryFormat::Contiguous);
   Tensor panels = at::empty(packed_sizes(layout, k, n), weight.options().dtype(layout.dtype));
-  gemm_pack(gemm_operand(weight.resolve_neg().t()), k, n, panels.mutable_data_ptr());
+  gemm::pack(gemm_operand(weight.resolve_neg().t()), k, n, panels.mutable_data_ptr());
   return panels;
 }
 
@@ -53,7 +53,8 @@ void check_panels(const Tensor& input, const Tensor& panels, const std::optional
               " but the packed weight on ", panels.device());
   const int64_t k = input.size(-1);
   const at::ScalarType packed_from = panels.dim() == 4 ? at::kBFloat16 : panels.scalar_type();
-  const GemmPanels layout = gemm_panels(device(current_device()), packed_from, k, out_features);
+  const gemm::Panels layout =
+      gemm::panels_for(device(current_device()), packed_from, k, out_features);
   const bool plain = layout.panels == 0;
   TORCH_CHECK(panels.is_contiguous() && panels.sizes() == packed_sizes(layout, k, out_features) &&
                   (plain || panels.scalar_type() == layout.dtype),
@@ -85,7 +86,7 @@ Tensor packed_linear(const Tensor& input, const Tensor& panels, const std::optio
   if (out.numel() == 0) return out;
   const Tensor rows = input.resolve_neg().reshape({-1, input.size(-1)});
   const Tensor results = out.view({-1, out_features});
-  GemmDescription description;
+  gemm::Description description;
   description.m = rows.size(0);
   description.n = out_features;
   description.k = rows.size(1);
@@ -101,7 +102,7 @@ Tensor packed_linear(const Tensor& input, const Tensor& panels, const std::optio
     description.beta = 1;
     description.c = gemm_operand(addend);
   }
-  gemm(description);
+  gemm::product(description);
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -42,7 +43,7 @@ struct CellLaunch {
     const bool cpu = queue.device().is_cpu();
     width = static_cast<uint32_t>((cpu ? 64 : 16) / c10::elementSize(compute));
     while (width > 1 && width > size) width /= 2;
-    range = NDRange::linear(rows * ((size + width - 1) / width), cpu ? 16 : 64);
+    range = NDRange::linear(rows * ceil_div(size, width), cpu ? 16 : 64);
   }
 
   Kernel& kernel(const KernelFamily& family, std::array<Define, 3> flags) const {
@@ -180,15 +181,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> _thnn_fused_gru_cell_backward
               ": expected a workspace of five columns per column of the state, got ",
               workspace.sizes());
   const int64_t rows = workspace.size(0), size = workspace.size(1) / 5;
-  const Tensor kept = workspace.contiguous(), gradient = grad_hy.contiguous();
-  Tensor grad_input = at::empty({rows, 3 * size}, kept.options());
+  const Tensor saved = workspace.contiguous(), gradient = grad_hy.contiguous();
+  Tensor grad_input = at::empty({rows, 3 * size}, saved.options());
   Tensor grad_hidden = at::empty_like(grad_input);
-  Tensor grad_hx = at::empty({rows, size}, kept.options());
+  Tensor grad_hx = at::empty({rows, size}, saved.options());
   check_gradient(kName, gradient, grad_hx);
   const CellLaunch cell(grad_hx);
   Kernel& kernel =
       cell.kernel(gru_backward_family, {{{"HIDDEN_GATES", 1}, {"BIAS", 0}, {"GRAD_HY", 1}}});
-  launch(kernel, cell.queue, cell.range, pointer(gradient), pointer(kept), pointer(grad_input),
+  launch(kernel, cell.queue, cell.range, pointer(gradient), pointer(saved), pointer(grad_input),
          pointer(grad_hidden), pointer(grad_hx), cell.rows, cl_ulong{cell.size});
   return {grad_input, grad_hidden, grad_hx, has_bias ? grad_input.sum(0) : Tensor(),
           has_bias ? grad_hidden.sum(0) : Tensor()};

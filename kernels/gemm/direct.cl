@@ -17,5 +17,5 @@ kernel void gemm_direct(OPERANDS) {
     }
     total += sum;
   }
-  FINISH(row, column, total);
+  EPILOGUE(row, column, total);
 }

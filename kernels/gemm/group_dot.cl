@@ -7,14 +7,14 @@
 #define LOCAL 64
 #endif
 // Loads of a under way per work-item.
-#define AHEAD (NQ > 2 ? 2 : 4)
+#define IN_FLIGHT (NQ > 2 ? 2 : 4)
 
 /// WIDTH elements from element kk of a row, or column, on.
 #if WIDTH > 1
-#define A_VECTOR(row, kk) \
-  LOADV_AS(C, IN0, WIDTH, a + ((row) * p.a_row + (kk)) * STORAGE_SIZE(IN0), 0)
-#define B_VECTOR(kk, column) \
-  LOADV_AS(C, IN1, WIDTH, b + ((column) * p.b_column + (kk)) * STORAGE_SIZE(IN1), 0)
+#define A_VECTOR(row_, kk) \
+  LOADV_AS(C, IN0, WIDTH, a + ((row_) * p.a.row + (kk)) * STORAGE_SIZE(IN0), 0)
+#define B_VECTOR(kk, column_) \
+  LOADV_AS(C, IN1, WIDTH, b + ((column_) * p.b.column + (kk)) * STORAGE_SIZE(IN1), 0)
 #else
 #define A_VECTOR(row, kk) A_AT(row, kk)
 #define B_VECTOR(kk, column) B_AT(kk, column)
@@ -32,12 +32,12 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OP
   for (uint q = 0; q < NQ; q++) total[q] = (V)(0);
   const ulong step = LOCAL * WIDTH;
   ulong kk = start + item * WIDTH;
-  for (; kk + (AHEAD - 1) * step + WIDTH <= end; kk += AHEAD * step) {
-    V u[AHEAD];
+  for (; kk + (IN_FLIGHT - 1) * step + WIDTH <= end; kk += IN_FLIGHT * step) {
+    V u[IN_FLIGHT];
 #pragma unroll
-    for (uint i = 0; i < AHEAD; i++) u[i] = A_VECTOR(row, kk + i * step);
+    for (uint i = 0; i < IN_FLIGHT; i++) u[i] = A_VECTOR(row, kk + i * step);
 #pragma unroll
-    for (uint i = 0; i < AHEAD; i++) {
+    for (uint i = 0; i < IN_FLIGHT; i++) {
 #pragma unroll
       for (uint q = 0; q < NQ; q++) {
         const V w = B_VECTOR(kk + i * step, (ulong)min(q, p.n - 1));
@@ -67,7 +67,7 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OP
       if (item < half_size) parts[item] += parts[item + half_size];
       barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (item == 0 && q < p.n) FINISH_OR_SPLIT(z, split, row, (ulong)q, parts[0]);
+    if (item == 0 && q < p.n) EPILOGUE_OR_SPLIT(z, split, row, (ulong)q, parts[0]);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 }

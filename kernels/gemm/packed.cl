@@ -4,16 +4,18 @@
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the
 // rounding error), R and PARTS: the panels' tag and its elements per value (C and 1; the real tag
-// and 2 for a complex C), GROUP (elements of k in a value of a panel: 1; 2 and 4 for dot_bf16.clh
+// and 2 for a complex C), K_PACK (elements of k in a value of a panel: 1; 2 and 4 for dot_bf16.clh
 // and dot_int8.clh).
 //
 // A complex product is a real one of twice the depth and twice the columns: a and out as they lie
 // in memory, (re, im) after (re, im); in b a row of (re, im) pairs is followed by (-im, re).
 //
 // Workspace: row panels [z][m / MR][PARTS k][MR], then at b_panels column panels
-// [z][n / NC][PARTS k][NR], both of E, padded with zeros; then at sums what FINISH_OR_SPLIT stores.
+// [z][n / NC][PARTS k][NR], both of E, padded with zeros; then at sums what EPILOGUE_OR_SPLIT
+// stores.
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
+#include "gemm/packed_arguments.clh"
 
 #ifndef WIDTH
 #define WIDTH 16
@@ -27,8 +29,8 @@
 #ifndef KC
 #define KC 512
 #endif
-#ifndef GROUP
-#define GROUP 1
+#ifndef K_PACK
+#define K_PACK 1
 #endif
 #ifndef PARTS
 #define PARTS 1
@@ -43,18 +45,9 @@ typedef TYPEV(R, WIDTH) V;
 // k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
 #define PACK_K 64
 
-/// Where the parts of the workspace start (bytes), and for how many batches each operand is packed
-/// (1 when every batch has the same; a's may be 0 to pack b alone). A work-item multiplies `block`
-/// row panels by a column panel, which stays in the nearest cache meanwhile. Where b is packed
-/// already, b is its column panels.
-typedef struct {
-  ulong b_panels, sums;
-  uint a_batches, b_batches, block, b_packed;
-} Panels;
-
-#if GROUP == 4
+#if K_PACK == 4
 #include "gemm/dot_int8.clh"
-#elif GROUP == 2
+#elif K_PACK == 2
 #include "gemm/dot_bf16.clh"
 #else
 #define MAD_R(x, y, z) PASTE2(MAD_, KIND(R))(x, y, z)
@@ -63,23 +56,23 @@ typedef TYPE(R) E;  // of a panel
 #endif
 
 #if PARTS == 1
-#if GROUP == 1
+#if K_PACK == 1
 #if WIDTH > 1
-#include "gemm/turn.clh"
-#define PACK_SQUARES(TAG, LANES, source, lane_stride)                              \
-  for (; kk + WIDTH <= end; kk += WIDTH) {                                         \
-    FOR_SQUARES(lane0, LANES) {                                                    \
-      V square[WIDTH];                                                             \
-      _Pragma("unroll") for (uint r = 0; r < WIDTH; r++) {                         \
-        square[r] = (V)(0);                                                        \
-        if (lane0 + r < valid) {                                                   \
-          const ulong at = (lane0 + r) * lane_stride + kk;                         \
-          square[r] = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0); \
-        }                                                                          \
-      }                                                                            \
-      turn_into_panel(square, panel + kk * LANES + lane0, LANES, LANES - lane0,    \
-                      kk + WIDTH == end);                                          \
-    }                                                                              \
+#include "gemm/transpose_panel.clh"
+#define PACK_SQUARES(TAG, LANES, source, lane_stride)                                \
+  for (; kk + WIDTH <= end; kk += WIDTH) {                                           \
+    FOR_SQUARES(lane0, LANES) {                                                      \
+      V square[WIDTH];                                                               \
+      _Pragma("unroll") for (uint r = 0; r < WIDTH; r++) {                           \
+        square[r] = (V)(0);                                                          \
+        if (lane0 + r < valid) {                                                     \
+          const ulong at = (lane0 + r) * lane_stride + kk;                           \
+          square[r] = LOADV_AS(C, TAG, WIDTH, source + at * STORAGE_SIZE(TAG), 0);   \
+        }                                                                            \
+      }                                                                              \
+      transpose_into_panel(square, panel + kk * LANES + lane0, LANES, LANES - lane0, \
+                           kk + WIDTH == end);                                       \
+    }                                                                                \
   }
 #else
 #define PACK_SQUARES(TAG, LANES, source, lane_stride)
@@ -118,40 +111,40 @@ typedef TYPE(R) E;  // of a panel
     }                                                                                         \
   } while (0)
 #endif
-#define PACK_ROWS() PACK(IN0, MR, source, p.a_row, p.a_column, p.flags& FLAG_CONJUGATE_A)
-#define PACK_COLUMNS() PACK(IN1, NR, source, p.b_column, p.b_row, p.flags& FLAG_CONJUGATE_B)
+#define PACK_ROWS() PACK(IN0, MR, source, p.a.row, p.a.column, p.flags& kConjugateA)
+#define PACK_COLUMNS() PACK(IN1, NR, source, p.b.column, p.b.row, p.flags& kConjugateB)
 #else
 #define LOAD_VALUE(TAG, index, conjugate) CONJUGATE(LOAD_AS(C, TAG, source, index), conjugate)
-#define PACK_ROWS()                                                                            \
-  for (ulong kk = start; kk < end; kk++) {                                                     \
-    global E* to = panel + 2 * kk * MR;                                                        \
-    for (uint lane = 0; lane < MR; lane++) {                                                   \
-      T value = (T)(0);                                                                        \
-      if (lane < valid) {                                                                      \
-        value = LOAD_VALUE(IN0, lane * p.a_row + kk * p.a_column, p.flags & FLAG_CONJUGATE_A); \
-      }                                                                                        \
-      to[lane] = value.s0;                                                                     \
-      to[MR + lane] = value.s1;                                                                \
-    }                                                                                          \
+#define PACK_ROWS()                                                                       \
+  for (ulong kk = start; kk < end; kk++) {                                                \
+    global E* to = panel + 2 * kk * MR;                                                   \
+    for (uint lane = 0; lane < MR; lane++) {                                              \
+      T value = (T)(0);                                                                   \
+      if (lane < valid) {                                                                 \
+        value = LOAD_VALUE(IN0, lane * p.a.row + kk * p.a.column, p.flags & kConjugateA); \
+      }                                                                                   \
+      to[lane] = value.s0;                                                                \
+      to[MR + lane] = value.s1;                                                           \
+    }                                                                                     \
   }
-#define PACK_COLUMNS()                                                                         \
-  for (ulong kk = start; kk < end; kk++) {                                                     \
-    global E* to = panel + 2 * kk * NR;                                                        \
-    for (uint lane = 0; lane < NC; lane++) {                                                   \
-      T value = (T)(0);                                                                        \
-      if (lane < valid) {                                                                      \
-        value = LOAD_VALUE(IN1, lane * p.b_column + kk * p.b_row, p.flags & FLAG_CONJUGATE_B); \
-      }                                                                                        \
-      to[2 * lane] = value.s0;                                                                 \
-      to[2 * lane + 1] = value.s1;                                                             \
-      to[NR + 2 * lane] = -value.s1;                                                           \
-      to[NR + 2 * lane + 1] = value.s0;                                                        \
-    }                                                                                          \
+#define PACK_COLUMNS()                                                                    \
+  for (ulong kk = start; kk < end; kk++) {                                                \
+    global E* to = panel + 2 * kk * NR;                                                   \
+    for (uint lane = 0; lane < NC; lane++) {                                              \
+      T value = (T)(0);                                                                   \
+      if (lane < valid) {                                                                 \
+        value = LOAD_VALUE(IN1, lane * p.b.column + kk * p.b.row, p.flags & kConjugateB); \
+      }                                                                                   \
+      to[2 * lane] = value.s0;                                                            \
+      to[2 * lane + 1] = value.s1;                                                        \
+      to[NR + 2 * lane] = -value.s1;                                                      \
+      to[NR + 2 * lane + 1] = value.s0;                                                   \
+    }                                                                                     \
   }
 #endif
 
 /// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NC.
-kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
+kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const PackedArguments panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong start = get_global_id(0) * PACK_K, end = min(start + PACK_K, (ulong)p.k);
   ulong index = get_global_id(1);
@@ -160,7 +153,7 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
     const ulong z = index / row_panels, lane0 = index % row_panels * MR;
     const uint valid = min((ulong)MR, p.m - lane0);
     global const char* source =
-        a + a_offset + (z * p.a_batch + lane0 * p.a_row) * STORAGE_SIZE(IN0);
+        a + a_offset + (z * p.a.batch + lane0 * p.a.row) * STORAGE_SIZE(IN0);
     global E* panel = (global E*)workspace + index * DEPTH((ulong)p.k) * MR;
     PACK_ROWS();
   } else {
@@ -168,13 +161,13 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const Panels panels) {
     const ulong z = index / column_panels, lane0 = index % column_panels * NC;
     const uint valid = min((ulong)NC, p.n - lane0);
     global const char* source =
-        b + b_offset + (z * p.b_batch + lane0 * p.b_column) * STORAGE_SIZE(IN1);
+        b + b_offset + (z * p.b.batch + lane0 * p.b.column) * STORAGE_SIZE(IN1);
     global E* panel = (global E*)(workspace + panels.b_panels) + index * DEPTH((ulong)p.k) * NR;
     PACK_COLUMNS();
   }
 }
 
-#if GROUP == 1
+#if K_PACK == 1
 /// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
 static inline void multiply_tile(global const E* x, global const E* y, ulong start, ulong end,
                                  private V* total) {
@@ -212,7 +205,7 @@ static inline void multiply_tile(global const E* x, global const E* y, ulong sta
 
 /// Global size: n / NC * splits, m / (MR * block), batch.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
-    OPERANDS, const Panels panels) {
+    OPERANDS, const PackedArguments panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
   const ulong jn = get_global_id(0) % column_panels, split = get_global_id(0) / column_panels;
   const ulong z = get_global_id(2);
@@ -234,16 +227,16 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
 #if PARTS == 1
-    if (p.splits == 1 && columns == NR && rows == MR && p.out_column == 1 && p.c_column <= 1) {
+    if (p.splits == 1 && columns == NR && rows == MR && p.out.column == 1 && p.c.column <= 1) {
       // Unrolled, for what is looked up by a variable is no longer in registers.
-      global char* to = out + (row0 * p.out_row + column0) * STORAGE_SIZE(OUT);
+      global char* to = out + (row0 * p.out.row + column0) * STORAGE_SIZE(OUT);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           V value = (V)(alpha)*tile[i * NV + v];
-          if (p.flags & FLAG_ADDEND) {
-            const ulong at = (row0 + i) * p.c_row + (column0 + v * WIDTH) * p.c_column;
+          if (p.flags & kAddend) {
+            const ulong at = (row0 + i) * p.c.row + (column0 + v * WIDTH) * p.c.column;
             V addend;
-            if (p.c_column == 1) {
+            if (p.c.column == 1) {
               addend = LOADV_AS(C, OUT, WIDTH, c + at * STORAGE_SIZE(OUT), 0);
             } else {
               addend = (V)(LOAD_AS(C, OUT, c, at));
@@ -257,7 +250,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
           STOREV_FROM(OUT, C, WIDTH, to, v, value);
         }
-        to += p.out_row * STORAGE_SIZE(OUT);
+        to += p.out.row * STORAGE_SIZE(OUT);
       }
       continue;
     }
@@ -269,7 +262,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
     for (uint i = 0; i < rows; i++) {
       for (uint j = 0; j < columns; j++) {
         const T sum = sums[i * NC + j];
-        FINISH_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
+        EPILOGUE_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
       }
     }
     workspace -= panels.sums;

@@ -22,10 +22,10 @@
       _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                \
         scale[q] = B_AT(kk, (ulong)min(q, p.n - 1));                                   \
       }                                                                                \
-      global const char* x = a + ((row) + kk * p.a_column) * STORAGE_SIZE(IN0);        \
+      global const char* x = a + ((row) + kk * p.a.column) * STORAGE_SIZE(IN0);        \
       _Pragma("unroll") for (uint i = 0; i < N; i++) {                                 \
         V column = LOADV_AS(C, IN0, WIDTH, x, i);                                      \
-        column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_A);                        \
+        column = CONJUGATE(column, p.flags & kConjugateA);                             \
         _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                              \
           sum[i][q] = MAD(column, (V)(scale[q]), sum[i][q]);                           \
         }                                                                              \
@@ -36,7 +36,7 @@
     }                                                                                  \
   }
 
-/// Needs a_row == 1 and m >= ROWS * WIDTH; b may have any strides.
+/// Needs a.row == 1 and m >= ROWS * WIDTH; b may have any strides.
 /// Global size: m / (ROWS * WIDTH), splits, batch or more.
 kernel ITEM_BY_ITEM void gemm_skinny_axpy(OPERANDS) {
   ulong first = get_global_id(0) * ROWS * WIDTH;
@@ -62,7 +62,7 @@ kernel ITEM_BY_ITEM void gemm_skinny_axpy(OPERANDS) {
     for (uint q = 0; q < p.n; q++) {
       for (uint i = first - row0; i < rows; i++) {
         const T total = totals[q * ROWS * WIDTH + i];
-        FINISH_OR_SPLIT(z, split, row0 + i, (ulong)q, total);
+        EPILOGUE_OR_SPLIT(z, split, row0 + i, (ulong)q, total);
       }
     }
     first = row0 + rows;

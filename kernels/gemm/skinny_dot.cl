@@ -3,8 +3,8 @@
 #include "include/prefetch.clh"
 #include "gemm/skinny.clh"
 
-/// Needs a_column == 1 and b_row == 1 (gemm_gather sees to that). A work-item's rows stay in the
-/// nearer caches while they meet NQ columns at a time. Global size: m / ROWS, splits, batch or
+/// Needs a.column == 1 and b.row == 1 (gemm_copy_lines sees to that). A work-item's rows stay in
+/// the nearer caches while they meet NQ columns at a time. Global size: m / ROWS, splits, batch or
 /// more.
 kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   const ulong row0 = get_global_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
@@ -15,14 +15,14 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   global const char* x[ROWS];
 #pragma unroll
   for (uint i = 0; i < ROWS; i++) {
-    x[i] = a + min(row0 + i, (ulong)p.m - 1) * p.a_row * STORAGE_SIZE(IN0);
+    x[i] = a + min(row0 + i, (ulong)p.m - 1) * p.a.row * STORAGE_SIZE(IN0);
   }
   const uint rows = min((ulong)ROWS, p.m - row0);
   for (uint column0 = 0; column0 < p.n; column0 += NQ) {
     global const char* y[NQ];
 #pragma unroll
     for (uint q = 0; q < NQ; q++) {
-      y[q] = b + min(column0 + q, p.n - 1) * p.b_column * STORAGE_SIZE(IN1);
+      y[q] = b + min(column0 + q, p.n - 1) * p.b.column * STORAGE_SIZE(IN1);
     }
     V sum[ROWS][NQ];
 #pragma unroll
@@ -42,8 +42,8 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
       for (uint u = 0; u < 4; u++) {
         V row = LOADV_AS(C, IN0, WIDTH, x[0] + kk * STORAGE_SIZE(IN0), u);
         V column = LOADV_AS(C, IN1, WIDTH, y[0] + kk * STORAGE_SIZE(IN1), u);
-        row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
-        column = CONJUGATE(column, p.flags & FLAG_CONJUGATE_B);
+        row = CONJUGATE(row, p.flags & kConjugateA);
+        column = CONJUGATE(column, p.flags & kConjugateB);
        private V* to = u == 0 ? &sum[0][0] : &others[u - 1];
         *to = MAD(row, column, *to);
       }
@@ -55,12 +55,12 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
 #pragma unroll
       for (uint q = 0; q < NQ; q++) {
         column[q] = LOADV_AS(C, IN1, WIDTH, y[q] + kk * STORAGE_SIZE(IN1), 0);
-        column[q] = CONJUGATE(column[q], p.flags & FLAG_CONJUGATE_B);
+        column[q] = CONJUGATE(column[q], p.flags & kConjugateB);
       }
 #pragma unroll
       for (uint i = 0; i < ROWS; i++) {
         V row = LOADV_AS(C, IN0, WIDTH, x[i] + kk * STORAGE_SIZE(IN0), 0);
-        row = CONJUGATE(row, p.flags & FLAG_CONJUGATE_A);
+        row = CONJUGATE(row, p.flags & kConjugateA);
 #pragma unroll
         for (uint q = 0; q < NQ; q++) sum[i][q] = MAD(row, column[q], sum[i][q]);
       }
@@ -81,7 +81,7 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
           const T u = A_AT(row0 + i, tail), w = B_AT(tail, (ulong)(column0 + q));
           total = MAD(u, w, total);
         }
-        FINISH_OR_SPLIT(z, split, row0 + i, (ulong)(column0 + q), total);
+        EPILOGUE_OR_SPLIT(z, split, row0 + i, (ulong)(column0 + q), total);
       }
     }
   }

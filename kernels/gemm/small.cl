@@ -38,9 +38,9 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
   }
 #if WIDTH > 1
   const bool whole = column0 + WIDTH <= p.n;
-  if (whole && p.b_column == 1) {
+  if (whole && p.b.column == 1) {
     for (ulong kk = 0; kk < p.k; kk++) {
-      UPDATE(LOADV_AS(C, IN1, WIDTH, b + (kk * p.b_row + column0) * STORAGE_SIZE(IN1), 0));
+      UPDATE(LOADV_AS(C, IN1, WIDTH, b + (kk * p.b.row + column0) * STORAGE_SIZE(IN1), 0));
     }
   } else {
     for (ulong kk = 0; kk < p.k; kk++) {
@@ -51,15 +51,15 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
     }
   }
 #if ACTIVATION == 0
-  if (whole && p.out_column == 1 && (!(p.flags & FLAG_ADDEND) || p.c_column == 1)) {
+  if (whole && p.out.column == 1 && (!(p.flags & kAddend) || p.c.column == 1)) {
     for (uint i = 0; i < ROWS && row0 + i < p.m; i++) {
       V value = MAD((V)(alpha), sum[i], (V)(0));
-      if (p.flags & FLAG_ADDEND) {
+      if (p.flags & kAddend) {
         const V addend =
-            LOADV_AS(C, OUT, WIDTH, c + ((row0 + i) * p.c_row + column0) * STORAGE_SIZE(OUT), 0);
+            LOADV_AS(C, OUT, WIDTH, c + ((row0 + i) * p.c.row + column0) * STORAGE_SIZE(OUT), 0);
         value = MAD((V)(beta), addend, value);
       }
-      STOREV_FROM(OUT, C, WIDTH, out + ((row0 + i) * p.out_row + column0) * STORAGE_SIZE(OUT), 0,
+      STOREV_FROM(OUT, C, WIDTH, out + ((row0 + i) * p.out.row + column0) * STORAGE_SIZE(OUT), 0,
                   value);
     }
     return;
@@ -74,7 +74,7 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
 #endif
   for (uint i = 0; i < ROWS && row0 + i < p.m; i++) {
     for (uint j = 0; j < WIDTH && column0 + j < p.n; j++) {
-      FINISH(row0 + i, column0 + j, totals[i * WIDTH + j]);
+      EPILOGUE(row0 + i, column0 + j, totals[i * WIDTH + j]);
     }
   }
 }

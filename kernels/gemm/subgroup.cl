@@ -48,14 +48,14 @@
 // What is kept in local memory: of a, row after row; of b, the columns of a k. The instructions
 // want b in pairs of neighbouring k.
 #if MATRIX
-typedef ushort Kept;
-#define KEPT(tag, width, raw) (raw)
+typedef ushort Stored;
+#define TO_STORED(tag, width, raw) (raw)
 #define KEPT_BYTES 2
 #define DEPTH_OF_PIECE 16
 #define B_AT_PLACE(column, k) (((k) / 2 * BN + (column)) * 2 + (k) % 2)
 #else
-typedef T Kept;
-#define KEPT(tag, width, raw) DECODE_AS(C, tag, width, raw)
+typedef T Stored;
+#define TO_STORED(tag, width, raw) DECODE_AS(C, tag, width, raw)
 #define KEPT_BYTES STORAGE_SIZE(C)
 #define DEPTH_OF_PIECE SIZE
 #define B_AT_PLACE(column, k) ((k) * BN + (column))
@@ -70,31 +70,31 @@ typedef T Kept;
   (2 * STAGE * KEPT_BYTES > OUT_ELEMENTS * STORAGE_SIZE(C) ? 2 * STAGE * KEPT_BYTES \
                                                            : OUT_ELEMENTS * STORAGE_SIZE(C))
 
-// keep_a and keep_b: from registers to local memory.
-#define DEFINE_KEEP(name, tag, width, loads, size, by_k, AT)                                   \
-  static inline void name(private const RAW(tag, width) * raw, local Kept * tile, uint item) { \
-    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                       \
-      const uint e = item + i * ITEMS;                                                         \
-      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                  \
-      const uint2 place = place_of(e, by_k, size, width);                                      \
-      const PASTE2(Kept, width) values = KEPT(tag, width, raw[i]);                             \
-      _Pragma("unroll") for (uint j = 0; j < width; j++) {                                     \
-        const uint line = place.x + (by_k ? 0 : j), k = place.y + (by_k ? j : 0);              \
-        tile[AT(line, k)] = ((private const Kept*)&values)[j];                                 \
-      }                                                                                        \
-    }                                                                                          \
+// store_a and store_b: from registers to local memory.
+#define DEFINE_STORE(name, tag, width, loads, size, by_k, AT)                                    \
+  static inline void name(private const RAW(tag, width) * raw, local Stored * tile, uint item) { \
+    _Pragma("unroll") for (uint i = 0; i < loads; i++) {                                         \
+      const uint e = item + i * ITEMS;                                                           \
+      if (size * BK / width % ITEMS != 0 && e >= size * BK / width) continue;                    \
+      const uint2 place = place_of(e, by_k, size, width);                                        \
+      const PASTE2(Stored, width) values = TO_STORED(tag, width, raw[i]);                        \
+      _Pragma("unroll") for (uint j = 0; j < width; j++) {                                       \
+        const uint line = place.x + (by_k ? 0 : j), k = place.y + (by_k ? j : 0);                \
+        tile[AT(line, k)] = ((private const Stored*)&values)[j];                                 \
+      }                                                                                          \
+    }                                                                                            \
   }
 #if MATRIX
-typedef ushort Kept1;
-typedef ushort2 Kept2;
-typedef ushort4 Kept4;
+typedef ushort Stored1;
+typedef ushort2 Stored2;
+typedef ushort4 Stored4;
 #else
-typedef T Kept1;
-typedef TYPEV(C, 2) Kept2;
-typedef TYPEV(C, 4) Kept4;
+typedef T Stored1;
+typedef TYPEV(C, 2) Stored2;
+typedef TYPEV(C, 4) Stored4;
 #endif
-DEFINE_KEEP(keep_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_AT_PLACE)
-DEFINE_KEEP(keep_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_AT_PLACE)
+DEFINE_STORE(store_a, IN0, A_WIDTH, A_LOADS, BM, A_BY_K, A_AT_PLACE)
+DEFINE_STORE(store_b, IN1, B_WIDTH, B_LOADS, BN, B_BY_K, B_AT_PLACE)
 
 typedef TYPEV(C, 8) Sums;  // of 8 rows and a work-item's column
 
@@ -145,7 +145,7 @@ static inline float8 multiply(PieceOfA u, int8 v, float8 sums) {
 #endif
 
 /// Multiplies the piece of depth 16 at k.
-static inline void multiply_piece(private Sums* sum, local const Kept* x, local const Kept* y,
+static inline void multiply_piece(private Sums* sum, local const Stored* x, local const Stored* y,
                                   uint k, uint lane) {
   PieceOfA u[FM];
   UNROLL_LANES
@@ -172,7 +172,7 @@ static inline void multiply_piece(private Sums* sum, local const Kept* x, local 
 }
 #else
 /// Multiplies the piece of depth SIZE at k.
-static inline void multiply_piece(private Sums* sum, local const Kept* x, local const Kept* y,
+static inline void multiply_piece(private Sums* sum, local const Stored* x, local const Stored* y,
                                   uint k, uint lane) {
   T u[WM];
 #pragma unroll
@@ -197,7 +197,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 __attribute__((intel_reqd_sub_group_size(SIZE))) void
 gemm_subgroup(OPERANDS) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
-  local Kept* tiles = (local Kept*)memory;
+  local Stored* tiles = (local Stored*)memory;
   const uint item = get_local_id(0), lane = get_sub_group_local_id();
   const uint place_m = get_sub_group_id() / GROUPS_N, place_n = get_sub_group_id() % GROUPS_N;
   const Tile tile = tile_of(p, BM, BN);
@@ -213,21 +213,21 @@ gemm_subgroup(OPERANDS) {
   uint now = 0;
   if (left > 0) {
     FETCH_TILES(item, true);
-    keep_a(raw_a, tiles, item);
-    keep_b(raw_b, tiles + BM * A_LINE, item);
+    store_a(raw_a, tiles, item);
+    store_b(raw_b, tiles + BM * A_LINE, item);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   while (left > 0) {
     FETCH_NEXT_TILES(item);
-    local const Kept* x = tiles + now * STAGE + place_m * WM * A_LINE;
-    local const Kept* y = tiles + now * STAGE + BM * A_LINE + B_AT_PLACE(place_n * WN, 0);
+    local const Stored* x = tiles + now * STAGE + place_m * WM * A_LINE;
+    local const Stored* y = tiles + now * STAGE + BM * A_LINE + B_AT_PLACE(place_n * WN, 0);
     // Not unrolled: a piece is some hundreds of instructions.
 #pragma unroll 1
     for (uint k = 0; k < BK; k += DEPTH_OF_PIECE) multiply_piece(sum, x, y, k, lane);
     now ^= 1;
     if (left > 0) {
-      keep_a(raw_a, tiles + now * STAGE, item);
-      keep_b(raw_b, tiles + now * STAGE + BM * A_LINE, item);
+      store_a(raw_a, tiles + now * STAGE, item);
+      store_b(raw_b, tiles + now * STAGE + BM * A_LINE, item);
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
@@ -250,7 +250,7 @@ gemm_subgroup(OPERANDS) {
       const uint line = e / BN;
       const ulong row = row0 + line / 8 * WM + i * 8 + line % 8, column = column0 + e % BN;
       if (row < p.m && column < p.n) {
-        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, lines[e]);
+        EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, lines[e]);
       }
     }
   }

@@ -8,10 +8,10 @@
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES, LAG (1 or, of WARPGROUP, 2:
 // a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),
-// AHEAD (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1: an
-// operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
-// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS
-// (of a convolution, one of the operands: windows.clh). IN0 = IN1
+// PREFETCHED (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1:
+// an operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
+// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS (of
+// a convolution, one of the operands: windows.clh). IN0 = IN1
 // = OUT is f16 or bf16, or, with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both
 // operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
@@ -44,8 +44,8 @@
 #ifndef LAG
 #define LAG 1
 #endif
-#ifndef AHEAD
-#define AHEAD 1
+#ifndef PREFETCHED
+#define PREFETCHED 1
 #endif
 #ifndef LINE_BYTES
 #define LINE_BYTES 64
@@ -113,7 +113,7 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
 
 #if WINDOWS
 #include "gemm/windows.clh"
-#define WINDOWS_OPERAND , const Windows w
+#define WINDOWS_OPERAND , const WindowArguments w
 #else
 #define WINDOWS_OPERAND
 #endif
@@ -144,13 +144,13 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 #if HALVES
 /// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish8(private const float* sums, global const char* c, global char* out,
-                           const Problem p, float alpha, float beta, ulong row, ulong column,
+                           const Arguments p, float alpha, float beta, ulong row, ulong column,
                            ulong at) {
   float value[8];
 #pragma unroll
   for (uint j = 0; j < 8; j++) value[j] = alpha * sums[j];
-  if (p.flags & FLAG_ADDEND) {
-    const RAW(OUT, 8) bits = LOAD_RAW(OUT, 8, c, row * p.c_row + column);
+  if (p.flags & kAddend) {
+    const RAW(OUT, 8) bits = LOAD_RAW(OUT, 8, c, row * p.c.row + column);
     const float8 addend = DECODE_AS(f32, OUT, 8, bits);
 #pragma unroll
     for (uint j = 0; j < 8; j++) {
@@ -172,7 +172,7 @@ static inline void finish8(private const float* sums, global const char* c, glob
 
 #if WINDOWS == 1
 #undef OUT_AT
-#define OUT_AT(row) (w.linear ? (row) * p.out_row : result_of((uint)(row), w))
+#define OUT_AT(row) (w.linear ? (row) * p.out.row : result_of((uint)(row), w))
 #endif
 
 /// Global size: ITEMS * tiles * batch * splits.
@@ -192,8 +192,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   const uint stages = local_address_of_any(memory);
 
   // Where this work-item's copies of the next tile begin, and how much of k is left from there.
-  const ulong a_stride = (A_BY_K ? p.a_row : p.a_column) * ELEMENT;
-  const ulong b_stride = (B_BY_K ? p.b_column : p.b_row) * ELEMENT;
+  const ulong a_stride = (A_BY_K ? p.a.row : p.a.column) * ELEMENT;
+  const ulong b_stride = (B_BY_K ? p.b.column : p.b.row) * ELEMENT;
   const uint a_line = item / A_CHUNKS, a_chunk = item % A_CHUNKS;
   const uint b_line = item / B_CHUNKS, b_chunk = item % B_CHUNKS;
   uint left = end - start, to = 0, from = 0;
@@ -250,7 +250,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   uint k0 = start;
   do {
     // This work-item's part of the oldest tile is there; after the barrier, everyone's is.
-    WAIT_COPIES(AHEAD);
+    WAIT_COPIES(PREFETCHED);
 #if WARPGROUP
     publish_tiles();
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -323,7 +323,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #if HALVES
-    if (p.splits == 1 && (p.flags & FLAG_WIDE)) {
+    if (p.splits == 1 && (p.flags & kWide)) {
       for (uint e = item; e < OUT_ROWS * BN / 8; e += ITEMS) {
         const uint r = e / (BN / 8), column = e % (BN / 8) * 8;
         if (row0 + first + r < p.m && column0 + column < p.n) {
@@ -341,7 +341,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       const ulong row = row0 + first + e / BN, column = column0 + e % BN;
       if (row < p.m && column < p.n) {
         const T total = lines[e / BN * OUT_LINE + e % BN];
-        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+        EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
       }
     }
   }

@@ -35,7 +35,7 @@
 #define B_LINE (BN + 4)
 #define STAGE (BK * (A_LINE + B_LINE))
 #include "gemm/fetch.clh"
-#include "gemm/keep.clh"
+#include "gemm/store_tiles.clh"
 
 #define FM (WM / 8)
 #define FN (WN / 8)
@@ -78,8 +78,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core_
   uint now = 0;
   if (left > 0) {
     FETCH_TILES(item, true);
-    keep_a(raw_a, memory, item, 0);
-    keep_b(raw_b, memory + BK * A_LINE, item, 0);
+    store_a(raw_a, memory, item, 0);
+    store_b(raw_b, memory + BK * A_LINE, item, 0);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   while (left > 0) {
@@ -104,8 +104,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core_
     }
     now ^= 1;
     if (left > 0) {
-      keep_a(raw_a, memory + now * STAGE, item, 0);
-      keep_b(raw_b, memory + now * STAGE + BK * A_LINE, item, 0);
+      store_a(raw_a, memory + now * STAGE, item, 0);
+      store_b(raw_b, memory + now * STAGE + BK * A_LINE, item, 0);
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
@@ -127,7 +127,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core_
       const ulong row = row0 + line / 8 * WM + i * 8 + line % 8, column = column0 + e % BN;
       if (row < p.m && column < p.n) {
         const T total = memory[e];
-        FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+        EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
       }
     }
   }

@@ -12,7 +12,7 @@
 #include "gemm/tiles.clh"
 #include "gemm/tile_sizes.clh"
 #include "gemm/fetch.clh"
-#include "gemm/keep.clh"
+#include "gemm/store_tiles.clh"
 
 #ifndef OUT_WIDTH
 #define OUT_WIDTH 1
@@ -27,7 +27,7 @@ typedef TYPEV(C, RUN) Run;
 #if OUT_WIDTH > 1
 typedef TYPEV(C, OUT_WIDTH) Out;
 static inline void finish(Out total, global const char* c, global char* out, global char* workspace,
-                          const Problem p, T alpha, T beta, ulong z, ulong split, ulong row,
+                          const Arguments p, T alpha, T beta, ulong z, ulong split, ulong row,
                           ulong column) {
   if (p.splits > 1) {
     *(global Out*)((global T*)workspace + ((split * p.batch + z) * p.m + row) * p.n + column) =
@@ -35,17 +35,17 @@ static inline void finish(Out total, global const char* c, global char* out, glo
     return;
   }
   Out addend = (Out)(0);
-  if (p.flags & FLAG_ADDEND) {
-    addend = *(global const Out*)((global const T*)c + row * p.c_row + column);
+  if (p.flags & kAddend) {
+    addend = *(global const Out*)((global const T*)c + row * p.c.row + column);
   }
 #pragma unroll
   for (uint j = 0; j < OUT_WIDTH; j++) {
    private T* value = (private T*)&total + j;
     *value = SCALE(alpha, *value, (T)(0));
-    if (p.flags & FLAG_ADDEND) *value = SCALE(beta, ((private const T*)&addend)[j], *value);
+    if (p.flags & kAddend) *value = SCALE(beta, ((private const T*)&addend)[j], *value);
     *value = ACTIVATE(*value);
   }
-  *(global Out*)((global T*)out + row * p.out_row + column) = total;
+  *(global Out*)((global T*)out + row * p.out.row + column) = total;
 }
 #else
 typedef T Out;
@@ -76,8 +76,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
   uint now = 0;
   if (left > 0) {
     FETCH_TILES(item, true);
-    keep_a(raw_a, memory, item, p.flags & FLAG_CONJUGATE_A);
-    keep_b(raw_b, memory + BK * A_LINE, item, p.flags & FLAG_CONJUGATE_B);
+    store_a(raw_a, memory, item, p.flags & kConjugateA);
+    store_b(raw_b, memory + BK * A_LINE, item, p.flags & kConjugateB);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   while (left > 0) {
@@ -106,8 +106,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
     }
     now ^= 1;
     if (left > 0) {
-      keep_a(raw_a, memory + now * STAGE, item, p.flags & FLAG_CONJUGATE_A);
-      keep_b(raw_b, memory + now * STAGE + BK * A_LINE, item, p.flags & FLAG_CONJUGATE_B);
+      store_a(raw_a, memory + now * STAGE, item, p.flags & kConjugateA);
+      store_b(raw_b, memory + now * STAGE + BK * A_LINE, item, p.flags & kConjugateB);
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
@@ -140,7 +140,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
 #if OUT_WIDTH > 1
       finish(total, c, out, workspace, p, alpha, beta, (ulong)z, (ulong)split, row, column);
 #else
-      FINISH_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+      EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
 #endif
     }
   }

@@ -48,6 +48,20 @@ def attention(queries, keys, heads=4, key_heads=4, depth=32, dtype=torch.float32
     return call
 
 
+def lstm(width, hidden, rows=3, steps=4):
+    """A layer of an LSTM with the gradients of its input and weights."""
+
+    def call(device):
+        torch.manual_seed(0)
+        layer = torch.nn.LSTM(width, hidden)
+        x = torch.randn(steps, rows, width)
+        layer, x = layer.to(device), x.to(device).requires_grad_()
+        y, _ = layer(x)
+        return y.detach(), *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])
+
+    return call
+
+
 CASES = {
     "attention": [
         attention(70, 90),
@@ -65,6 +79,7 @@ CASES = {
         # Products, and what is nearly one.
         convolution((2, 20, 12, 13), (30, 20, 1, 1), last=True),
         convolution((1, 8, 12, 13), (9, 8, 1, 1)),
+        convolution((4, 64, 25, 24), (24, 64, 1, 1), last=True),
         convolution((2, 16, 5, 6), (16, 32, 2, 2), last=True, transposed=True, stride=2),
         # Windows of 3 x 3, then many channels and few, long sums and short.
         convolution((2, 24, 17, 19), (32, 24, 3, 3), padding=1),
@@ -74,6 +89,7 @@ CASES = {
         convolution((2, 16, 7, 3), (96, 16, 3, 3), padding=(0, 1)),
         convolution((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), stride=(1, 2, 1)),
     ],
+    "lstm": [lstm(5, 32), lstm(5, 7)],
     "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
     "transposed_conv": [
         convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),

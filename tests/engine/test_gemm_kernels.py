@@ -222,7 +222,7 @@ def test_parts_added_by_a_group():
     """Of few results and many parts of k, as on a GPU."""
     environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
     trace = run_script(FEW_LONG_SUMS, "float32,float64,bfloat16,complex64,int64", **environment)
-    assert "gemm_finish_group" in trace
+    assert "gemm_split_k_group" in trace
 
 
 SUBGROUPS = [

@@ -1,4 +1,4 @@
-"""Squares turned into a panel (kernels/gemm/turn.clh): what lies behind it is somebody else's."""
+"""Squares transposed into a panel (kernels/gemm/transpose_panel.clh): what lies behind it is somebody else's."""
 
 import pytest
 import torch
@@ -6,12 +6,12 @@ import torch
 from torch_ocl import _C
 
 KERNEL = """
-kernel void turn_one(global char* panel_base, ulong offset) {
+kernel void transpose_one(global char* panel_base, ulong offset) {
   global E* panel = (global E*)(panel_base + offset);
   FOR_SQUARES(lane0, LANES) {
     V square[WIDTH];
     for (uint r = 0; r < WIDTH; r++) square[r] = (V)(lane0 + r);
-    turn_into_panel(square, panel + lane0, LANES, LANES - lane0, true);
+    transpose_into_panel(square, panel + lane0, LANES, LANES - lane0, true);
   }
 }
 """
@@ -25,7 +25,7 @@ def test_nothing_is_stored_past_a_panel(lanes, width):
     options = f"-DC=f32 -DWIDTH={width} -DLANES={lanes}"
     rows = width * lanes
     memory = torch.full((rows + 64,), -1.0, device="ocl")
-    kernel = _C.SourceKernel(0, source, "turn_one", options)
+    kernel = _C.SourceKernel(0, source, "transpose_one", options)
     kernel.launch([1], [1], (memory.data_ptr(), memory.nbytes), bytes(8))  # an offset of 0
     panel, behind = memory.cpu().split([rows, 64])
     assert torch.equal(panel.view(width, lanes), torch.arange(float(lanes)).expand(width, -1))

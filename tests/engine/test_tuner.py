@@ -163,7 +163,7 @@ def test_the_choice_runs(write_result, tune_as, choice, runs):
     if "tiled" in choice:
         items = 4 * 3 * 64 * (2 if "splits" in choice else 1)
         assert f"global size {items}, local size 64" in trace
-        assert ("gemm_finish" in trace) == ("splits" in choice)
+        assert ("gemm_split_k" in trace) == ("splits" in choice)
     # TORCH_OCL_GEMM goes before it.
     _, trace = run(ONE_PRODUCT, TORCH_OCL_GEMM="direct", **environment)
     assert "tuned" not in trace and ": direct runs" in trace
@@ -289,9 +289,9 @@ def test_wrong_candidates_are_discarded(file, broken_kernels, replacement, reaso
 def test_a_kernel_that_stores_beside_its_result_is_discarded(file, broken_kernels):
     broken_kernels(
         "gemm/direct.cl",
-        "FINISH(",
+        "EPILOGUE(",
         "if (row == p.m - 1 && column == p.n - 1) STORE_FROM(OUT, C, out, "
-        "row * p.out_row + column + 1, (T)(99));\n  FINISH(",
+        "row * p.out.row + column + 1, (T)(99));\n  EPILOGUE(",
     )
     _, trace = run(ONE_PRODUCT, TORCH_OCL_TUNE_AS="cpu", TORCH_OCL_TUNABLE_DURATION="1500")
     assert "tune: direct is discarded: its result differs from the default's" in trace

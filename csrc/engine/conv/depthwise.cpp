@@ -6,6 +6,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -17,8 +18,7 @@ namespace {
 #include "conv/depthwise_arguments.clh"
 
 constexpr int64_t kLargestWindow = 7, kMostWeightTaps = 25;
-constexpr int64_t kStagedBytes = 16 << 10;  // half of a first-level cache, or less
-constexpr int64_t kOutputsPerItem = 8192;   // fewer are not worth a work-item
+constexpr int64_t kOutputsPerItem = 8192;  // fewer are not worth a work-item
 constexpr int64_t kItemsPerCore = 8;
 
 int64_t up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
@@ -147,12 +147,12 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
   const auto bytes_of = [&](int64_t rows, int64_t columns) {
     return (lines_of(rows) * pitch_of(columns) + (with_result ? rows * columns : 0)) * element;
   };
+  const int64_t most = device_row(d.device).staged_bytes;
   int64_t columns = up(w, d.width), rows = up(h, d.tile_y);
-  for (int64_t parts = 2; bytes_of(d.tile_y, columns) > kStagedBytes && columns > d.width;
-       ++parts) {
+  for (int64_t parts = 2; bytes_of(d.tile_y, columns) > most && columns > d.width; ++parts) {
     columns = up(ceil_div(w, parts), d.width);
   }
-  for (int64_t parts = 2; bytes_of(rows, columns) > kStagedBytes && rows > d.tile_y; ++parts) {
+  for (int64_t parts = 2; bytes_of(rows, columns) > most && rows > d.tile_y; ++parts) {
     rows = up(ceil_div(h, parts), d.tile_y);
   }
   a.rows = static_cast<uint32_t>(rows);
@@ -243,7 +243,8 @@ bool transposes(Depthwise& d, const Operand& in, const Operand& out,
   d.width = static_cast<int>(width);
   elements = {static_cast<size_t>(int64_t{a.rows} * a.columns * width),
               static_cast<size_t>(count * width)};
-  return static_cast<int64_t>(elements[0] + elements[1]) * d.element_size() <= 2 * kStagedBytes;
+  return static_cast<int64_t>(elements[0] + elements[1]) * d.element_size() <=
+         2 * device_row(d.device).staged_bytes;
 }
 
 void run_transposed(const Plan& plan) {

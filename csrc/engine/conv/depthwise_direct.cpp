@@ -5,6 +5,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -16,11 +17,11 @@ namespace {
 #include "conv/depthwise_arguments.clh"
 
 constexpr int64_t kMostTaps = 49, kMostLines = 64, kMostPlaces = int64_t{1} << 31;
-constexpr int64_t kGroup = 256, kMostLanes = 32;  // work-items, and those along channels
+constexpr int64_t kMostLanes = 32;                // work-items along channels
 constexpr int64_t kMostBytes = int64_t{1} << 31;  // of an image
 constexpr int64_t kLeastPlaces = 1024;  // of a part of a weight's gradient, for a channel at a time
 constexpr int64_t kLeastShare = 16;     // of a work-item, for several
-constexpr int64_t kGroupsPerUnit = 8, kMostParts = 128, kMostItems = 1024;
+constexpr int64_t kMostParts = 128, kMostItems = 1024;
 
 /// What the kernels are compiled for and get.
 struct Direct {
@@ -50,8 +51,9 @@ struct Direct {
                                {"LAST", last},
                                {"WIDTH", width},
                                {"LC", lanes},
-                               {"LP", kGroup / lanes}});
+                               {"LP", group() / lanes}});
   }
+  int64_t group() const { return device_row(device).depthwise_group; }  // work-items
   int64_t taps() const { return window.kernel[1] * window.kernel[2]; }
   /// With channels innermost: vectors of at most `most` channels, and fewer of few.
   void set_width(int64_t most) {
@@ -106,7 +108,8 @@ const char* refuse(const Plan& plan) {
   if (out.size[0] * out.size[1] * out.size[3] * out.size[4] >= kMostPlaces || !is_small(in)) {
     return "offsets past 2^31";
   }
-  if (plan.device.properties().max_work_group_size < static_cast<size_t>(kGroup)) {
+  if (plan.device.properties().max_work_group_size <
+      static_cast<size_t>(device_row(plan.device).depthwise_group)) {
     return "work-groups are too small";
   }
   if (plan.pass != Pass::weight_gradient &&
@@ -179,8 +182,9 @@ void run_images(const Plan& plan) {
   // Wide vectors where work-items are many.
   const int64_t items = places * a.channels / (d.device.properties().compute_units * kMostItems);
   d.set_width(reinterpret_cast<uintptr_t>(bias) % 16 != 0 ? 1 : items >= 4 ? 4 : 2);
-  const int64_t groups = ceil_div(places, kGroup / d.lanes) * d.channel_blocks();
-  launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(groups * kGroup), kGroup),
+  const int64_t groups = ceil_div(places, d.group() / d.lanes) * d.channel_blocks();
+  launch(d.kernel(family), d.queue,
+         NDRange::linear(static_cast<size_t>(groups * d.group()), d.group()),
          Pointer{plan.source().data}, Pointer{taps},
          Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
 }
@@ -193,8 +197,8 @@ void run_weight(const Plan& plan) {
   const int64_t places = int64_t{a.images} * a.out_h * a.out_w;
   d.set_width(d.taps() <= 25 ? 2 : 1);
   const int64_t groups = d.last ? d.channel_blocks() : a.channels;
-  const int64_t wanted = d.device.properties().compute_units * kGroupsPerUnit;
-  const int64_t least = d.last ? kLeastShare * kGroup / d.lanes : kLeastPlaces;
+  const int64_t wanted = d.device.properties().compute_units * device_row(d.device).groups_per_unit;
+  const int64_t least = d.last ? kLeastShare * d.group() / d.lanes : kLeastPlaces;
   const int64_t parts =
       std::clamp<int64_t>(wanted / groups, 1, std::clamp<int64_t>(places / least, 1, kMostParts));
   a.part = static_cast<uint32_t>(ceil_div(places, parts));
@@ -202,7 +206,7 @@ void run_weight(const Plan& plan) {
   const c10::DataPtr partial = allocator()->allocate(
       static_cast<size_t>(a.parts * d.taps() * a.channels) * c10::elementSize(d.compute));
   launch(d.kernel(family), d.queue,
-         NDRange::linear(static_cast<size_t>(groups * a.parts * kGroup), kGroup),
+         NDRange::linear(static_cast<size_t>(groups * a.parts * d.group()), d.group()),
          Pointer{plan.in.data}, Pointer{partial.get()}, Pointer{plan.out.data}, a);
   launch(d.kernel(finish), d.queue, NDRange::grid(a.channels, static_cast<size_t>(d.taps()), 32, 1),
          Pointer{partial.get()}, Pointer{plan.weight.data}, a);

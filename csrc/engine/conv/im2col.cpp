@@ -5,6 +5,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
 #include "opencl/kernel_family.h"
@@ -13,8 +14,7 @@ namespace ocl::conv {
 
 namespace {
 
-constexpr int64_t kPackElements = 8192;     // of a panel, for one work-item
-constexpr int64_t kPanelBytes = 768 << 10;  // what a second-level cache holds beside the rest
+constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
 constexpr int64_t kMostRows = 256, kShortSum = 256;
 
 /// Whether im2col of `rows` windows costs less than packing the other operand and storing sums one
@@ -33,8 +33,8 @@ struct Tiles {
 };
 
 Tiles tiles_of(const Contraction& contraction) {
-  const PackedParameters tile =
-      gemm_parameters(contraction.device, contraction.element_size(), false).packed;
+  const gemm::PackedParameters tile =
+      gemm::parameters_of(contraction.device, contraction.element_size(), false).packed;
   const int64_t vectors = contraction.rows.elements() <= tile.width ? 1 : tile.vectors;
   return {tile.width, tile.rows, vectors, tile.width * vectors};
 }
@@ -46,7 +46,8 @@ const char* refuse(const Contraction& contraction) {
   if (k == 0) return "there is nothing to sum";
   if (rows < tile.width / 2) return "the windows fill less than half a vector";
   if (!pays(contraction, rows, k)) return "packing the other operand costs less";
-  if (k * tile.panel_rows * static_cast<int64_t>(contraction.element_size()) > kPanelBytes) {
+  if (k * tile.panel_rows * static_cast<int64_t>(contraction.element_size()) >
+      device_row(contraction.device).panel_bytes) {
     return "a panel exceeds the second-level cache";
   }
   return nullptr;

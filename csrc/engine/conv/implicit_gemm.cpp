@@ -35,12 +35,12 @@ int64_t innermost(const Operand& t, const std::array<int64_t, 3>& positions) {
   return t.size[0] > 1 ? t.stride[0] : t.size[1];
 }
 
-GemmWindows windows_of(GemmWindows::Side side, const Operand& out, const Operand& source,
+gemm::Windows windows_of(gemm::Windows::Side side, const Operand& out, const Operand& source,
                        const WindowGrid& grid, int64_t channels) {
   const auto element = static_cast<int64_t>(c10::elementSize(source.dtype));
-  GemmWindows windows;
+  gemm::Windows windows;
   windows.side = side;
-  gemm_arguments::Windows& w = windows.arguments;
+  gemm::WindowArguments& w = windows.arguments;
   w.image = static_cast<uint64_t>(source.stride[0] * element);
   w.out_image = static_cast<uint64_t>(out.stride[0]);
   w.channels = static_cast<uint32_t>(channels);
@@ -69,15 +69,15 @@ GemmWindows windows_of(GemmWindows::Side side, const Operand& out, const Operand
 }  // namespace
 
 const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window) {
-  if (const char* reason = refuse_windows(dtype)) return reason;
+  if (const char* reason = gemm::refuse_windows(dtype)) return reason;
   return product(window.kernel) > kMostTaps ? "more than 64 taps" : nullptr;
 }
 
 void implicit_gemm(const Operand& out, const Operand& source, const void* weight,
                    const void* bias, const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
-  const GemmWindows windows = windows_of(GemmWindows::a, out, source, grid, channels);
-  GemmDescription d;
+  const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
+  gemm::Description d;
   d.m = out.size[0] * product(grid.positions);
   d.n = columns;
   d.k = product(grid.taps) * channels;
@@ -87,15 +87,15 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   d.b = {weight, source.dtype, 1, d.k, columns * d.k};
   d.c = {bias, out.dtype, 0, 1, columns};
   d.out = {out.data, out.dtype, innermost(out, grid.positions), 1, columns};
-  gemm_of_windows(d, windows);
+  gemm::product_of_windows(d, windows);
 }
 
 void implicit_gemm_weight(void* weight, const Operand& out, const Operand& source,
                           const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, rows = out.size[1] / groups;
-  const GemmWindows windows = windows_of(GemmWindows::b, out, source, grid, channels);
+  const gemm::Windows windows = windows_of(gemm::Windows::b, out, source, grid, channels);
   TORCH_INTERNAL_ASSERT(windows.arguments.linear);
-  GemmDescription d;
+  gemm::Description d;
   d.m = rows;
   d.n = product(grid.taps) * channels;
   d.k = out.size[0] * product(grid.positions);
@@ -103,7 +103,7 @@ void implicit_gemm_weight(void* weight, const Operand& out, const Operand& sourc
   d.a = {out.data, out.dtype, 1, innermost(out, grid.positions), rows};
   d.b = {source.data, source.dtype, d.n, 1, channels};
   d.out = {weight, out.dtype, d.n, 1, rows * d.n};
-  gemm_of_windows(d, windows);
+  gemm::product_of_windows(d, windows);
 }
 
 }  // namespace ocl::conv

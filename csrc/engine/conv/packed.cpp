@@ -27,7 +27,7 @@ struct Tile {
   int64_t columns() const { return int64_t{width} * vectors; }
 };
 
-Tile tile_of(const PackedParameters& parameters, int64_t columns) {
+Tile tile_of(const gemm::PackedParameters& parameters, int64_t columns) {
   Tile tile{parameters.width, parameters.rows, parameters.vectors};
   if (columns <= tile.width) tile.vectors = 1;
   while (tile.width > 1 && columns <= tile.width / 2) tile.width /= 2;
@@ -40,13 +40,14 @@ Tile tile_of(const PackedParameters& parameters, int64_t columns) {
 bool packed_transposes(const Contraction& contraction) {
   const size_t element = c10::elementSize(contraction.compute);
   const Tile tile =
-      tile_of(gemm_parameters(contraction.device, element, false).packed, contraction.columns);
+      tile_of(gemm::parameters_of(contraction.device, element, false).packed, contraction.columns);
   return tile.vectors == 2 && 2 * tile.rows == tile.width;
 }
 
 int64_t packed_panel_columns(const Contraction& contraction) {
   const size_t element = c10::elementSize(contraction.compute);
-  return tile_of(gemm_parameters(contraction.device, element, false).packed, contraction.columns)
+  return tile_of(gemm::parameters_of(contraction.device, element, false).packed,
+                 contraction.columns)
       .columns();
 }
 
@@ -56,7 +57,8 @@ void run_packed(const Contraction& contraction) {
   static const KernelFamily finish_family{"conv/packed.cl", "conv_finish"};
   const Accumulator* const accumulator = contraction.accumulator;
   const size_t element = c10::elementSize(contraction.compute);
-  const PackedParameters parameters = gemm_parameters(contraction.device, element, false).packed;
+  const gemm::PackedParameters parameters =
+      gemm::parameters_of(contraction.device, element, false).packed;
   const Tile tile = tile_of(parameters, contraction.columns);
   ContractionArguments c = contraction.arguments();
   const int64_t tiles = ceil_div(c.m, tile.rows), panels = ceil_div(c.n, tile.columns());

@@ -44,9 +44,9 @@ bool joins_images(const Operand& in, const Operand& out) {
                              out.stride[0] == positions * position_stride(out));
 }
 
-GemmDescription weight_product(const Plan& plan) {
+gemm::Description weight_product(const Plan& plan) {
   const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
-  GemmDescription d;
+  gemm::Description d;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -56,15 +56,15 @@ GemmDescription weight_product(const Plan& plan) {
   return d;
 }
 
-GemmDescription position_product(const Plan& plan) {
+gemm::Description position_product(const Plan& plan) {
   const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
   const bool transposed = plan.transposed();
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
-  GemmDescription d;
+  gemm::Description d;
   d.k = in.size[1];
-  const GemmOperand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
-                            weight.stride[transposed ? 0 : 1], 0};
+  const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
+                              weight.stride[transposed ? 0 : 1], 0};
   d.beta = plan.bias != nullptr ? 1 : 0;
   if (out.stride[1] == 1) {
     // Channels last: positions are rows, and images follow each other mostly.
@@ -96,8 +96,8 @@ const char* refuse(const Plan& plan) {
   if (plan.pass == Pass::weight_gradient) {
     if (plan.in.stride[1] != 1 || plan.out.stride[1] != 1) return "channels aren't last";
     if (!joins_images(plan.in, plan.out)) return "images lie apart";
-    return gemm_takes_blocks(weight_product(plan)) ? nullptr
-                                                   : "the product would pack its operands";
+    return gemm::takes_k_blocking(weight_product(plan)) ? nullptr
+                                                        : "the product would pack its operands";
   }
   if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
   if (plan.device.is_cpu()) return "on CPUs packed does better";
@@ -107,7 +107,7 @@ const char* refuse(const Plan& plan) {
 }
 
 void run(const Plan& plan) {
-  gemm(plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan));
+  gemm::product(plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan));
 }
 
 }  // namespace

@@ -7,14 +7,13 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "runtime/allocator.h"
 
 namespace ocl::conv {
 
 namespace {
-
-constexpr int64_t kBytesPerCore = 2 << 20;  // about a second cache
 
 int64_t padded_size(const Operand& tensor, const Reach& reach, int axis) {
   return std::max(reach.high[axis] + 1, tensor.size[2 + axis]) -
@@ -84,7 +83,7 @@ Source source_of(const Operand& tensor, int64_t first, int64_t count, const Reac
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image) {
   const DeviceProperties& properties = device.properties();
   const int64_t cache = std::min(static_cast<int64_t>(properties.last_level_cache) / 2,
-                                 kBytesPerCore * properties.compute_units);
+                                 device_row(device).core_bytes * properties.compute_units);
   const int64_t budget =
       device.is_cpu() ? std::clamp<int64_t>(cache, 4 << 20, 64 << 20) : int64_t{256} << 20;
   const int64_t most =

@@ -9,6 +9,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -20,7 +21,7 @@ namespace {
 /// A work-group's tile, the sums of a work-item, in runs of `run`, and the work-items that share
 /// them.
 struct ConvShape {
-  TileShape tile;
+  gemm::TileShape tile;
   int rows, columns, run, slices;
 };
 
@@ -39,7 +40,6 @@ constexpr ConvShape kShapes8[] = {shape(64, 64, 8, 4, 4, 2, 1.00F),
                                   shape(64, 32, 8, 4, 4, 2, 0.90F),
                                   shape(64, 16, 8, 4, 4, 2, 0.70F)};
 
-constexpr double kLaunchCost = 0.9e6;  // about 5 us of an H200's compute unit
 constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
@@ -48,7 +48,7 @@ constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 int table_size(int64_t part) { return part <= 512 ? 512 : part <= 2048 ? 2048 : 0; }
 
 bool fits(const Device& device, const ConvShape& s, size_t element) {
-  const TileShape& t = s.tile;
+  const gemm::TileShape& t = s.tile;
   const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
                        static_cast<size_t>(t.m) * 12 + 2048 * 8;
   return local <= device.properties().local_memory &&
@@ -74,11 +74,11 @@ Choice choose(std::span<const ConvShape> shapes, const Device& device,
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
       const int64_t part = ceil_div(c.k, splits);
       if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
-      double cost = tile_cost(s.tile, tiles * splits, part, units);
+      double cost = gemm::tile_cost(s.tile, tiles * splits, part, units);
       if (splits > 1) {
         // Parts are written and read as floats, at some bytes per sum.
-        cost += kLaunchCost + static_cast<double>(splits * c.groups) * c.m * c.n * 48 /
-                                  static_cast<double>(units);
+        cost += device_row(device).launch_cost + static_cast<double>(splits * c.groups) * c.m *
+                                                     c.n * 48 / static_cast<double>(units);
       }
       if (!found || cost < best_cost) {
         best = {&s, splits};

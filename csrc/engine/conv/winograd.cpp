@@ -6,6 +6,7 @@
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
 #include "opencl/environment.h"
@@ -23,8 +24,6 @@ constexpr int64_t kPoints = 16;
 /// for the windows'.
 constexpr int64_t kLeastChannels = 16, kLeastTiles = 64;
 constexpr int64_t kLeastLanes = 4;
-/// A panel of more bytes is not read again for every strip.
-constexpr int64_t kSecondCache = 256 << 10;
 constexpr int64_t kStrips = 4;
 constexpr int64_t kItemsPerCore = 8;
 
@@ -76,7 +75,8 @@ const char* refuse(const Plan& plan) {
   const Operand &in = plan.source(), &out = plan.result();
   if (computed_in(in.dtype) != c10::ScalarType::Float) return "sums aren't of floats";
   if (std::min(in.size[1], out.size[1]) / w.groups < kLeastChannels) return "channels are few";
-  const PackedParameters parameters = gemm_parameters(plan.device, sizeof(float), false).packed;
+  const gemm::PackedParameters parameters =
+      gemm::parameters_of(plan.device, sizeof(float), false).packed;
   if (parameters.width < kLeastLanes || in.size[1] < parameters.width) return "vectors are narrow";
   const Geometry g = geometry_of(plan);
   if (std::min(g.pad[0], g.pad[1]) < 0) return "the padding exceeds the windows";
@@ -100,7 +100,8 @@ void run(const Plan& plan) {
   const void* const bias = plan.bias;
   const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
   const int64_t height = out.size[3], width = out.size[4];
-  const PackedParameters parameters = gemm_parameters(device, sizeof(float), false).packed;
+  const gemm::PackedParameters parameters =
+      gemm::parameters_of(device, sizeof(float), false).packed;
   const auto [pad, image_lines, tiles, strip, strips, line_tiles, reach] = geometry_of(plan);
 
   WinogradArguments p{};
@@ -131,7 +132,8 @@ void run(const Plan& plan) {
   const int64_t panel_columns = int64_t{parameters.width} * vectors;
   const int64_t panels = ceil_div(columns, panel_columns);
   const int64_t panel_bytes = kPoints * channels * panel_columns * int64_t{sizeof(float)};
-  const int64_t shared = panel_bytes > kSecondCache ? kStrips : 1;
+  // A large panel is not read again for every strip.
+  const int64_t shared = panel_bytes > device_row(device).reread_bytes ? kStrips : 1;
   const int64_t lanes =
       std::min<int64_t>(parameters.width, std::bit_floor(static_cast<uint64_t>(line_tiles)));
   const int64_t cores = device.properties().compute_units;

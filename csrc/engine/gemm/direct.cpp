@@ -3,23 +3,23 @@
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
-const char* refuse_direct(const GemmPlan&) { return nullptr; }
+const char* refuse_direct(const Plan&) { return nullptr; }
 
-void run_direct(const GemmPlan& plan) {
+void run_direct(const Plan& plan) {
   static const KernelFamily family{"gemm/direct.cl", "gemm_direct"};
-  const GemmProblem& p = plan.problem;
+  const Arguments& p = plan.problem;
   const bool cpu = plan.device.is_cpu();
   const size_t local = p.n >= 16 ? 16 : p.n >= 4 ? 4 : 1;
-  launch_gemm(gemm_kernel(family, plan), plan,
-              NDRange::volume({p.n, p.m, p.batch}, {local, cpu ? 1u : 4u, 1}));
+  launch_product(get_kernel(family, plan), plan,
+                 NDRange::volume({p.n, p.m, p.batch}, {local, cpu ? 1u : 4u, 1}));
 }
 
 }  // namespace
 
-const GemmImplementation gemm_direct{"direct", refuse_direct, run_direct};
+const Product direct{"direct", refuse_direct, run_direct};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -20,7 +20,7 @@
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 using c10::ScalarType;
 
@@ -70,7 +70,7 @@ ScalarArgument widen(const ScalarArgument& argument) {
 }
 
 /// alpha or beta: checked and truncated in out's dtype, then in the type computed with.
-ScalarArgument gemm_scalar(ScalarType dtype, const c10::Scalar& value) {
+ScalarArgument scalar_of(ScalarType dtype, const c10::Scalar& value) {
   const ScalarArgument argument = scalar_argument(compute_dtype(dtype), value);
   switch (dtype) {
     case ScalarType::Byte:
@@ -105,11 +105,9 @@ bool is_zero(ScalarType dtype, const ScalarArgument& argument) {
 }
 
 /// Strides as a kernel takes them. A dimension of size 1 gets the stride that opens the fast paths.
-GemmProblem::Strides strides_of(const GemmOperand& operand, int64_t rows, int64_t columns,
-                                int64_t batch) {
-  GemmProblem::Strides s{static_cast<uint64_t>(operand.row_stride),
-                         static_cast<uint64_t>(operand.column_stride),
-                         batch == 1 ? 0 : static_cast<uint64_t>(operand.batch_stride)};
+Strides strides_of(const Operand& operand, int64_t rows, int64_t columns, int64_t batch) {
+  Strides s{static_cast<uint64_t>(operand.row_stride), static_cast<uint64_t>(operand.column_stride),
+            batch == 1 ? 0 : static_cast<uint64_t>(operand.batch_stride)};
   if (columns <= 1) s.column = 1;
   if (rows <= 1) s.row = s.column == 1 ? static_cast<uint64_t>(columns) : 1;
   return s;
@@ -121,13 +119,13 @@ uint32_t checked_size(int64_t size) {
   return static_cast<uint32_t>(size);
 }
 
-GemmPlan make_plan(const GemmDescription& d) {
+Plan make_plan(const Description& d) {
   const ScalarType dtype = d.out.dtype;
   const char* compute = compute_tag_of(dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(compute != nullptr, "\"gemm\" not implemented for '",
                               c10::toString(dtype), "'");
   Queue& queue = current_queue(current_device());
-  GemmPlan plan(queue);
+  Plan plan(queue);
   plan.complex = c10::isComplexType(dtype);
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
@@ -138,11 +136,11 @@ GemmPlan make_plan(const GemmDescription& d) {
   plan.b_size = c10::elementSize(d.b.dtype);
   plan.out_size = c10::elementSize(dtype);
   plan.activation = static_cast<int>(d.activation);
-  plan.alpha = gemm_scalar(dtype, d.alpha);
-  plan.beta = gemm_scalar(dtype, d.beta);
-  plan.parameters = gemm_parameters(plan.device, plan.compute_size, plan.complex);
+  plan.alpha = scalar_of(dtype, d.alpha);
+  plan.beta = scalar_of(dtype, d.beta);
+  plan.parameters = parameters_of(plan.device, plan.compute_size, plan.complex);
 
-  GemmProblem& p = plan.problem;
+  Arguments& p = plan.problem;
   p.m = checked_size(d.m);
   p.n = checked_size(d.n);
   p.k = is_zero(dtype, plan.alpha) ? 0 : checked_size(d.k);
@@ -158,10 +156,9 @@ GemmPlan make_plan(const GemmDescription& d) {
   p.out = strides_of(d.out, d.m, d.n, d.batch);
   const bool addend = !is_zero(dtype, plan.beta);
   if (addend) p.c = strides_of(d.c, d.m, d.n, d.batch);
-  p.flags = (addend ? gemm_flag::addend : 0) | (d.a.conjugate ? gemm_flag::conjugate_a : 0) |
-            (d.b.conjugate ? gemm_flag::conjugate_b : 0) |
-            (d.c.conjugate ? gemm_flag::conjugate_c : 0) |
-            (d.out.conjugate ? gemm_flag::conjugate_out : 0);
+  p.flags = (addend ? kAddend : 0) | (d.a.conjugate ? kConjugateA : 0) |
+            (d.b.conjugate ? kConjugateB : 0) | (d.c.conjugate ? kConjugateC : 0) |
+            (d.out.conjugate ? kConjugateOut : 0);
   plan.b_packed = d.b_packed && p.k > 0;
   plan.out = static_cast<char*>(const_cast<void*>(d.out.data));
   // A kernel that reads nothing of an operand still gets a buffer that exists.
@@ -171,29 +168,28 @@ GemmPlan make_plan(const GemmDescription& d) {
   return plan;
 }
 
-std::string describe(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+std::string describe(const Plan& plan) {
+  const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
 }
 
-void run(const GemmPlan& plan) {
+void run(const Plan& plan) {
   // What is packed already is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
-    gemm_packed.run(plan);
+    packed.run(plan);
     return;
   }
   check_forced_tile();
   // One of another kind of device may be forced, too.
-  const GemmImplementation* forced = forced_among(gemm_engine, all_gemm_implementations());
+  const Product* forced = forced_among(engine, all_products());
   if (forced != nullptr && accepts(*forced, plan, describe)) {
     forced->run(plan);
     return;
   }
-  if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned_gemm(plan))
-    return;
-  run_first(gemm_engine, gemm_implementations(plan.device), plan, describe);
+  if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned(plan)) return;
+  run_first(engine, products(plan.device), plan, describe);
 }
 
 }  // namespace
@@ -205,7 +201,7 @@ const char* refuse_windows(ScalarType dtype) {
   return nullptr;
 }
 
-void GemmWindows::set_grid(int axis, uint32_t positions) {
+void Windows::set_grid(int axis, uint32_t positions) {
   // Of numbers below 2^31: ceil(2^(31 + s) / d), with 2^s >= d.
   const uint32_t shift = positions <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(positions - 1));
   arguments.grid[axis] = positions;
@@ -216,35 +212,35 @@ void GemmWindows::set_grid(int axis, uint32_t positions) {
           : static_cast<uint32_t>(((uint64_t{1} << (31 + shift)) + positions - 1) / positions);
 }
 
-void gemm_of_windows(const GemmDescription& description, const GemmWindows& windows) {
-  GemmPlan plan = make_plan(description);
+void product_of_windows(const Description& description, const Windows& windows) {
+  Plan plan = make_plan(description);
   plan.windows = &windows;
   if (dispatch_is_traced()) trace_dispatch(describe(plan) + ", windows: tensor_core runs");
-  gemm_tensor_core.run(plan);
+  tensor_core.run(plan);
 }
 
-bool gemm_takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
+bool takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
 
-GemmPlan GemmPlan::transposed() const {
-  GemmPlan t = *this;
+Plan Plan::transposed() const {
+  Plan t = *this;
   std::swap(t.a, t.b);
   std::swap(t.a_tag, t.b_tag);
   std::swap(t.a_size, t.b_size);
-  GemmProblem& p = t.problem;
+  Arguments& p = t.problem;
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);
-  for (GemmProblem::Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
-  const uint32_t conjugates = problem.flags & (gemm_flag::conjugate_a | gemm_flag::conjugate_b);
-  p.flags &= ~(gemm_flag::conjugate_a | gemm_flag::conjugate_b);
-  if (conjugates & gemm_flag::conjugate_a) p.flags |= gemm_flag::conjugate_b;
-  if (conjugates & gemm_flag::conjugate_b) p.flags |= gemm_flag::conjugate_a;
+  for (Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
+  const uint32_t conjugates = problem.flags & (kConjugateA | kConjugateB);
+  p.flags &= ~(kConjugateA | kConjugateB);
+  if (conjugates & kConjugateA) p.flags |= kConjugateB;
+  if (conjugates & kConjugateB) p.flags |= kConjugateA;
   return t;
 }
 
 Workspace::Workspace(size_t bytes)
     : memory_(bytes == 0 ? c10::DataPtr() : allocator()->allocate(bytes)) {}
 
-Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
+Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
                     std::span<const Define> parameters) {
   constexpr size_t kMost = 24;
   std::array<Define, kMost> defines;
@@ -260,8 +256,8 @@ Kernel& gemm_kernel(const KernelFamily& family, const GemmPlan& plan,
   return family.get(plan.device, std::span<const Define>(defines).first(count));
 }
 
-void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, const void* workspace,
-                 std::span<const unsigned char> extra) {
+void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
+                    std::span<const unsigned char> extra) {
   cl_uint index = 0;
   detail::set_argument(kernel, index, Pointer{plan.a});
   detail::set_argument(kernel, index, Pointer{plan.b});
@@ -272,16 +268,16 @@ void launch_gemm(Kernel& kernel, const GemmPlan& plan, const NDRange& range, con
   kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
-  const GemmProblem& p = plan.problem;
+  const Arguments& p = plan.problem;
   const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
   const int64_t work = std::max(results, results * p.k / kProductsPerOperation);
   kernel.enqueue(plan.queue, range.of_work(work * p.batch));
 }
 
-void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, uint64_t stride,
-                 uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
-                 uint64_t pitch, char* copy) {
-  static const KernelFamily family{"gemm/gather.cl", "gemm_gather"};
+void copy_lines(const Plan& plan, const char* source, size_t element_size, uint64_t stride,
+                uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
+                uint64_t pitch, char* copy) {
+  static const KernelFamily family{"gemm/copy_lines.cl", "gemm_copy_lines"};
   const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
   const size_t local = plan.device.is_cpu() ? 16 : 64;
   launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
@@ -290,7 +286,7 @@ void gemm_gather(const GemmPlan& plan, const char* source, size_t element_size, 
          lines, cl_ulong{pitch});
 }
 
-void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
+void split_k(Arguments& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
   const int64_t k = problem.k;
   int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
   if (splits <= 1) return;
@@ -300,41 +296,41 @@ void split_k(GemmProblem& problem, int64_t items, int64_t target, int64_t least,
   problem.split_k = static_cast<uint32_t>(part);
 }
 
-size_t split_bytes(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+size_t split_bytes(const Plan& plan) {
+  const Arguments& p = plan.problem;
   if (p.splits <= 1) return 0;
   return static_cast<size_t>(p.splits) * p.batch * p.m * p.n * plan.compute_size;
 }
 
-void finish_split(const GemmPlan& plan, const void* sums) {
-  static const KernelFamily family{"gemm/finish.cl", "gemm_finish"};
-  static const KernelFamily group_family{"gemm/finish_group.cl", "gemm_finish_group"};
-  const GemmProblem& p = plan.problem;
+void finish_split(const Plan& plan, const void* sums) {
+  static const KernelFamily family{"gemm/split_k.cl", "gemm_split_k"};
+  static const KernelFamily group_family{"gemm/split_k_group.cl", "gemm_split_k_group"};
+  const Arguments& p = plan.problem;
   if (p.splits <= 1) return;
   const size_t elements = static_cast<size_t>(p.m) * p.n;
   // Loads of one work-item after another would take a GPU as long as much of a dot product.
   constexpr size_t kFewElements = 64, kManyParts = 8, kGroup = 128;
   if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
     const std::array<Define, 1> defines{{{"LOCAL", kGroup}}};
-    launch_gemm(gemm_kernel(group_family, plan, defines), plan,
-                NDRange::grid(elements * kGroup, p.batch, kGroup, 1), sums);
+    launch_product(get_kernel(group_family, plan, defines), plan,
+                   NDRange::grid(elements * kGroup, p.batch, kGroup, 1), sums);
     return;
   }
   const size_t local = plan.device.is_cpu() ? 16 : 128;
-  launch_gemm(gemm_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
+  launch_product(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 
-GemmPanels gemm_panels(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
+Panels panels_for(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
   if (!device.is_cpu() || k == 0 || n == 0) return {};
-  GemmDescription d;
+  Description d;
   d.n = n;
   d.k = k;
   d.a.dtype = d.b.dtype = d.out.dtype = dtype;
   return panels_of(make_plan(d));
 }
 
-void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels) {
-  GemmDescription d;
+void pack(const Operand& b, int64_t k, int64_t n, void* panels) {
+  Description d;
   d.n = n;
   d.k = k;
   d.a = d.b = b;
@@ -343,12 +339,12 @@ void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels) {
   pack_columns(make_plan(d), panels);
 }
 
-bool gemm_takes_blocks(const GemmDescription& description) {
-  const GemmPlan plan = make_plan(description);
-  return plan.device.is_cpu() && gemm_blocks.refuse(plan) == nullptr;
+bool takes_k_blocking(const Description& description) {
+  const Plan plan = make_plan(description);
+  return plan.device.is_cpu() && k_blocking.refuse(plan) == nullptr;
 }
 
-bool gemm_wants_contiguous_k(const GemmDescription& description) {
+bool wants_contiguous_k(const Description& description) {
   constexpr int64_t kLeastSize = 64;
   const bool bytes =
       description.a.dtype == ScalarType::Char || description.a.dtype == ScalarType::Byte;
@@ -358,15 +354,15 @@ bool gemm_wants_contiguous_k(const GemmDescription& description) {
          std::min({description.m, description.n, description.k}) >= kLeastSize;
 }
 
-void gemm(const GemmDescription& description) {
+void product(const Description& description) {
   if (description.m == 0 || description.n == 0 || description.batch == 0) return;
-  GemmPlan plan = make_plan(description);
+  Plan plan = make_plan(description);
   // What a GPU's grid has at least in its third dimension.
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);
     run(plan);
-    const GemmProblem& p = plan.problem;
+    const Arguments& p = plan.problem;
     plan.a += p.a.batch * p.batch * plan.a_size;
     plan.b += p.b.batch * p.batch * plan.b_size;
     plan.c += p.c.batch * p.batch * plan.out_size;
@@ -374,4 +370,4 @@ void gemm(const GemmDescription& description) {
   }
 }
 
-}  // namespace ocl
+}  // namespace ocl::gemm

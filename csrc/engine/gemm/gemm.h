@@ -1,7 +1,4 @@
 // The matrix product engine: out = act(alpha * a @ b + beta * c), batched, any dtype, any strides.
-//
-// Offers: GemmOperand, GemmDescription, gemm(); GemmPanels, gemm_panels(), gemm_pack();
-// GemmParameters, gemm_parameters().
 #pragma once
 
 #include <c10/core/Scalar.h>
@@ -12,17 +9,17 @@
 
 #include "opencl/device.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 /// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
-struct GemmOperand {
+struct Operand {
   const void* data = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
   int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
   bool conjugate = false;  // what is stored is the conjugate of what is meant
 };
 
-enum class GemmActivation : uint8_t { none, relu, gelu };
+enum class Activation : uint8_t { none, relu, gelu };
 
 /// out[z, i, j] = activation(alpha * sum_k a[z, i, k] * b[z, k, j] + beta * c[z, i, j]).
 ///
@@ -30,12 +27,12 @@ enum class GemmActivation : uint8_t { none, relu, gelu };
 /// c, alpha == 0 never reads a and b. c may be out itself, element for element; a and b must not
 /// overlap out. Half and bfloat16 are summed in float, integers wrap. An activation needs a
 /// floating-point out.
-struct GemmDescription {
+struct Description {
   int64_t m = 0, n = 0, k = 0, batch = 1;
-  GemmOperand a, b, c, out;
+  Operand a, b, c, out;
   c10::Scalar alpha = 1, beta = 0;
-  GemmActivation activation = GemmActivation::none;
-  bool b_packed = false;  // b is what gemm_pack() made of it: b.data, and b.dtype as gemm_panels'
+  Activation activation = Activation::none;
+  bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
@@ -44,31 +41,31 @@ struct GemmDescription {
 /// Of the implementations in implementations.cpp the first that does not refuse runs;
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
-void gemm(const GemmDescription& description);
+void product(const Description& description);
 
-/// Whether gemm() on a CPU reads the operands once and packs nothing large: few rows and columns
-/// over a long k (kernels/gemm/blocks.cl).
-bool gemm_takes_blocks(const GemmDescription& description);
+/// Whether product() on a CPU reads the operands once and packs nothing large: few rows and columns
+/// over a long k (kernels/gemm/k_blocking.cl).
+bool takes_k_blocking(const Description& description);
 
-/// Whether gemm() is so much faster with a's rows and b's columns contiguous that it pays to copy
-/// them: the matrix instructions for 8-bit integers read them only so.
-bool gemm_wants_contiguous_k(const GemmDescription& description);
+/// Whether product() is so much faster with a's rows and b's columns contiguous that it pays to
+/// copy them: the matrix instructions for 8-bit integers read them only so.
+bool wants_contiguous_k(const Description& description);
 
 /// A matrix b that many products share, packed once: panels of adjacent columns, each a row of
 /// `columns` elements after the other, padded with zeros.
-struct GemmPanels {
+struct Panels {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   int64_t panels = 0, depth = 0, columns = 0;
   int64_t group = 1;  // rows of b whose elements lie beside each other
 };
 
-/// What gemm_pack() makes of b: [k, n]: panels is 0 where the device's kernels would not use it.
-GemmPanels gemm_panels(const Device& device, c10::ScalarType dtype, int64_t k, int64_t n);
+/// What pack() makes of b: [k, n]: panels is 0 where the device's kernels would not use it.
+Panels panels_for(const Device& device, c10::ScalarType dtype, int64_t k, int64_t n);
 /// Packs b: [k, n] into memory of panels * depth * columns * group elements.
-void gemm_pack(const GemmOperand& b, int64_t k, int64_t n, void* panels);
+void pack(const Operand& b, int64_t k, int64_t n, void* panels);
 
 /// True if the engine has products of that dtype.
-bool gemm_takes(c10::ScalarType dtype);
+bool takes(c10::ScalarType dtype);
 
 /// The packed kernel: rows x (vectors * width) sums in registers, added up every kc of k; a
 /// work-item covers about block_bytes of row panels.
@@ -90,7 +87,7 @@ struct TileParameters {
 };
 
 /// What the tuner may vary, for one device and one type computed with.
-struct GemmParameters {
+struct Parameters {
   PackedParameters packed;
   SkinnyParameters skinny;
   TileParameters tile;
@@ -99,6 +96,6 @@ struct GemmParameters {
 
 /// The defaults of the device's class (the table in parameters.cpp) for values of
 /// `compute_size` bytes.
-GemmParameters gemm_parameters(const Device& device, size_t compute_size, bool complex);
+Parameters parameters_of(const Device& device, size_t compute_size, bool complex);
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -4,30 +4,27 @@
 
 #include "engine/gemm/plan.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
-constexpr const GemmImplementation* kOnCpu[] = {&gemm_small, &gemm_skinny, &gemm_blocks,
-                                                &gemm_packed, &gemm_direct};
+constexpr const Product* kOnCpu[] = {&small, &skinny, &k_blocking, &packed, &direct};
 
-constexpr const GemmImplementation* kOnGpu[] = {&gemm_skinny,          &gemm_tensor_core,
-                                                &gemm_tensor_core_f64, &gemm_tiled,
-                                                &gemm_packed,          &gemm_direct};
+constexpr const Product* kOnGpu[] = {&skinny, &tensor_core, &tensor_core_f64,
+                                     &tiled,  &packed,      &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
-constexpr const GemmImplementation* kOnSubgroupGpu[] = {&gemm_skinny, &gemm_subgroup, &gemm_tiled,
-                                                        &gemm_packed, &gemm_direct};
-constexpr const GemmImplementation* kOnMatrixGpu[] = {
-    &gemm_skinny, &gemm_subgroup_matrix, &gemm_subgroup, &gemm_tiled, &gemm_packed, &gemm_direct};
-constexpr const GemmImplementation* kAll[] = {
-    &gemm_small,           &gemm_skinny,   &gemm_blocks, &gemm_tensor_core, &gemm_tensor_core_f64,
-    &gemm_subgroup_matrix, &gemm_subgroup, &gemm_tiled,  &gemm_packed,      &gemm_direct};
+constexpr const Product* kOnSubgroupGpu[] = {&skinny, &subgroup, &tiled, &packed, &direct};
+constexpr const Product* kOnMatrixGpu[] = {&skinny, &subgroup_matrix, &subgroup,
+                                           &tiled,  &packed,          &direct};
+constexpr const Product* kAll[] = {&small,           &skinny,          &k_blocking, &tensor_core,
+                                   &tensor_core_f64, &subgroup_matrix, &subgroup,   &tiled,
+                                   &packed,          &direct};
 
 }  // namespace
 
-Engine gemm_engine{"gemm", kAll};
+Engine engine{"gemm", kAll};
 
-std::span<const GemmImplementation* const> gemm_implementations(const Device& device) {
+std::span<const Product* const> products(const Device& device) {
   if (device.is_cpu()) return kOnCpu;
   const DeviceProperties& p = device.properties();
   // A CPU that plays a GPU may have such sub-groups, but it is to run what most GPUs do.
@@ -37,6 +34,6 @@ std::span<const GemmImplementation* const> gemm_implementations(const Device& de
   return kOnGpu;
 }
 
-std::span<const GemmImplementation* const> all_gemm_implementations() { return kAll; }
+std::span<const Product* const> all_products() { return kAll; }
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -4,48 +4,43 @@
 #include <cstring>
 #include <tuple>
 
+#include "engine/ceil_div.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
 constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
 
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
-
-/// The layout of Panels in packed.cl.
-struct Panels {
-  uint64_t b_panels, sums;
-  uint32_t a_batches, b_batches, block, b_packed;
-};
+#include "gemm/packed_arguments.clh"
 
 /// Panels hold real numbers; a complex product takes twice the depth and twice the columns.
-int64_t parts_of(const GemmPlan& plan) { return plan.complex ? 2 : 1; }
-const char* panel_tag(const GemmPlan& plan) {
+int64_t parts_of(const Plan& plan) { return plan.complex ? 2 : 1; }
+const char* panel_tag(const Plan& plan) {
   return !plan.complex ? plan.compute_tag : plan.compute_size == 8 ? "f32" : "f64";
 }
 /// Columns of the product in a panel, and the bytes of a panel of either operand.
-int64_t columns_of(const GemmPlan& plan) {
+int64_t columns_of(const Plan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;
   return int64_t{parameters.vectors} * parameters.width / parts_of(plan);
 }
 /// Bytes of a row or column of a panel.
-int64_t panel_line_bytes(const GemmPlan& plan) {
+int64_t panel_line_bytes(const Plan& plan) {
   // A group takes the place of one value.
-  return blocks(plan.problem.k, packed_group(plan)) * static_cast<int64_t>(plan.compute_size);
+  return ceil_div(plan.problem.k, packed_group(plan)) * static_cast<int64_t>(plan.compute_size);
 }
-int64_t row_panel_bytes(const GemmPlan& plan) {
+int64_t row_panel_bytes(const Plan& plan) {
   return plan.parameters.packed.rows * panel_line_bytes(plan);
 }
-int64_t column_panel_bytes(const GemmPlan& plan) {
+int64_t column_panel_bytes(const Plan& plan) {
   return columns_of(plan) * parts_of(plan) * panel_line_bytes(plan);
 }
 
 uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
 
-std::array<Define, 7> defines_of(const GemmPlan& plan) {
+std::array<Define, 7> defines_of(const Plan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;
   return {{{"R", panel_tag(plan)},
            {"PARTS", parts_of(plan)},
@@ -53,29 +48,29 @@ std::array<Define, 7> defines_of(const GemmPlan& plan) {
            {"MR", parameters.rows},
            {"NV", parameters.vectors},
            {"KC", parameters.kc},
-           {"GROUP", packed_group(plan)}}};
+           {"K_PACK", packed_group(plan)}}};
 }
 
 /// Packs what `panels` says, and nothing of b where it is packed already.
-void pack(const GemmPlan& plan, const Panels& panels, void* workspace) {
+void pack(const Plan& plan, const PackedArguments& panels, void* workspace) {
   static const KernelFamily family{"gemm/packed.cl", "gemm_pack"};
-  const GemmProblem& p = plan.problem;
-  const int64_t row_panels = panels.a_batches * blocks(p.m, plan.parameters.packed.rows);
+  const Arguments& p = plan.problem;
+  const int64_t row_panels = panels.a_batches * ceil_div(p.m, plan.parameters.packed.rows);
   const int64_t column_panels =
-      panels.b_packed ? 0 : panels.b_batches * blocks(p.n, columns_of(plan));
-  launch_gemm(gemm_kernel(family, plan, defines_of(plan)), plan,
-              NDRange::grid(blocks(p.k, kPackDepth), row_panels + column_panels, 1, 1), workspace,
-              {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
+      panels.b_packed ? 0 : panels.b_batches * ceil_div(p.n, columns_of(plan));
+  launch_product(get_kernel(family, plan, defines_of(plan)), plan,
+                 NDRange::grid(ceil_div(p.k, kPackDepth), row_panels + column_panels, 1, 1),
+                 workspace, {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
 }
 
 /// Packs and multiplies a problem whose panels fit the workspace.
-void run_block(const GemmPlan& source) {
+void run_block(const Plan& source) {
   static const KernelFamily family{"gemm/packed.cl", "gemm_packed"};
-  GemmPlan plan = source;
+  Plan plan = source;
   const PackedParameters& parameters = plan.parameters.packed;
-  GemmProblem& p = plan.problem;
-  const int64_t row_panels = blocks(p.m, parameters.rows);
-  const int64_t column_panels = blocks(p.n, columns_of(plan));
+  Arguments& p = plan.problem;
+  const int64_t row_panels = ceil_div(p.m, parameters.rows);
+  const int64_t column_panels = ceil_div(p.n, columns_of(plan));
   const int64_t cores = plan.device.properties().compute_units;
 
   // As many row panels per work-item as the cache holds beside a column panel, but enough
@@ -83,10 +78,10 @@ void run_block(const GemmPlan& source) {
   const int64_t tiles = row_panels * column_panels * p.batch;
   int64_t block = std::clamp<int64_t>(parameters.block_bytes / row_panel_bytes(plan), 1, 16);
   block = std::clamp<int64_t>(tiles / (cores * 8), 1, block);
-  const int64_t items = blocks(row_panels, block) * column_panels * p.batch;
+  const int64_t items = ceil_div(row_panels, block) * column_panels * p.batch;
   split_k(p, items, cores * 2, 2048, parameters.kc);
 
-  Panels panels{};
+  PackedArguments panels{};
   panels.a_batches = p.a.batch == 0 ? 1 : p.batch;
   panels.b_batches = p.b.batch == 0 ? 1 : p.batch;
   panels.block = static_cast<uint32_t>(block);
@@ -98,39 +93,40 @@ void run_block(const GemmPlan& source) {
   const Workspace workspace(panels.sums + split_bytes(plan));
 
   pack(plan, panels, workspace.data());
-  launch_gemm(gemm_kernel(family, plan, defines_of(plan)), plan,
-              NDRange::volume({static_cast<size_t>(column_panels * p.splits),
-                               static_cast<size_t>(blocks(row_panels, block)), p.batch},
-                              {1, 1, 1}),
-              workspace.data(), {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
+  launch_product(get_kernel(family, plan, defines_of(plan)), plan,
+                 NDRange::volume({static_cast<size_t>(column_panels * p.splits),
+                                  static_cast<size_t>(ceil_div(row_panels, block)), p.batch},
+                                 {1, 1, 1}),
+                 workspace.data(),
+                 {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
   finish_split(plan, workspace.data() + panels.sums);
 }
 
 /// The rows [row0, row0 + m), columns [column0, column0 + n) and batches [z0, z0 + batch) of a
 /// plan.
-GemmPlan part_of(const GemmPlan& plan, int64_t row0, int64_t m, int64_t column0, int64_t n,
-                 int64_t z0, int64_t batch) {
-  GemmPlan part = plan;
-  GemmProblem& p = part.problem;
+Plan part_of(const Plan& plan, int64_t row0, int64_t m, int64_t column0, int64_t n, int64_t z0,
+             int64_t batch) {
+  Plan part = plan;
+  Arguments& p = part.problem;
   p.m = static_cast<uint32_t>(m);
   p.n = static_cast<uint32_t>(n);
   p.batch = static_cast<uint32_t>(batch);
   part.a += (row0 * p.a.row + z0 * p.a.batch) * plan.a_size;
   part.b += plan.b_packed ? column0 / columns_of(plan) * column_panel_bytes(plan)
                           : (column0 * p.b.column + z0 * p.b.batch) * plan.b_size;
-  if (p.flags & gemm_flag::addend) {
+  if (p.flags & kAddend) {
     part.c += (row0 * p.c.row + column0 * p.c.column + z0 * p.c.batch) * plan.out_size;
   }
   part.out += (row0 * p.out.row + column0 * p.out.column + z0 * p.out.batch) * plan.out_size;
   return part;
 }
 
-bool too_deep(const GemmPlan& plan) {
+bool too_deep(const Plan& plan) {
   return row_panel_bytes(plan) + column_panel_bytes(plan) > plan.parameters.max_workspace;
 }
 
-const char* refuse(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+const char* refuse(const Plan& plan) {
+  const Arguments& p = plan.problem;
   if (p.k == 0) return "k is 0";
   if (columns_of(plan) == 0) return "a complex number is wider than a panel";
   if (too_deep(plan)) return "one panel of each operand exceeds the workspace";
@@ -139,15 +135,15 @@ const char* refuse(const GemmPlan& plan) {
   return nullptr;
 }
 
-void run(const GemmPlan& plan) {
+void run(const Plan& plan) {
   // The epilogue stores rows of vectors.
   if (plan.problem.out.column != 1 && plan.problem.out.row == 1) return run(plan.transposed());
-  const GemmProblem& p = plan.problem;
+  const Arguments& p = plan.problem;
   const int64_t rows = plan.parameters.packed.rows, columns = columns_of(plan);
   const int64_t row_panel = row_panel_bytes(plan), column_panel = column_panel_bytes(plan);
   const int64_t limit = plan.parameters.max_workspace;
-  const int64_t rows_bytes = blocks(p.m, rows) * row_panel;
-  const int64_t matrix_bytes = rows_bytes + blocks(p.n, columns) * column_panel;
+  const int64_t rows_bytes = ceil_div(p.m, rows) * row_panel;
+  const int64_t matrix_bytes = rows_bytes + ceil_div(p.n, columns) * column_panel;
   if (matrix_bytes <= limit) {
     const int64_t batches = std::max<int64_t>(1, limit / matrix_bytes);
     for (int64_t z = 0; z < p.batch; z += batches) {
@@ -159,7 +155,7 @@ void run(const GemmPlan& plan) {
   const int64_t columns_limit =
       std::min(std::max({limit / 2, limit - rows_bytes, column_panel}), limit - row_panel);
   const int64_t n_step = std::min<int64_t>(p.n, columns_limit / column_panel * columns);
-  const int64_t rows_limit = limit - blocks(n_step, columns) * column_panel;
+  const int64_t rows_limit = limit - ceil_div(n_step, columns) * column_panel;
   const int64_t m_step = std::min<int64_t>(p.m, rows_limit / row_panel * rows);
   for (int64_t z = 0; z < p.batch; ++z) {
     for (int64_t column = 0; column < p.n; column += n_step) {
@@ -180,11 +176,11 @@ constexpr RegisterTile kRegisterTiles[] = {{64, 12, 2}, {64, 14, 2}, {64, 8, 3},
                                            {64, 8, 2},  {64, 12, 1}, {32, 6, 2}, {32, 4, 3},
                                            {32, 4, 2},  {32, 12, 1}, {16, 6, 2}, {16, 4, 2}};
 
-std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
-  GemmParameters parameters = plan.parameters;
+std::vector<Variation> vary(const Plan& plan, int stage) {
+  Parameters parameters = plan.parameters;
   PackedParameters& packed = parameters.packed;
   const PackedParameters usual = packed;
-  std::vector<GemmVariation> list;
+  std::vector<Variation> list;
   // On others the kernel is only for what no other takes.
   if (!plan.device.is_cpu()) return list;
   if (stage == 0) {
@@ -225,7 +221,7 @@ std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
 
 }  // namespace
 
-int packed_group(const GemmPlan& plan) {
+int packed_group(const Plan& plan) {
   const PackedParameters& packed = plan.parameters.packed;
   if (packed.rows != 12 || packed.vectors != 2 || packed.width != 16) return 1;
   const DeviceProperties& properties = plan.device.properties();
@@ -238,25 +234,25 @@ int packed_group(const GemmPlan& plan) {
   return 1;
 }
 
-GemmPanels panels_of(const GemmPlan& plan) {
+Panels panels_of(const Plan& plan) {
   if (too_deep(plan)) return {};
-  GemmPanels panels;
+  Panels panels;
   panels.group = packed_group(plan);
   panels.dtype = panels.group == 2        ? c10::ScalarType::BFloat16
                  : plan.compute_size == 4 ? c10::ScalarType::Float
                                           : c10::ScalarType::Double;
   panels.columns = columns_of(plan);
-  panels.panels = blocks(plan.problem.n, panels.columns);
-  panels.depth = blocks(plan.problem.k, panels.group);
+  panels.panels = ceil_div(plan.problem.n, panels.columns);
+  panels.depth = ceil_div(plan.problem.k, panels.group);
   return panels;
 }
 
-void pack_columns(const GemmPlan& plan, void* panels) {
-  Panels columns_alone{};
+void pack_columns(const Plan& plan, void* panels) {
+  PackedArguments columns_alone{};
   columns_alone.b_batches = 1;
   pack(plan, columns_alone, panels);
 }
 
-const GemmImplementation gemm_packed{"packed", refuse, run, vary};
+const Product packed{"packed", refuse, run, vary};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -8,7 +8,7 @@
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
@@ -16,22 +16,22 @@ constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
 constexpr int kDotColumns = 4;        // of more, those whose sums are in registers at a time
 
 /// The plan with the large matrix as a: as few columns as there are.
-GemmPlan oriented(const GemmPlan& plan) {
+Plan oriented(const Plan& plan) {
   return plan.problem.m < plan.problem.n ? plan.transposed() : plan;
 }
 
 int rounded_columns(uint32_t n) { return n <= 1 ? 1 : n <= 2 ? 2 : n <= 4 ? 4 : 8; }
 
 /// The dot kernel reads rows of a and columns of b; where they aren't contiguous they are copied.
-bool copies_rows(const GemmPlan& plan) { return plan.problem.a.column != 1; }
-bool copies_columns(const GemmPlan& plan) { return plan.problem.b.row != 1; }
+bool copies_rows(const Plan& plan) { return plan.problem.a.column != 1; }
+bool copies_columns(const Plan& plan) { return plan.problem.b.row != 1; }
 /// Without rows of one element, which are contiguous in both directions.
-bool by_columns(const GemmPlan& plan) {
+bool by_columns(const Plan& plan) {
   return plan.problem.a.row == 1 && plan.problem.a.column != 1 && plan.problem.m > 1;
 }
 
-int64_t copied_bytes(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+int64_t copied_bytes(const Plan& plan) {
+  const Arguments& p = plan.problem;
   if (by_columns(plan) || !copies_rows(plan)) return 0;
   return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
 }
@@ -39,8 +39,8 @@ int64_t copied_bytes(const GemmPlan& plan) {
 /// Whether dot products of the rows and columns as they lie beat packing, which has the large
 /// matrix written once more, with up to so many columns. Adding up the lanes costs as much as about
 /// eight elements of k for each sum.
-bool prefers_dots(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+bool prefers_dots(const Plan& plan) {
+  const Arguments& p = plan.problem;
   if (!plan.device.is_cpu() || plan.complex || copies_rows(plan) || copies_columns(plan)) {
     return false;
   }
@@ -49,9 +49,9 @@ bool prefers_dots(const GemmPlan& plan) {
   return p.n <= most && uint64_t{p.n} * 8 <= p.k;
 }
 
-const char* refuse(const GemmPlan& source) {
-  const GemmPlan plan = oriented(source);
-  const GemmProblem& p = plan.problem;
+const char* refuse(const Plan& source) {
+  const Plan plan = oriented(source);
+  const Arguments& p = plan.problem;
   if (p.k == 0) return "k is 0";
   if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
       !prefers_dots(plan)) {
@@ -63,71 +63,71 @@ const char* refuse(const GemmPlan& source) {
   return nullptr;
 }
 
-void run_axpy(GemmPlan& plan, std::span<const Define> defines) {
+void run_axpy(Plan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_axpy.cl", "gemm_skinny_axpy"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
-  GemmProblem& p = plan.problem;
+  Arguments& p = plan.problem;
   const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
   const size_t items = (p.m + step - 1) / step;
   split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 512, 8);
   const Workspace sums(split_bytes(plan));
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
+  launch_product(get_kernel(family, plan, defines), plan,
+                 NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }
 
 /// run_axpy() for GPUs.
-void run_group_axpy(GemmPlan& plan, std::span<const Define> common) {
+void run_group_axpy(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_axpy.cl", "gemm_group_axpy"};
   constexpr size_t kLanes = 32, kDepth = 8;
-  GemmProblem& p = plan.problem;
+  Arguments& p = plan.problem;
   const int most = plan.parameters.skinny.width;
   const bool vectors = most > 1 && takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k,
                                                  p.a.column, p.a.batch, true);
   const int width = vectors ? most : 1;
   const std::array<Define, 5> defines{
-      {{"WIDTH", width}, common[1], common[2], {"LANES", kLanes}, {"DEPTH", kDepth}}};
+      {{"WIDTH", width}, common[1], common[2], {"ROW_ITEMS", kLanes}, {"DEPTH", kDepth}}};
   const size_t step = kLanes * static_cast<size_t>(width), groups = (p.m + step - 1) / step;
   split_k(p, groups * p.batch, plan.device.properties().compute_units * 4, 16 * kDepth, kDepth);
   const Workspace sums(split_bytes(plan));
-  launch_gemm(
-      gemm_kernel(family, plan, defines), plan,
+  launch_product(
+      get_kernel(family, plan, defines), plan,
       NDRange::volume({groups * kLanes * kDepth, p.splits, p.batch}, {kLanes * kDepth, 1, 1}),
       sums.data());
   finish_split(plan, sums.data());
 }
 
-void run_dot(GemmPlan& plan, std::span<const Define> defines) {
+void run_dot(Plan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_dot.cl", "gemm_skinny_dot"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
-  GemmProblem& p = plan.problem;
+  Arguments& p = plan.problem;
   const size_t items = (p.m + parameters.rows - 1) / parameters.rows;
   split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
   const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
   const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
   const size_t rows_at = sums_bytes + NDRange::round_up(column_bytes, 512);
   const Workspace workspace(rows_at + copied_bytes(plan));
-  GemmPlan copied = plan;
+  Plan copied = plan;
   if (copies_columns(plan)) {
     copied.b = workspace.data() + sums_bytes;
     copied.problem.b = {1, p.k, uint64_t{p.n} * p.k};
-    gemm_gather(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.k, p.n, p.k,
-                workspace.data() + sums_bytes);
+    copy_lines(plan, plan.b, plan.b_size, p.b.row, p.b.column, p.b.batch, p.k, p.n, p.k,
+               workspace.data() + sums_bytes);
   }
   if (copies_rows(plan)) {
     copied.a = workspace.data() + rows_at;
     copied.problem.a = {p.k, 1, uint64_t{p.m} * p.k};
-    gemm_gather(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.k, p.m, p.k,
-                workspace.data() + rows_at);
+    copy_lines(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.k, p.m, p.k,
+               workspace.data() + rows_at);
   }
-  launch_gemm(gemm_kernel(family, copied, defines), copied,
-              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
+  launch_product(get_kernel(family, copied, defines), copied,
+                 NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
   finish_split(plan, workspace.data());
 }
 
-void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
+void run_group_dot(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
-  GemmProblem& p = plan.problem;
+  Arguments& p = plan.problem;
   const size_t local = plan.parameters.skinny.local;
   const int most = plan.parameters.skinny.width;
   const bool vectors =
@@ -139,13 +139,13 @@ void run_group_dot(GemmPlan& plan, std::span<const Define> common) {
   split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096,
           local * static_cast<size_t>(width));
   const Workspace sums(split_bytes(plan));
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
+  launch_product(get_kernel(family, plan, defines), plan,
+                 NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }
 
-void run(const GemmPlan& source) {
-  GemmPlan plan = oriented(source);
+void run(const Plan& source) {
+  Plan plan = oriented(source);
   const SkinnyParameters& parameters = plan.parameters.skinny;
   // rows x columns sums stay in registers.
   int columns = rounded_columns(plan.problem.n), rows = 0;
@@ -178,9 +178,9 @@ void run(const GemmPlan& source) {
   }
 }
 
-std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
-  GemmParameters parameters = plan.parameters;
-  std::vector<GemmVariation> list;
+std::vector<Variation> vary(const Plan& plan, int stage) {
+  Parameters parameters = plan.parameters;
+  std::vector<Variation> list;
   if (stage > 0 || oriented(plan).problem.n > kMostColumns) return list;
   const auto add = [&](const char* what, int& value, std::initializer_list<int> others) {
     const int usual = value;
@@ -200,6 +200,6 @@ std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
 
 }  // namespace
 
-const GemmImplementation gemm_skinny{"skinny", refuse, run, vary};
+const Product skinny{"skinny", refuse, run, vary};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -7,7 +7,7 @@
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
@@ -17,8 +17,8 @@ constexpr int64_t kMost = 48 * 48 * 48;
 // Sums are not split: longer ones would lose digits.
 constexpr uint32_t kMostDepth = 256;
 
-const char* refuse(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+const char* refuse(const Plan& plan) {
+  const Arguments& p = plan.problem;
   if (!plan.device.is_cpu()) return "only for CPU devices";
   if (p.m == 1 || p.n == 1) return "a vector";
   if (p.k > kMostDepth) return "k is long";
@@ -26,25 +26,26 @@ const char* refuse(const GemmPlan& plan) {
   return nullptr;
 }
 
-void run(const GemmPlan& source) {
+void run(const Plan& source) {
   static const KernelFamily family{"gemm/small.cl", "gemm_small"};
   // The vectors are of columns: of what lies side by side in b, or at least in the result.
-  const GemmProblem& given = source.problem;
+  const Arguments& given = source.problem;
   const bool turns = given.b.column != 1 && (given.a.row == 1 || given.out.row == 1);
-  const GemmPlan plan = turns ? source.transposed() : source;
-  const GemmProblem& p = plan.problem;
+  const Plan plan = turns ? source.transposed() : source;
+  const Arguments& p = plan.problem;
   const auto most = static_cast<uint32_t>(plan.parameters.packed.width);
   const uint32_t width = plan.complex ? 1 : std::min(most, std::bit_floor(p.n));
   const std::array<Define, 2> defines{{{"ROWS", kRows}, {"WIDTH", width}}};
   const size_t columns = (p.n + width - 1) / width, rows = (p.m + kRows - 1) / kRows;
   // One work-group where there is little to do, for it costs more than its work-items.
   const size_t local = std::min<size_t>(rows, 8);
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::volume({columns, NDRange::round_up(rows, local), p.batch}, {1, local, 1}));
+  launch_product(
+      get_kernel(family, plan, defines), plan,
+      NDRange::volume({columns, NDRange::round_up(rows, local), p.batch}, {1, local, 1}));
 }
 
 }  // namespace
 
-const GemmImplementation gemm_small{"small", refuse, run};
+const Product small{"small", refuse, run};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

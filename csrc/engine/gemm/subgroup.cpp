@@ -7,15 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
-
-constexpr double kLaunchCost = 0.9e6;  // as for the tiles of tiled.cpp
 
 /// Each sub-group of `size` takes rows x columns of the tile's sums.
 struct SubgroupShape {
@@ -46,13 +45,13 @@ constexpr auto kShapes8 =
 
 using Candidates = TileCandidates<SubgroupShape>;
 
-Candidates candidates_of(const GemmPlan& plan, bool matrix) {
+Candidates candidates_of(const Plan& plan, bool matrix) {
   if (matrix) return Candidates(kMatrixShapes);
   return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
 }
 
 /// A bit for each shape that the device has the sub-groups and the memory for.
-uint64_t fitting(const GemmPlan& plan, bool matrix) {
+uint64_t fitting(const Plan& plan, bool matrix) {
   const DeviceProperties& properties = plan.device.properties();
   const std::span<const SubgroupShape> shapes = candidates_of(plan, matrix).shapes;
   const size_t element = matrix ? 2 : plan.compute_size;
@@ -81,7 +80,7 @@ bool is_half_tag(const char* tag) {
 }
 
 template <bool matrix>
-const char* refuse(const GemmPlan& plan) {
+const char* refuse(const Plan& plan) {
   if (plan.device.properties().required_sub_group_sizes == 0) {
     return "the device has no sub-groups of a size that can be asked for";
   }
@@ -97,7 +96,7 @@ const char* refuse(const GemmPlan& plan) {
 }
 
 template <bool matrix>
-void run(const GemmPlan& source) {
+void run(const Plan& source) {
   static const KernelFamily family{"gemm/subgroup.cl", "gemm_subgroup"};
   // The epilogue's neighbouring work-items store along a row.
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
@@ -105,7 +104,8 @@ void run(const GemmPlan& source) {
   }
   const Candidates candidates = candidates_of(source, matrix);
   const uint64_t fits = fitting(source, matrix);
-  TileChoice choice = choose_tile(source, candidates.tiles, fits, kLaunchCost);
+  TileChoice choice =
+      choose_tile(source, candidates.tiles, fits, device_row(source.device).launch_cost);
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const SubgroupShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
@@ -117,14 +117,13 @@ void run(const GemmPlan& source) {
 }
 
 template <bool matrix>
-std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+std::vector<Variation> vary(const Plan& plan, int stage) {
   return vary_tile(plan, candidates_of(plan, matrix).tiles, fitting(plan, matrix), stage);
 }
 
 }  // namespace
 
-const GemmImplementation gemm_subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>,
-                                              vary<true>};
-const GemmImplementation gemm_subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
+const Product subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>, vary<true>};
+const Product subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

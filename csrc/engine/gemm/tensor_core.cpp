@@ -14,7 +14,7 @@
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
@@ -68,7 +68,7 @@ static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
 
 using Candidates = TileCandidates<CoreShape>;
 
-Candidates candidates_of(const GemmPlan& plan) {
+Candidates candidates_of(const Plan& plan) {
   return plan.a_size == 1 ? Candidates(kByteShapes) : Candidates(kShapes);
 }
 
@@ -76,7 +76,7 @@ Candidates candidates_of(const GemmPlan& plan) {
 /// with more local memory than it compiles for, or at all.
 std::atomic<bool> large_tiles_fail{false}, warpgroups_fail{false};
 
-uint64_t fitting(const GemmPlan& plan) {
+uint64_t fitting(const Plan& plan) {
   const DeviceProperties& properties = plan.device.properties();
   const bool warpgroups = properties.has_warpgroup_mma && !warpgroups_fail.load();
   const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
@@ -97,28 +97,28 @@ bool is_one_of(const char* tag, std::initializer_list<const char*> tags) {
 }
 
 /// Elements that are copied at once.
-int64_t chunk_of(const GemmPlan& plan) { return kChunkBytes / static_cast<int64_t>(plan.a_size); }
+int64_t chunk_of(const Plan& plan) { return kChunkBytes / static_cast<int64_t>(plan.a_size); }
 
 /// The windows' operand is aligned.
-bool has_windows(const GemmPlan& plan, GemmWindows::Side side) {
+bool has_windows(const Plan& plan, Windows::Side side) {
   return plan.windows != nullptr && plan.windows->side == side;
 }
 
-bool takes_a(const GemmPlan& plan) {
-  if (has_windows(plan, GemmWindows::a)) return true;
-  const GemmProblem& p = plan.problem;
+bool takes_a(const Plan& plan) {
+  if (has_windows(plan, Windows::a)) return true;
+  const Arguments& p = plan.problem;
   return takes_vectors(plan.a, plan.a_size, chunk_of(plan), p.m, p.a.row, p.k, p.a.column,
                        p.a.batch, false);
 }
-bool takes_b(const GemmPlan& plan) {
-  if (has_windows(plan, GemmWindows::b)) return true;
-  const GemmProblem& p = plan.problem;
+bool takes_b(const Plan& plan) {
+  if (has_windows(plan, Windows::b)) return true;
+  const Arguments& p = plan.problem;
   return takes_vectors(plan.b, plan.a_size, chunk_of(plan), p.n, p.b.column, p.k, p.b.row,
                        p.b.batch, false);
 }
 
-const char* refuse(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+const char* refuse(const Plan& plan) {
+  const Arguments& p = plan.problem;
   const bool bytes = is_one_of(plan.a_tag, {"i8", "u8"});
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
   if (!bytes && !is_one_of(plan.a_tag, {"f16", "bf16"})) return "neither of 16 bits nor of 8";
@@ -145,7 +145,7 @@ const char* refuse(const GemmPlan& plan) {
 /// contiguous the other way, p.k lines.
 class AlignedOperand {
  public:
-  AlignedOperand(const GemmPlan& plan, bool aligned, const char*& data, uint64_t& line_stride,
+  AlignedOperand(const Plan& plan, bool aligned, const char*& data, uint64_t& line_stride,
                  uint64_t& k_stride, uint64_t& batch_stride, uint32_t lines)
       : workspace_(aligned ? 0
                            : bytes(plan, lines, reads_by_k(line_stride, k_stride)) *
@@ -155,11 +155,11 @@ class AlignedOperand {
     const uint32_t length = along_k ? plan.problem.k : lines;
     const uint32_t count = along_k ? lines : plan.problem.k;
     const uint64_t pitch = NDRange::round_up(length, chunk_of(plan));
-    GemmPlan copied = plan;
+    Plan copied = plan;
     copied.problem.batch = matrices(plan, batch_stride);
-    gemm_gather(copied, data, plan.a_size, along_k ? k_stride : line_stride,
-                along_k ? line_stride : k_stride, batch_stride, length, count, pitch,
-                workspace_.data());
+    copy_lines(copied, data, plan.a_size, along_k ? k_stride : line_stride,
+               along_k ? line_stride : k_stride, batch_stride, length, count, pitch,
+               workspace_.data());
     data = workspace_.data();
     line_stride = along_k ? pitch : 1;
     k_stride = along_k ? 1 : pitch;
@@ -167,26 +167,26 @@ class AlignedOperand {
   }
 
  private:
-  static size_t bytes(const GemmPlan& plan, uint32_t lines, bool along_k) {
+  static size_t bytes(const Plan& plan, uint32_t lines, bool along_k) {
     const size_t length = along_k ? plan.problem.k : lines,
                  count = along_k ? lines : plan.problem.k;
     return count * NDRange::round_up(length, chunk_of(plan)) * plan.a_size;
   }
-  static uint32_t matrices(const GemmPlan& plan, uint64_t batch_stride) {
+  static uint32_t matrices(const Plan& plan, uint64_t batch_stride) {
     return batch_stride == 0 ? 1 : plan.problem.batch;
   }
   Workspace workspace_;
 };
 
 /// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
-bool is_wide(const GemmPlan& plan) {
+bool is_wide(const Plan& plan) {
   constexpr int64_t kChunk = kChunkBytes / 2;
-  const auto wide = [&](const char* data, const GemmProblem::Strides& s) {
+  const auto wide = [&](const char* data, const Strides& s) {
     return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % kChunk == 0 &&
            s.batch % kChunk == 0;
   };
-  const GemmProblem& p = plan.problem;
-  if (has_windows(plan, GemmWindows::a)) {
+  const Arguments& p = plan.problem;
+  if (has_windows(plan, Windows::a)) {
     const auto& w = plan.windows->arguments;
     for (uint32_t stride : w.out_stride) {
       if (stride % kChunk != 0) return false;
@@ -194,14 +194,14 @@ bool is_wide(const GemmPlan& plan) {
     if (w.out_image % kChunk != 0) return false;
   }
   return plan.a_size == 2 && p.n % kChunk == 0 && wide(plan.out, p.out) &&
-         ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
+         ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
 }
 
-Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
+Kernel& kernel_of(const Plan& plan, const CoreShape& s) {
   static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
-  const GemmProblem& p = plan.problem;
+  const Arguments& p = plan.problem;
   const size_t local = s.local_memory();
-  const int windows = plan.windows == nullptr ? GemmWindows::none : plan.windows->side;
+  const int windows = plan.windows == nullptr ? Windows::none : plan.windows->side;
   const int axes = plan.windows != nullptr && plan.windows->is_flat() ? 2 : 3;
   const std::array<Define, 16> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
@@ -210,7 +210,7 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
                                         {"WN", s.warp_n},
                                         {"STAGES", s.stages},
                                         {"LAG", s.lag},
-                                        {"AHEAD", s.stages - s.lag - 1},
+                                        {"PREFETCHED", s.stages - s.lag - 1},
                                         {"LINE_BYTES", s.tile.k * s.element},
                                         {"A_BY_K", reads_by_k(p.a.row, p.a.column)},
                                         {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
@@ -220,16 +220,16 @@ Kernel& kernel_of(const GemmPlan& plan, const CoreShape& s) {
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
-  return gemm_kernel(family, plan, std::span(defines).first(large ? 16 : s.warpgroup ? 15 : 14));
+  return get_kernel(family, plan, std::span(defines).first(large ? 16 : s.warpgroup ? 15 : 14));
 }
 
-void run(const GemmPlan& source) {
+void run(const Plan& source) {
   if (source.windows == nullptr && source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run(source.transposed());
   }
-  GemmPlan plan = source;
-  GemmProblem& p = plan.problem;
-  if (is_wide(plan)) p.flags |= gemm_flag::wide;
+  Plan plan = source;
+  Arguments& p = plan.problem;
+  if (is_wide(plan)) p.flags |= kWide;
   const uint64_t fits = fitting(plan);
   const Candidates candidates = candidates_of(plan);
   TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost, kPartCost);
@@ -238,7 +238,7 @@ void run(const GemmPlan& source) {
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
   // The parts' sums are added up row by row.
-  const bool whole = has_windows(plan, GemmWindows::a) && !plan.windows->arguments.linear;
+  const bool whole = has_windows(plan, Windows::a) && !plan.windows->arguments.linear;
   set_splits(p, whole ? 1 : choice.splits, s.tile.k);
   const Workspace sums(split_bytes(plan));
   Kernel* kernel = nullptr;
@@ -251,7 +251,7 @@ void run(const GemmPlan& source) {
          std::string(error.what()));
     (large ? large_tiles_fail : warpgroups_fail).store(true);
     // Nothing else takes 8 bits here.
-    return fitting(source) == 0 ? gemm_tiled.run(source) : run(source);
+    return fitting(source) == 0 ? tiled.run(source) : run(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
   std::span<const unsigned char> windows;
@@ -259,17 +259,17 @@ void run(const GemmPlan& source) {
     windows = {reinterpret_cast<const unsigned char*>(&plan.windows->arguments),
                sizeof plan.windows->arguments};
   }
-  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
+  launch_product(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
               windows);
   finish_split(plan, sums.data());
 }
 
-std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+std::vector<Variation> vary(const Plan& plan, int stage) {
   return vary_tile(plan, candidates_of(plan).tiles, fitting(plan), stage);
 }
 
 }  // namespace
 
-const GemmImplementation gemm_tensor_core{"tensor_core", refuse, run, vary};
+const Product tensor_core{"tensor_core", refuse, run, vary};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

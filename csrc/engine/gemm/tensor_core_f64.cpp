@@ -5,7 +5,7 @@
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
@@ -28,13 +28,13 @@ constexpr auto kShapes = shape_table(shape(128, 128, 8, 32, 64, 0.90F),  //
                                      shape(32, 64, 16, 16, 32, 0.75F),   //
                                      shape(32, 32, 16, 16, 16, 0.50F));
 
-const char* refuse(const GemmPlan& plan) {
+const char* refuse(const Plan& plan) {
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
   if (std::strcmp(plan.compute_tag, "f64") != 0) return "not double precision";
   return nullptr;
 }
 
-void run(const GemmPlan& source) {
+void run(const Plan& source) {
   static const KernelFamily family{"gemm/tensor_core_f64.cl", "gemm_tensor_core_f64"};
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run(source.transposed());
@@ -49,13 +49,13 @@ void run(const GemmPlan& source) {
             {{"WM", s.warp_m}, {"WN", s.warp_n}, {"MMA_K", depth}});
 }
 
-std::vector<GemmVariation> vary(const GemmPlan& plan, int stage) {
+std::vector<Variation> vary(const Plan& plan, int stage) {
   constexpr uint64_t kAll = (uint64_t{1} << kShapes.shapes.size()) - 1;
   return vary_tile(plan, kShapes.tiles, kAll, stage);
 }
 
 }  // namespace
 
-const GemmImplementation gemm_tensor_core_f64{"tensor_core_f64", refuse, run, vary};
+const Product tensor_core_f64{"tensor_core_f64", refuse, run, vary};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

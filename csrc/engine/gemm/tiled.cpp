@@ -5,15 +5,14 @@
 #include <cstring>
 #include <span>
 
+#include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
-
-constexpr double kLaunchCost = 0.9e6;  // about 5 us of an H200's compute unit
 
 /// A shape, the sums of a work-item: rows x columns, in runs of `run` elements (16 bytes), and the
 /// work-items that share them.
@@ -45,14 +44,14 @@ constexpr auto kShapesComplex16 =
 
 using Candidates = TileCandidates<TiledShape>;
 
-Candidates candidates_of(const GemmPlan& plan) {
+Candidates candidates_of(const Plan& plan) {
   if (plan.complex)
     return plan.compute_size == 8 ? Candidates(kShapesComplex8) : Candidates(kShapesComplex16);
   return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
 }
 
 /// A bit for each shape that the device has the memory for.
-uint64_t fitting(const GemmPlan& plan, std::span<const TiledShape> shapes) {
+uint64_t fitting(const Plan& plan, std::span<const TiledShape> shapes) {
   const DeviceProperties& properties = plan.device.properties();
   uint64_t fits = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -70,27 +69,27 @@ uint64_t fitting(const GemmPlan& plan, std::span<const TiledShape> shapes) {
   return fits;
 }
 
-const char* refuse_tiled(const GemmPlan& plan) {
+const char* refuse_tiled(const Plan& plan) {
   return fitting(plan, candidates_of(plan).shapes) == 0
              ? "its tiles exceed the local memory or the largest work-group"
              : nullptr;
 }
 
 /// Elements per store of the result, which then is what the kernel computes with.
-int store_width(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+int store_width(const Plan& plan) {
+  const Arguments& p = plan.problem;
   const int width = static_cast<int>(16 / plan.compute_size);
-  const auto wide = [&](const char* data, const GemmProblem::Strides& s) {
+  const auto wide = [&](const char* data, const Strides& s) {
     return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 &&
            s.row % static_cast<uint64_t>(width) == 0 && s.batch % static_cast<uint64_t>(width) == 0;
   };
   const bool takes = !plan.complex && std::strcmp(plan.out_tag, plan.compute_tag) == 0 &&
                      p.n % static_cast<uint32_t>(width) == 0 && wide(plan.out, p.out) &&
-                     ((p.flags & gemm_flag::addend) == 0 || wide(plan.c, p.c));
+                     ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
   return takes ? width : 1;
 }
 
-void run_tiled(const GemmPlan& source) {
+void run_tiled(const Plan& source) {
   static const KernelFamily family{"gemm/tiled.cl", "gemm_tiled"};
   // The epilogue's neighbouring work-items store along a row.
   if (source.problem.out.column != 1 && source.problem.out.row == 1) {
@@ -98,7 +97,8 @@ void run_tiled(const GemmPlan& source) {
   }
   const Candidates candidates = candidates_of(source);
   const uint64_t fits = fitting(source, candidates.shapes);
-  TileChoice choice = choose_tile(source, candidates.tiles, fits, kLaunchCost);
+  TileChoice choice =
+      choose_tile(source, candidates.tiles, fits, device_row(source.device).launch_cost);
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const TiledShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
@@ -110,13 +110,13 @@ void run_tiled(const GemmPlan& source) {
              {"OUT_WIDTH", store_width(source)}});
 }
 
-std::vector<GemmVariation> vary_tiled(const GemmPlan& plan, int stage) {
+std::vector<Variation> vary_tiled(const Plan& plan, int stage) {
   const Candidates candidates = candidates_of(plan);
   return vary_tile(plan, candidates.tiles, fitting(plan, candidates.shapes), stage);
 }
 
 }  // namespace
 
-const GemmImplementation gemm_tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
+const Product tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

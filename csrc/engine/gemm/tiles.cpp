@@ -9,17 +9,16 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
 /// A weight's gradient has few tiles and a long k.
 constexpr int64_t kMostParts = 256;
-
-int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 /// The tile that TORCH_OCL_GEMM_TILE asks for; zeros without one.
 std::array<int, 3> forced_tile() {
@@ -45,7 +44,7 @@ void warn_of_forced_tile() {
 }
 
 /// Elements per load of an operand: up to 16 bytes, 4 elements at most.
-int load_width(const GemmPlan& plan, const char* data, size_t size, uint64_t lines,
+int load_width(const Plan& plan, const char* data, size_t size, uint64_t lines,
                uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride) {
   if (plan.complex) return 1;
   const int width = static_cast<int>(std::min<size_t>(4, 16 / size));
@@ -66,7 +65,7 @@ bool is_near(uint64_t lines, uint64_t line_stride, uint64_t depth, uint64_t k_st
 }  // namespace
 
 double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
-  const int64_t each = blocks(groups, units), resident = std::max(1, 384 / shape.items);
+  const int64_t each = ceil_div(groups, units), resident = std::max(1, 384 / shape.items);
   const auto time = [&](int64_t together) {
     const double warps = static_cast<double>(together * shape.items) / 32;
     return static_cast<double>(together) * (warps + 1.5) / warps;
@@ -80,10 +79,10 @@ double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t 
 
 void check_forced_tile() { forced_tile(); }
 
-TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead, double per_part) {
   constexpr int64_t kLeastPart = 256;
-  const GemmProblem& p = plan.problem;
+  const Arguments& p = plan.problem;
   const int64_t units = plan.device.properties().compute_units;
   const std::array<int, 3> forced = forced_tile();
   TileParameters tuned = plan.parameters.tile;
@@ -96,9 +95,9 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
     if ((fits >> i & 1) == 0) continue;
     if (tuned.shape >= 0 && static_cast<size_t>(tuned.shape) != i) continue;
     if (forced[0] != 0 && forced != std::array{shape.m, shape.n, shape.k}) continue;
-    const int64_t tiles = blocks(p.m, shape.m) * blocks(p.n, shape.n) * p.batch;
+    const int64_t tiles = ceil_div(p.m, shape.m) * ceil_div(p.n, shape.n) * p.batch;
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
-      const int64_t part = blocks(p.k, splits);
+      const int64_t part = ceil_div(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
       double cost = tile_cost(shape, tiles * splits, part, units);
       if (splits > 1) {
@@ -115,12 +114,12 @@ TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, 
   return best;
 }
 
-std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
+std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes,
                                      uint64_t fits, int stage) {
   constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostTried = 32;
-  const GemmProblem& p = plan.problem;
-  GemmParameters parameters = plan.parameters;
-  std::vector<GemmVariation> list;
+  const Arguments& p = plan.problem;
+  Parameters parameters = plan.parameters;
+  std::vector<Variation> list;
   if (forced_tile()[0] != 0) return list;
   if (stage == 0) {
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -133,7 +132,7 @@ std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileS
     }
   } else if (stage == 1 && parameters.tile.shape >= 0) {
     const TileShape& s = shapes[static_cast<size_t>(parameters.tile.shape)];
-    const int64_t tiles = blocks(p.m, s.m) * blocks(p.n, s.n) * p.batch;
+    const int64_t tiles = ceil_div(p.m, s.m) * ceil_div(p.n, s.n) * p.batch;
     const int64_t most = kGroupsPerUnit * plan.device.properties().compute_units;
     for (int64_t splits = 1; splits <= kMostTried; splits *= 2) {
       if (splits > 1 && (p.k / splits < kLeastPart || tiles * splits > most)) break;
@@ -144,15 +143,15 @@ std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileS
   return list;
 }
 
-void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple) {
+void set_splits(Arguments& problem, int64_t splits, int64_t multiple) {
   if (problem.k == 0) return;
-  const int64_t part = blocks(blocks(problem.k, splits), multiple) * multiple;
-  problem.splits = static_cast<uint32_t>(blocks(problem.k, part));
+  const int64_t part = ceil_div(ceil_div(problem.k, splits), multiple) * multiple;
+  problem.splits = static_cast<uint32_t>(ceil_div(problem.k, part));
   problem.split_k = static_cast<uint32_t>(part);
 }
 
-size_t tile_groups(const GemmProblem& problem, const TileShape& shape) {
-  return static_cast<size_t>(blocks(problem.m, shape.m) * blocks(problem.n, shape.n)) *
+size_t tile_groups(const Arguments& problem, const TileShape& shape) {
+  return static_cast<size_t>(ceil_div(problem.m, shape.m) * ceil_div(problem.n, shape.n)) *
          problem.batch * problem.splits;
 }
 
@@ -168,12 +167,12 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
          (!whole_lines || along_k || lines % vector == 0);
 }
 
-void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
                int64_t splits, std::initializer_list<Define> parameters) {
   constexpr size_t kFetchDefines = 8, kMostParameters = 5;
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
-  GemmPlan plan = source;
-  GemmProblem& p = plan.problem;
+  Plan plan = source;
+  Arguments& p = plan.problem;
   set_splits(p, splits, tile.k);
   const Workspace sums(split_bytes(plan));
   const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
@@ -193,10 +192,10 @@ void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileSha
        {"B_WIDTH", b_width}}};
   std::copy(parameters.begin(), parameters.end(), defines.begin() + kFetchDefines);
   Kernel& kernel =
-      gemm_kernel(family, plan, std::span(defines).first(kFetchDefines + parameters.size()));
+      get_kernel(family, plan, std::span(defines).first(kFetchDefines + parameters.size()));
   const size_t items = static_cast<size_t>(tile.items);
-  launch_gemm(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data());
+  launch_product(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data());
   finish_split(plan, sums.data());
 }
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -1,8 +1,4 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
-//
-// Offers: TileShape, shape_table(), TileCandidates, tile_cost(), choose_tile(),
-// check_forced_tile(), vary_tile(), set_splits(), tile_groups(), reads_by_k(), takes_vectors(),
-// run_tiles().
 #pragma once
 
 #include <array>
@@ -13,7 +9,7 @@
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 /// A work-group of `items` work-items takes m x n sums, k elements of each at a time.
 struct TileShape {
@@ -57,21 +53,21 @@ struct TileChoice {
 /// shape, for tests and comparisons.
 /// `overhead`: what a further launch costs, in sums of one compute unit; `per_part`: what a part of
 /// a result costs to write and read.
-TileChoice choose_tile(const GemmPlan& plan, std::span<const TileShape> shapes, uint64_t fits,
+TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double overhead, double per_part = 48);
 
 /// Warns of a TORCH_OCL_GEMM_TILE that names no tile, whether or not a product comes to use one.
 void check_forced_tile();
 
 /// The shapes that fit (stage 0), and the numbers of parts of k (1), for the tuner.
-std::vector<GemmVariation> vary_tile(const GemmPlan& plan, std::span<const TileShape> shapes,
-                                     uint64_t fits, int stage);
+std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                                 int stage);
 
 /// Splits the plan's k into (about) that many parts, each a multiple of `multiple`.
-void set_splits(GemmProblem& problem, int64_t splits, int64_t multiple);
+void set_splits(Arguments& problem, int64_t splits, int64_t multiple);
 
 /// Work-groups of a launch, one after another: tiles, batches, parts of k.
-size_t tile_groups(const GemmProblem& problem, const TileShape& shape);
+size_t tile_groups(const Arguments& problem, const TileShape& shape);
 
 /// Whether neighbouring work-items should read an operand along k, given its strides along its
 /// lines (rows of a, columns of b) and along k.
@@ -86,7 +82,7 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
 /// Runs a kernel whose work-groups take those tiles, brought by kernels/gemm/fetch.clh, with the
 /// compile parameters that it has besides those of fetch.clh (at most 5), and adds up the parts
 /// into which k is split.
-void run_tiles(const KernelFamily& family, const GemmPlan& source, const TileShape& tile,
+void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
                int64_t splits, std::initializer_list<Define> parameters);
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -20,7 +20,7 @@
 #include "engine/tuner/tuner.h"
 #include "opencl/log.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
@@ -37,12 +37,10 @@ uint32_t size_class(uint32_t n) {
 }
 
 /// How a matrix lies: n row after row, t column after column, s neither.
-char layout_of(const GemmProblem::Strides& s) {
-  return s.column == 1 ? 'n' : s.row == 1 ? 't' : 's';
-}
+char layout_of(const Strides& s) { return s.column == 1 ? 'n' : s.row == 1 ? 't' : 's'; }
 
 /// Whether its rows or columns can be read 16 bytes at a time.
-bool is_aligned(const char* data, size_t size, const GemmProblem::Strides& s) {
+bool is_aligned(const char* data, size_t size, const Strides& s) {
   const uint64_t others = s.column == 1 ? s.row | s.batch : s.column | s.batch;
   return (reinterpret_cast<uintptr_t>(data) | others * size) % 16 == 0;
 }
@@ -79,8 +77,8 @@ struct Key {
   }
 };
 
-Key key_of(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+Key key_of(const Plan& plan) {
+  const Arguments& p = plan.problem;
   const bool several = p.batch > 1;
   return {plan.a_tag,
           plan.b_tag,
@@ -96,19 +94,19 @@ Key key_of(const GemmPlan& plan) {
           is_aligned(plan.b, plan.b_size, p.b),
           several && p.a.batch == 0,
           several && p.b.batch == 0,
-          (p.flags & gemm_flag::addend) != 0,
+          (p.flags & kAddend) != 0,
           plan.activation,
           plan.device.index()};
 }
 
 /// What to run; no implementation: what would run without a tuner.
 struct Choice {
-  const GemmImplementation* implementation = nullptr;
-  GemmParameters parameters{};
+  const Product* implementation = nullptr;
+  Parameters parameters{};
 };
 
 /// The choice that a file of results names; none if this device has no such one (any more).
-std::optional<Choice> choice_named(const GemmPlan& plan, std::string_view name) {
+std::optional<Choice> choice_named(const Plan& plan, std::string_view name) {
   if (name == kDefault) return Choice{};
   const auto next_part = [&] {
     const size_t end = name.find(':');
@@ -117,15 +115,15 @@ std::optional<Choice> choice_named(const GemmPlan& plan, std::string_view name) 
     return part;
   };
   const std::string_view implementation = next_part();
-  for (const GemmImplementation* candidate : gemm_implementations(plan.device)) {
+  for (const Product* candidate : products(plan.device)) {
     if (implementation != candidate->name) continue;
-    GemmPlan varied = plan;
+    Plan varied = plan;
     for (int stage = 0; !name.empty(); ++stage) {
       const std::string_view part = next_part();
       if (part == "-") continue;
       if (candidate->vary == nullptr) return std::nullopt;
       bool known = false;
-      for (const GemmVariation& variation : candidate->vary(varied, stage)) {
+      for (const Variation& variation : candidate->vary(varied, stage)) {
         if (known || variation.name != part) continue;
         varied.parameters = variation.parameters;
         known = true;
@@ -139,20 +137,20 @@ std::optional<Choice> choice_named(const GemmPlan& plan, std::string_view name) 
 }
 
 /// The number of elements from the first to the last of an operand.
-size_t extent(const GemmProblem::Strides& s, uint64_t rows, uint64_t columns, uint64_t batch) {
+size_t extent(const Strides& s, uint64_t rows, uint64_t columns, uint64_t batch) {
   return (rows - 1) * s.row + (columns - 1) * s.column + (batch - 1) * s.batch + 1;
 }
 
 /// Whether a kernel that may be very slow is worth a trial.
-bool worth_trying(const GemmPlan& plan, const GemmImplementation& implementation) {
+bool worth_trying(const Plan& plan, const Product& implementation) {
   const bool slow =
-      &implementation == &gemm_direct || (&implementation == &gemm_packed && !plan.device.is_cpu());
-  const GemmProblem& p = plan.problem;
+      &implementation == &direct || (&implementation == &packed && !plan.device.is_cpu());
+  const Arguments& p = plan.problem;
   return !slow || uint64_t{p.m} * p.n * p.k * p.batch <= kSmallProduct;
 }
 
 /// 1 as the scalar of the type computed with.
-ScalarArgument one(const GemmPlan& plan) {
+ScalarArgument one(const Plan& plan) {
   ScalarArgument result{};
   result.size = plan.alpha.size;
   const std::string_view tag = plan.compute_tag;
@@ -177,13 +175,12 @@ c10::ScalarType dtype_of(std::string_view tag) {
 
 /// The plan's product of other matrices of the same layout, whose sums are (nearly) exact: neither
 /// the values of this call nor its out have a part in the search.
-class GemmCandidates : public tuning::Candidates {
+class ProductCandidates : public tuning::Candidates {
  public:
-  explicit GemmCandidates(const GemmPlan& plan) : plan_(plan) {
-    const GemmProblem& p = plan.problem;
+  explicit ProductCandidates(const Plan& plan) : plan_(plan) {
+    const Arguments& p = plan.problem;
     const auto matrix = [&](tuning::Scratch& scratch, const char* tag, const void* like,
-                            const GemmProblem::Strides& s, uint64_t rows, uint64_t columns,
-                            uint32_t seed) {
+                            const Strides& s, uint64_t rows, uint64_t columns, uint32_t seed) {
       scratch = tuning::Scratch(dtype_of(tag), extent(s, rows, columns, p.batch), like);
       scratch.fill(plan.queue, seed);
       return scratch.data();
@@ -194,10 +191,10 @@ class GemmCandidates : public tuning::Candidates {
     plan_.out = matrix(actual_, plan.out_tag, plan.out, p.out, p.m, p.n, kOutSeed);
     plan_.c = plan_.out;
     plan_.alpha = plan_.beta = one(plan);
-    if (p.flags & gemm_flag::addend) {
+    if (p.flags & kAddend) {
       plan_.c = matrix(c_, plan.out_tag, plan.c, p.c, p.m, p.n, 4);
     }
-    for (const GemmImplementation* implementation : gemm_implementations(plan.device)) {
+    for (const Product* implementation : products(plan.device)) {
       if (implementation->refuse(plan_) != nullptr) continue;
       if (list_.empty()) {
         list_.push_back({implementation, plan.parameters, kDefault});
@@ -212,13 +209,13 @@ class GemmCandidates : public tuning::Candidates {
     const size_t before = list_.size();
     if (std::exchange(begun_, true) == false && before > 1) return before;
     const Candidate parent = list_[best];
-    GemmPlan varied = plan_;
+    Plan varied = plan_;
     varied.parameters = parent.parameters;
     for (; stage_ < kStages && list_.size() == before; ++stage_) {
       if (parent.implementation->vary == nullptr) break;
       const std::string name = best == 0 ? parent.implementation->name : parent.name;
-      for (GemmVariation& variation : parent.implementation->vary(varied, stage_)) {
-        GemmPlan plan = plan_;
+      for (Variation& variation : parent.implementation->vary(varied, stage_)) {
+        Plan plan = plan_;
         plan.parameters = variation.parameters;
         if (parent.implementation->refuse(plan) != nullptr) continue;
         list_.push_back({parent.implementation, variation.parameters,
@@ -255,8 +252,8 @@ class GemmCandidates : public tuning::Candidates {
   static constexpr int kStages = 3;
   static constexpr uint32_t kOutSeed = 3;
   struct Candidate {
-    const GemmImplementation* implementation;
-    GemmParameters parameters;
+    const Product* implementation;
+    Parameters parameters;
     std::string name;
   };
 
@@ -267,7 +264,7 @@ class GemmCandidates : public tuning::Candidates {
     return name;
   }
 
-  GemmPlan plan_;
+  Plan plan_;
   tuning::Scratch a_, b_, c_, expected_, actual_;
   std::vector<Candidate> list_;
   bool begun_ = false;
@@ -276,7 +273,7 @@ class GemmCandidates : public tuning::Candidates {
 
 /// The choice for the plan's class, from the results or by a search. None while another thread
 /// searches: it may find this one too, and it should not be disturbed by as much again.
-std::optional<Choice> find_choice(const GemmPlan& plan, const Key& key) {
+std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
   static std::mutex searching;
   const std::string operation = key.operation(), problem = key.problem();
   const auto known = [&]() -> std::optional<Choice> {
@@ -297,7 +294,7 @@ std::optional<Choice> find_choice(const GemmPlan& plan, const Key& key) {
   if (!lock.owns_lock()) return std::nullopt;
   if (const std::optional<Choice> choice = known()) return choice;
   try {
-    GemmCandidates candidates(plan);
+    ProductCandidates candidates(plan);
     const tuning::Found found = tuning::search(plan.queue, candidates, settings);
     const std::string name = candidates.name(found.best);
     tuning::store(plan.device, {operation, problem, name, found.milliseconds});
@@ -312,7 +309,7 @@ std::optional<Choice> find_choice(const GemmPlan& plan, const Key& key) {
 
 }  // namespace
 
-bool run_tuned_gemm(const GemmPlan& plan) {
+bool run_tuned(const Plan& plan) {
   const uint32_t epoch = tuning::epoch();
   if (epoch == 0 || plan.problem.k == 0) return false;
   static thread_local tuning::TunedTable<Key, Choice> table;
@@ -324,7 +321,7 @@ bool run_tuned_gemm(const GemmPlan& plan) {
     choice = &table.insert(key, *found);
   }
   if (choice->implementation == nullptr) return false;
-  GemmPlan tuned = plan;
+  Plan tuned = plan;
   tuned.parameters = choice->parameters;
   if (choice->implementation->refuse(tuned) != nullptr) return false;
   if (__builtin_expect(dispatch_is_traced(), 0)) {
@@ -334,4 +331,4 @@ bool run_tuned_gemm(const GemmPlan& plan) {
   return true;
 }
 
-}  // namespace ocl
+}  // namespace ocl::gemm

@@ -4,35 +4,33 @@
 #include "engine/gemm/gemm.h"
 #include "engine/kernel_types.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
-namespace gemm_arguments {
 using namespace kernel_types;
 #include "gemm/windows_arguments.clh"
-}  // namespace gemm_arguments
 
 /// Which operand, and how: kernels/gemm/windows_arguments.clh.
-struct GemmWindows {
+struct Windows {
   enum Side : int { none, a, b };
   Side side = none;
-  gemm_arguments::Windows arguments{};
+  WindowArguments arguments{};
 
   /// Sets the grid with what divides by it.
   void set_grid(int axis, uint32_t positions);
   /// Whether the first axis has one element throughout.
   bool is_flat() const {
-    const gemm_arguments::Windows& w = arguments;
+    const WindowArguments& w = arguments;
     return w.size[0] == 1 && w.taps[0] == 1 && w.grid[0] == 1 && w.origin[0] == 0;
   }
 };
 
-/// Why gemm_of_windows() does not take products of that dtype on the current device; null if it
+/// Why product_of_windows() does not take products of that dtype on the current device; null if it
 /// does. Its operands are aligned to 16 bytes, with strides that are multiples of that.
 const char* refuse_windows(c10::ScalarType dtype);
 
-/// As gemm(), with the windows' side found in them: of that operand `data` is the source's, and
+/// As product(), with the windows' side found in them: of that operand `data` is the source's, and
 /// `batch_stride` moves along its channels. side a: k is taps and channels, rows are positions;
 /// side b: k is positions, columns are taps and channels.
-void gemm_of_windows(const GemmDescription& description, const GemmWindows& windows);
+void product_of_windows(const Description& description, const Windows& windows);
 
-}  // namespace ocl
+}  // namespace ocl::gemm

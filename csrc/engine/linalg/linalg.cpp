@@ -15,7 +15,7 @@ const KernelFamily triangular_family{"linalg/triangular.cl", "triangular_solve"}
 const KernelFamily columns_family{"linalg/triangular_columns.cl", "triangular_columns"};
 const KernelFamily rows_family{"linalg/triangular_columns.cl", "triangular_rows"};
 
-GemmOperand operand_of(const MatrixBatch& matrices) {
+gemm::Operand operand_of(const MatrixBatch& matrices) {
   return {matrices.data,          matrices.dtype,        matrices.row_stride,
           matrices.column_stride, matrices.batch_stride, matrices.conjugate};
 }
@@ -125,7 +125,7 @@ MatrixBatch MatrixBatch::conjugated() const {
 
 void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBatch& b) {
   if (c.empty() || a.columns == 0) return;
-  GemmDescription description;
+  gemm::Description description;
   description.m = c.rows;
   description.n = c.columns;
   description.k = a.columns;
@@ -135,7 +135,7 @@ void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBa
   description.c = description.out = operand_of(c);
   description.alpha = -1;
   description.beta = 1;
-  gemm(description);
+  gemm::product(description);
 }
 
 void solve_triangular(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {

@@ -1,7 +1,4 @@
 // What the tuner found, by device: in memory, and in a text file.
-//
-// Offers: tuning::Result, find(), store(), results(), validators(), filename(), read_file(),
-// write_file().
 #pragma once
 
 #include <optional>

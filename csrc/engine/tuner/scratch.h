@@ -1,6 +1,4 @@
 // Operands and results that a tuner may try kernels on without touching anybody's.
-//
-// Offers: tuning::Scratch, same_results().
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -1,37 +1,36 @@
 // Products of few rows and columns over a long k, such as weights' gradients
-// (kernels/gemm/blocks.cl).
+// (kernels/gemm/k_blocking.cl).
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
 
+#include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
-namespace ocl {
+namespace ocl::gemm {
 
 namespace {
 
 constexpr uint32_t kDepth = 128;
-// A work-item's sums share the second cache with its block of b.
-constexpr uint64_t kMostSumsBytes = 256 << 10;
 constexpr uint32_t kMostColumns = 512;
 // Below it packing everything at once is little work.
 constexpr uint32_t kLeastDepth = 2048;
 constexpr uint32_t kMostBatches = 16;
 
 /// The plan with columns of b side by side, the more of m and n as columns.
-GemmPlan oriented(const GemmPlan& plan) {
-  const GemmProblem& p = plan.problem;
+Plan oriented(const Plan& plan) {
+  const Arguments& p = plan.problem;
   const bool may_turn = p.a.row == 1, may_stay = p.b.column == 1;
   return may_turn && (!may_stay || p.m > p.n) ? plan.transposed() : plan;
 }
 
-const char* refuse(const GemmPlan& source) {
+const char* refuse(const Plan& source) {
   if (!source.device.is_cpu()) return "only for CPU devices";
   if (source.complex) return "complex numbers";
-  const GemmPlan plan = oriented(source);
-  const GemmProblem& p = plan.problem;
+  const Plan plan = oriented(source);
+  const Arguments& p = plan.problem;
   const PackedParameters& tile = plan.parameters.packed;
   if (std::string_view(plan.a_tag) != plan.compute_tag) return "elements to convert";
   if (p.b.column != 1) return "columns of b do not lie side by side";
@@ -39,16 +38,18 @@ const char* refuse(const GemmPlan& source) {
   if (p.m <= static_cast<uint32_t>(tile.rows)) return "too few rows";
   if (p.k < kLeastDepth) return "k is short";
   if (p.batch > kMostBatches) return "many batches";
-  if (p.n > kMostColumns || uint64_t{p.m} * p.n * plan.compute_size > kMostSumsBytes) {
+  if (p.n > kMostColumns || int64_t{p.m} * p.n * static_cast<int64_t>(plan.compute_size) >
+                                // A work-item's sums share the second cache with its block of b.
+                                device_row(plan.device).reread_bytes) {
     return "sums that do not fit into a cache";
   }
   return nullptr;
 }
 
-void run(const GemmPlan& source) {
-  static const KernelFamily family{"gemm/blocks.cl", "gemm_blocks"};
-  GemmPlan plan = oriented(source);
-  GemmProblem& p = plan.problem;
+void run(const Plan& source) {
+  static const KernelFamily family{"gemm/k_blocking.cl", "gemm_k_blocking"};
+  Plan plan = oriented(source);
+  Arguments& p = plan.problem;
   const PackedParameters& tile = plan.parameters.packed;
   // With 32 registers there is room for one more row, and fewer of the last tile's may be idle.
   const auto padded = [&](int rows) { return (p.m + rows - 1) / rows * rows; };
@@ -59,7 +60,7 @@ void run(const GemmPlan& source) {
                                        {"NV", tile.vectors},
                                        {"DEPTH", kDepth},
                                        {"ADJACENT", p.a.row == 1 ? 1 : 0}}};
-  // Two parts at least: a work-item's sums are parts, that gemm_finish adds up.
+  // Two parts at least: a work-item's sums are parts, that gemm_split_k adds up.
   const int64_t target = 4 * int64_t{plan.device.properties().compute_units};
   split_k(p, p.batch, std::max<int64_t>(target, 2 * int64_t{p.batch}), kDepth, kDepth);
   const uint64_t panels = NDRange::round_up(split_bytes(plan), 512);
@@ -67,13 +68,13 @@ void run(const GemmPlan& source) {
   const Workspace workspace(panels + p.splits * p.batch * block * plan.compute_size);
   std::array<unsigned char, sizeof panels> extra;
   std::memcpy(extra.data(), &panels, sizeof panels);
-  launch_gemm(gemm_kernel(family, plan, defines), plan,
-              NDRange::volume({p.splits, p.batch, 1}, {1, 1, 1}), workspace.data(), extra);
+  launch_product(get_kernel(family, plan, defines), plan,
+                 NDRange::volume({p.splits, p.batch, 1}, {1, 1, 1}), workspace.data(), extra);
   finish_split(plan, workspace.data());
 }
 
 }  // namespace
 
-const GemmImplementation gemm_blocks{"blocks", refuse, run};
+const Product k_blocking{"k_blocking", refuse, run};
 
-}  // namespace ocl
+}  // namespace ocl::gemm

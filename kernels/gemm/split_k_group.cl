@@ -1,4 +1,4 @@
-// gemm_finish for few elements of many parts: a work-group adds up those of one, side by side.
+// gemm_split_k for few elements of many parts: a work-group adds up those of one, side by side.
 // Compile parameter: LOCAL (its work-items, a power of 2).
 #include "gemm/gemm.clh"
 
@@ -7,7 +7,7 @@
 #endif
 
 /// Global size: LOCAL * m * n, batch.
-kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_finish_group(OPERANDS) {
+kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_split_k_group(OPERANDS) {
   local T totals[LOCAL];
   const ulong i = get_group_id(0), z = get_group_id(1);
   const uint item = get_local_id(0);
@@ -23,5 +23,5 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_finish_group
     if (item < half_size) totals[item] += totals[item + half_size];
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (item == 0) FINISH(i / p.n, i % p.n, totals[0]);
+  if (item == 0) EPILOGUE(i / p.n, i % p.n, totals[0]);
 }

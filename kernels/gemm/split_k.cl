@@ -1,7 +1,7 @@
 // Adds up the sums of the parts of k and applies the epilogue. Global size: m * n, batch or more.
 #include "gemm/gemm.clh"
 
-kernel void gemm_finish(OPERANDS) {
+kernel void gemm_split_k(OPERANDS) {
   const ulong i = get_global_id(0), z = get_global_id(1);
   if (i >= (ulong)p.m * p.n || z >= p.batch) return;
   ADVANCE_OPERANDS(z);
@@ -13,5 +13,5 @@ kernel void gemm_finish(OPERANDS) {
   for (ulong split = 0; split < p.splits; split++) {
     total += sums[(split * p.batch + z) * p.m * p.n + i];
   }
-  FINISH(i / p.n, i % p.n, total);
+  EPILOGUE(i / p.n, i % p.n, total);
 }

@@ -1,17 +1,12 @@
 """Products of few rows and columns over a long k, which CPUs add up block by block."""
 
-import os
-from pathlib import Path
-
 import pytest
 import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from tests import fresh
 from tests.ops import products as t
-
-ROOT = Path(__file__).resolve().parents[2]
+from torch_ocl.testing import dispatches
 
 # m, n, k: tiles and their remainders in either direction, blocks of k that are whole or not.
 SHAPES = [(13, 16, 2048), (64, 256, 2500), (17, 48, 4099), (200, 64, 2049), (130, 112, 2176)]
@@ -74,19 +69,11 @@ def test_weight_of_windows_of_one_element(channels, results):
     assert_close(here.grad.cpu(), weight.grad)
 
 
-SCRIPT = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from tests.engine import test_gemm_blocks as t
-a, b = t.operands("TN", 64, 48, 2100, torch.float32)
-t.t.check(torch.mm, a, b)
-t.test_weight_of_windows_of_one_element(64, 32)
-"""
-
-
 def test_it_is_chosen():
-    environment = {**os.environ, "TORCH_OCL_VERBOSE": "dispatch"}
-    trace = fresh.run_script(SCRIPT, str(ROOT), environment=environment).stderr
+    with dispatches() as lines:
+        a, b = operands("TN", 64, 48, 2100, torch.float32)
+        t.check(torch.mm, a, b)
+        test_weight_of_windows_of_one_element(64, 32)
     on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
-    assert ("1x64x48x2100 f32,f32->f32: blocks runs" in trace) == on_cpu
-    assert ("1x32x64x2400 f32,f32->f32: blocks runs" in trace) == on_cpu
+    assert ("gemm 1x64x48x2100 f32,f32->f32: k_blocking runs" in lines) == on_cpu
+    assert ("gemm 1x32x64x2400 f32,f32->f32: k_blocking runs" in lines) == on_cpu

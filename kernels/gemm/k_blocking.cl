@@ -4,9 +4,9 @@
 // nothing large is written.
 //
 // Compile parameters besides gemm.clh's (real C): MR x NV * WIDTH (rows x columns of the tile kept
-// in registers), DEPTH (rows of b in a block), ADJACENT (1: a_row is 1).
+// in registers), DEPTH (rows of b in a block), ADJACENT (1: a.row is 1).
 //
-// Workspace: the sums as FINISH_OR_SPLIT leaves them, then from `panels` on (bytes) for each
+// Workspace: the sums as EPILOGUE_OR_SPLIT leaves them, then from `panels` on (bytes) for each
 // work-item [n / NR][DEPTH][NR] of C.
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
@@ -35,8 +35,8 @@
 
 typedef TYPEV(C, WIDTH) V;
 
-/// Needs b_column == 1, n a multiple of WIDTH, m >= MR. Global size: splits, batch.
-kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blocks(
+/// Needs b.column == 1, n a multiple of WIDTH, m >= MR. Global size: splits, batch.
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_k_blocking(
     OPERANDS, const ulong panels) {
   const ulong split = get_global_id(0), z = get_global_id(1);
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
@@ -49,16 +49,16 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
 #else
   // Volatile, for compilers would take the sums behind `at` apart again and add them up in the
   // loop.
-  volatile ulong kept[MR];
+  volatile ulong spilled[MR];
   ulong at[MR];
-  _Pragma("unroll") for (uint i = 0; i < MR; i++) kept[i] = i * p.a_row;
-  _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = kept[i];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) spilled[i] = i * p.a.row;
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = spilled[i];
 #define AT(i) at[i]
 #endif
   for (ulong k0 = start; k0 < end; k0 += DEPTH) {
     const uint depth = min((ulong)DEPTH, end - k0);
     for (uint kk = 0; kk < depth; kk++) {
-      global const char* row = b + (k0 + kk) * p.b_row * STORAGE_SIZE(IN1);
+      global const char* row = b + (k0 + kk) * p.b.row * STORAGE_SIZE(IN1);
       for (uint v = 0; v < p.n / WIDTH; v++) {
         const ulong to = (v / NV * DEPTH + kk) * NV + v % NV;
         STOREV(C, WIDTH, (global char*)block, to, LOADV_AS(C, IN1, WIDTH, row, v));
@@ -66,8 +66,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
     }
     // The next block comes into the second cache meanwhile, a few bytes a step, where its rows are
     // adjacent.
-    global const char* ahead = b + (k0 + DEPTH) * p.b_row * STORAGE_SIZE(IN1);
-    const bool fetches = p.b_row == p.n && k0 + 2 * DEPTH <= end;
+    global const char* ahead = b + (k0 + DEPTH) * p.b.row * STORAGE_SIZE(IN1);
+    const bool fetches = p.b.row == p.n && k0 + 2 * DEPTH <= end;
     const uint pace = fetches ? min(NR * STORAGE_SIZE(IN1) / ((p.m + MR - 1) / MR) + 1, 64u) : 0;
     for (uint column0 = 0; column0 < p.n; column0 += NR) {
       const uint valid = min((uint)NR, p.n - column0) / WIDTH;
@@ -79,7 +79,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
         }
-        global const char* x = a + (row * p.a_row + k0 * p.a_column) * STORAGE_SIZE(IN0);
+        global const char* x = a + (row * p.a.row + k0 * p.a.column) * STORAGE_SIZE(IN0);
         global const char* y = (global const char*)(block + (ulong)column0 * DEPTH);
         for (uint kk = 0; kk < depth; kk++) {
           V columns[NV];
@@ -92,7 +92,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_blo
           }
           FETCH(ahead);
           ahead += pace;
-          x += p.a_column * STORAGE_SIZE(IN0);
+          x += p.a.column * STORAGE_SIZE(IN0);
           y += NR * sizeof(T);
         }
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
