@@ -1,4 +1,5 @@
-"""Squares transposed into a panel (kernels/gemm/transpose_panel.clh): what lies behind it is somebody else's."""
+"""Squares transposed into a panel (kernels/gemm/transpose_panel.clh): what lies behind it is
+somebody else's."""
 
 import pytest
 import torch
