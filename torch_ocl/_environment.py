@@ -78,10 +78,13 @@ VARIABLES = {
 }
 # The engines of `TORCH_OCL_<ENGINE>`.
 ENGINES = (
+    "attention",
     "average_pool",
     "backward_average_pool",
     "backward_max_pool",
     "binning",
+    "conv",
+    "convolution",
     "fft",
     "gemm",
     "index",
@@ -91,6 +94,7 @@ ENGINES = (
     "linalg_lu",
     "linalg_qr",
     "linalg_triangular",
+    "lstm",
     "max_pool",
     "nearest",
     "norm",
@@ -98,6 +102,7 @@ ENGINES = (
     "random",
     "reduce",
     "scan",
+    "sdpa",
     "softmax",
     "sort",
 )

@@ -32,7 +32,7 @@ constexpr DeviceRow kCpus[] = {
 };
 
 constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost,
-                        int skinny_local = 128, int depthwise_group = 256,
+                        int group = 128, int element_group = 256, int resident = 1024,
                         int groups_per_unit = 8) {
   return {.device_class = name,
           .source = source,
@@ -40,10 +40,14 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
           .packed_rows = 4,
           .packed_block_bytes = 64 << 10,
           .skinny_rows = 1,
-          .skinny_local = skinny_local,
+          .skinny_local = group,
           .launch_cost = launch_cost,
-          .depthwise_group = depthwise_group,
-          .groups_per_unit = groups_per_unit};
+          .depthwise_group = element_group,
+          .groups_per_unit = groups_per_unit,
+          .row_group = group,
+          .element_group = element_group,
+          .resident_items = resident,
+          .resident_column_items = resident * 3 / 4};
 }
 struct Vendor {
   std::string_view name;  // a part of the vendor's, in lower case
@@ -53,8 +57,10 @@ constexpr Vendor kGpus[] = {
     {"nvidia", gpu("NVIDIA", "measured on an NVIDIA H200: 5 us of a compute unit", 0.9e6)},
     {"advanced micro", gpu("AMD", "derived from NVIDIA's: 64 lanes at 2 GHz for 5 us", 0.6e6)},
     {"intel",
-     gpu("Intel", "derived from NVIDIA's: a compute unit is a vector engine, of 8 lanes at 2 GHz",
-         0.1e6, 128, 256, 1)},
+     gpu("Intel",
+         "derived from NVIDIA's: a compute unit is a vector engine of 8 lanes at 2 GHz, with 8 "
+         "threads of 16 work-items",
+         0.1e6, 128, 256, 128, 1)},
     {"arm",
      gpu("Arm Mali", "derived from NVIDIA's: 48 lanes at 0.85 GHz; registers bound a group to 64",
          0.2e6, 64, 64)},

@@ -2,6 +2,7 @@
 // are from. What the tuner finds for one device takes their place; it starts from them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "opencl/device.h"
@@ -25,6 +26,10 @@ struct DeviceRow {
   /// of depthwise convolutions, a power of two from 32 on, and groups that fill a compute unit.
   double launch_cost = 0.9e6;
   int depthwise_group = 256, groups_per_unit = 8;
+  /// Work-items of a group whose items have rows or columns of their own, or elements alone.
+  int row_group = 128, element_group = 256;
+  /// Work-items of a compute unit that are on their way at once; in sums over columns.
+  int resident_items = 1024, resident_column_items = 768;
 
   /// CPUs, in bytes. `staged`: what a first-level cache holds beside the rest. `panel`: likewise, a
   /// second-level cache. `reread`: of what is read again for every tile. `core`: of the last-level
@@ -36,5 +41,13 @@ struct DeviceRow {
 /// The device's row, by what kernels are chosen for (Device::is_cpu()), a CPU's vectors and a GPU's
 /// vendor. A load when warm.
 const DeviceRow& device_row(const Device& device);
+
+/// The sizes of work-groups on a GPU: see row_group and element_group.
+inline size_t group_of_rows(const Device& device) {
+  return static_cast<size_t>(device_row(device).row_group);
+}
+inline size_t group_of_elements(const Device& device) {
+  return static_cast<size_t>(device_row(device).element_group);
+}
 
 }  // namespace ocl

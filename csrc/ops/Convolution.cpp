@@ -76,37 +76,20 @@ at::Tensor for_few_columns(const at::Tensor& tensor, int64_t columns, const conv
   return columns > conv::kNarrowColumns || single ? tensor : tensor.contiguous();
 }
 
-void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-               const at::Tensor& bias, const conv::Window& window) {
-  const int axes = static_cast<int>(weight.dim()) - 2;
-  if (out.numel() == 0) return;
-  if (weight.numel() == 0) {
-    fill_channels(out, bias);
-    return;
-  }
-  if (output_by_matrix(out, in, weight, bias, window)) return;
-  const at::Tensor read = for_few_columns(in, weight.size(0), window);
-  conv::forward(conv::Operand(out, axes), conv::Operand(read, axes), conv::Operand(weight, axes),
-                bias.defined() ? bias.const_data_ptr() : nullptr, window);
+bool on_cpu() { return current_queue(current_device()).device().is_cpu(); }
+
+int64_t taps_of(const conv::Window& window) {
+  int64_t taps = 1;
+  for (const int64_t size : window.kernel) taps *= size;
+  return taps;
 }
 
-/// A gradient of a convolution's input, or a transposed convolution, as tensors.
-struct InputPlan {
-  const at::Tensor &in, &out, &weight, &bias;
-  const conv::Window& window;
+void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+               const at::Tensor& bias, const conv::Window& window);
 
-  int64_t axes() const { return weight.dim() - 2; }
-  bool on_cpu() const { return current_queue(current_device()).device().is_cpu(); }
-  int64_t taps() const {
-    int64_t taps = 1;
-    for (const int64_t size : window.kernel) taps *= size;
-    return taps;
-  }
-};
-
-const char* refuse_product(const InputPlan& plan) {
+const char* refuse_product(const ConvolutionPlan& plan) {
   const conv::Window& window = plan.window;
-  if (plan.on_cpu()) return "the convolutions of CPUs store results in their places";
+  if (on_cpu()) return "the convolutions of CPUs store results in their places";
   if (window.groups != 1) return "there are groups";
   if (!at::isFloatingType(plan.in.scalar_type())) return "the dtype is no floating one";
   if (plan.bias.defined() && plan.in.element_size() < 4) {
@@ -120,14 +103,14 @@ const char* refuse_product(const InputPlan& plan) {
       return "windows don't lie side by side";
     }
   }
-  return plan.taps() == 1 ? "windows have one element" : nullptr;
+  return taps_of(window) == 1 ? "windows have one element" : nullptr;
 }
 
 /// Windows that lie side by side: one product with every element of the windows, whose results then
 /// take their places.
-void run_product(const InputPlan& plan) {
-  const auto& [in, out, weight, bias, window] = plan;
-  const int64_t axes = plan.axes(), taps = plan.taps();
+void run_product(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
+  const int64_t axes = plan.axes(), taps = taps_of(window);
   const int64_t positions = out.numel() / (out.size(0) * out.size(1));
   const int64_t images = out.size(0), channels = out.size(1), results = weight.size(1);
   const bool last = in.stride(1) == 1 && results > 1;
@@ -166,9 +149,9 @@ void run_product(const InputPlan& plan) {
   }
 }
 
-const char* refuse_phases(const InputPlan& plan) {
+const char* refuse_phases(const ConvolutionPlan& plan) {
   const conv::Window& window = plan.window;
-  if (plan.on_cpu()) return "on CPUs a sum per phase does better";
+  if (on_cpu()) return "on CPUs a sum per phase does better";
   if (window.groups != 1) return "there are groups";
   int64_t phases = 1;
   for (int64_t i = 0; i < plan.axes(); ++i) {
@@ -187,8 +170,8 @@ const char* refuse_phases(const InputPlan& plan) {
 /// Few channels of `in` and a stride: sums that differ in their place between the strides are
 /// computed as so many channels of one convolution, with the window's elements that each of them
 /// takes, and then take their places. One by one they would share no loads.
-void run_phases(const InputPlan& plan) {
-  const auto& [in, out, weight, bias, window] = plan;
+void run_phases(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t axes = plan.axes(), channels = weight.size(1);
   int64_t phases = 1;
   conv::Window shared;  // of the convolution with all phases
@@ -239,31 +222,73 @@ void run_phases(const InputPlan& plan) {
   in.view(target).copy_(result.view(shape).permute(place_order));
 }
 
-void run_convolution(const InputPlan& plan) {
-  const auto& [in, out, weight, bias, window] = plan;
+const char* refuse_nothing(const ConvolutionPlan&) { return nullptr; }
+
+void output_by_kernels(const ConvolutionPlan& plan) {
   const int axes = static_cast<int>(plan.axes());
-  const at::Tensor read = for_few_columns(out, weight.size(1), window);
-  conv::input_gradient(conv::Operand(in, axes), conv::Operand(read, axes),
-                       conv::Operand(weight, axes),
-                       bias.defined() ? bias.const_data_ptr() : nullptr, window);
+  const at::Tensor read = for_few_columns(plan.in, plan.weight.size(0), plan.window);
+  conv::forward(conv::Operand(plan.out, axes), conv::Operand(read, axes),
+                conv::Operand(plan.weight, axes), plan.addend(), plan.window);
 }
 
-using InputImplementation = Implementation<const InputPlan>;
-constexpr InputImplementation kProduct{"product", refuse_product, run_product};
-constexpr InputImplementation kPhases{"phases", refuse_phases, run_phases};
-constexpr InputImplementation kConvolution{
-    "conv", [](const InputPlan&) -> const char* { return nullptr; }, run_convolution};
-constexpr const InputImplementation* kOfInputs[] = {&kProduct, &kPhases, &kConvolution};
-Engine transposed_engine{"transposed_conv", kOfInputs};
+void input_by_kernels(const ConvolutionPlan& plan) {
+  const int axes = static_cast<int>(plan.axes());
+  const at::Tensor read = for_few_columns(plan.out, plan.weight.size(1), plan.window);
+  conv::input_gradient(conv::Operand(plan.in, axes), conv::Operand(read, axes),
+                       conv::Operand(plan.weight, axes), plan.addend(), plan.window);
+}
 
-std::string describe(const InputPlan& plan) {
-  std::string text = "transposed_conv";
-  for (const int64_t size : plan.in.sizes())
-    text += (text.back() == 'v' ? " " : "x") + std::to_string(size);
+void weight_by_kernels(const ConvolutionPlan& plan) {
+  const int axes = static_cast<int>(plan.axes());
+  const conv::Operand to(plan.weight, axes), a(plan.in, axes), b(plan.out, axes);
+  if (!conv::weight_gradient_wants_channels_last(to, a, b, plan.window)) {
+    conv::weight_gradient(to, a, b, plan.window);
+    return;
+  }
+  const at::Tensor channels_last = at::empty_like(plan.weight.movedim(0, -1)).movedim(-1, 0);
+  conv::weight_gradient(conv::Operand(channels_last, axes), a, b, plan.window);
+  plan.weight.copy_(channels_last);
+}
+
+// How tensors are brought to the kernels. `direct`: as they are; the conv engine has a choice of
+// kernels for them.
+using Way = Implementation<const ConvolutionPlan>;
+constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
+constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
+constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
+constexpr Way kProduct{"product", refuse_product, run_product};
+constexpr Way kPhases{"phases", refuse_phases, run_phases};
+constexpr Way kOutputDirect{"direct", refuse_nothing, output_by_kernels};
+constexpr Way kInputDirect{"direct", refuse_nothing, input_by_kernels};
+constexpr Way kWeightDirect{"direct", refuse_nothing, weight_by_kernels};
+constexpr const Way* kOfOutput[] = {&kOutputByMatrix, &kOutputDirect};
+constexpr const Way* kOfInput[] = {&kInputByMatrix, &kProduct, &kPhases, &kInputDirect};
+constexpr const Way* kOfWeight[] = {&kWeightByMatrix, &kWeightDirect};
+Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
+
+std::string describe(const ConvolutionPlan& plan) {
+  constexpr const char* kPasses[] = {"output", "input gradient", "weight gradient"};
+  std::string text = std::string("convolution ") + kPasses[static_cast<size_t>(plan.pass)];
+  const char* separator = " ";
+  for (const int64_t size : plan.in.sizes()) {
+    text += separator + std::to_string(size);
+    separator = "x";
+  }
   return text + " " + tag(plan.in.scalar_type());
 }
 
-/// The gradient of convolution()'s input, or a transposed convolution.
+void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+               const at::Tensor& bias, const conv::Window& window) {
+  if (out.numel() == 0) return;
+  if (weight.numel() == 0) {
+    fill_channels(out, bias);
+    return;
+  }
+  const ConvolutionPlan plan{ConvolutionPlan::Pass::output, in, out, weight, bias, window};
+  run_first(engine, kOfOutput, plan, describe);
+}
+
+/// The gradient of output_of()'s input, or a transposed convolution.
 void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
               const at::Tensor& bias, const conv::Window& window) {
   if (in.numel() == 0) return;
@@ -271,26 +296,20 @@ void input_of(const at::Tensor& in, const at::Tensor& out, const at::Tensor& wei
     fill_channels(in, bias);
     if (out.numel() == 0) return;
   }
-  const InputPlan plan{in, out, weight, bias, window};
-  run_first(transposed_engine, kOfInputs, plan, describe);
+  const ConvolutionPlan plan{ConvolutionPlan::Pass::input, in, out, weight, bias, window};
+  run_first(engine, kOfInput, plan, describe);
 }
 
 void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
                const conv::Window& window) {
-  const int axes = static_cast<int>(weight.dim()) - 2;
   if (weight.numel() == 0) return;
   if (in.numel() == 0 || out.numel() == 0) {
     weight.zero_();
     return;
   }
-  const conv::Operand to(weight, axes), a(in, axes), b(out, axes);
-  if (!conv::weight_gradient_wants_channels_last(to, a, b, window)) {
-    conv::weight_gradient(to, a, b, window);
-    return;
-  }
-  const at::Tensor channels_last = at::empty_like(weight.movedim(0, -1)).movedim(-1, 0);
-  conv::weight_gradient(conv::Operand(channels_last, axes), a, b, window);
-  weight.copy_(channels_last);
+  const at::Tensor none;
+  const ConvolutionPlan plan{ConvolutionPlan::Pass::weight, in, out, weight, none, window};
+  run_first(engine, kOfWeight, plan, describe);
 }
 
 /// What upstream's convolution has seen to, where it calls these functions.

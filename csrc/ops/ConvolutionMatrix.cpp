@@ -56,20 +56,6 @@ at::Tensor rows_of(const at::Tensor& weight, int64_t channels) {
   return at::constant_pad_nd(moved, {0, channels - weight.size(1)}).contiguous();
 }
 
-bool refuses(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-             const conv::Window& window) {
-  if (conv::refuse_implicit_gemm(in.scalar_type(), window) != nullptr) return true;
-  if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type())
-    return true;
-  // Groups of fewer channels have kernels of their own.
-  const int64_t g = window.groups;
-  if (g > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / g % kChunk != 0)) return true;
-  const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  return positions(in) > kMost || positions(out) > kMost || in[0].numel() > kMost / 2 ||
-         out[0].numel() > kMost / 2;
-}
-
 conv::WindowGrid grid_of(const at::Tensor& out, const conv::Window& window) {
   conv::WindowGrid grid;
   const int64_t axes = out.dim() - 2;
@@ -123,21 +109,36 @@ at::Tensor transposed_rows(const at::Tensor& weight, const std::array<conv::Phas
 
 }  // namespace
 
-bool output_by_matrix(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-                      const at::Tensor& bias, const conv::Window& window) {
-  if (refuses(in, out, weight, window)) return false;
+const char* refuse_by_matrix(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
+  if (const char* reason = conv::refuse_implicit_gemm(in.scalar_type(), window)) return reason;
+  if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type()) {
+    return "dtypes differ";
+  }
+  const int64_t g = window.groups;
+  if (g > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / g % kChunk != 0)) {
+    return "groups of few channels have kernels of their own";
+  }
+  const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
+  const auto image = [](const at::Tensor& t) { return t.numel() / t.size(0); };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
+                     image(out) > kMost / 2;
+  return large ? "its indices have more than 31 bits" : nullptr;
+}
+
+void output_by_matrix(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
   const at::Tensor source = channels_last(in, channels * window.groups);
   const at::Tensor rows = rows_of(weight, channels), result = result_for(out);
   conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
                 grid_of(out, window), window.groups);
   deliver(result, out);
-  return true;
 }
 
-bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-                     const at::Tensor& bias, const conv::Window& window) {
-  if (refuses(in, out, weight, window)) return false;
+void input_by_matrix(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t axes = in.dim() - 2, groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(0) / groups : padded(weight.size(0));
   const at::Tensor source = channels_last(out, channels * groups), result = result_for(in);
@@ -173,12 +174,10 @@ bool input_by_matrix(const at::Tensor& in, const at::Tensor& out, const at::Tens
                   grid, groups);
   }
   deliver(result, in);
-  return true;
 }
 
-bool weight_by_matrix(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
-                      const conv::Window& window) {
-  if (refuses(in, out, weight, window)) return false;
+void weight_by_matrix(const ConvolutionPlan& plan) {
+  const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
@@ -198,7 +197,6 @@ bool weight_by_matrix(const at::Tensor& weight, const at::Tensor& in, const at::
   if (!direct) {
     moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
   }
-  return true;
 }
 
 }  // namespace ocl::native

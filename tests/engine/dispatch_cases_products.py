@@ -91,7 +91,7 @@ CASES = {
     ],
     "lstm": [lstm(5, 32), lstm(5, 7)],
     "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
-    "transposed_conv": [
+    "convolution": [
         convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),
         convolution((2, 9, 7, 6), (9, 3, 4, 4), transposed=True, stride=2, padding=1),
         convolution((2, 9, 7, 6), (5, 9, 3, 3)),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/norm/norm.h"
 #include "engine/norm/plan.h"
 #include "opencl/kernel.h"
@@ -155,7 +156,7 @@ Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool
 NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
   const auto channels = static_cast<size_t>(plan.channels);
   if (plan.device.is_cpu()) return NDRange::linear(channels, 1);
-  if (!shares_parts) return NDRange::linear(channels, kGpuLocal);
+  if (!shares_parts) return NDRange::linear(channels, group_of_rows(plan.device));
   return NDRange::grid(channels, kPartItems, kGroupChannels, kPartItems);
 }
 
@@ -292,7 +293,7 @@ void run_columns(ChannelPlan& plan) {
   const int64_t part =
       part_of(plan, tiles, cpu ? kPositionsPerPart / width : kGpuColumnPositionsPerPart);
   const int64_t share = cpu ? std::max<int64_t>(1, kElementsPerItem / plan.channels) : 1;
-  const size_t local = cpu ? 1 : kGpuLocal;
+  const size_t local = cpu ? 1 : group_of_rows(plan.device);
   const auto range = [&](int64_t items) {
     return NDRange::linear(static_cast<size_t>(items), local);
   };

@@ -55,6 +55,5 @@ inline uint32_t vector_width(const Device& device, c10::ScalarType dtype, int64_
 }
 
 constexpr int64_t kElementsPerItem = 16384;  // on a CPU, fewer are not worth a work-item
-constexpr size_t kGpuLocal = 128;
 
 }  // namespace ocl::norm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/device_table.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel_family.h"
 
@@ -10,7 +11,7 @@ namespace ocl::pointwise {
 
 namespace {
 
-constexpr size_t kLargeLocalSize = 1024, kGpuLocal = 256;
+constexpr size_t kLargeLocalSize = 1024;
 
 // Of no access mode in particular: it has no options of its own.
 const KernelFamily plain_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
@@ -116,7 +117,7 @@ bool takes_complex_vectors(const Device& device, const Operands& operands, const
 /// compiles for each; on others also smaller ones, for a CPU runs the work-items past the end too.
 /// `vectors`: what a work-item takes.
 size_t local_size(const Device& device, size_t items, size_t vectors) {
-  if (!device.is_cpu()) return kGpuLocal;
+  if (!device.is_cpu()) return group_of_elements(device);
   const size_t usual = std::max<size_t>(1, kLocalSize / vectors);
   const size_t larger = std::max<size_t>(1, kLargeLocalSize / vectors);
   if (items < usual && !device.quirks().compiles_at_launch) return std::bit_ceil(items);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -29,7 +30,7 @@ using namespace kernel_types;
 #include "random/arguments.clh"
 static_assert(kMaxDims == RowMajor::kMaxKernelDims);
 
-constexpr size_t kLocalSize = 64, kGpuLocal = 256;
+constexpr size_t kLocalSize = 64;
 // Below this size a permutation is ranked, exactly uniform; above it a Feistel network is.
 constexpr int64_t kMaxRanked = 1024;
 // Philox calls of one operation: two at most, and generators count in fours.
@@ -52,7 +53,7 @@ const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(const Device& device, int64_t n, int lanes = 1) {
   const int64_t per_item = 4 * lanes;
-  return NDRange::linear(ceil_div(n, per_item), device.is_cpu() ? kLocalSize : kGpuLocal)
+  return NDRange::linear(ceil_div(n, per_item), device.is_cpu() ? kLocalSize : group_of_elements(device))
       .of_work(4 * n);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/geometry.h"
@@ -35,10 +36,6 @@ constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
 constexpr uint32_t kMostColumnVectors = 64;
 // Fewer elements than that are not worth a work-item of their own.
 constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
-// Work-items of a GPU's compute unit: as many as are on their way at once, as measured on an NVIDIA
-// H200.
-constexpr int64_t kGpuItemsPerUnit = 1024, kGpuColumnItemsPerUnit = 768;
-constexpr size_t kGpuLocal = 128;
 // Elements of a row in the registers of a work-item, for moments.
 constexpr int64_t kGpuHeldOfMoments = 32;
 // Of outputs with that many partial states a GPU's work-group takes them, not one work-item for
@@ -147,7 +144,7 @@ class Plan {
   Geometry& geometry_;
   const Scalars scalars_;
   Arguments arguments_{};
-  int64_t gpu_items_ = kGpuItemsPerUnit;
+  int64_t gpu_items_ = device_row(device_).resident_items;
   c10::DataPtr partials_;
   bool contiguous_rows_;
   int64_t columns_ = 0, held_vectors_ = 0;
@@ -334,13 +331,13 @@ void Plan::run_rows(int64_t held) {
     defines.add("ALIGNED_VECTORS", 1);
   const uint32_t per_item = arguments_.outputs_per_item;
   const size_t groups = size_t{ceil_div(arguments_.outputs, per_item)} * arguments_.splits;
-  const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
+  const size_t local = group > 1 ? group : cpu ? 1 : group_of_rows(device_);
   enqueue(rows_family.get(device_, defines.view()), NDRange::linear(groups * group, local));
   if (partial) run_partials();
 }
 
 void Plan::run_columns(int width, uint32_t most_vectors) {
-  gpu_items_ = kGpuColumnItemsPerUnit;
+  gpu_items_ = device_row(device_).resident_column_items;
   const uint32_t columns = arguments_.size[arguments_.reduced_dims];
   const auto lanes = static_cast<uint32_t>(width);
   const uint32_t vectors = std::min(most_vectors, columns / lanes);
@@ -360,7 +357,7 @@ void Plan::run_columns(int width, uint32_t most_vectors) {
   if (aligned_columns(width)) defines.add("ALIGNED_VECTORS", 1);
   enqueue(columns_family.get(device_, defines.view()),
           NDRange::linear(static_cast<size_t>(items) * arguments_.splits,
-                          device_.is_cpu() ? 1 : kGpuLocal));
+                          device_.is_cpu() ? 1 : group_of_rows(device_)));
   if (partial) run_partials();
 }
 

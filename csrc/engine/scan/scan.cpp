@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/geometry.h"
@@ -29,7 +30,6 @@ using reduce::Dimension;
 using reduce::Geometry;
 
 constexpr size_t kGpuGroup = 256;
-constexpr size_t kGpuLocal = 128;
 constexpr int kGpuItems = 8;
 // Lines shorter than that are not worth a work-group's barriers.
 constexpr int64_t kGroupLength = 512;
@@ -186,7 +186,7 @@ void Plan::run_rows(size_t group) {
   }
   const uint32_t per_item = arguments_.lines_per_item;
   const size_t groups = size_t{ceil_div(arguments_.lines, per_item)} * arguments_.splits;
-  const size_t local = group > 1 ? group : cpu ? 1 : kGpuLocal;
+  const size_t local = group > 1 ? group : cpu ? 1 : group_of_rows(device_);
   in_phases([&](Phase phase) {
     Kernel& kernel = rows_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
                                                {"OP", op_.functor},
@@ -223,7 +223,7 @@ void Plan::run_columns() {
                                                   {"PHASE", static_cast<int>(phase)},
                                                   {"WIDTH", width}});
     enqueue(kernel,
-            NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits, cpu ? 1 : kGpuLocal));
+            NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits, cpu ? 1 : group_of_rows(device_)));
   });
 }
 

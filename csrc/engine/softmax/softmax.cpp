@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -33,7 +34,6 @@ constexpr int64_t kForwardBytes = 16384, kBackwardBytes = 8192;
 // Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
 // and work-items enough for each core.
 constexpr int64_t kMostRowsPerItem = 64, kLeastRowsToPrefetch = 4, kItemsPerUnit = 16;
-constexpr size_t kGpuLocal = 128;
 
 const KernelFamily rows_family{"softmax/rows.cl", "softmax_rows"};
 const KernelFamily rows_backward_family{"softmax/rows.cl", "softmax_rows_backward"};
@@ -207,7 +207,7 @@ void run_rows(Plan& plan) {
                   {{"LOCAL_ELEMENTS", plan.fits && !plan.backward ? plan.local_elements : 0},
                    {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
                    {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
-  plan.enqueue(kernel, row_groups(plan, group, group > 1 ? group : cpu ? 1 : kGpuLocal));
+  plan.enqueue(kernel, row_groups(plan, group, group > 1 ? group : cpu ? 1 : group_of_rows(plan.device)));
 }
 
 const char* refuse_columns(const Plan&) { return nullptr; }
@@ -216,7 +216,7 @@ const char* refuse_columns(const Plan&) { return nullptr; }
 /// output is read again.
 void run_columns(Plan& plan) {
   const KernelFamily& family = plan.backward ? columns_backward_family : columns_family;
-  const size_t local = plan.device.is_cpu() ? 1 : kGpuLocal;
+  const size_t local = plan.device.is_cpu() ? 1 : group_of_rows(plan.device);
   Arguments& arguments = plan.arguments;
   const uint32_t vectors = arguments.inner / static_cast<uint32_t>(plan.width);
   arguments.columns = vectors * static_cast<uint32_t>(plan.width);

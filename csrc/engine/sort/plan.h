@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
@@ -63,7 +64,7 @@ void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays);
 
 /// Work-items that keep the device busy, where one does more than an element's work.
 inline uint32_t wanted_items(const Device& device) {
-  return device.properties().compute_units * (device.is_cpu() ? 8 : 1024);
+  return device.properties().compute_units * (device.is_cpu() ? 8 : device_row(device).resident_items);
 }
 
 }  // namespace ocl::sort

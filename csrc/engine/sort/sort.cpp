@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -23,7 +24,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr uint32_t kMinChunk = 2048;  // elements per work-item on a CPU
-constexpr size_t kGpuLocal = 128;
 constexpr uint32_t kModeGroup = 64;
 // Positions within a row and counts are uint32, with some room for rounding up.
 constexpr int64_t kMaxElements = (int64_t{1} << 32) - (int64_t{1} << 20);
@@ -85,7 +85,7 @@ void set_chunk(RowArguments& arguments, const Device& device, uint64_t total) {
 }
 
 NDRange chunks(const RowArguments& arguments, const Device& device, uint64_t total) {
-  return NDRange::linear(ceil_div(total, arguments.chunk), device.is_cpu() ? 1 : kGpuLocal);
+  return NDRange::linear(ceil_div(total, arguments.chunk), device.is_cpu() ? 1 : group_of_rows(device));
 }
 
 constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &sort_radix_rows,
@@ -259,7 +259,7 @@ void is_in(const Rows& sorted, const at::Tensor& elements, bool invert, const at
   TORCH_CHECK_NOT_IMPLEMENTED(elements.numel() <= kMaxElements, "ocl: isin of ", elements.numel(),
                               " elements");
   launch(get(isin_family, queue.device(), sorted.key()), queue,
-         NDRange::linear(elements.numel(), kGpuLocal), Pointer{elements.const_data_ptr()},
+         NDRange::linear(elements.numel(), group_of_rows(queue.device())), Pointer{elements.const_data_ptr()},
          Pointer{sorted.keys()}, Pointer{out.mutable_data_ptr()}, sorted.key().infinity,
          static_cast<uint32_t>(elements.numel()), sorted.n(), static_cast<uint32_t>(invert));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -18,7 +19,6 @@ namespace ocl::spatial {
 
 namespace {
 
-constexpr size_t kGpuLocal = 128;
 // Of more elements than that, a GPU's work-item takes those of several rows: shorter ones would be
 // over before others come.
 constexpr int64_t kGpuItems = 1 << 20, kMostGpuRows = 8;
@@ -192,7 +192,7 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   all.append(defines);
   Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
   const auto go = [&](const auto&... checks) {
-    launch(kernel, queue, NDRange::linear(items, cpu ? 1 : kGpuLocal),
+    launch(kernel, queue, NDRange::linear(items, cpu ? 1 : group_of_rows(device)),
            Pointers{{data.data(), operands.size()}}, arguments, Bytes{parameters, parameters_size},
            checks...);
   };
