@@ -32,7 +32,7 @@ def choices(lines, engine):
     """The engine's lines, a list for each problem, of which the last says who runs."""
     result = [[]]
     for line in lines:
-        if line.startswith(engine):
+        if line.startswith(f"{engine} "):
             result[-1].append(line)
             if line.endswith(" runs"):
                 result.append([])
@@ -47,7 +47,7 @@ def test_every_engine_speaks(engine):
     for call in CASES[engine]:
         with testing.dispatches() as lines:
             call("ocl")
-        own = [line for line in lines if line.startswith(engine)]
+        own = [line for line in lines if line.startswith(f"{engine} ")]
         assert any(line.endswith(f": {name} runs") for line in own for name in names), lines
         for line in own:
             problem, _, verdict = line.partition(": ")
