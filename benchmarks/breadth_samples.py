@@ -1,7 +1,4 @@
-"""The tensors that `python -m benchmarks.breadth` gives to ops, and the list of its ops.
-
-Offers: ELEMENTS, SAMPLES, sample(), OPS, add(), functions().
-"""
+"""The tensors that `python -m benchmarks.breadth` gives to ops, and the list of its ops."""
 
 import functools
 

@@ -1,6 +1,6 @@
 """OpenCL kernels of the benchmarks' own, launched on an `ocl` device.
 
-Offers: Kernel. Buffers are given as tensors, scalars as ctypes values."""
+Buffers are given as tensors, scalars as ctypes values."""
 
 import ctypes
 

@@ -1,6 +1,4 @@
-"""Ops beside the kernels that a first tutorial writes for them (naive.cl), on the same device.
-
-Offers: naive_cases(), pairs of a Case and what makes its naive call."""
+"""Ops beside the kernels that a first tutorial writes for them (naive.cl), on the same device."""
 
 import pathlib
 

@@ -1,7 +1,6 @@
 """What a device can do at most, measured: bytes and floating point operations per second.
 
-Offers: Peaks, measure_peaks(), measure_bandwidth(), moving(), mover(). The kernels are
-kernels/probe/*.cl."""
+The kernels are kernels/probe/*.cl."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""Results as text, Markdown and a plot.
-
-Offers: Run, row(), HEADER, MEASUREMENTS, document()."""
+"""Results as text, Markdown and a plot."""
 
 import math
 import os

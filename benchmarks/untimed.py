@@ -1,6 +1,4 @@
-"""Which ops of the op table no case runs.
-
-Offers: Recorder, by_family()."""
+"""Which ops of the op table no case runs."""
 
 import json
 import pathlib

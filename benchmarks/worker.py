@@ -1,7 +1,7 @@
 """One side of a comparison in a process of its own. PyTorch's autograd knows one accelerator per
 process: CUDA torch's backward passes need one that torch_ocl is not loaded into.
 
-Offers: Worker. `python -m benchmarks.worker` is its process."""
+`python -m benchmarks.worker` is its process."""
 
 import io
 import os

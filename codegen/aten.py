@@ -1,7 +1,4 @@
-"""What the installed torch knows: its native functions, what CPU registers, its DispatchStubs.
-
-Offers: Aten (functions and groups by name), Registered (an entry resolved against them), resolve().
-"""
+"""What the installed torch knows: its native functions, what CPU registers, its DispatchStubs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""PointwiseStubs_<k>.cpp and KernelStubs.cpp: what runs behind upstream's DispatchStubs.
-
-Offers: pointwise_source(), kernel_source().
-"""
+"""PointwiseStubs_<k>.cpp and KernelStubs.cpp: what runs behind upstream's DispatchStubs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The functors of kernels/pointwise/ops/*.clh: which exist, and what their macros say of them.
-
-Offers: Functor, find_functors(), known_flags().
-"""
+"""The functors of kernels/pointwise/ops/*.clh: which exist, and what their macros say of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ops_manifest.json: what is registered and what runs behind it, for tests and docs.
-
-Offers: manifest().
-"""
+"""ops_manifest.json: what is registered and what runs behind it, for tests and docs."""
 
 from __future__ import annotations
 

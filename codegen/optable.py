@@ -1,7 +1,7 @@
 """The op table: codegen/ops/*.yaml parsed into entries and checked for form.
 
-Offers: Entry, load_table(), KINDS. Needs neither torch nor torchgen, so tests and docs read the
-table with it. What the entries mean to ATen is decided in aten.py. The format: ops/README.md.
+Needs neither torch nor torchgen, so tests and docs read the table with it. What the entries mean
+to ATen is decided in aten.py. The format: ops/README.md.
 """
 
 from __future__ import annotations

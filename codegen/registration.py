@@ -1,7 +1,5 @@
 """RegisterPrivateUse1_<shard>.cpp and the headers that declare our own kernels.
 
-Offers: registration_source(), own_header(), shard_of(), signature().
-
 torchgen generates structured kernels only for the keys of its own tree, so the code is generated
 for XPU, whose shape (device guard, no special cases) is ours, and the names that say so replaced.
 """

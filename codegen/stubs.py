@@ -1,8 +1,4 @@
-"""DispatchStubs and what is bound to them.
-
-Offers: declared_stubs() (stub -> header, read off torch's headers), Binding, bind() (the table's
-stubs, checked for conflicts).
-"""
+"""DispatchStubs and what is bound to them."""
 
 from __future__ import annotations
 

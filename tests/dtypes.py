@@ -1,9 +1,7 @@
 """The dtypes that a run of the tests is about.
 
 TORCH_OCL_TEST_DTYPES (comma-separated names; by default all) leaves out tests whose parameters are
-other dtypes, where a driver's compiler would take too long for all of them.
-
-Offers: wanted(), chosen()."""
+other dtypes, where a driver's compiler would take too long for all of them."""
 
 import os
 

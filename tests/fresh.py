@@ -4,7 +4,7 @@ They are forked from a process that has imported torch and touched no device, si
 takes longer than most of them. What is about starting, forking or ending a process itself starts
 one in the usual way.
 
-Offers: run_script(). Run as a program, this file is that process."""
+Run as a program, this file is that process."""
 
 import atexit
 import contextlib

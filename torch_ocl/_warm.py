@@ -1,6 +1,4 @@
-"""What `python -m torch_ocl cache warm` runs: small networks and ops that most programs use.
-
-Offers: WORK, functions of a device and a dtype by name."""
+"""What `python -m torch_ocl cache warm` runs: small networks and ops that most programs use."""
 
 import torch
 from torch import nn

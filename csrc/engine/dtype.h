@@ -1,7 +1,4 @@
 // dtypes as the kernels name them, and scalars as the kernels take them.
-//
-// Offers: tag(), storage_tag(), e4m3_above(), compute_dtype(), narrows_to_half(), check_dtype(),
-// ScalarArgument.
 #pragma once
 
 #include <c10/core/Scalar.h>

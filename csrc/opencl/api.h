@@ -1,7 +1,5 @@
 // OpenCL's entry points, resolved at run time: `import torch` must work on a machine without
 // OpenCL.
-//
-// Offers: Api (the function table), api(), configure_loader().
 #pragma once
 
 #ifndef CL_TARGET_OPENCL_VERSION

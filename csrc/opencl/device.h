@@ -1,6 +1,4 @@
 // A device: its probed properties and what it owns (context, address space, programs).
-//
-// Offers: DeviceProperties, Device, probe_device().
 #pragma once
 
 #include <array>

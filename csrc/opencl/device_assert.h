@@ -1,8 +1,7 @@
 // Checks that only the device can make (an index read from a tensor): the kernel records the first
 // failure in a buffer, skips the access, and the host raises at the next synchronisation.
 //
-// Offers: AssertBuffer, AssertSite, Raises, message_site(), DeviceAssertion. Device side:
-// kernels/include/assert.clh.
+// Device side: kernels/include/assert.clh.
 #pragma once
 
 #include <atomic>

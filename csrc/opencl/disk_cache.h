@@ -1,6 +1,4 @@
 // Program binaries on disk: one file per key, safe against torn, corrupt and foreign files.
-//
-// Offers: DiskCache, Digest, digest(), cache_folder().
 #pragma once
 
 #include <atomic>

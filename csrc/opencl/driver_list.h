@@ -1,6 +1,4 @@
 // Names drivers to the ICD loader that it would not find by itself.
-//
-// Offers: DriverList.
 #pragma once
 
 #include <optional>

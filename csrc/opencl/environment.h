@@ -1,6 +1,4 @@
 // Reading environment variables, with a warning for what can't be understood.
-//
-// Offers: split_list(), positive_number(), switched_on().
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // What a failed OpenCL call becomes: one exception type that names the call, the error and the
 // device, and one macro that checks a call.
-//
-// Offers: Error, error_name(), OCL_CALL.
 #pragma once
 
 #include <stdexcept>

@@ -1,6 +1,4 @@
 // Points in the work of queues: to wait for, to ask about, to measure between.
-//
-// Offers: Event.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // A kernel with its arguments, and an enqueued launch of it; cheap when warm.
 //
-// Offers: Kernel, NDRange, Pointer, LocalMemory, launch().
-//
 //   launch(kernel, queue, NDRange::linear(n, 128), Pointer{out}, Pointer{in}, uint32_t(n));
 //
 // clSetKernelArg is not thread-safe per cl_kernel, hence one Kernel per thread.

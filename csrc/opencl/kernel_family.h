@@ -1,7 +1,5 @@
 // From a kernel file and compile parameters to a kernel of this thread.
 //
-// Offers: Define, KernelFamily.
-//
 //   static const KernelFamily rows{"reduce/rows.cl", "reduce_rows"};
 //   Kernel& kernel = rows.get(device, {{"T", "float"}, {"WIDTH", 8}});
 //

@@ -1,6 +1,4 @@
 // What the backend says on stderr: warnings, and traces asked for by TORCH_OCL_VERBOSE.
-//
-// Offers: warn(), Verbose, verbose(), trace().
 #pragma once
 
 #include <cstdint>

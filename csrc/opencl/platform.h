@@ -1,7 +1,4 @@
 // The devices of this machine: how many there are, in which order, and what happens after a fork.
-//
-// Offers: device_count(), device(), unavailable_reason(), left_out_devices(), is_initialized(),
-// process_was_forked(), check_not_forked().
 #pragma once
 
 #include <array>

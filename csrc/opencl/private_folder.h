@@ -1,7 +1,4 @@
 // Files whose content is run or relied on: nobody but this user and root can have written them.
-//
-// Offers: PrivateFolder, read_private_file(), replace_private_file(), distrust_of_place(),
-// FileContent.
 #pragma once
 
 #include <initializer_list>

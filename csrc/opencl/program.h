@@ -1,6 +1,4 @@
 // What is built from kernel files: the build, the cache in memory and on disk.
-//
-// Offers: ProgramCache, ProgramStats.
 #pragma once
 
 #include <atomic>

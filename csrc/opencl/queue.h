@@ -1,7 +1,5 @@
 // An in-order command queue.
 //
-// Offers: Queue.
-//
 // Commands are counted, and so are those known to be done, because a wait that somebody made, or an
 // event, showed it. Where none is under way, brief ones needn't go through the driver's threads:
 // the calling thread executes them itself, if the driver offers that

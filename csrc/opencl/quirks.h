@@ -1,7 +1,4 @@
 // What drivers get wrong, and what is done about it.
-//
-// Offers: Quirks, quirks_of(), correct_properties(), configure_compiler(), compiler_settings(),
-// Refusal, refusal_of(), cause_of_no_devices().
 #pragma once
 
 #include <string>

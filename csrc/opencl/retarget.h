@@ -8,8 +8,6 @@
 // Nor does it compile a kernel with more local memory than every device of NVIDIA's gives a
 // work-group (48 KiB), though what it assembles may have as much as the device has. Such a kernel
 // declares one small array and uses it by its address alone; it grows in the PTX.
-//
-// Offers: value_of_define(), retarget_ptx(), resize_local_array().
 #pragma once
 
 #include <string>

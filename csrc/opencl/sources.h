@@ -1,6 +1,4 @@
 // Where kernel files come from, and their includes.
-//
-// Offers: kernel_source(), embedded_kernel().
 #pragma once
 
 #include <string>

@@ -1,6 +1,4 @@
 // Tensors as batches of matrices for the linear algebra engine.
-//
-// Offers: InPlace, matrices(), batched(); householder_factor(), householder_multiply().
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,4 @@
 // Checks of dtypes, with the exceptions that CPU torch raises.
-//
-// Offers: check_same_dtype(), check_supported(), check_floating(), check_can_cast().
 #pragma once
 
 #include <ATen/core/Tensor.h>

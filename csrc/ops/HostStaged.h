@@ -1,8 +1,6 @@
 // What no OpenCL kernel does sensibly: the eigenvalues of general matrices, and decompositions of
 // large ones. LAPACK does it on the host, inside the op's kernel, counted
 // (torch.ocl.host_staged_counts()).
-//
-// Offers: HostStage.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,4 @@
 // From the arguments of ATen's pooling functions to the engine's windows.
-//
-// Offers: per_axis(), pool_window(), average_window(), adaptive_window().
 #pragma once
 
 #include <ATen/core/Tensor.h>

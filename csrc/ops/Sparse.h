@@ -1,6 +1,4 @@
 // Sparse COO tensors as indices, values and places.
-//
-// Offers: with_entries(), places(), by_places().
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,4 @@
 // Shapes and memory formats of images and volumes.
-//
-// Offers: with_spatial_sizes(), format_of(), follow_format().
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // Blocks, segments and the free lists of the caching allocator; knows neither OpenCL calls nor
 // locks.
 //
-// Offers: Block, Segment, BlockPool (two-level segregated fit: constant time, intrusive lists).
+// BlockPool is a two-level segregated fit: constant time, intrusive lists.
 #pragma once
 
 #include <c10/core/Stream.h>

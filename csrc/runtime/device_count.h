@@ -1,6 +1,4 @@
 // How many devices there are, without starting OpenCL in this process.
-//
-// Offers: configure_device_count(), count_devices(), autograd_knows(), tell_autograd().
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 // c10's device guards for `ocl` alone: without the registry and the virtual calls of
 // c10::DeviceGuard, which an op that makes its result would take twice.
-//
-// Offers: DeviceGuard, OptionalDeviceGuard.
 #pragma once
 
 #include <c10/core/impl/InlineDeviceGuard.h>

@@ -1,8 +1,4 @@
-"""How the op matrix compares results with CPU torch, and what single ops need beyond that.
-
-Offers: DEVICE, RANDOM_OPS, DOUBLE_REFERENCE, CPU_ERRORS_ALLOWED, OUT_LEFT_ALONE, widened(),
-compare(), compare_properties(), tensors().
-"""
+"""How the op matrix compares results with CPU torch, and what single ops need beyond that."""
 
 import torch
 from torch.testing import assert_close

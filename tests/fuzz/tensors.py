@@ -1,7 +1,4 @@
-"""Strategies for tensors in odd layouts, on the CPU and the device alike, and how results compare.
-
-Offers: DTYPES and parts of it, shapes(), broadcastable(), dims_of(), pair(), same(), cases.
-"""
+"""Strategies for tensors in odd layouts, on both devices alike, and how results compare."""
 
 import collections
 import math

@@ -1,4 +1,5 @@
 // Finds the fastest of several ways to compute the same, within a time budget.
+//
 // What was found is kept by results.h; gemm/tuning.cpp shows how an engine uses both.
 #pragma once
 
