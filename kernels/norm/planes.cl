@@ -1,5 +1,6 @@
 // Batch norm where the positions of a channel are next to each other: a work-item, or a work-group
 // of GROUP, per channel and part for the sums, per stretch of elements for the result.
+#include "include/deviations.clh"
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
@@ -46,19 +47,24 @@ kernel ITEM_BY_ITEM void plane_moments(global const char* x, const ulong x_offse
   DECLARE_SHARED;
   FIND_CHANNEL
   x += x_offset;
+  // Means are distances from the first position, which are exact where a channel lies far from
+  // zero, and small: a large mean, rounded for each block, would lose the variance's last digits.
+  const SCALAR one = LOAD_OF(IN, POINTER(x, ELEMENT(first)), 0);
+  const SCALAR origin = ORIGIN(SCALAR, one, (SCALAR)0);
   Moments total = {0, 0};
   for (uint begin = first; begin < last; begin += BLOCK) {
     const uint end = last - begin > BLOCK ? begin + BLOCK : last;
     SCALAR sum = 0, squares = 0;
-    FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x, start), count, item);)
-    const SCALAR mean = group_sum(sum, item, SHARED) / (end - begin);
-    FOR_STRETCHES(begin, end, { squares += stretch_squares(POINTER(x, start), count, item, mean); })
+    FOR_STRETCHES(begin, end, sum += stretch_sum(POINTER(x, start), count, item, origin);)
+    const SCALAR mean = group_sum(sum, item, SHARED) / (end - begin), centre = origin + mean;
+    FOR_STRETCHES(begin, end,
+                  { squares += stretch_squares(POINTER(x, start), count, item, centre); })
     const Moments own = {mean, group_sum(squares, item, SHARED)};
     total = begin == first ? own : merge(total, begin - first, own, end - begin);
   }
   if (item == 0) {
     global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
-    STORE(ACC, sums, channel, total.mean);
+    STORE(ACC, sums, channel, origin + total.mean);
     STORE(ACC, sums, args.channels + channel, total.m2);
   }
 }
