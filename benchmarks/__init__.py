@@ -1,1 +1,6 @@
 """The benchmark harness: `make bench`, or `python -m benchmarks --help`."""
+
+import os
+
+# Beside CUDA, too; benchmarks.worker keeps it from CUDA's own process.
+os.environ.setdefault("TORCH_OCL_AUTOLOAD", "always")

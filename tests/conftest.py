@@ -5,10 +5,13 @@ import os
 import pytest
 import torch
 
+import torch_ocl  # noqa: F401
 from tests import cores, dtypes
 
 
 def pytest_configure(config):
+    # The processes that tests start have the device beside CUDA, too.
+    os.environ.setdefault("TORCH_OCL_AUTOLOAD", "always")
     cores.share(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 

@@ -45,7 +45,7 @@ def test_entry_point() -> None:
         for point in importlib.metadata.entry_points(group="torch.backends")
         if point.name == "torch_ocl"
     ]
-    assert point.value == "torch_ocl:_autoload"
+    assert point.value == "torch_ocl_autoload:autoload"
 
 
 def test_import_torch_alone_offers_the_device(tmp_path: Path) -> None:

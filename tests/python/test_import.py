@@ -36,6 +36,47 @@ def test_without_autoload_torch_knows_no_ocl():
     assert run("import torch; print(hasattr(torch, 'ocl'))", autoload=False).strip() == "False"
 
 
+#: What torch does with the entry point, of a torch that has as many CUDA devices.
+AUTOLOAD = """
+import importlib.metadata, sys, torch
+torch.version.cuda, torch.cuda.device_count = "12.8", lambda: {devices}
+for point in importlib.metadata.entry_points(group="torch.backends"):
+    point.load()()
+print("torch_ocl" in sys.modules)
+try:
+    print(torch.device("ocl"))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "choice", "loads"),
+    [(0, None, True), (1, None, False), (1, "always", True), (0, "never", False)],
+)
+def test_autoload_beside_cuda(devices, choice, loads):
+    environment = {name: text for name, text in os.environ.items() if name != "TORCH_OCL_AUTOLOAD"}
+    environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    environment |= {} if choice is None else {"TORCH_OCL_AUTOLOAD": choice}
+    code = AUTOLOAD.format(devices=devices) + "import torch_ocl; print(torch.ones(1).ocl().item())"
+    lines = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    ).stdout.splitlines()
+    assert lines[0] == str(loads)
+    assert lines[1] == "ocl" if loads else lines[1].startswith("Expected one of cpu, cuda"), lines
+    assert lines[-1] == "1.0", "import torch_ocl adds the device"
+
+
+def test_autoload_of_an_unknown_choice():
+    code = "import torch, warnings; print(torch.device('ocl'))"
+    env = {"TORCH_OCL_AUTOLOAD": "yes", "PYTHONWARNINGS": "error"}
+    assert run(code, env=env).strip() == "ocl"
+
+
 def test_no_opencl_loader():
     out = run(
         """

@@ -1,0 +1,37 @@
+"""What `import torch` runs: it adds device `ocl`, unless that would break CUDA.
+
+PyTorch knows one accelerator in a process. Where it is `ocl`, backward passes on `cuda` fail. So a
+CUDA build with a CUDA device gets `ocl` only if a program asks for it, by `import torch_ocl`. That
+is why this is no part of torch_ocl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+
+
+def autoload() -> None:
+    """Imports torch_ocl if it is wanted. Torch calls it at the end of `import torch`."""
+    # A torch_ocl that imports torch goes on by itself.
+    if "torch_ocl" not in sys.modules and _is_wanted():
+        import torch_ocl  # noqa: F401
+
+
+def _is_wanted() -> bool:
+    choice = os.environ.get("TORCH_OCL_AUTOLOAD", "auto")
+    if choice not in ("auto", "always", "never"):
+        # An error here would be one of `import torch`.
+        with contextlib.suppress(Warning):
+            text = f"TORCH_OCL_AUTOLOAD={choice}: it is auto, always or never; taken as auto"
+            warnings.warn(text, stacklevel=2)
+    return choice == "always" or choice != "never" and not _has_cuda()
+
+
+def _has_cuda() -> bool:
+    """Whether torch can use a GPU by CUDA or ROCm. Starts neither: it asks NVML or AMD SMI."""
+    import torch
+
+    return bool(torch.version.cuda or torch.version.hip) and torch.cuda.device_count() > 0
