@@ -1,0 +1,308 @@
+"""torch.ocl.compile_kernel: the arguments, which are views, numbers and tensors."""
+
+import ctypes
+import math
+
+import pytest
+import torch
+
+compiled = torch.ocl.compile_kernel
+HAS_HALF = torch.ocl.get_device_properties().has_fp16
+TYPES = "char uchar short ushort int uint long ulong float double".split()
+TYPES += ["half"] * HAS_HALF
+
+
+# ---- Views ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 31, 32, 33, 127, 128, 500])
+@pytest.mark.parametrize("into", [0, 5, 64])
+def test_views_begin_at_their_first_element(scale, start, into):
+    x, y = torch.randn(1000, device="ocl"), torch.zeros(1000, device="ocl")
+    scale(x[start:], y[into:], 3.0, 200, global_size=200)
+    want = torch.zeros(1000)
+    want[into : into + 200] = 3 * x.cpu()[start : start + 200]
+    assert torch.equal(y.cpu(), want)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 127, 129])
+def test_views_at_odd_bytes(start):
+    kernel = compiled(
+        """kernel void next(constant const uchar* restrict x, volatile global uchar* restrict y) {
+             y[get_global_id(0)] = x[get_global_id(0)] + 1;
+           }"""
+    )
+    x = torch.arange(200, dtype=torch.uint8, device="ocl")
+    y = torch.zeros(200, dtype=torch.uint8, device="ocl")
+    kernel(x[start:], y[7:], global_size=50)
+    assert torch.equal(y.cpu()[7:57], x.cpu()[start : start + 50] + 1)
+    assert not y.cpu()[:7].any() and not y.cpu()[57:].any()
+
+
+def test_a_view_far_into_a_large_buffer(scale):
+    x = torch.zeros(3 * 2**20, device="ocl")
+    part = x[2**21 + 17 :][:100].fill_(1)
+    y = torch.empty(100, device="ocl")
+    scale(part, y, 2.0, 100, global_size=100)
+    assert torch.equal(y.cpu(), torch.full((100,), 2.0))
+
+
+def test_strides_are_the_kernels_affair(scale):
+    x = torch.arange(12.0, device="ocl").reshape(3, 4).t()
+    y = torch.empty(12, device="ocl")
+    scale(x, y, 1.0, 12, global_size=12)
+    assert torch.equal(y.cpu(), torch.arange(12.0))
+
+
+def test_vectors_need_their_alignment():
+    kernel = compiled("kernel void f(global float4* x) { x[get_global_id(0)] = 1; }")
+    x = torch.zeros(16, device="ocl")
+    kernel(x[4:], global_size=2)
+    assert x.tolist() == [0] * 4 + [1] * 8 + [0] * 4
+    with pytest.raises(ValueError, match="kernel 'f', parameter 'x': .* 16 bytes of float4"):
+        kernel(x[1:], global_size=1)
+
+
+def test_the_views_kernel_keeps_attributes_locals_and_lines():
+    kernel = compiled(
+        """#define REAL float
+        // kernel void turn(global int* not_this_one);
+        kernel __attribute__((reqd_work_group_size(4, 1, 1)))
+        void turn(const __global REAL *x /* in */,
+                  __global REAL *const restrict y)
+        {
+          __local REAL tile[4];
+          int i = get_local_id(0);
+          tile[i] = x[get_global_id(0)];
+          barrier(CLK_LOCAL_MEM_FENCE);
+          y[get_global_id(0)] = tile[3 - i];
+        }"""
+    )
+    x, y = torch.arange(20.0, device="ocl"), torch.zeros(20, device="ocl")
+    kernel(x[1:], y[2:], global_size=8)
+    assert y.tolist() == [0, 0, 4, 3, 2, 1, 8, 7, 6, 5] + [0] * 10
+
+
+def test_empty_tensors_are_null(scale):
+    kernel = compiled("kernel void f(global int* out, global float* x) { *out = x == 0; }")
+    out = torch.zeros((), dtype=torch.int32, device="ocl")
+    for empty in (torch.empty(0, device="ocl"), torch.empty(8, device="ocl")[3:3]):
+        kernel(out.zero_(), empty, global_size=1)
+        assert out.item() == 1
+    scale(empty, empty, 1.0, 0, global_size=0)
+    scale(empty, empty, 1.0, 0, global_size=(0,), local_size=(64,))
+
+
+def test_no_arguments_and_several_dimensions():
+    compiled("kernel void nothing(void) {}")(global_size=(2, 3, 4))
+    compiled("kernel void nothing() {}")(global_size=1)
+    kernel = compiled(
+        """kernel void place(global int* x) {
+             int i = get_global_id(0), j = get_global_id(1), k = get_global_id(2);
+             x[(k * 3 + j) * 2 + i] = 100 * k + 10 * j + i;
+           }"""
+    )
+    x = torch.zeros(4, 3, 2, dtype=torch.int32, device="ocl")
+    kernel(x, global_size=[2, 3, 4], local_size=torch.Size([1, 3, 2]))
+    assert x[3, 2, 1].item() == 321 and x[1, 0, 1].item() == 101
+
+
+# ---- Numbers -------------------------------------------------------------------------------------
+
+
+def limits(type_):
+    bits = {"char": 8, "short": 16, "int": 32, "long": 64}[type_.removeprefix("u")]
+    return (0, 2**bits - 1) if type_[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+DTYPES = {
+    "char": torch.int8,
+    "uchar": torch.uint8,
+    "short": torch.int16,
+    "ushort": torch.uint16,
+    "int": torch.int32,
+    "uint": torch.uint32,
+    "long": torch.int64,
+    "ulong": torch.uint64,
+    "half": torch.float16,
+    "float": torch.float32,
+    "double": torch.float64,
+}
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_scalars_take_the_parameters_type(type_):
+    kernel = compiled(f"kernel void f(global {type_}* out, {type_} v) {{ *out = v; }}")
+    out = torch.zeros((), dtype=DTYPES[type_], device="ocl")
+    if DTYPES[type_].is_floating_point:
+        for value in (1.5, -2, True, math.inf, -0.0):
+            kernel(out, value, global_size=1)
+            assert out.item() == value
+        kernel(out, math.nan, global_size=1)
+        assert math.isnan(out.item())
+        if type_ != "double":
+            with pytest.raises(OverflowError, match=f"parameter 'v': 1e\\+300 is out of .*{type_}"):
+                kernel(out, 1e300, global_size=1)
+        return
+    least, most = limits(type_)
+    for value in (least, most, 1, True):
+        kernel(out, value, global_size=1)
+        assert out.item() == value
+    for value in (least - 1, most + 1, 10**30):
+        with pytest.raises(OverflowError, match=f"parameter 'v': .* out of the range of {type_}"):
+            kernel(out, value, global_size=1)
+    for value in (1.0, "1", None, 1j, out):
+        with pytest.raises(TypeError, match="kernel 'f', parameter 'v'"):
+            kernel(out, value, global_size=1)
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("type_", ["float", "uchar", "long"])
+def test_vectors_take_sequences(type_, lanes):
+    kernel = compiled(
+        f"kernel void f(global {type_}* out, {type_}{lanes} v, int after) {{"
+        f"  vstore{lanes}(v, 0, out); out[{lanes}] = after; }}"
+    )
+    out = torch.zeros(lanes + 1, dtype=DTYPES[type_], device="ocl")
+    kernel(out, tuple(range(lanes)), 77, global_size=1)
+    assert out.tolist() == [*range(lanes), 77]
+    for value in (1, "ab", [1] * (lanes + 1), [1]):
+        with pytest.raises(TypeError, match="parameter 'v'"):
+            kernel(out, value, 0, global_size=1)
+
+
+@pytest.mark.parametrize(
+    "written, type_",
+    [
+        ("unsigned int", "uint"),
+        ("unsigned", "uint"),
+        ("const unsigned char", "uchar"),
+        ("signed char", "char"),
+        ("long int", "long"),
+        ("unsigned long", "ulong"),
+        ("real", "float"),
+        ("T", "short"),
+        ("U", "int"),
+        ("V", "float4"),
+        ("private float", "float"),
+    ],
+)
+def test_types_by_other_names(written, type_):
+    source = f"typedef float real;\n#define U int\nkernel void f(global int* x, {written} v) {{}}"
+    kernel = compiled(source, options=["-DT=short", "-D V=float4"])
+    assert [(p.name, p.type) for p in kernel.parameters] == [("x", "int"), ("v", type_)]
+
+
+def test_half_numbers_are_exact():
+    if not HAS_HALF:
+        return
+    kernel = compiled("kernel void f(global half* out, half v) { *out = v; }")
+    out = torch.zeros((), dtype=torch.float16, device="ocl")
+    kernel(out, 0.1, global_size=1)
+    assert out.item() == torch.tensor(0.1, dtype=torch.float16).item()
+
+
+def test_numbers_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    kernel = compiled("kernel void f(global float* out, float a, int b) { *out = a + b; }")
+    out = torch.zeros((), device="ocl")
+    kernel(out, numpy.float32(0.5), numpy.int64(3), global_size=1)
+    assert out.item() == 3.5
+
+
+def test_structs_are_bytes():
+    class Pair(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_float)]
+
+    kernel = compiled(
+        "typedef struct { int a; float b; } pair;\n"
+        "kernel void f(global float* out, pair p) { *out = p.a + p.b; }"
+    )
+    out = torch.zeros((), device="ocl")
+    kernel(out, Pair(2, 0.5), global_size=1)
+    assert out.item() == 2.5
+    kernel(out, bytes(Pair(3, 0.5)), global_size=1)
+    assert out.item() == 3.5
+    with pytest.raises(TypeError, match="parameter 'p': it takes the bytes of a pair"):
+        kernel(out, 3.0, global_size=1)
+
+
+# ---- Tensors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "type_, dtype",
+    [
+        *((t, DTYPES[t]) for t in TYPES),
+        ("uchar", torch.bool),
+        ("char", torch.bool),
+        ("ushort", torch.bfloat16),
+        ("uchar", torch.float8_e4m3fn),
+        ("float2", torch.complex64),
+        ("double2", torch.complex128),
+        ("int4", torch.int32),
+        ("void", torch.int64),
+        ("struct s", torch.float64),
+    ],
+)
+def test_dtypes(type_, dtype):
+    size = "1" if type_ == "void" else f"sizeof({type_})"
+    kernel = compiled(
+        "struct s { double a; };\n"
+        f"kernel void f(global {type_}* x, global int* size) {{ *size = {size}; }}"
+    )
+    size = torch.zeros((), dtype=torch.int32, device="ocl")
+    kernel(torch.zeros(8, dtype=dtype, device="ocl"), size, global_size=1)
+    assert size.item() == 1 if type_ == "void" else size.item() % dtype.itemsize == 0
+    if type_ in ("void", "struct s"):
+        return
+    for other in (torch.float32, torch.int64, torch.complex64, torch.bool):
+        wrong = torch.zeros(8, dtype=other, device="ocl")
+        is_base = other == torch.float32 and type_ == "float2"  # two of them are one float2
+        if other.itemsize != dtype.itemsize and not is_base:
+            with pytest.raises(
+                TypeError, match=f"parameter 'x': a {type_} pointer takes .*{other}"
+            ):
+                kernel(wrong, size, global_size=1)
+
+
+def test_complex_numbers_are_pairs():
+    kernel = compiled(
+        "kernel void f(global float2* x, float2 z) { x[get_global_id(0)].y += z.x + 10 * z.y; }"
+    )
+    x = torch.tensor([1 + 2j, 3 - 4j], device="ocl")
+    kernel(x, 1 + 2j, global_size=2)
+    assert x.tolist() == [1 + 23j, 3 + 17j]
+    with pytest.raises(ValueError, match="parameter 'x': .*resolve_conj"):
+        kernel(x.conj(), 0j, global_size=2)
+
+
+def test_what_is_no_tensor_of_the_device(scale):
+    x = torch.zeros(4, device="ocl")
+    for wrong in (torch.zeros(4), torch.zeros(4, device="meta"), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match="kernel 'scale', parameter 'x': .* on (cpu|meta)"):
+            scale(wrong, x, 1.0, 4, global_size=4)
+    for wrong in (1.0, None, [1.0], "x", torch.ocl.local_memory(4), b"1234"):
+        with pytest.raises(TypeError, match="kernel 'scale', parameter 'y': it takes a tensor"):
+            scale(x, wrong, 1.0, 4, global_size=4)
+    with pytest.raises(TypeError, match="strided"):
+        scale(torch.sparse_coo_tensor(x.long()[None], x), x, 1.0, 4, global_size=4)
+
+
+def test_the_number_of_arguments(scale):
+    x = torch.zeros(4, device="ocl")
+    for arguments in ((), (x,), (x, x, 1.0, 4, 5)):
+        with pytest.raises(TypeError, match=rf"takes 4 arguments .*uint n\), got {len(arguments)}"):
+            scale(*arguments, global_size=4)
+
+
+def test_tensors_that_require_grad_and_scalars(scale):
+    x = torch.ones(4, device="ocl", requires_grad=True)
+    y = torch.empty(4, device="ocl")
+    scale(x, y, 2.0, 4, global_size=4)
+    assert y.tolist() == [2] * 4 and not y.requires_grad
+    scale(torch.nn.Parameter(x.detach()), y, 3.0, 4, global_size=4)
+    assert y.tolist() == [3] * 4
+    out = torch.zeros((), device="ocl")
+    scale(torch.tensor(4.0, device="ocl"), out, 0.5, 1, global_size=1)
+    assert out.item() == 2

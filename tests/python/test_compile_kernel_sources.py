@@ -1,0 +1,228 @@
+"""torch.ocl.compile_kernel: sources, the errors of their builds, signatures."""
+
+import pytest
+import torch
+
+from torch_ocl import _signature
+
+compiled = torch.ocl.compile_kernel
+
+
+# ---- Sources -------------------------------------------------------------------------------------
+
+
+def test_several_kernels_in_one_source():
+    source = """
+      kernel void one(global int* x) { *x = 1; }
+      kernel void two(global int* x, int v) { *x = 2 + v; }
+      kernel void both(global int* x) { one(x); x += 1; two(x, 5); }"""
+    x = torch.zeros(2, dtype=torch.int32, device="ocl")
+    compiled(source, "both")(x, global_size=1)
+    assert x.tolist() == [1, 7]
+    compiled(source, "two")(x, 1, global_size=1)
+    assert x.tolist() == [3, 7]
+    called = compiled(source, "one")
+    called(x, global_size=1)
+    assert x.tolist() == [1, 7]
+    with pytest.raises(ValueError, match="another kernel calls this one"):
+        called(x[1:], global_size=1)
+    with pytest.raises(ValueError, match="name one of its kernels: the source has .*one"):
+        compiled(source)
+    with pytest.raises(ValueError, match="no kernel 'three': the source has .*two"):
+        compiled(source, "three")
+    with pytest.raises(ValueError, match="the source has no kernel"):
+        compiled("int f(int x) { return x; }")
+
+
+MACROS = """
+#define KERNEL(name, T) \\
+  kernel void name(global T* x, T v) { x[get_global_id(0)] = v; }
+KERNEL(of_float, float)
+KERNEL(of_int, int)
+"""
+
+
+def test_kernels_that_macros_make():
+    kernel = compiled(MACROS, "of_int")
+    x = torch.zeros(200, dtype=torch.int32, device="ocl")
+    kernel(x[32:], 7, global_size=4)  # 128 bytes
+    assert x[30:38].tolist() == [0, 0, 7, 7, 7, 7, 0, 0]
+    with pytest.raises(TypeError, match="parameter 'v'"):
+        kernel(x, 1.5, global_size=1)
+    with pytest.raises(ValueError, match="a macro writes them.*clone"):
+        kernel(x[1:], 1, global_size=1)
+
+
+def test_types_that_depend_on_conditions():
+    source = """
+    #ifdef WIDE
+    #define T double
+    #else
+    #define T int
+    #endif
+    kernel void f(global T* x, T v) { *x = v; }"""
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    compiled(source)(x, 3, global_size=1)
+    assert x.item() == 3
+    wide = compiled(source, options="-DWIDE")
+    with pytest.raises(TypeError, match="a double pointer"):
+        wide(x, 3, global_size=1)
+
+
+def test_images_are_refused():
+    with pytest.raises(TypeError, match="kernel 'f', parameter 'im': .*image2d_t"):
+        compiled("kernel void f(read_only image2d_t im, sampler_t s) {}")
+
+
+def test_options_and_language_versions():
+    source = "kernel void f(global int* x) { x[0] = N; x[1] = __OPENCL_C_VERSION__; }"
+    x = torch.zeros(2, dtype=torch.int32, device="ocl")
+    compiled(source, options=("-DN=5", "-cl-std=CL1.2"))(x, global_size=1)
+    assert x.tolist() == [5, 120]
+    compiled(source, options="-DN=6 -cl-fast-relaxed-math")(x, global_size=1)
+    assert x[0].item() == 6
+    for wrong in (3, [3]):
+        with pytest.raises(TypeError):
+            compiled(source, options=wrong)
+    with pytest.raises(TypeError, match="source must be a string"):
+        compiled(b"kernel void f() {}")
+
+
+def test_includes_are_read_anew(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "value.h").write_text("#ifndef V\n#define V 1\n#endif\n")
+    (tmp_path / "a.h").write_text('#include "deep/value.h"\n#include "a.h"\n')
+    source = '#include "a.h"\n#include <a.h>\nkernel void f(global int* x) { *x = V; }'
+    x = torch.zeros((), dtype=torch.int32, device="ocl")
+    compiled(source, options=f"-I{tmp_path}")(x, global_size=1)
+    assert x.item() == 1
+    (tmp_path / "deep" / "value.h").write_text("#define V 2\n#undef W\n")
+    source = source.replace("#include <a.h>\n", "")
+    compiled(source, options=["-I", str(tmp_path)])(x, global_size=1)
+    assert x.item() == 2
+    (tmp_path / "deep" / "value.h").write_text("#define V 3\n\nint broken = ;\n")
+    with pytest.raises(RuntimeError, match=r"value\.h:3"):
+        compiled(source, options=f"-I{tmp_path}")
+    with pytest.raises(RuntimeError, match="kernel 'f' does not build"):
+        compiled(source.replace("a.h", "missing.h"), "f", options=f"-I{tmp_path}")
+
+
+def test_unicode_in_comments_and_strings():
+    kernel = compiled("// größer als 0 — ✓\nkernel void f(global int* x /* é) */) { *x = 4; }")
+    x = torch.zeros(9, dtype=torch.int32, device="ocl")
+    kernel(x[1:], global_size=1)
+    assert x.tolist() == [0, 4] + [0] * 7
+
+
+# ---- Build errors --------------------------------------------------------------------------------
+
+
+def test_build_errors_name_the_line_of_this_file():
+    with pytest.raises(RuntimeError, match="kernel 'broken' does not build") as caught:
+        compiled(
+            """
+            kernel void broken(global float* x) {
+              x[0] = unknown_name;  // this line
+            }
+            """,
+            "broken",
+        )
+    with open(__file__, encoding="utf-8") as file:
+        line = next(n for n, text in enumerate(file, 1) if "// this line" in text)
+    assert f"{__file__}:{line}:" in str(caught.value)
+    assert "unknown_name" in str(caught.value)
+
+
+ELSEWHERE = """kernel void elsewhere(global float* x) {
+  int unused;
+  x[0] = 1
+}"""
+
+
+def test_build_errors_of_a_string_that_stands_elsewhere():
+    with open(__file__, encoding="utf-8") as file:
+        line = next(n for n, text in enumerate(file, 1) if text == "  x[0] = 1\n")
+    with pytest.raises(RuntimeError, match=f"test_compile_kernel_sources.py:{line}:"):
+        compiled(ELSEWHERE)
+
+
+ESCAPED = """#define TWICE(x) \\
+  (2 * (x))
+kernel void escaped(global float* x) {
+  printf("%f\\n", TWICE(x[0]));
+  x[0] = not_there;
+}"""
+
+
+def test_build_errors_of_a_string_with_escapes():
+    with open(__file__, encoding="utf-8") as file:
+        line = next(n for n, text in enumerate(file, 1) if text == "  x[0] = not_there;\n")
+    with pytest.raises(RuntimeError, match=f"test_compile_kernel_sources.py:{line}:"):
+        compiled(ESCAPED)
+
+
+@pytest.mark.parametrize("name, label", [("made", "<kernel made>:2"), (None, "<kernel>:2")])
+def test_build_errors_of_a_source_that_was_made(name, label):
+    lines = ["kernel void made(global float* x) {", "  *x = " + "nothing;", "}"]
+    with pytest.raises(RuntimeError, match=label):
+        compiled("\n".join(lines), name)
+
+
+def test_the_second_error_is_the_first():
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="does not build"):
+            compiled("kernel void f(global float* x) { *x = wrong_twice; }", "f")
+
+
+def test_bool_and_size_t_are_no_parameters():
+    for type_ in ("bool", "size_t"):
+        with pytest.raises(RuntimeError, match="does not build"):
+            compiled(f"kernel void f({type_} x) {{}}", "f")
+
+
+# ---- Signatures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source, want",
+    [
+        ("kernel void f(){}", []),
+        ("__kernel void f ( void ) {}", []),
+        ("void kernel f(int a) {}", ["int a"]),
+        (
+            "kernel void\nf(__constant float *restrict x, __local int *t)\n{}",
+            ["constant float* x", "local int* t"],
+        ),
+        (
+            "kernel void f(global\n  unsigned\n  char * x // (\n, float const y) {}",
+            ["global uchar* x", "float y"],
+        ),
+        ("kernel void f(global atomic_int* x) {}", ["global atomic_int* x"]),
+        (
+            "kernel void f(int a __attribute__((unused))) __attribute__((vec_type_hint(int))) {}",
+            ["int a"],
+        ),
+        ("float g(float f) { return f; } kernel void f(struct s a) {}", ["struct s a"]),
+    ],
+)
+def test_signatures_are_read(source, want):
+    assert list(map(str, _signature.read_signature(source, "f").parameters)) == want
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "kernel void g() {}",
+        "void f(int a) {}",
+        "kernel void f(int a); kernel void f(int a) {}",
+        "kernel void f(int a);",
+        "kernel void f(ARGS(int)) {}",
+        "#define T int\n#undef T\n#define T float\nkernel void f(T a) {}",
+        "kernel void f(int a,\n#ifdef X\nint b\n#endif\n) {}",
+        "kernel void f(int a[4]) {}",
+        "kernel void f(int a",
+    ],
+)
+def test_signatures_that_the_driver_is_asked_for(source):
+    with pytest.raises(_signature.Unreadable):
+        _signature.read_signature(source, "f")
