@@ -49,7 +49,7 @@ struct DistanceKernel {
         local(queue.device().is_cpu() ? 16 : 64),
         kernel(
             family.get(queue.device(),
-                       {{"C", tag(result.scalar_type())}, {"NORM", norm_of(p)}, {"PAIRS", pairs}})),
+                       {{"C", tag(result.scalar_type())}, {"NORM", norm_of(p)}, {"PDIST", pairs}})),
         norm(scalar_argument(result.scalar_type(), p)) {}
 
   /// Launches on n adjacent elements, rows and batches; pointers, then sizes, then the norm.
@@ -85,7 +85,7 @@ void distances(const Tensor& result, const Tensor& a, const Tensor& b, int64_t b
   if (queue.device().is_cpu() && norm != 4 && rows_b >= lanes) {
     Kernel& kernel = tiles_family.get(
         queue.device(),
-        {{"C", tag(result.scalar_type())}, {"NORM", norm}, {"PAIRS", pairs}, {"LANES", lanes}});
+        {{"C", tag(result.scalar_type())}, {"NORM", norm}, {"PDIST", pairs}, {"LANES", lanes}});
     const auto tiles = static_cast<size_t>((rows_b + lanes - 1) / lanes);
     const auto runs = static_cast<size_t>((rows_a + kRun - 1) / kRun);
     launch(kernel, queue, NDRange::volume({tiles, runs, static_cast<size_t>(batch)}, {1, 1, 1}),

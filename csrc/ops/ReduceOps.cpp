@@ -1,4 +1,4 @@
-// Reductions that fold values or find positions: sum, prod, norms, any, max, argmax, ...
+// Reductions of values, and positions: sum, prod, norms, any, max, argmax, ...
 //
 // Upstream's implementations cast the input to the result's dtype first; these read it as it is,
 // but where the cast shows. mean() sums halves in float.
@@ -82,8 +82,8 @@ at::Tensor cast_where_it_shows(const at::Tensor& self, const at::Tensor& out) {
 }
 
 /// Of no elements there is a result in every dtype.
-void fold(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
-          const at::Tensor& out, int64_t of_nothing) {
+void reduce_values(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
+                   const at::Tensor& out, int64_t of_nothing) {
   if (self.numel() == 0) {
     out.fill_(of_nothing);
   } else {
@@ -133,7 +133,7 @@ void find_extreme_of_all(const Op& op, const at::Tensor& self, const at::Tensor&
 TORCH_IMPL_FUNC(sum_dim_intlist_out)(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                      bool keepdim, std::optional<at::ScalarType>,
                                      const at::Tensor& out) {
-  fold(sum_op, self, mask_of(dim, self), keepdim, out, 0);
+  reduce_values(sum_op, self, mask_of(dim, self), keepdim, out, 0);
 }
 
 TORCH_IMPL_FUNC(mean_dim_out)(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
@@ -161,7 +161,7 @@ at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool
   const auto mask = mask_of(dim, self);
   at::native::resize_reduction_result(out, self, mask, keepdim, result);
   check_supported("nansum", result, self.numel() == 0 || at::isFloatingType(result));
-  fold(nansum_op, self, mask, keepdim, out, 0);
+  reduce_values(nansum_op, self, mask, keepdim, out, 0);
   return out;
 }
 
@@ -174,13 +174,13 @@ at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keep
 
 TORCH_IMPL_FUNC(prod_dim_int_out)(const at::Tensor& self, int64_t dim, bool keepdim,
                                   std::optional<at::ScalarType>, const at::Tensor& out) {
-  fold(prod_op, self, mask_of(dim, self), keepdim, out, 1);
+  reduce_values(prod_op, self, mask_of(dim, self), keepdim, out, 1);
 }
 
 at::Tensor prod(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
   at::Tensor out =
       at::empty({}, self.options().dtype(at::native::get_dtype_from_self(self, dtype, true)));
-  fold(prod_op, self, all_dims(), false, out, 1);
+  reduce_values(prod_op, self, all_dims(), false, out, 1);
   return out;
 }
 

@@ -1,6 +1,6 @@
 // Distances by the p-norm between the rows of two matrices, or of one with itself, and gradients.
 //
-// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity; 4: any other), PAIRS
+// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity; 4: any other), PDIST
 // (1: the distances are those of all pairs of rows i < j of one matrix, in a vector).
 #include "include/dtype.clh"
 #include "include/reduce.clh"
@@ -11,8 +11,8 @@
 #ifndef NORM
 #define NORM 2
 #endif
-#ifndef PAIRS
-#define PAIRS 0
+#ifndef PDIST
+#define PDIST 0
 #endif
 
 typedef TYPE(C) T;
@@ -56,13 +56,13 @@ typedef TYPE(C) T;
 #define PAIR(i, j, n) ((i) * (2 * (ulong)(n) - (i) - 1) / 2 + (j) - (i) - 1)
 
 /// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for
-/// PAIRS, the vector; contiguous. Global size: rows_b or more, rows_a, batch.
+/// PDIST, the vector; contiguous. Global size: rows_b or more, rows_a, batch.
 kernel void distance_forward(global char* out, ulong out_offset, global const char* a,
                              ulong a_offset, global const char* b, ulong b_offset, uint rows_a,
                              uint rows_b, uint length, const T p) {
   const ulong j = get_global_id(0), i = get_global_id(1), z = get_global_id(2);
   if (j >= rows_b) return;
-#if PAIRS
+#if PDIST
   if (j <= i) return;
   const ulong at = PAIR(i, j, rows_b);
 #else
@@ -94,7 +94,7 @@ kernel void distance_backward(global char* out, ulong out_offset, global const c
   const T x = ((global const T*)(a + a_offset))[element];
   T sum = 0;
   for (ulong j = 0; j < rows_b; j++) {
-#if PAIRS
+#if PDIST
     if (j == i) continue;
     const ulong at = PAIR(min(i, j), max(i, j), rows_b);
 #else

@@ -2,7 +2,7 @@
 // rows of the second are turned, so that vectors have a row per lane and each loaded vector serves
 // ROWS rows of the first.
 //
-// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PAIRS (1: the
+// Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PDIST (1: the
 // distances are those of all pairs of rows i < j of one matrix, in a vector), LANES.
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
@@ -13,8 +13,8 @@
 #ifndef NORM
 #define NORM 2
 #endif
-#ifndef PAIRS
-#define PAIRS 0
+#ifndef PDIST
+#define PDIST 0
 #endif
 #ifndef LANES
 #define LANES 4
@@ -50,7 +50,7 @@ typedef TYPEV(C, LANES) V;
 /// Stores the distances of row i to the rows from `first` on.
 static inline void put(global T* out, const V sum, ulong i, uint first, uint rows_b) {
   const V distance = FINISH(sum);
-#if PAIRS
+#if PDIST
   // Where the pair (i, first) would stand: only what is past the diagonal is stored.
   const ulong at = i * (2 * (ulong)rows_b - i - 1) / 2 + first - i - 1;
   const bool whole = first > i && first + LANES <= rows_b;
@@ -65,20 +65,20 @@ static inline void put(global T* out, const V sum, ulong i, uint first, uint row
   T lanes[LANES];
   PASTE2(vstore, LANES)(distance, 0, lanes);
   for (uint lane = 0; lane < LANES && first + lane < rows_b; lane++) {
-    if (PAIRS && first + lane <= i) continue;
+    if (PDIST && first + lane <= i) continue;
     out[at + lane] = lanes[lane];
   }
 }
 
 /// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for
-/// PAIRS, the vector; contiguous. Global size: (rows_b / LANES) and (rows_a / RUN), rounded up,
+/// PDIST, the vector; contiguous. Global size: (rows_b / LANES) and (rows_a / RUN), rounded up,
 /// batch.
 kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, global const char* a,
                                         ulong a_offset, global const char* b, ulong b_offset,
                                         uint rows_a, uint rows_b, uint length) {
   const uint first = get_global_id(0) * LANES, from = get_global_id(1) * RUN;
   const ulong z = get_global_id(2);
-#if PAIRS
+#if PDIST
   // Rows from the last of these on have no pair here.
   const uint last = min(rows_a, first + LANES - 1);
 #else

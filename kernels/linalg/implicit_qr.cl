@@ -89,7 +89,7 @@ static inline uint first_of_block(global const R* d, global R* e, uint last) {
     ranges[2 * done + 1] = last - first;                                              \
   }
 
-#define FINISH(falling)                                                     \
+#define STORE_VALUES(falling)                                               \
   sort_values(d, order, n, falling);                                        \
   for (uint i = 0; i < n; i++) result[i] = *failed ? (R)NAN : d[i] / scale; \
   order[n] = done
@@ -124,7 +124,7 @@ kernel ITEM_BY_ITEM void tridiagonal_qr(QR_PARAMETERS) {
     used += last - first;
     done++;
   }
-  FINISH(false);
+  STORE_VALUES(false);
 }
 
 /// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
@@ -187,5 +187,5 @@ kernel ITEM_BY_ITEM void bidiagonal_qr(QR_PARAMETERS) {
       order[i] |= NEGATED;
     }
   }
-  FINISH(true);
+  STORE_VALUES(true);
 }

@@ -160,7 +160,7 @@ static inline void finish(const Progress* progress, local const V* d, global R* 
   }
 }
 
-#define FINISH(falling)                                                                  \
+#define STORE_VALUES(falling)                                                            \
   finish(&progress, d, diagonal, (global TYPE(OUT)*)(values + values_offset) + base * n, \
          (global uint*)(orders + orders_offset) + base * (n + 1), failed, matrices, n, falling)
 
@@ -199,7 +199,7 @@ kernel ITEM_BY_ITEM void tridiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
     }
     END_SWEEP
   }
-  FINISH(false);
+  STORE_VALUES(false);
 }
 
 /// bidiagonal_qr of implicit_qr.cl. Global size and d: as above.
@@ -277,5 +277,5 @@ kernel ITEM_BY_ITEM void bidiagonal_qr_lanes(QR_PARAMETERS, local V* d) {
     }
     END_SWEEP
   }
-  FINISH(true);
+  STORE_VALUES(true);
 }

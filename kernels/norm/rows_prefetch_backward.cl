@@ -1,7 +1,12 @@
-// Gradients of layer norm and RMS norm for CPUs, software pipelined over the rows. Local memory,
-// which is the first cache, holds what a row leaves behind: its gradients and normalised elements.
-// While these become results, the next row takes their places, so that every element is read once,
-// in the order in which it lies in memory, and memory is read and written all the time.
+// Gradients of layer norm and RMS norm for CPUs, software pipelined over the rows.
+//
+// The gradient has two passes over a row: sums, then the results. Local memory, which is the first
+// cache, holds what a row leaves behind: its gradients and normalised elements. While these become
+// results, the next row takes their places. So every element is read and decoded once, and memory
+// is read and written all the time.
+//
+// Without it (`rows`) layer norm's gradient in bfloat16 takes 1.15 times as long. In float32 both
+// are at memory's speed.
 //
 // LOCAL_ELEMENTS: of a row at most. Rows are whole vectors, with PAIRS an even number of them.
 #ifndef LOCAL_ELEMENTS

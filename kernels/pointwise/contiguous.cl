@@ -15,7 +15,11 @@
 #endif
 
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
-// What an operand needs a page later: arithmetic and memory don't wait for each other then.
+// What an operand needs a page later, where there is one, or a narrow one among several: its pages
+// last longer than the others', and the processor's own prefetching stops at a page's end. Without
+// it where() takes 1.4 times as long, and tanh() 5% longer. With it several operands of 4 bytes
+// would be up to 15% slower.
+#define IS_NARROW(k, name, tag) || STORAGE_SIZE(tag) < 4
 #define PREFETCH_IN(k, name, tag) \
   if (PER_ITEM * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, PER_ITEM, name, chunk);
 #define LOAD_VECTOR(k, name, tag) const T a##k = LOADV_AS(C, tag, WIDTH, name, i);
@@ -64,14 +68,16 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const uint n)) {
   size_t x = chunk * PER_ITEM;
 #if VECTOR_PATH
 #define T TYPEV(C, WIDTH)
-#define LANES SUFFIX(WIDTH)
+#define T_SUFFIX SUFFIX(WIDTH)
 #define COMPUTE_VECTOR()   \
   LOAD_INS(LOAD_VECTOR)    \
   FOR_OUTS(DECLARE_RESULT) \
   APPLY();                 \
   FOR_OUTS(STORE_VECTOR)
   if (x + PER_ITEM <= n) {
-    FOR_INS(PREFETCH_IN)
+    if (NIN == 1 FOR_INS(IS_NARROW)) {
+      FOR_INS(PREFETCH_IN)
+    }
 #if PAIRS
     for (size_t i = chunk * (VECTORS / 2); i < (chunk + 1) * (VECTORS / 2); i++) {
       COMPUTE_PAIR()
@@ -90,7 +96,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const uint n)) {
   }
 #endif
 #undef T
-#undef LANES
+#undef T_SUFFIX
 #endif
 #ifdef COMPLEX_VECTORS
   if ((chunk + 1) * WIDTH <= n) {
@@ -105,7 +111,7 @@ kernel BY_VECTORS void pointwise_contiguous(PARAMETERS(const uint n)) {
   }
 #endif
 #define T TYPE(C)
-#define LANES
+#define T_SUFFIX
   for (size_t i = x; i < end; i++) {
     LOAD_INS(LOAD_ONE)
     FOR_OUTS(DECLARE_RESULT)

@@ -86,17 +86,17 @@ kernel BY_VECTORS void pointwise_rows(PARAMETERS(const Arguments arguments)) {
 #if VECTOR_PATH
     for (; (chunk + 1) * WIDTH <= end; chunk++) {
 #define T TYPEV(C, WIDTH)
-#define LANES SUFFIX(WIDTH)
+#define T_SUFFIX SUFFIX(WIDTH)
       LOAD_INS(LOAD_VECTOR)
       FOR_OUTS(DECLARE_RESULT)
       APPLY();
       FOR_OUTS(STORE_VECTOR)
 #undef T
-#undef LANES
+#undef T_SUFFIX
     }
 #endif
 #define T TYPE(C)
-#define LANES
+#define T_SUFFIX
     for (size_t x = chunk * WIDTH; x < end; x++) {
       LOAD_INS(LOAD_ONE)
       FOR_OUTS(DECLARE_RESULT)
@@ -104,7 +104,7 @@ kernel BY_VECTORS void pointwise_rows(PARAMETERS(const Arguments arguments)) {
       FOR_OUTS(STORE_ONE)
     }
 #undef T
-#undef LANES
+#undef T_SUFFIX
     FOR_OUTS(LEAVE_ROW_OUT)
     FOR_INS(LEAVE_ROW_IN)
   }

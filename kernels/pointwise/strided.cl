@@ -7,7 +7,7 @@
 #define STORE_ONE(k, name, tag) STORE_FROM(tag, C, name + at[k], 0, r##k);
 
 #define T TYPE(C)
-#define LANES
+#define T_SUFFIX
 kernel void pointwise_strided(PARAMETERS(const Arguments arguments)) {
   const size_t i = get_global_id(0);
   if (i >= arguments.n) return;

@@ -42,7 +42,7 @@
 #else
 #define SIDE WIDTH
 #define T TYPEV(C, WIDTH)
-#define LANES SUFFIX(WIDTH)
+#define T_SUFFIX SUFFIX(WIDTH)
 #include "include/transpose.clh"
 
 #define DECLARE_TILE_0(k, name, tag)
@@ -89,10 +89,10 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const Arguments arguments)) 
       continue;
     }
 #undef T
-#undef LANES
+#undef T_SUFFIX
 #endif
 #define T TYPE(C)
-#define LANES
+#define T_SUFFIX
     for (uint y = y0; y < min(y0 + SIDE, arguments.size[1]); y++) {
       for (uint x = x0; x < min(x0 + SIDE, arguments.size[0]); x++) {
         LOAD_INS(LOAD_ONE)
@@ -107,7 +107,7 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const Arguments arguments)) 
 #else
 
 #define T TYPE(C)
-#define LANES
+#define T_SUFFIX
 #define TILE 32
 #define ROWS 8
 // One element of padding puts a column's elements in different banks.

@@ -1,8 +1,8 @@
 // Scans along lines, one chunk of a line per work-item or per work-group of GROUP. Any strides.
 //
-// A work-item folds ITEMS neighbours by themselves before the running state comes in, so that only
-// one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by one:
-// to compare is cheap.)
+// A work-item combines ITEMS neighbours by themselves before the running state comes in, so that
+// only one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by
+// one: to compare is cheap.)
 //
 // Compile parameters: those of scan/ops.clh, PHASE, GROUP, ITEMS, CONTIGUOUS (the input's elements
 // of a line are neighbours).
@@ -29,7 +29,7 @@
   store_state(state, result0 + (long)(i) * args.out_step[0], result1 + (long)(i) * args.out_step[1])
 
 #if GROUP > 1
-/// What the items before this one fold to; *total becomes what all of them do.
+/// What the items before this one combine to; *total becomes what all of them do.
 static inline State scan_group(State state, uint item, local State* shared, State* total) {
   shared[item] = state;
   for (uint distance = 1; distance < GROUP; distance *= 2) {

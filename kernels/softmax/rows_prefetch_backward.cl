@@ -1,14 +1,18 @@
 // Softmax's gradient along a contiguous dimension for CPUs whose first cache holds two rows,
-// software pipelined over the rows. While the row before becomes results, the next one takes its
-// place in local memory, so that every element is read once, in the order in which it lies in
-// memory, and memory is read and written all the time.
+// software pipelined over the rows.
+//
+// The gradient has two passes over a row: a sum, then the results. While the row before becomes
+// results, the next one takes its place in local memory, and its sum is computed. So every element
+// is read and decoded once, and memory is read and written all the time.
+//
+// Without it (`rows`) the gradient in bfloat16 takes 1.6 times as long, log_softmax's 2.1 times. In
+// float32 both are at memory's speed.
 //
 // LOCAL_ELEMENTS: of a row at most. Rows are whole vectors, with PAIRS (see vector_pairs.clh) an
 // even number of them.
 #ifndef LOCAL_ELEMENTS
 #define LOCAL_ELEMENTS 1024
 #endif
-#define OPAQUE_0 opaque_0
 #include "include/item_by_item.clh"
 #include "softmax/softmax.clh"
 #include "include/vector_pairs.clh"
@@ -39,7 +43,6 @@ kernel ITEM_BY_ITEM void softmax_rows_prefetch_backward(
     global const char* grad, const ulong grad_offset, global const char* result,
     const ulong result_offset, global char* out, const ulong out_offset, const Arguments args) {
   local Element row_before[LOCAL_ELEMENTS / WIDTH];
-  const uint opaque_0 = args.first_column;  // there are none
   const uint length = args.length, vectors = length / WIDTH;
   const uint first_row = get_global_id(0) * args.outer_per_item;
   const uint end_row =

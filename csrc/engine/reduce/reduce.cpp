@@ -26,7 +26,7 @@ namespace {
 using namespace kernel_types;
 #include "reduce/arguments.clh"
 
-// A chunk is what one set of accumulators folds: short enough that rounding errors stay at the
+// A chunk is what one set of accumulators takes: short enough that rounding errors stay at the
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
 // cache.
 constexpr uint32_t kRowChunk = 4096, kGpuLongRowChunk = 16384;

@@ -1,5 +1,5 @@
-// The reduction engine: folds, positions and moments over any dimensions of a tensor. A new fold is
-// four lines in kernels/reduce/ops.clh and an Op.
+// The reduction engine: values, positions and moments over any dimensions of a tensor. A new
+// reduction is four lines in kernels/reduce/ops.clh and an Op.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -11,7 +11,7 @@ namespace ocl::reduce {
 
 /// What a reduction remembers; numbered as in kernels/reduce/defaults.clh.
 enum class Form : uint8_t {
-  value,    // one number, folded by a functor of kernels/reduce/ops.clh
+  value,    // one number, combined by a functor of kernels/reduce/ops.clh
   arg,      // an element and its position
   moments,  // mean and sum of squared deviations
 };

@@ -37,7 +37,7 @@ constexpr int kCpuItems = 8;  // known to scan/ops.clh
 // Fewer elements than that are not worth a chunk of their own.
 constexpr int64_t kChunk = 4096;
 constexpr int64_t kLeastColumns = 4;
-// Every chunk folds the partials of all chunks before it, one by one in columns.
+// Every chunk combines the partials of all chunks before it, one by one in columns.
 constexpr int64_t kMaxColumnSplits = 128;
 
 /// Of kernels/scan/geometry.clh.

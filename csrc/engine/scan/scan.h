@@ -1,5 +1,5 @@
-// The scan engine: running folds along one dimension (cumsum, cumprod, cummax, logcumsumexp, ...).
-// A new fold is two lines in kernels/scan/ops.clh and an Op.
+// The scan engine: running reductions along one dimension (cumsum, cumprod, cummax, logcumsumexp,
+// ...). A new one is two lines in kernels/scan/ops.clh and an Op.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ enum class Form : uint8_t {
 struct Op {
   const char* functor;  // a literal: sum, prod, logaddexp; last_max, last_min (arg)
   Form form = Form::value;
-  /// Whether a CPU folds neighbours together before the running value comes in: cheap arithmetic,
+  /// Whether a CPU combines neighbours before the running value comes in: cheap arithmetic,
   /// and nothing overflows that would not overflow one by one.
   enum Regroup : uint8_t { never, real_doubles, always } regroup = never;
 };
