@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import torch_ocl.testing as testing
+from benchmarks.trace import problems, training_step
 from tests import fresh
 
 HERE = Path(__file__).parent
@@ -66,6 +67,22 @@ def test_each_implementation(engine, name):
         for choice in choices(lines, engine):
             asked = [f": {name} " in line for line in choice]
             assert asked[0] or not any(asked), choice
+
+
+#: The engines that a training step of ResNet-18 needs.
+OF_RESNET18 = {"backward_max_pool", "conv", "gemm", "max_pool", "norm", "pointwise", "reduce"}
+OF_RESNET18 |= {"softmax"}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_training_step_of_resnet18(last):
+    """Every engine that takes part speaks, and each choice ends with who runs."""
+    lines = training_step(last)
+    speaking = {engine for engine in testing.engines() for line in lines if line.startswith(engine)}
+    assert OF_RESNET18 & set(testing.engines()) <= speaking
+    assert all(said[-1].endswith(" runs") for said in problems(lines))
+    running = sum(line.endswith(" runs") for line in lines)
+    assert sum(problems(lines).values()) == running > 100
 
 
 def test_unknown_names():
