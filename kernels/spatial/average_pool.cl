@@ -17,15 +17,15 @@ kernel ITEM_BY_ITEM void average_pool(global char* out, const ulong out_offset,
   out += out_offset;
   in += in_offset;
   FOR_ROWS(start) {
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const Window wd = WINDOW_OF(0, start.d);
+    const Window wh = WINDOW_OF(1, start.h);
 #if CHANNELS_INNER
-    const Window ww = WINDOW(2, start.w, args.size[2], args.other[2]);
+    const Window ww = WINDOW_OF(2, start.w);
 #endif
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
-      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      const Window ww = WINDOW_OF(2, p.w);
 #endif
       const uint plane = PLANE(1, p);
       TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
@@ -62,12 +62,12 @@ kernel ITEM_BY_ITEM void average_pool_backward(global char* out, const ulong out
 #if CHANNELS_INNER
     // Windows take divisions, so they are kept for the positions that share them.
     if (start.row == 0 || start.w == 0) {
-      cd = COVER(0, start.d, args.other[0], args.size[0]);
-      ch = COVER(1, start.h, args.other[1], args.size[1]);
+      cd = COVER_OF(0, start.d);
+      ch = COVER_OF(1, start.h);
       until = 0;
     }
     if ((int)start.w >= until) {
-      cw = COVER(2, start.w, args.other[2], args.size[2]);
+      cw = COVER_OF(2, start.w);
       single = cd.count == 1 && ch.count == 1 && cw.count == 1;
       until = (int)start.w + 1;
     }
@@ -92,13 +92,13 @@ kernel ITEM_BY_ITEM void average_pool_backward(global char* out, const ulong out
       continue;
     }
 #else
-    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
-    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
+    const Window cd = COVER_OF(0, start.d);
+    const Window ch = COVER_OF(1, start.h);
 #endif
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
-      const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
+      const Window cw = COVER_OF(2, p.w);
 #endif
       const uint plane = PLANE(1, p);
       TYPEV(ACC, WIDTH) sum = (TYPEV(ACC, WIDTH))(0);
@@ -128,11 +128,11 @@ kernel ITEM_BY_ITEM void average_pool_lines(global char* out, const ulong out_of
   out += out_offset;
   in += in_offset;
   TYPE(ACC) line[LINE];
-  const Window first = WINDOW(2, RUN_BEGIN, args.size[2], args.other[2]);
-  const Window last = WINDOW(2, RUN_END - 1, args.size[2], args.other[2]);
+  const Window first = WINDOW_OF(2, RUN_BEGIN);
+  const Window last = WINDOW_OF(2, RUN_END - 1);
   FOR_ROWS(start) {
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const Window wd = WINDOW_OF(0, start.d);
+    const Window wh = WINDOW_OF(1, start.h);
     const uint plane = PLANE(1, start);
     FOR_VECTORS(x, LANES, first.begin, last.end) {
       SUMS sum = (SUMS)(0);
@@ -155,7 +155,7 @@ kernel ITEM_BY_ITEM void average_pool_lines(global char* out, const ulong out_of
     }
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
-      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      const Window ww = WINDOW_OF(2, p.w);
       TYPEV(ACC, 4) sums = (TYPEV(ACC, 4))(0);
       int w = ww.begin;
       for (; w + 4 <= ww.end; w += 4) sums += vload4(0, line + w);

@@ -38,18 +38,18 @@ kernel ITEM_BY_ITEM void max_pool(global char* out, const ulong out_offset, glob
   in += in_offset;
   indices += indices_offset;
   FOR_ROWS(start) {
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const Window wd = WINDOW_OF(0, start.d);
+    const Window wh = WINDOW_OF(1, start.h);
     const int step_d = ADAPTIVE ? 1 : pool.dilation[0];
     const int step_h = ADAPTIVE ? 1 : pool.dilation[1];
     const int step_w = ADAPTIVE ? 1 : pool.dilation[2];
 #if CHANNELS_INNER
-    const Window ww = WINDOW(2, start.w, args.size[2], args.other[2]);
+    const Window ww = WINDOW_OF(2, start.w);
 #endif
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
-      const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+      const Window ww = WINDOW_OF(2, p.w);
 #endif
       const uint plane = PLANE(1, p);
       VALUES best = (VALUES)(LOWEST_VALUE);
@@ -77,15 +77,15 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_off
   grad += grad_offset;
   indices += indices_offset;
   FOR_ROWS(start) {
-    const Window cd = COVER(0, start.d, args.other[0], args.size[0]);
-    const Window ch = COVER(1, start.h, args.other[1], args.size[1]);
+    const Window cd = COVER_OF(0, start.d);
+    const Window ch = COVER_OF(1, start.h);
 #if CHANNELS_INNER
-    const Window cw = COVER(2, start.w, args.other[2], args.size[2]);
+    const Window cw = COVER_OF(2, start.w);
 #endif
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
-      const Window cw = COVER(2, p.w, args.other[2], args.size[2]);
+      const Window cw = COVER_OF(2, p.w);
 #endif
       const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
       const INDICES own = (INDICES)((TYPE(INDEX))((p.d * args.size[1] + p.h) * args.size[2] + p.w));

@@ -36,11 +36,11 @@ kernel ITEM_BY_ITEM void max_pool_adaptive(global char* out, const ulong out_off
   FOR_ROWS(start) {
     const uint first = RUN_BEGIN, end = RUN_END;
     if (first >= end) continue;
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const Window wd = WINDOW_OF(0, start.d);
+    const Window wh = WINDOW_OF(1, start.h);
     const uint plane = PLANE(1, start);
-    const int left = WINDOW(2, first, args.size[2], args.other[2]).begin;
-    const int right = WINDOW(2, end - 1, args.size[2], args.other[2]).end;
+    const int left = WINDOW_OF(2, first).begin;
+    const int right = WINDOW_OF(2, end - 1).end;
     TYPE(ACC) column_best[LINE];
     TYPE(INDEX) column_index[LINE];
     FOR_VECTORS(x, LANES, left, right) {
@@ -75,7 +75,7 @@ kernel ITEM_BY_ITEM void max_pool_adaptive(global char* out, const ulong out_off
       column_index[x - left] = index;
     }
     for (uint x = first; x < end; x++) {
-      const Window ww = WINDOW(2, x, args.size[2], args.other[2]);
+      const Window ww = WINDOW_OF(2, x);
       TYPE(ACC) best = column_best[ww.begin - left];
       TYPE(INDEX) index = column_index[ww.begin - left];
       for (int w = ww.begin + 1 - left; w < ww.end - left; w++) {

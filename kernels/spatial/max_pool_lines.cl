@@ -61,8 +61,8 @@ kernel ITEM_BY_ITEM void max_pool_lines(global char* out, const ulong out_offset
   for (uint k = 0; k < LINE; k++) numbers[k] = k;
   const LINE_INDICES lanes = PASTE2(vload, LINE)(0, numbers) * (TYPE(INDEX))stride;
   FOR_ROWS(start) {
-    const Window wd = WINDOW(0, start.d, args.size[0], args.other[0]);
-    const Window wh = WINDOW(1, start.h, args.size[1], args.other[1]);
+    const Window wd = WINDOW_OF(0, start.d);
+    const Window wh = WINDOW_OF(1, start.h);
     const uint plane = PLANE(1, start);
     const uint end = RUN_END;
     for (uint next = RUN_BEGIN; next < end; next += LINE) {
@@ -96,7 +96,7 @@ kernel ITEM_BY_ITEM void max_pool_lines(global char* out, const ulong out_offset
       }
       for (uint each = x; each < min(x + LINE, end); each++) {
         const Place p = PLACE(start, each);
-        const Window ww = WINDOW(2, p.w, args.size[2], args.other[2]);
+        const Window ww = WINDOW_OF(2, p.w);
         TYPE(ACC) best = LOWEST_VALUE;
         int index = (wd.begin * (int)args.other[1] + wh.begin) * (int)args.other[2] + ww.begin;
         for (int d = wd.begin; d < wd.end; d += pool.dilation[0]) {
