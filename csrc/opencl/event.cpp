@@ -80,8 +80,12 @@ void Event::block(Queue& queue) const {
   if (handle_ == nullptr) return;
   check_not_forked();
   if (queue.device().context() != device_->context()) return synchronize();
-  OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, queue.handle(), 1, &handle_, nullptr);
-  queue.count();
+  {
+    const Queue::Submission submission(queue);
+    OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, submission.handle(), 1, &handle_,
+             nullptr);
+    queue.count();
+  }
   queue.watch(*queue_);
 }
 

@@ -16,8 +16,13 @@ std::string sizes(const std::array<size_t, 3>& values, cl_uint dims) {
 
 }  // namespace
 
-Kernel::Kernel(Device& device, cl_program program, std::string name, std::string file)
-    : device_(device), program_(program), name_(std::move(name)), file_(std::move(file)) {
+Kernel::Kernel(Device& device, cl_program program, std::string name, std::string file,
+               std::string label)
+    : device_(device),
+      program_(program),
+      name_(std::move(name)),
+      file_(std::move(file)),
+      label_(label.empty() ? name_ : std::move(label)) {
   check_not_forked();
   cl_int code = CL_SUCCESS;
   handle_ = api().clCreateKernel(program, name_.c_str(), &code);
@@ -88,20 +93,30 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
   const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
   const bool brief = range.work <= NDRange::kFewOperations && queue.has_immediate();
   cl_command_queue immediate = brief ? queue.immediate() : nullptr;
-  const uint64_t before = queue.enqueued();
+  profile::Recording recording;
   cl_event event = nullptr;
-  const cl_int code = api().clEnqueueNDRangeKernel(
-      immediate != nullptr ? immediate : queue.handle(), handle_, range.dims, nullptr,
-      range.global.data(), local, 0, nullptr, brief && immediate == nullptr ? &event : nullptr);
-  if (__builtin_expect(code != CL_SUCCESS, 0)) {
-    throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
+  const auto enqueue_on = [&](cl_command_queue handle, cl_event* done) {
+    const cl_int code =
+        api().clEnqueueNDRangeKernel(handle, handle_, range.dims, nullptr, range.global.data(),
+                                     local, 0, nullptr, recording.event(done));
+    if (__builtin_expect(code != CL_SUCCESS, 0)) {
+      throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
+    }
+    recording.enqueued(queue, label_, range, done);
+  };
+  if (immediate != nullptr) {
+    enqueue_on(immediate, nullptr);
+  } else {
+    const Queue::Submission submission(queue);
+    const uint64_t before = queue.enqueued();
+    enqueue_on(submission.handle(), brief ? &event : nullptr);
+    if (event != nullptr) {
+      queue.count(event, before);
+    } else {
+      queue.count();
+    }
   }
   device_.count_launch();
-  if (event != nullptr) {
-    queue.count(event, before);
-  } else if (immediate == nullptr) {
-    queue.count();
-  }
   if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
   if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
 }

@@ -21,8 +21,9 @@ namespace ocl {
 /// A kernel of this thread, with a memo of its arguments: setting the same value again is free.
 class Kernel {
  public:
-  /// `file` is for messages.
-  Kernel(Device& device, cl_program program, std::string name, std::string file = {});
+  /// `file` is for messages, and `label` what profiles call it: its name where that is empty.
+  Kernel(Device& device, cl_program program, std::string name, std::string file = {},
+         std::string label = {});
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -97,7 +98,7 @@ class Kernel {
   Device& device_;
   cl_program program_;
   cl_kernel handle_ = nullptr;
-  std::string name_, file_;
+  std::string name_, file_, label_;
   size_t max_work_group_size_ = 1;
   size_t local_memory_ = 0;
   uint32_t epoch_ = 0;

@@ -2,10 +2,12 @@
 
 #include "opencl/kernel_family.h"
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "opencl/kernel.h"
@@ -157,12 +159,28 @@ std::string options_of(std::span<const Define> defines, const KernelFamily& fami
   return options;
 }
 
+/// What profiles call a kernel: its name and the words among its compile parameters, mostly functors
+/// and dtypes, each once.
+std::string label_of(std::span<const Define> defines, const KernelFamily& family) {
+  std::vector<std::string_view> words;
+  for (const Define& define : defines) {
+    if (define.text == nullptr) continue;
+    std::string_view word = define.text;
+    if (word.starts_with("op_")) word.remove_prefix(3);
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  }
+  std::string label = family.name();
+  for (size_t i = 0; i < words.size(); ++i) label.append(i == 0 ? "<" : ", ").append(words[i]);
+  return words.empty() ? label : label + ">";
+}
+
 Kernel& make(const KernelFamily& family, Device& device, ThreadKernels& kernels, const Key& key,
              uint64_t hash) {
   const cl_program program = device.programs().get(family.file(), options_of(key.defines, family));
   std::unique_ptr<Kernel> kernel = Pool::instance().take(program, family.name());
   if (kernel == nullptr) {
-    kernel = std::make_unique<Kernel>(device, program, family.name(), family.file());
+    kernel = std::make_unique<Kernel>(device, program, family.name(), family.file(),
+                                      label_of(key.defines, family));
   }
   return kernels.insert(key, hash, program, std::move(kernel));
 }

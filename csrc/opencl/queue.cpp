@@ -1,8 +1,10 @@
 #include "opencl/queue.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "opencl/device_assert.h"
+#include "opencl/log.h"
 #include "opencl/platform.h"
 
 namespace ocl {
@@ -19,51 +21,93 @@ constexpr cl_command_queue_properties kThreadLocalExec = cl_command_queue_proper
 // Copies of at most that many bytes take a thread no longer than telling another one would.
 constexpr size_t kImmediateCopy = 16 << 10;
 
-cl_command_queue create_queue(const Device& device, int priority, cl_int* code) {
+bool has_extension(const Device& device, const char* name) {
+  return device.properties().extensions.find(name) != std::string::npos;
+}
+
+cl_command_queue create_queue(const Device& device, int priority,
+                              cl_command_queue_properties properties, cl_int* code) {
   if (priority < 0 && api().clCreateCommandQueueWithProperties != nullptr &&
-      device.properties().extensions.find("cl_khr_priority_hints") != std::string::npos) {
-    const cl_queue_properties request[] = {kQueuePriority, kPriorityHigh, 0};
+      has_extension(device, "cl_khr_priority_hints")) {
+    const cl_queue_properties request[] = {CL_QUEUE_PROPERTIES, properties, kQueuePriority,
+                                           kPriorityHigh, 0};
     cl_command_queue queue =
         api().clCreateCommandQueueWithProperties(device.context(), device.id(), request, code);
     if (*code == CL_SUCCESS) return queue;
   }
-  return api().clCreateCommandQueue(device.context(), device.id(), 0, code);
-}
-
-/// Null if there is none.
-cl_command_queue create_immediate_queue(const Device& device) {
-  if (device.properties().extensions.find("cl_intel_exec_by_local_thread") == std::string::npos) {
-    return nullptr;
-  }
-  cl_int code = CL_SUCCESS;
-  cl_command_queue queue =
-      api().clCreateCommandQueue(device.context(), device.id(),
-                                 kThreadLocalExec | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-  return code == CL_SUCCESS ? queue : nullptr;
+  return api().clCreateCommandQueue(device.context(), device.id(), properties, code);
 }
 
 }  // namespace
 
-Queue::Queue(Device& device, int priority) : device_(device) {
+Queue::Handles Queue::create(cl_command_queue_properties properties, cl_int* code) const {
+  Handles made;
+  made.main = create_queue(device_, priority_, properties, code);
+  if (*code == CL_SUCCESS && has_extension(device_, "cl_intel_exec_by_local_thread")) {
+    cl_int of_immediate = CL_SUCCESS;  // not needed
+    made.immediate = api().clCreateCommandQueue(
+        device_.context(), device_.id(),
+        kThreadLocalExec | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | properties, &of_immediate);
+    if (of_immediate != CL_SUCCESS) made.immediate = nullptr;
+  }
+  return made;
+}
+
+Queue::Queue(Device& device, int priority, int64_t stream)
+    : device_(device), priority_(priority), stream_(stream) {
   check_not_forked();
   cl_int code = CL_SUCCESS;
-  handle_ = create_queue(device, priority, &code);
+  plain_ = create(0, &code);
   check(code, "clCreateCommandQueue", &device);
-  immediate_ = create_immediate_queue(device);
+  profile::add_queue(*this);
 }
 
 Queue::~Queue() {
+  profile::remove_queue(*this);
   device_.asserts().release(*this);
   if (process_was_forked()) return;  // the driver behind the handles is gone
   if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
   if (last_ != nullptr) api().clReleaseEvent(last_);
-  if (immediate_ != nullptr) api().clReleaseCommandQueue(immediate_);
-  api().clReleaseCommandQueue(handle_);
+  for (const Handles& handles : {plain_, timed_}) {
+    if (handles.immediate != nullptr) api().clReleaseCommandQueue(handles.immediate);
+    if (handles.main != nullptr) api().clReleaseCommandQueue(handles.main);
+  }
+}
+
+// Commands of the two handles must not overtake each other. So who enqueues one announces it, and
+// the handle changes while nobody does, after a wait for all that was enqueued. Both sides write
+// first and read then, in the one order of all such accesses: so one of them sees the other.
+void Queue::set_timed(bool timed) {
+  check_not_forked();
+  std::lock_guard<std::mutex> lock(switch_mutex_);
+  if (shared_.load()) timed = true;
+  if (timed == (handles() == &timed_)) return;
+  if (timed && timed_.main == nullptr) {
+    cl_int code = CL_SUCCESS;
+    timed_ = create(CL_QUEUE_PROFILING_ENABLE, &code);
+    if (code != CL_SUCCESS) {
+      timed_ = {};
+      return warn(std::string("commands can't be timed: ") +
+                  Error("clCreateCommandQueue", code, &device_).what());
+    }
+  }
+  switching_.store(true);
+  while (submitting_.load() != 0) std::this_thread::yield();
+  api().clFinish(handle());  // who waits for results gets the device's failures
+  handles_.store(timed ? &timed_ : &plain_);
+  switching_.store(false);
+}
+
+void Queue::wait_for_switch() {
+  submitting_.fetch_sub(1);
+  std::lock_guard<std::mutex> lock(switch_mutex_);
+  submitting_.fetch_add(1);
 }
 
 cl_command_queue Queue::share() {
   shared_.store(true);
-  return handle_;
+  set_timed(true);
+  return handle();
 }
 
 void Queue::completed(uint64_t number) {
@@ -77,9 +121,9 @@ void Queue::completed(uint64_t number) {
 // enqueued: so whoever finds both equal comes after everything that this thread, or one it has
 // synchronised with, has enqueued.
 cl_command_queue Queue::immediate() {
-  if (immediate_ == nullptr || shared_.load(std::memory_order_relaxed)) return nullptr;
+  if (!has_immediate() || shared_.load(std::memory_order_relaxed)) return nullptr;
   const uint64_t number = enqueued();
-  if (completed_.load(std::memory_order_acquire) == number) return immediate_;
+  if (completed_.load(std::memory_order_acquire) == number) return handles()->immediate;
   const std::unique_lock<std::mutex> lock(last_mutex_, std::try_to_lock);
   if (!lock || last_number_ != number || last_ == nullptr) return nullptr;
   cl_int status = CL_QUEUED;
@@ -87,7 +131,7 @@ cl_command_queue Queue::immediate() {
                                            &status, nullptr);
   if (code != CL_SUCCESS || status != CL_COMPLETE) return nullptr;  // waits report failures
   completed(number);
-  return immediate_;
+  return handles()->immediate;
 }
 
 void Queue::count(cl_event event, uint64_t before) {
@@ -101,29 +145,40 @@ void Queue::count(cl_event event, uint64_t before) {
   if (event != nullptr) api().clReleaseEvent(event);
 }
 
-cl_command_queue Queue::for_copy(size_t bytes) {
-  if (bytes > kImmediateCopy) return handle_;
-  cl_command_queue queue = immediate();
-  return queue != nullptr ? queue : handle_;
+template <class Enqueue>
+bool Queue::submit(profile::Kind kind, size_t bytes, bool blocking, const Enqueue& enqueue) {
+  profile::Recording recording;
+  cl_command_queue immediate = bytes > kImmediateCopy ? nullptr : this->immediate();
+  if (immediate != nullptr) {
+    enqueue(immediate, CL_TRUE, recording.event());
+  } else if (blocking) {
+    return false;
+  } else {
+    const Submission submission(*this);
+    enqueue(submission.handle(), CL_FALSE, recording.event());
+    count();
+  }
+  recording.enqueued(*this, kind, bytes);
+  return true;
 }
 
 void Queue::flush() {
   check_not_forked();
   flushed_.store(true, std::memory_order_relaxed);
-  OCL_CALL(&device_, clFlush, handle_);
+  OCL_CALL(&device_, clFlush, handle());
 }
 
 void Queue::finish() {
   check_not_forked();
   const uint64_t number = enqueued();
-  if (!help()) OCL_CALL(&device_, clFinish, handle_);
+  if (!help()) OCL_CALL(&device_, clFinish, handle());
   completed(number);
 }
 
 bool Queue::help() {
   if (!device_.quirks().helps_in_event_waits || !flushed_.exchange(false)) return false;
   cl_event end = nullptr;
-  OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle_, 0, nullptr, &end);
+  OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle(), 0, nullptr, &end);
   wait(end);
   return true;
 }
@@ -145,7 +200,7 @@ bool Queue::idle() {
   if (idle_marker_ == nullptr || idle_number_ != number) {
     if (idle_marker_ != nullptr) api().clReleaseEvent(idle_marker_);
     idle_marker_ = nullptr;
-    OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle_, 0, nullptr, &idle_marker_);
+    OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle(), 0, nullptr, &idle_marker_);
     idle_number_ = number;
     flush();
   }
@@ -244,25 +299,22 @@ void Queue::write(void* address, const void* source, size_t bytes, bool blocking
 
 void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
   check_not_forked();
-  cl_command_queue queue = for_copy(bytes);
-  if (queue != handle_) {
-    OCL_CALL(&device_, clEnqueueWriteBuffer, queue, mem, CL_TRUE, offset, bytes, source, 0, nullptr,
-             nullptr);
-    return;
-  }
+  const auto kind = profile::Kind::host_to_device;
+  const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
+    OCL_CALL(&device_, clEnqueueWriteBuffer, queue, mem, wait, offset, bytes, source, 0, nullptr,
+             event);
+  };
+  if (submit(kind, bytes, blocking, enqueue)) return;
   // A blocking write returns once `source` was copied (OpenCL 1.2, 5.2.2): another queue could then
   // still read what was there before. Seen on Intel's CPU runtime.
   const uint64_t number = enqueued();
-  if (blocking) help();
+  help();
+  profile::Recording recording;
   cl_event written = nullptr;
-  OCL_CALL(&device_, clEnqueueWriteBuffer, handle_, mem, CL_FALSE, offset, bytes, source, 0,
-           nullptr, blocking ? &written : nullptr);
-  if (blocking) {
-    wait(written);
-    completed(number);
-  } else {
-    count();
-  }
+  enqueue(handle(), CL_FALSE, recording.event(&written));
+  recording.enqueued(*this, kind, bytes, &written);
+  wait(written);
+  completed(number);
 }
 
 void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {
@@ -273,21 +325,18 @@ void Queue::read(void* destination, const void* address, size_t bytes, bool bloc
 
 void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
   check_not_forked();
-  cl_command_queue queue = for_copy(bytes);
-  if (queue != handle_) {
-    OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, CL_TRUE, offset, bytes, destination, 0,
-             nullptr, nullptr);
-    return;
-  }
+  const auto kind = profile::Kind::device_to_host;
+  const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
+    OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, wait, offset, bytes, destination, 0, nullptr,
+             event);
+  };
+  if (submit(kind, bytes, blocking, enqueue)) return;
   const uint64_t number = enqueued();
-  if (blocking) help();
-  OCL_CALL(&device_, clEnqueueReadBuffer, handle_, mem, blocking ? CL_TRUE : CL_FALSE, offset,
-           bytes, destination, 0, nullptr, nullptr);
-  if (blocking) {
-    completed(number);
-  } else {
-    count();
-  }
+  help();
+  profile::Recording recording;
+  enqueue(handle(), CL_TRUE, recording.event());
+  recording.enqueued(*this, kind, bytes);
+  completed(number);
 }
 
 void Queue::copy(void* destination, const void* source, size_t bytes) {
@@ -295,20 +344,21 @@ void Queue::copy(void* destination, const void* source, size_t bytes) {
   check_not_forked();
   const Location to = device_.addresses().find(destination);
   const Location from = device_.addresses().find(source);
-  cl_command_queue queue = for_copy(bytes);
-  OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset, bytes, 0,
-           nullptr, nullptr);
-  if (queue == handle_) count();
+  submit(profile::Kind::device_to_device, bytes, false,
+         [&](cl_command_queue queue, cl_bool, cl_event* event) {
+           OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset,
+                    bytes, 0, nullptr, event);
+         });
 }
 
 void Queue::fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes) {
   if (bytes == 0) return;
   check_not_forked();
   const Location to = device_.addresses().find(address);
-  cl_command_queue queue = for_copy(bytes);
-  OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,
-           0, nullptr, nullptr);
-  if (queue == handle_) count();
+  submit(profile::Kind::fill, bytes, false, [&](cl_command_queue queue, cl_bool, cl_event* event) {
+    OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,
+             0, nullptr, event);
+  });
 }
 
 }  // namespace ocl

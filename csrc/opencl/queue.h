@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "opencl/device.h"
+#include "opencl/profile.h"
 
 namespace ocl {
 
@@ -23,16 +24,39 @@ struct DeviceAssertion;
 /// One in-order queue. Thread-safe as OpenCL's own queue calls are.
 class Queue {
  public:
-  /// priority < 0: high, 0: normal, where the driver has cl_khr_priority_hints.
-  explicit Queue(Device& device, int priority = 0);
+  /// priority < 0: high, 0: normal, where the driver has cl_khr_priority_hints. `stream` is what
+  /// profiles call it.
+  explicit Queue(Device& device, int priority = 0, int64_t stream = 0);
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
   Device& device() const { return device_; }
-  /// For calls that have no method here. Who enqueues work with it calls count() afterwards.
-  cl_command_queue handle() const { return handle_; }
-  /// For code that won't count: from now on there may always be work under way.
+  int64_t stream() const { return stream_; }
+  /// For waits, for markers and for calls that wait themselves. Who enqueues work with it calls
+  /// count() afterwards.
+  cl_command_queue handle() const { return handles_.load(std::memory_order_acquire)->main; }
+  /// For other commands: the queue's handle, which stays the same until this is gone. Never two at a
+  /// time in a thread, and no wait for other work meanwhile.
+  class Submission {
+   public:
+    explicit Submission(Queue& queue) : queue_(queue) {
+      queue.submitting_.fetch_add(1);
+      if (__builtin_expect(queue.switching_.load(), 0)) queue.wait_for_switch();
+    }
+    ~Submission() { queue_.submitting_.fetch_sub(1, std::memory_order_release); }
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+    cl_command_queue handle() const { return queue_.handle(); }
+
+   private:
+    Queue& queue_;
+  };
+  /// Whether the driver notes when commands run, which costs something at every launch. To change
+  /// that waits for the work under way.
+  void set_timed(bool timed);
+  /// For code that won't count: from now on there may always be work under way. The handle then
+  /// stays the same, and times commands.
   cl_command_queue share();
   /// A command was enqueued.
   void count() { enqueued_.fetch_add(1, std::memory_order_release); }
@@ -52,7 +76,7 @@ class Queue {
   /// Where this queue's kernels report failed checks.
   AssertBuffer& asserts();
   /// Whether the driver offers a queue whose commands the calling thread executes.
-  bool has_immediate() const { return immediate_ != nullptr; }
+  bool has_immediate() const { return handles()->immediate != nullptr; }
   /// That queue, if all commands so far are done; otherwise, or if there is none, null.
   cl_command_queue immediate();
   /// Counts a brief command that was enqueued, and takes over its event: once it is complete, and
@@ -78,6 +102,14 @@ class Queue {
   void fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes);
 
  private:
+  struct Handles {
+    cl_command_queue main = nullptr;
+    cl_command_queue immediate = nullptr;  // null where the driver has no such queue
+  };
+  Handles create(cl_command_queue_properties properties, cl_int* code) const;
+  const Handles* handles() const { return handles_.load(std::memory_order_acquire); }
+  void wait_for_switch();
+
   /// Waits for a command's event and releases it.
   void wait(cl_event event);
   /// Waits for all work in the way that lets this thread compute (Quirks::helps_in_event_waits);
@@ -88,12 +120,20 @@ class Queue {
   /// Adds to watched_.
   void keep_watching(const std::vector<Queue*>& queues);
 
-  /// The queue for a copy of that many bytes: small ones by the calling thread where possible.
-  cl_command_queue for_copy(size_t bytes);
+  /// Enqueues a copy or a fill, small ones for the calling thread where possible: calls
+  /// enqueue(queue, whether to wait, where to put the event). Does nothing and returns false where
+  /// it would have to wait on the stream's own queue.
+  template <class Enqueue>
+  bool submit(profile::Kind kind, size_t bytes, bool blocking, const Enqueue& enqueue);
 
   Device& device_;
-  cl_command_queue handle_ = nullptr;
-  cl_command_queue immediate_ = nullptr;
+  int priority_;
+  int64_t stream_;
+  Handles plain_, timed_;  // timed_ is made when it is first needed
+  std::atomic<const Handles*> handles_{&plain_};
+  std::mutex switch_mutex_;
+  std::atomic<bool> switching_{false};
+  std::atomic<uint32_t> submitting_{0};
   std::atomic<uint64_t> enqueued_{0}, completed_{0};
   std::atomic<bool> shared_{false};
   std::mutex last_mutex_;  // of the two below

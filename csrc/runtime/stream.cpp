@@ -69,7 +69,7 @@ Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
   std::lock_guard lock(streams.mutex);
   if (Queue* queue = slot.load(std::memory_order_relaxed)) return *queue;
   const bool high = id >= first_of_pool(-1);
-  auto* queue = new Queue(owner, high ? -1 : 0);
+  auto* queue = new Queue(owner, high ? -1 : 0, id);
   slot.store(queue, std::memory_order_release);
   return *queue;
 }
