@@ -11,12 +11,11 @@ import pathlib
 import torch
 
 from benchmarks import measure, report
-from benchmarks.case import COPY
 from benchmarks.cases import CASES
 from benchmarks.naive import naive_cases
-from benchmarks.peaks import measure_peaks, moving
 from benchmarks.untimed import by_family, record
 from benchmarks.worker import Worker
+from torch_ocl._peaks import COPY, measure_peaks, moving
 
 #: What --document means without a file.
 DEVICES_OWN = pathlib.Path()

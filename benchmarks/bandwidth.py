@@ -13,8 +13,8 @@ import time
 import torch
 from torch.nn import functional
 
-from benchmarks.peaks import mover
 from benchmarks.report import MEASUREMENTS, markdown_table, slug_of, write_section
+from torch_ocl._peaks import mover
 
 ROUNDS = 12
 CALLS = 5

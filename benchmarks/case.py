@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torch_ocl._peaks import COPY
+
 CASES = []
-#: Parts of its bytes that a case reads and writes: a copy's, and where next to nothing is written.
-COPY, READ = (1, 1), (1, 0)
 #: Of long sums in another order.
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}
 

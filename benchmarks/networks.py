@@ -1,4 +1,10 @@
-"""The networks that benchmarks/cases_networks.py times."""
+"""The networks that benchmarks/cases_networks.py times, and a profile of one of them.
+
+python -m benchmarks.networks --profile ResNet-50 [--batch 32] [--dtype bfloat16] [--channels-last]
+"""
+
+import argparse
+import contextlib
 
 import torch
 from torch import nn
@@ -22,6 +28,42 @@ class Residual(nn.Module):
     def forward(self, x):
         hidden = functional.relu(self.norm1(self.conv1(x)))
         return functional.relu(self.norm2(self.conv2(hidden)) + self.shortcut(x))
+
+
+class Bottleneck(nn.Module):
+    """A 3x3 convolution between two of 1x1, beside a shortcut."""
+
+    def __init__(self, inputs, width, stride=1):
+        super().__init__()
+        outputs = 4 * width
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.norm3 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        hidden = functional.relu(self.norm1(self.conv1(x)))
+        hidden = functional.relu(self.norm2(self.conv2(hidden)))
+        return functional.relu(self.norm3(self.conv3(hidden)) + self.shortcut(x))
+
+
+def resnet50(classes=1000):
+    """He et al., Deep Residual Learning, 2015: the 50-layer network."""
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    inputs = 64
+    for stage, count in enumerate(RESNETS["ResNet-50"][0]):
+        width = 64 << stage
+        for block in range(count):
+            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, classes))
 
 
 def resnet18(classes=10):
@@ -125,3 +167,64 @@ def parameter_shapes(name):
                 shapes += [(to, of, size, size), (to,), (to,)]
             inputs = outputs
     return [*shapes, (1000, inputs), (1000,)]
+
+
+def images(batch):
+    return torch.randn(batch, 3, 224, 224), torch.randint(0, 1000, (batch,))
+
+
+def texts(batch):
+    words = torch.randint(0, LanguageModel.WORDS, (batch, 257))
+    return words[:, :-1], words[:, 1:].flatten()
+
+
+#: name -> (the network, an input and its classes)
+PROFILED = {
+    "ResNet-18": (lambda: resnet18(1000), images),
+    "ResNet-50": (resnet50, images),
+    "GPT-2": (LanguageModel, texts),
+}
+
+
+def training_step(name, batch, dtype, channels_last):
+    """A call that trains a network for a step on device 0."""
+    torch.manual_seed(0)
+    make, samples = PROFILED[name]
+    model, (x, classes) = make().to("ocl"), (t.to("ocl") for t in samples(batch))
+    if channels_last and x.dim() == 4:
+        model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def step():
+        optimiser.zero_grad()
+        autocast = torch.autocast("ocl", dtype) if dtype else contextlib.nullcontext()
+        with autocast:
+            scores = model(x)
+            loss = functional.cross_entropy(scores.flatten(0, -2), classes)
+        loss.backward()
+        optimiser.step()
+
+    return step
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Prints a training step's kernels by their time.")
+    parser.add_argument("--profile", choices=PROFILED, required=True, metavar="NETWORK")
+    parser.add_argument("--batch", type=int, help="default 4 on a CPU, 64 on others")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="of autocast")
+    parser.add_argument("--channels-last", action="store_true", help="how images lie in memory")
+    parser.add_argument("--rows", type=int, default=40, help="how many kernels to show")
+    chosen = parser.parse_args(arguments)
+    on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
+    dtype = getattr(torch, chosen.dtype) if chosen.dtype else None
+    batch = chosen.batch or (4 if on_cpu else 64)
+    step = training_step(chosen.profile, batch, dtype, chosen.channels_last)
+    for _ in range(2):  # builds, and fills the memory's cache
+        step()
+    print(f"{chosen.profile}, batch of {batch}, {chosen.dtype or 'float32'}")
+    with torch.ocl.profiler(rows=chosen.rows):
+        step()
+
+
+if __name__ == "__main__":
+    main()

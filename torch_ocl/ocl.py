@@ -51,6 +51,7 @@ from torch_ocl.memory import (
     set_per_process_memory_fraction,
 )
 from torch_ocl.packed import PackedLinear, pack_weights
+from torch_ocl.profiling import mark, profiler, range, range_pop, range_push
 from torch_ocl.random import (
     default_generator,
     get_rng_state,
@@ -110,6 +111,7 @@ __all__ = [
     "local_memory",
     "manual_seed",
     "manual_seed_all",
+    "mark",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -118,8 +120,12 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "pack_weights",
+    "profiler",
     "program_stats",
     "pyopencl_queue",
+    "range",
+    "range_pop",
+    "range_push",
     "reset_accumulated_memory_stats",
     "reset_fallback_counts",
     "reset_host_staged_counts",

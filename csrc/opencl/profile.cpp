@@ -25,18 +25,18 @@ constexpr size_t kMostEvents = 8192;
 
 struct Entry {
   Command command;
-  cl_event event = nullptr;    // null once it was read
-  int64_t queued = kMissing;   // by the device's clock, as are the command's times until stop()
+  cl_event event = nullptr;   // null once it was read
+  int64_t queued = kMissing;  // by the device's clock, as are the command's times until stop()
 };
 
 // Never destroyed: commands may be enqueued while the process exits.
 struct Recorder {
   std::mutex mutex;  // of what follows
   std::deque<Entry> entries;
-  uint64_t number = 0;   // of the last command
-  size_t read = 0;       // entries before that one have no event any more
+  uint64_t number = 0;  // of the last command
+  size_t read = 0;      // entries before that one have no event any more
   size_t next_look = kMostEvents;
-  int recording = 0;     // sessions that were started and not stopped
+  int recording = 0;  // sessions that were started and not stopped
 
   std::mutex queues_mutex;  // of the two below; taken first
   std::vector<Queue*> queues;
@@ -50,8 +50,7 @@ Recorder& recorder() {
 
 int64_t profiling_info(cl_event event, cl_profiling_info question) {
   cl_ulong ns = 0;
-  const cl_int code =
-      api().clGetEventProfilingInfo(event, question, sizeof ns, &ns, nullptr);
+  const cl_int code = api().clGetEventProfilingInfo(event, question, sizeof ns, &ns, nullptr);
   return code == CL_SUCCESS ? static_cast<int64_t>(ns) : kMissing;
 }
 

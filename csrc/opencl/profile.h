@@ -38,8 +38,8 @@ struct Command {
   int device = 0;
   int64_t stream = 0;
   int32_t thread = 0;  // of the system, as gettid() says
-  std::string name;  // of kernels
-  cl_uint dims = 0;  // of kernels, as are the sizes; a local size of 0: the driver's choice
+  std::string name;    // of kernels
+  cl_uint dims = 0;    // of kernels, as are the sizes; a local size of 0: the driver's choice
   std::array<size_t, 3> global{}, local{};
   size_t bytes = 0;                          // of copies and fills
   int64_t submit_begin = 0, submit_end = 0;  // of the call that enqueued it

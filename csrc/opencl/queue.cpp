@@ -327,8 +327,8 @@ void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, boo
   check_not_forked();
   const auto kind = profile::Kind::device_to_host;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
-    OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, wait, offset, bytes, destination, 0, nullptr,
-             event);
+    OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, wait, offset, bytes, destination, 0,
+             nullptr, event);
   };
   if (submit(kind, bytes, blocking, enqueue)) return;
   const uint64_t number = enqueued();

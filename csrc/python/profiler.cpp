@@ -15,11 +15,16 @@ namespace {
 
 const char* name_of(const profile::Command& command) {
   switch (command.kind) {
-    case profile::Kind::kernel: return command.name.c_str();
-    case profile::Kind::host_to_device: return "Memcpy HtoD";
-    case profile::Kind::device_to_host: return "Memcpy DtoH";
-    case profile::Kind::device_to_device: return "Memcpy DtoD";
-    case profile::Kind::fill: break;
+    case profile::Kind::kernel:
+      return command.name.c_str();
+    case profile::Kind::host_to_device:
+      return "Memcpy HtoD";
+    case profile::Kind::device_to_host:
+      return "Memcpy DtoH";
+    case profile::Kind::device_to_device:
+      return "Memcpy DtoD";
+    case profile::Kind::fill:
+      break;
   }
   return "Memset";
 }

@@ -41,14 +41,16 @@ struct Names {
 
 Names names_of(Kind kind) {
   switch (kind) {
-    case Kind::kernel: return {ActivityType::CONCURRENT_KERNEL, "", "clEnqueueNDRangeKernel"};
+    case Kind::kernel:
+      return {ActivityType::CONCURRENT_KERNEL, "", "clEnqueueNDRangeKernel"};
     case Kind::host_to_device:
       return {ActivityType::GPU_MEMCPY, "Memcpy HtoD", "clEnqueueWriteBuffer"};
     case Kind::device_to_host:
       return {ActivityType::GPU_MEMCPY, "Memcpy DtoH", "clEnqueueReadBuffer"};
     case Kind::device_to_device:
       return {ActivityType::GPU_MEMCPY, "Memcpy DtoD", "clEnqueueCopyBuffer"};
-    case Kind::fill: break;
+    case Kind::fill:
+      break;
   }
   return {ActivityType::GPU_MEMSET, "Memset", "clEnqueueFillBuffer"};
 }
@@ -155,8 +157,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
  private:
-  using Row = std::pair<int, int64_t>;                      // device and stream
-  using RangeOnRow = std::tuple<uint64_t, int, int64_t>;    // and the range
+  using Row = std::pair<int, int64_t>;                    // device and stream
+  using RangeOnRow = std::tuple<uint64_t, int, int64_t>;  // and the range
   using Span = std::pair<int64_t, int64_t>;
 
   static const ITraceActivity* find(const libkineto::getLinkedActivityCallback& linked,
@@ -269,7 +271,7 @@ class Profiler final : public libkineto::IActivityProfiler {
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& activities, const libkineto::Config&) override {
     // A profile of the CPU alone, or in a process that can't use the device.
-    if (!activities.contains(ActivityType::PRIVATEUSE1_RUNTIME) || process_was_forked()) {
+    if (!activities.contains(ActivityType::CONCURRENT_KERNEL) || process_was_forked()) {
       return nullptr;
     }
     return std::make_unique<Session>();

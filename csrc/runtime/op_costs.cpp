@@ -27,9 +27,7 @@ struct Flops {
   double all = 0, per_result = 0;
 };
 
-double count(const c10::IValue& tensor) {
-  return static_cast<double>(tensor.toTensor().numel());
-}
+double count(const c10::IValue& tensor) { return static_cast<double>(tensor.toTensor().numel()); }
 double size(const c10::IValue& tensor, int64_t dim) {
   return static_cast<double>(tensor.toTensor().size(dim));
 }
@@ -92,9 +90,9 @@ Formula formula_of(std::string_view name) {
 /// Ops that write their first operand without reading it.
 bool only_writes(std::string_view name) {
   static const std::unordered_set<std::string_view> names{
-      "aten::bernoulli_", "aten::cauchy_", "aten::copy_",   "aten::exponential_", "aten::fill_",
-      "aten::geometric_", "aten::log_normal_", "aten::normal_", "aten::random_",
-      "aten::uniform_",   "aten::zero_"};
+      "aten::bernoulli_", "aten::cauchy_",    "aten::copy_",       "aten::exponential_",
+      "aten::fill_",      "aten::geometric_", "aten::log_normal_", "aten::normal_",
+      "aten::random_",    "aten::uniform_",   "aten::zero_"};
   return names.contains(name);
 }
 
@@ -151,7 +149,7 @@ Watch& watch() {
 struct Op final : at::ObserverContext {
   OpCost cost;
   Flops flops;
-  double indexed = 0;                // bytes of an operand that is read by index
+  double indexed = 0;                 // bytes of an operand that is read by index
   std::vector<const void*> operands;  // tensors
   uint64_t outer = 0;
   uint64_t commands_of_outer = 0;
@@ -205,8 +203,8 @@ void add_outputs(Op& op, const at::RecordFunction& function) {
       if (first == 0 && tensor.defined()) first = static_cast<double>(tensor.numel());
       const double bytes = bytes_of(tensor);
       // What an operand is as well was counted there.
-      if (bytes == 0 || std::ranges::find(op.operands, tensor.unsafeGetTensorImpl()) !=
-                            op.operands.end()) {
+      if (bytes == 0 ||
+          std::ranges::find(op.operands, tensor.unsafeGetTensorImpl()) != op.operands.end()) {
         return;
       }
       results += bytes;

@@ -12,11 +12,11 @@ namespace ocl {
 
 /// Of one op that enqueued commands by itself, not by ops within it.
 struct OpCost {
-  uint64_t id = 0;     // profile::Tags::op of its commands
-  std::string name;    // "aten::mm"
-  std::string dtype;   // "float32": of its first operand; empty where there is none
-  double bytes = 0;    // each operand read once, and each result written once
-  double flops = 0;    // 0: no formula
+  uint64_t id = 0;    // profile::Tags::op of its commands
+  std::string name;   // "aten::mm"
+  std::string dtype;  // "float32": of its first operand; empty where there is none
+  double bytes = 0;   // each operand read once, and each result written once
+  double flops = 0;   // 0: no formula
 };
 
 /// Watches the ops of all threads while it lives, and tags their commands. At most one lives at a

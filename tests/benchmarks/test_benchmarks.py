@@ -5,14 +5,14 @@ import re
 import pytest
 import torch
 
-from benchmarks import bandwidth, breadth, measure, naive, report, untimed
+from benchmarks import bandwidth, breadth, measure, naive, networks, report, untimed
 from benchmarks.__main__ import main
 from benchmarks.breadth_samples import OPS, SAMPLES
 from benchmarks.case import Case
 from benchmarks.cases import CASES
-from benchmarks.launch import Kernel
-from benchmarks.peaks import Peaks, measure_peaks, mover
 from benchmarks.worker import Worker
+from torch_ocl._peaks import Peaks, measure_peaks, mover
+from torch_ocl._probe import Kernel
 
 QUICK = {"seconds": 0.0, "least_calls": 1}
 
@@ -202,3 +202,17 @@ def test_breadth(capsys):
     assert "1 ops: geometric mean" in printed and "not close" not in printed
     with pytest.raises(SystemExit):
         breadth.main(["--op", "no such op"])
+
+
+def test_profile_of_a_network(capsys):
+    networks.main(["--profile", "ResNet-50", "--batch", "1", "--rows", "5"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("ResNet-50, batch of 1, float32\nKernel")
+    assert "convolution" in printed and "on the device in" in printed
+
+
+def test_networks_have_their_parameters():
+    made = {"ResNet-18": networks.resnet18(1000), "ResNet-50": networks.resnet50()}
+    for name, network in made.items():
+        shapes = [tuple(p.shape) for p in network.parameters()]
+        assert sorted(shapes) == sorted(networks.parameter_shapes(name))

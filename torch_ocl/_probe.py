@@ -1,4 +1,4 @@
-"""OpenCL kernels of the benchmarks' own, launched on an `ocl` device.
+"""OpenCL kernels that measure, launched on an `ocl` device.
 
 Buffers are given as tensors, scalars as ctypes values."""
 

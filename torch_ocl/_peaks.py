@@ -8,9 +8,10 @@ from functools import partial
 
 import torch
 
-from benchmarks.case import COPY, READ
-from benchmarks.launch import Kernel, embedded_source, uint
+from torch_ocl._probe import Kernel, embedded_source, uint
 
+#: Parts of its bytes that something reads and writes: a copy, and what writes next to nothing.
+COPY, READ = (1, 1), (1, 0)
 MIB = 2**20
 REPEATS = 10
 ENOUGH = 5e-3  # seconds of a launch that its overhead does not matter in
