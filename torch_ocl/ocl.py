@@ -34,6 +34,13 @@ from torch_ocl.diagnostics import (
     reset_launch_count,
 )
 from torch_ocl.exchange import from_pyopencl, pyopencl_queue, to_pyopencl
+from torch_ocl.graphs import (
+    OclGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from torch_ocl.kernels import compile_kernel, local_memory
 from torch_ocl.memory import (
     empty_cache,
@@ -77,6 +84,7 @@ from torch_ocl.streams import (
 __all__ = [
     "DeviceProperties",
     "Event",
+    "OclGraph",
     "PackedLinear",
     "Stream",
     "StreamContext",
@@ -101,14 +109,18 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
     "host_staged_counts",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "launch_count",
     "local_memory",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "mark",

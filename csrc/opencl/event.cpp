@@ -3,6 +3,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "opencl/graph.h"
 #include "opencl/platform.h"
 #include "opencl/queue.h"
 
@@ -43,6 +44,7 @@ Event::~Event() {
 
 void Event::record(Queue& queue, bool timing) {
   check_not_forked();
+  check_not_captured(queue, "an event");
   Device* const device = &queue.device();
   cl_event marker = nullptr;
   number_ = queue.enqueued();
@@ -79,6 +81,7 @@ bool Event::try_record(Queue& queue) noexcept {
 void Event::block(Queue& queue) const {
   if (handle_ == nullptr) return;
   check_not_forked();
+  check_not_captured(queue, "a wait for another stream");
   if (queue.device().context() != device_->context()) return synchronize();
   {
     const Queue::Submission submission(queue);

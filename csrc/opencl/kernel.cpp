@@ -1,6 +1,7 @@
 #include "opencl/kernel.h"
 
 #include "opencl/device_assert.h"
+#include "opencl/graph.h"
 #include "opencl/log.h"
 #include "opencl/platform.h"
 #include "opencl/program.h"
@@ -64,9 +65,7 @@ void Kernel::set_uncached(cl_uint index, size_t size, const void* value) {
 }
 
 void Kernel::set_local(cl_uint index, size_t bytes) {
-  // A size that no value has, so that neither is mistaken for the other.
-  constexpr uint32_t kLocal = uint32_t{1} << 31;
-  const bool remembered = index < kMemoArguments && bytes < kLocal;
+  const bool remembered = index < kMemoArguments && bytes < kBuffer;
   const uint32_t size = kLocal | static_cast<uint32_t>(bytes);
   if (remembered && memos_[index].size == size) return;
   if (remembered) memos_[index].size = kUnknown;  // see set()
@@ -83,6 +82,75 @@ void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
   }
 }
 
+void Kernel::set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem) {
+  set_uncached(index, sizeof mem, &mem);
+  if (Graph* graph = queue.capture()) {
+    if (mem != nullptr) graph->keep(mem);
+    remember_large(index, sizeof mem, &mem);
+  }
+}
+
+void Kernel::forget_buffers() {
+  for (Memo& memo : memos_) {
+    if ((memo.size & kBuffer) != 0 && (memo.size & kLocal) == 0) memo.size = kUnknown;
+  }
+}
+
+void Kernel::remember_large(cl_uint index, size_t size, const void* value) {
+  const auto* begin = static_cast<const char*>(value);
+  large_[index].assign(begin, begin + size);
+}
+
+void Kernel::record(Graph& graph, const NDRange& range) {
+  std::vector<Graph::Argument> arguments;
+  for (cl_uint index = 0; index < kMemoArguments; ++index) {
+    const Memo& memo = memos_[index];
+    const size_t size = memo.size & ~(kLocal | kBuffer);
+    if (memo.size == kUnknown || large_.contains(index)) continue;
+    if ((memo.size & kLocal) != 0) {
+      arguments.push_back({index, memo.size & ~kLocal, {}});
+    } else {
+      const auto* begin = reinterpret_cast<const char*>(memo.bytes.data());
+      arguments.push_back({index, size, {begin, begin + size}});
+    }
+  }
+  for (const auto& [index, bytes] : large_) arguments.push_back({index, bytes.size(), bytes});
+  graph.add_kernel(device_, program_, name_, label_, range, arguments,
+                   checks_ ? static_cast<int>(asserts_index_) : -1);
+}
+
+cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
+                      const std::string& label) {
+  const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
+  const bool brief = range.work <= NDRange::kFewOperations && queue.has_immediate();
+  cl_command_queue immediate = brief ? queue.immediate() : nullptr;
+  profile::Recording recording;
+  const auto enqueue = [&](cl_command_queue handle, cl_event* done) {
+    const cl_int code =
+        api().clEnqueueNDRangeKernel(handle, kernel, range.dims, nullptr, range.global.data(),
+                                     local, 0, nullptr, recording.event(done));
+    if (__builtin_expect(code == CL_SUCCESS, 1)) recording.enqueued(queue, label, range, done);
+    return code;
+  };
+  cl_int code = CL_SUCCESS;
+  if (immediate != nullptr) {
+    code = enqueue(immediate, nullptr);
+  } else {
+    cl_event event = nullptr;
+    const Queue::Submission submission(queue);
+    const uint64_t before = queue.enqueued();
+    code = enqueue(submission.handle(), brief ? &event : nullptr);
+    if (__builtin_expect(code != CL_SUCCESS, 0)) return code;
+    if (event != nullptr) {
+      queue.count(event, before);
+    } else {
+      queue.count();
+    }
+  }
+  if (code == CL_SUCCESS) queue.device().count_launch();
+  return code;
+}
+
 void Kernel::enqueue(Queue& queue, const NDRange& range) {
   if (range.global[0] == 0 || range.global[1] == 0 || range.global[2] == 0) return;
   check_not_forked();
@@ -90,33 +158,13 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     set_buffer(asserts_index_, queue.asserts().mem());
     queue.mark_checks();
   }
-  const size_t* local = range.local[0] == 0 ? nullptr : range.local.data();
-  const bool brief = range.work <= NDRange::kFewOperations && queue.has_immediate();
-  cl_command_queue immediate = brief ? queue.immediate() : nullptr;
-  profile::Recording recording;
-  cl_event event = nullptr;
-  const auto enqueue_on = [&](cl_command_queue handle, cl_event* done) {
-    const cl_int code =
-        api().clEnqueueNDRangeKernel(handle, handle_, range.dims, nullptr, range.global.data(),
-                                     local, 0, nullptr, recording.event(done));
-    if (__builtin_expect(code != CL_SUCCESS, 0)) {
-      throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
-    }
-    recording.enqueued(queue, label_, range, done);
-  };
-  if (immediate != nullptr) {
-    enqueue_on(immediate, nullptr);
-  } else {
-    const Queue::Submission submission(queue);
-    const uint64_t before = queue.enqueued();
-    enqueue_on(submission.handle(), brief ? &event : nullptr);
-    if (event != nullptr) {
-      queue.count(event, before);
-    } else {
-      queue.count();
-    }
+  if (Graph* graph = queue.capture(); __builtin_expect(graph != nullptr, 0)) {
+    return record(*graph, range);
   }
-  device_.count_launch();
+  const cl_int code = enqueue_kernel(queue, handle_, range, label_);
+  if (__builtin_expect(code != CL_SUCCESS, 0)) {
+    throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
+  }
   if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
   if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
 }

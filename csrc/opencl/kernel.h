@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "opencl/device.h"
 #include "opencl/queue.h"
@@ -38,11 +40,13 @@ class Kernel {
     // A released cl_mem's handle may name another buffer now, so remembered handles are dropped.
     const uint32_t epoch = device_.addresses().epoch();
     if (__builtin_expect(epoch != epoch_, 0)) {
-      memos_ = {};
+      forget_buffers();
       epoch_ = epoch;
     }
-    set(index, sizeof mem, &mem);
+    set(index, sizeof mem, &mem, kBuffer);
   }
+  /// A buffer that lives for one launch: the next one may have the same handle. Graphs keep it.
+  void set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem);
   template <class T>
   void set_value(cl_uint index, const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>);
@@ -59,23 +63,27 @@ class Kernel {
   static constexpr cl_uint kMemoArguments = 16;
   static constexpr size_t kMemoBytes = 48;
   static constexpr uint32_t kUnknown = 0;  // no argument has that size
+  // Added to a size, so that what is one of them is never mistaken for another argument.
+  static constexpr uint32_t kLocal = uint32_t{1} << 31, kBuffer = uint32_t{1} << 30;
   struct Memo {
     uint32_t size = kUnknown;
     std::array<unsigned char, kMemoBytes> bytes;
   };
 
-  void set(cl_uint index, size_t size, const void* value) {
+  void set(cl_uint index, size_t size, const void* value, uint32_t kind = 0) {
     if (index < kMemoArguments && size <= kMemoBytes) {
       Memo& memo = memos_[index];
-      if (memo.size == size && same(memo.bytes.data(), value, size)) return;
+      const uint32_t tagged = kind | static_cast<uint32_t>(size);
+      if (memo.size == tagged && same(memo.bytes.data(), value, size)) return;
       // A call that fails may have taken effect all the same: then nothing is known.
       memo.size = kUnknown;
       set_uncached(index, size, value);
-      memo.size = static_cast<uint32_t>(size);
+      memo.size = tagged;
       std::memcpy(memo.bytes.data(), value, size);
       return;
     }
     set_uncached(index, size, value);
+    if (__builtin_expect(Queue::captures(), 0)) remember_large(index, size, value);
   }
   /// A few words: a call of memcmp would take longer than the comparison.
   static bool same(const unsigned char* a, const void* b, size_t size) {
@@ -92,6 +100,9 @@ class Kernel {
   }
   void set_uncached(cl_uint index, size_t size, const void* value);
   void set_uncached_local(cl_uint index, size_t bytes);
+  void forget_buffers();
+  void remember_large(cl_uint index, size_t size, const void* value);
+  void record(class Graph& graph, const struct NDRange& range);
   void after_first_launch(Queue& queue);
   std::string describe(const struct NDRange& range) const;
 
@@ -106,6 +117,8 @@ class Kernel {
   bool checks_ = false;  // takes an AssertBuffer
   cl_uint asserts_index_ = 0;
   std::array<Memo, kMemoArguments> memos_;
+  // While graphs are captured, the arguments that have no memo.
+  std::map<cl_uint, std::vector<char>> large_;
 };
 
 /// A launch geometry. The global size must be a multiple of the local size; kernels check bounds. A
@@ -143,6 +156,10 @@ struct NDRange {
         3, {round_up(n[0], local[0]), round_up(n[1], local[1]), round_up(n[2], local[2])}, local};
   }
 };
+
+/// Enqueues a kernel whose arguments are set; what the driver says.
+cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
+                      const std::string& label);
 
 /// A device address as kernel argument: takes two arguments, `global T* base, ulong byte_offset`.
 /// Null gives a null buffer and 0.

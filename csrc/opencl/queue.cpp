@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "opencl/device_assert.h"
+#include "opencl/graph.h"
 #include "opencl/log.h"
 #include "opencl/platform.h"
 
@@ -170,6 +171,7 @@ void Queue::flush() {
 
 void Queue::finish() {
   check_not_forked();
+  check_not_captured(*this, "a wait");
   const uint64_t number = enqueued();
   if (!help()) OCL_CALL(&device_, clFinish, handle());
   completed(number);
@@ -193,6 +195,7 @@ void Queue::wait(cl_event event) {
 // kept and asked again until work follows it: a loop that polls ends.
 bool Queue::idle() {
   check_not_forked();
+  check_not_captured(*this, "asking whether work is done");
   std::lock_guard<std::mutex> lock(idle_mutex_);
   const uint64_t number = enqueued();
   const bool shared = shared_.load();
@@ -299,6 +302,7 @@ void Queue::write(void* address, const void* source, size_t bytes, bool blocking
 
 void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
   check_not_forked();
+  check_not_captured(*this, "a copy from the host");
   const auto kind = profile::Kind::host_to_device;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
     OCL_CALL(&device_, clEnqueueWriteBuffer, queue, mem, wait, offset, bytes, source, 0, nullptr,
@@ -325,6 +329,7 @@ void Queue::read(void* destination, const void* address, size_t bytes, bool bloc
 
 void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
   check_not_forked();
+  check_not_captured(*this, "a copy to the host");
   const auto kind = profile::Kind::device_to_host;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
     OCL_CALL(&device_, clEnqueueReadBuffer, queue, mem, wait, offset, bytes, destination, 0,
@@ -341,9 +346,12 @@ void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, boo
 
 void Queue::copy(void* destination, const void* source, size_t bytes) {
   if (bytes == 0) return;
+  copy(device_.addresses().find(destination), device_.addresses().find(source), bytes);
+}
+
+void Queue::copy(const Location& to, const Location& from, size_t bytes) {
   check_not_forked();
-  const Location to = device_.addresses().find(destination);
-  const Location from = device_.addresses().find(source);
+  if (Graph* graph = capture()) return graph->add_copy(device_, to, from, bytes);
   submit(profile::Kind::device_to_device, bytes, false,
          [&](cl_command_queue queue, cl_bool, cl_event* event) {
            OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset,
@@ -353,8 +361,12 @@ void Queue::copy(void* destination, const void* source, size_t bytes) {
 
 void Queue::fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes) {
   if (bytes == 0) return;
+  fill(device_.addresses().find(address), pattern, pattern_bytes, bytes);
+}
+
+void Queue::fill(const Location& to, const void* pattern, size_t pattern_bytes, size_t bytes) {
   check_not_forked();
-  const Location to = device_.addresses().find(address);
+  if (Graph* graph = capture()) return graph->add_fill(device_, to, pattern, pattern_bytes, bytes);
   submit(profile::Kind::fill, bytes, false, [&](cl_command_queue queue, cl_bool, cl_event* event) {
     OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,
              0, nullptr, event);

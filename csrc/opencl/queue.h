@@ -20,6 +20,7 @@
 namespace ocl {
 
 struct DeviceAssertion;
+class Graph;
 
 /// One in-order queue. Thread-safe as OpenCL's own queue calls are.
 class Queue {
@@ -100,6 +101,17 @@ class Queue {
   void copy(void* destination, const void* source, size_t bytes);
   /// Repeats a pattern of 1, 2, 4, 8 or 16 bytes.
   void fill(void* address, const void* pattern, size_t pattern_bytes, size_t bytes);
+  void copy(const Location& to, const Location& from, size_t bytes);
+  void fill(const Location& to, const void* pattern, size_t pattern_bytes, size_t bytes);
+
+  /// The graph that commands are recorded in instead of being executed; null: none.
+  Graph* capture() const { return capture_.load(std::memory_order_relaxed); }
+  void set_capture(Graph* graph) {
+    captures_.fetch_add((graph != nullptr ? 1 : 0) - (capture() != nullptr ? 1 : 0));
+    capture_.store(graph);
+  }
+  /// Whether any queue has such a graph.
+  static bool captures() { return captures_.load(std::memory_order_relaxed) != 0; }
 
  private:
   struct Handles {
@@ -134,6 +146,8 @@ class Queue {
   std::mutex switch_mutex_;
   std::atomic<bool> switching_{false};
   std::atomic<uint32_t> submitting_{0};
+  std::atomic<Graph*> capture_{nullptr};
+  static inline constinit std::atomic<int> captures_{0};
   std::atomic<uint64_t> enqueued_{0}, completed_{0};
   std::atomic<bool> shared_{false};
   std::mutex last_mutex_;  // of the two below

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_diagnostics(module);
   ocl::python::bind_source_kernel(module);
   ocl::python::bind_profiler(module);
+  ocl::python::bind_graph(module);
   ocl::python::bind_pyopencl(module);
   ocl::python::bind_tunable(module);
   ocl::python::bind_dispatch(module);

@@ -113,8 +113,7 @@ class SourceKernel {
           if (argument.address != nullptr) {
             mem = buffers.emplace_back(kernel_.device(), argument.address, argument.size).mem();
           }
-          // Not through Kernel's memo: the next sub-buffer may have the same handle.
-          OCL_CALL(&kernel_.device(), clSetKernelArg, kernel_.handle(), index, sizeof mem, &mem);
+          kernel_.set_sub_buffer(queue, index, mem);
           break;
         }
       }

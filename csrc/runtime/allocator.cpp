@@ -10,6 +10,7 @@
 
 #include "opencl/platform.h"
 #include "runtime/device_cache.h"
+#include "runtime/graph.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
 
@@ -78,7 +79,9 @@ class OclAllocator final : public c10::DeviceAllocator {
     DeviceCache& cache = cache_of(index);
     const c10::Device where(kDeviceType, index);
     if (size == 0) return {nullptr, nullptr, &free_address, where};
-    void* address = cache.allocate(size, current_stream(index).id());
+    const c10::StreamId stream = current_stream(index).id();
+    const bool captures = C10_UNLIKELY(Queue::captures());
+    void* address = cache.allocate(size, captures ? pool_of_capture(index, stream) : stream);
     return {address, address, &free_address, where};
   }
 
@@ -144,6 +147,10 @@ void set_memory_fraction(c10::DeviceIndex index, double fraction) {
   TORCH_CHECK_VALUE(fraction > 0.0 && fraction <= 1.0,
                     "the memory fraction must be in (0, 1], got ", fraction);
   cache_of(index).set_memory_fraction(fraction);
+}
+
+void hold_pool(c10::DeviceIndex index, c10::StreamId pool, bool held) {
+  cache_of(index).hold_pool(pool, held);
 }
 
 double memory_fraction(c10::DeviceIndex index) { return cache_of(index).memory_fraction(); }

@@ -102,6 +102,11 @@ void DeviceCache::release_cached() {
   if (finished) release_unused_segments();
 }
 
+void DeviceCache::hold_pool(c10::StreamId stream, bool held) {
+  std::lock_guard lock(mutex_);
+  pools_of(stream).held = held;
+}
+
 DeviceCache::Pools& DeviceCache::pools_of(c10::StreamId stream) {
   const auto index = static_cast<size_t>(stream);
   if (C10_UNLIKELY(index >= pools_.size())) pools_.resize(index + 1);
@@ -182,7 +187,7 @@ void DeviceCache::release_segment(Block* block) {
 
 void DeviceCache::release_unused_segments() {
   for (auto& pools : pools_) {
-    if (!pools) continue;
+    if (!pools || pools->held) continue;
     for (BlockPool* pool : {&pools->small, &pools->large}) {
       pool->for_each_whole_segment([this](Block* block) { release_segment(block); });
     }

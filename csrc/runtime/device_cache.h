@@ -31,7 +31,8 @@ class DeviceCache {
  public:
   explicit DeviceCache(Device& device);
 
-  /// `size` > 0 bytes for use on `stream`. Throws c10::OutOfMemoryError.
+  /// `size` > 0 bytes for use on `stream`, or from a pool of a graph's. Throws
+  /// c10::OutOfMemoryError.
   void* allocate(size_t size, c10::StreamId stream);
   /// Never throws and, when no other stream used the block, makes no driver call.
   void free(void* address) noexcept;
@@ -39,6 +40,9 @@ class DeviceCache {
   void record_stream(const void* address, c10::StreamId stream);
   /// Waits for the device and gives segments without live blocks back to the driver.
   void release_cached();
+
+  /// What a pool, as allocate() has it, keeps is not given back while it is held.
+  void hold_pool(c10::StreamId stream, bool held);
 
   bool owns(const void* address) const { return device_.addresses().contains(address); }
   MemoryStats::Stats stats();
@@ -55,6 +59,7 @@ class DeviceCache {
     // The last freed block of each of the smallest sizes, which is given out again as it is:
     // merging and splitting would take most of a small allocation's time.
     std::array<Block*, 8> last_freed{};
+    bool held = false;
     BlockPool& of(bool is_small) { return is_small ? small : large; }
     /// Its place among them; null for other sizes.
     Block** last_freed_of(size_t size) {

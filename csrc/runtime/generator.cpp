@@ -9,7 +9,9 @@
 #include <mutex>
 
 #include "opencl/platform.h"
+#include "opencl/queue.h"
 #include "runtime/generator_seed.h"
+#include "runtime/graph.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
 
@@ -114,6 +116,9 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
   const at::Generator& source =
       generator && generator->defined() ? *generator : default_generator(device);
   PhiloxGenerator* philox = checked(source);
+  if (C10_UNLIKELY(Queue::captures())) {
+    if (const auto state = reserve_philox_for_graph(source, device, increment)) return *state;
+  }
   std::lock_guard lock(philox->mutex_);
   return philox->reserve(increment);
 }

@@ -13,6 +13,7 @@
 #include "engine/fft/fft.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
+#include "opencl/graph.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -32,11 +33,17 @@ constexpr size_t kMaxTables = 512;
 const KernelFamily roots_family{"fft/tables.cl", "fft_roots"};
 const KernelFamily chirp_family{"fft/tables.cl", "fft_chirp"};
 
+/// Tables outlive the graph whose replay would write them.
+Queue& not_captured(Queue& queue) {
+  check_not_captured(queue, "the first Fourier transform of a size");
+  return queue;
+}
+
 /// Writes tables one after another into one tensor of complex numbers.
 class Writer {
  public:
   Writer(Queue& queue, ScalarType precision, size_t entries)
-      : queue_(queue),
+      : queue_(not_captured(queue)),
         precision_(precision),
         tensor_(at::empty({static_cast<int64_t>(entries)},
                           at::TensorOptions()

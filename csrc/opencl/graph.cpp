@@ -1,0 +1,208 @@
+#include "opencl/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "opencl/device_assert.h"
+#include "opencl/platform.h"
+
+namespace ocl {
+
+struct Graph::Node {
+  enum Kind : uint8_t { kernel, copy, fill } kind;
+  Device* device;
+  std::string label;
+  // A kernel:
+  cl_kernel handle = nullptr;
+  NDRange range;
+  int asserts = -1;
+  // A copy or a fill:
+  Location to, from;
+  std::vector<char> pattern;
+  size_t bytes = 0;
+
+  ~Node() {
+    if (handle != nullptr && !process_was_forked()) api().clReleaseKernel(handle);
+  }
+};
+
+/// Where in a kernel's argument a placeholder stands.
+struct Graph::Patch {
+  Node* node;
+  Argument argument;
+  std::vector<std::pair<size_t, size_t>> places;  // byte and placeholder
+};
+
+Graph::Graph() = default;
+
+Graph::~Graph() {
+  if (recorded_ != nullptr) recorded_->set_capture(nullptr);
+  nodes_.clear();
+  if (process_was_forked()) return;
+  for (cl_mem mem : kept_) api().clReleaseMemObject(mem);
+}
+
+void Graph::begin(Queue& queue) {
+  check_not_captured(queue, "another capture");
+  recorded_ = &queue;
+  queue.set_capture(this);
+}
+
+void Graph::end() {
+  recorded_->set_capture(nullptr);
+  recorded_ = nullptr;
+}
+
+uint64_t Graph::add_placeholder() {
+  // No number that a kernel would get by chance: not small, no address, no two floats of use.
+  const uint64_t value = 0xd1b54a32d192ed00 + 4 * placeholders_.size();
+  placeholders_.push_back(value);
+  used_.push_back(false);
+  return value;
+}
+
+bool Graph::placeholders_used() const { return std::ranges::find(used_, false) == used_.end(); }
+
+void Graph::add_kernel(Device& device, cl_program program, const std::string& name,
+                       const std::string& label, const NDRange& range,
+                       const std::vector<Argument>& arguments, int asserts) {
+  auto node = std::make_unique<Node>();
+  node->kind = Node::kernel;
+  node->device = &device;
+  node->label = label;
+  node->range = range;
+  node->asserts = asserts;
+  cl_int code = CL_SUCCESS;
+  node->handle = api().clCreateKernel(program, name.c_str(), &code);
+  if (code != CL_SUCCESS) throw Error("clCreateKernel", code, &device, name);
+  cl_uint count = 0;
+  OCL_CALL(&device, clGetKernelInfo, node->handle, CL_KERNEL_NUM_ARGS, sizeof count, &count,
+           nullptr);
+  if (count != arguments.size()) {
+    throw std::runtime_error("ocl: the arguments of " + name +
+                             " changed while it was captured: capture again");
+  }
+  for (const Argument& argument : arguments) {
+    OCL_CALL(&device, clSetKernelArg, node->handle, argument.index, argument.size,
+             argument.bytes.empty() ? nullptr : argument.bytes.data());
+    Patch patch{node.get(), argument, {}};
+    for (size_t at = 0; at + 8 <= argument.bytes.size(); at += 4) {
+      uint64_t word = 0;
+      std::memcpy(&word, argument.bytes.data() + at, sizeof word);
+      const auto found = std::ranges::find(placeholders_, word);
+      if (found == placeholders_.end()) continue;
+      const auto which = static_cast<size_t>(found - placeholders_.begin());
+      used_[which] = true;
+      patch.places.emplace_back(at, which);
+    }
+    if (!patch.places.empty()) patches_.push_back(std::move(patch));
+  }
+  nodes_.push_back(std::move(node));
+}
+
+void Graph::add_copy(Device& device, const Location& to, const Location& from, size_t bytes) {
+  auto node = std::make_unique<Node>();
+  node->kind = Node::copy;
+  node->device = &device;
+  node->label = "copy";
+  node->to = to;
+  node->from = from;
+  node->bytes = bytes;
+  nodes_.push_back(std::move(node));
+}
+
+void Graph::add_fill(Device& device, const Location& to, const void* pattern, size_t pattern_bytes,
+                     size_t bytes) {
+  auto node = std::make_unique<Node>();
+  node->kind = Node::fill;
+  node->device = &device;
+  node->label = "fill";
+  node->to = to;
+  const auto* begin = static_cast<const char*>(pattern);
+  node->pattern.assign(begin, begin + pattern_bytes);
+  node->bytes = bytes;
+  nodes_.push_back(std::move(node));
+}
+
+void Graph::keep(cl_mem mem) {
+  if (api().clRetainMemObject(mem) == CL_SUCCESS) kept_.push_back(mem);
+}
+
+/// Puts the placeholders' values into the arguments that have one.
+void Graph::set_values(std::span<const uint64_t> values) {
+  if (std::ranges::equal(values, values_)) return;
+  values_.clear();  // a call that fails may have taken effect all the same
+  for (Patch& patch : patches_) {
+    for (const auto& [at, which] : patch.places) {
+      std::memcpy(patch.argument.bytes.data() + at, &values[which], sizeof(uint64_t));
+    }
+    OCL_CALL(patch.node->device, clSetKernelArg, patch.node->handle, patch.argument.index,
+             patch.argument.size, patch.argument.bytes.data());
+  }
+  values_.assign(values.begin(), values.end());
+}
+
+/// Failed checks belong to the queue that the kernels run on.
+void Graph::set_asserts(Queue& queue) {
+  const auto checks = [](const auto& node) { return node->asserts >= 0; };
+  if (std::ranges::none_of(nodes_, checks)) return;
+  queue.mark_checks();
+  cl_mem mem = queue.asserts().mem();
+  if (mem == asserts_) return;
+  asserts_ = nullptr;
+  for (const auto& node : nodes_) {
+    if (!checks(node)) continue;
+    OCL_CALL(node->device, clSetKernelArg, node->handle, static_cast<cl_uint>(node->asserts),
+             sizeof mem, &mem);
+  }
+  asserts_ = mem;
+}
+
+void Graph::replay(Queue& queue, std::span<const uint64_t> values) {
+  check_not_captured(queue, "the replay of another graph");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  set_values(values);
+  set_asserts(queue);
+  for (const auto& node : nodes_) {
+    switch (node->kind) {
+      case Node::kernel: {
+        const cl_int code = enqueue_kernel(queue, node->handle, node->range, node->label);
+        if (code != CL_SUCCESS) {
+          throw Error("clEnqueueNDRangeKernel", code, node->device, node->label + " of a graph");
+        }
+        break;
+      }
+      case Node::copy:
+        queue.copy(node->to, node->from, node->bytes);
+        break;
+      case Node::fill:
+        queue.fill(node->to, node->pattern.data(), node->pattern.size(), node->bytes);
+        break;
+    }
+  }
+}
+
+std::string Graph::describe() const {
+  std::string text;
+  for (const auto& node : nodes_) {
+    text += node->label;
+    if (node->kind == Node::kernel) {
+      for (cl_uint i = 0; i < node->range.dims; ++i) {
+        text += (i == 0 ? " " : "x") + std::to_string(node->range.global[i]);
+      }
+    } else {
+      text += " of " + std::to_string(node->bytes) + " bytes";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+void check_not_captured(const Queue& queue, const char* what) {
+  if (__builtin_expect(queue.capture() == nullptr, 1)) return;
+  throw std::runtime_error(std::string("ocl: ") + what +
+                           " is not possible while a graph is captured on this stream");
+}
+
+}  // namespace ocl

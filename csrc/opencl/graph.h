@@ -1,0 +1,80 @@
+// Commands recorded from a queue instead of being executed, to be enqueued again and again.
+//
+// Offers: Graph, check_not_captured().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "opencl/kernel.h"
+#include "opencl/queue.h"
+
+namespace ocl {
+
+/// Kernels with their arguments and sizes, copies within the device, and fills, in the order in
+/// which they were enqueued. What they work on must stay where it is.
+class Graph {
+ public:
+  Graph();
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  /// From now on commands of `queue` are recorded, until end(). Throws std::runtime_error if they
+  /// are recorded already.
+  void begin(Queue& queue);
+  void end();
+
+  /// A number that stands for one that each replay is given: kernels that get it as an argument, or
+  /// in one, will get that one. 8 bytes, a multiple of 4.
+  uint64_t add_placeholder();
+  /// Whether each of them was found in an argument: it may have been computed with instead.
+  bool placeholders_used() const;
+
+  /// Enqueues all commands, with a value for each placeholder in the order of their making.
+  void replay(Queue& queue, std::span<const uint64_t> values);
+  size_t size() const { return nodes_.size(); }
+  /// A line for each command.
+  std::string describe() const;
+
+  struct Argument {
+    cl_uint index;
+    size_t size;              // of a local argument, too
+    std::vector<char> bytes;  // empty for those
+  };
+  /// `asserts`: the index of the argument that is an AssertBuffer's memory, or -1.
+  void add_kernel(Device& device, cl_program program, const std::string& name,
+                  const std::string& label, const NDRange& range,
+                  const std::vector<Argument>& arguments, int asserts);
+  void add_copy(Device& device, const Location& to, const Location& from, size_t bytes);
+  void add_fill(Device& device, const Location& to, const void* pattern, size_t pattern_bytes,
+                size_t bytes);
+  /// Keeps memory that is an argument and that its owner is about to release.
+  void keep(cl_mem mem);
+
+ private:
+  struct Node;
+  struct Patch;
+
+  void set_values(std::span<const uint64_t> values);
+  void set_asserts(Queue& queue);
+
+  std::mutex mutex_;  // of what follows, but while it is recorded
+  Queue* recorded_ = nullptr;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Patch> patches_;
+  std::vector<uint64_t> placeholders_;
+  std::vector<bool> used_;
+  std::vector<uint64_t> values_;  // that the kernels have
+  std::vector<cl_mem> kept_;
+  cl_mem asserts_ = nullptr;  // that kernels with checks have
+};
+
+/// Throws std::runtime_error if commands of `queue` are recorded: `what` can't be.
+void check_not_captured(const Queue& queue, const char* what);
+
+}  // namespace ocl

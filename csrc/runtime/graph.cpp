@@ -1,0 +1,252 @@
+#include "runtime/graph.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "opencl/graph.h"
+#include "opencl/platform.h"
+#include "runtime/allocator.h"
+#include "runtime/stream.h"
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)  // torch 2.13
+#include <ATen/core/GraphImplInterface.h>
+#endif
+
+namespace ocl {
+namespace {
+
+// Pools of graphs are numbered like streams, above the numbers of those.
+constexpr c10::StreamId kFirstPool = 256;
+
+struct Pools {
+  std::mutex mutex;
+  uint64_t last = 0;
+  std::map<c10::MempoolId_t, int> users;  // graphs that have it
+};
+Pools& pools() {
+  static auto* instance = new Pools;
+  return *instance;
+}
+
+c10::StreamId number_of(c10::MempoolId_t pool) {
+  return kFirstPool + static_cast<c10::StreamId>(pool.second);
+}
+
+/// A pool while a graph has it.
+class HeldPool {
+ public:
+  HeldPool(c10::DeviceIndex device, c10::MempoolId_t pool) : device_(device), pool_(pool) {
+    std::lock_guard lock(pools().mutex);
+    if (++pools().users[pool_] == 1) hold_pool(device_, number_of(pool_), true);
+  }
+  ~HeldPool() {
+    std::lock_guard lock(pools().mutex);
+    if (--pools().users[pool_] > 0 || process_was_forked()) return;
+    pools().users.erase(pool_);
+    hold_pool(device_, number_of(pool_), false);
+  }
+  HeldPool(const HeldPool&) = delete;
+  HeldPool& operator=(const HeldPool&) = delete;
+  c10::MempoolId_t id() const { return pool_; }
+
+ private:
+  c10::DeviceIndex device_;
+  c10::MempoolId_t pool_;
+};
+
+/// A generator that a graph draws from. A placeholder stands for its seed, and one for each offset.
+struct Source {
+  at::Generator generator;
+  size_t seed;
+  uint64_t seed_placeholder;
+  uint64_t increment = 0;  // of a replay
+  struct Draw {
+    size_t placeholder;
+    uint64_t offset;  // from the generator's at the start of a replay
+  };
+  std::vector<Draw> draws;
+};
+
+}  // namespace
+
+struct StreamGraph::Impl {
+  c10::DeviceIndex device = -1;
+  Queue* queue = nullptr;  // while it is captured
+  std::unique_ptr<HeldPool> pool;
+  std::unique_ptr<Graph> graph;
+  std::mutex mutex;  // of what follows
+  std::vector<Source> sources;
+  size_t placeholders = 0;
+
+  void clear() {
+    graph.reset();
+    pool.reset();
+    sources.clear();
+    placeholders = 0;
+  }
+  PhiloxState reserve(const at::Generator& generator, uint64_t increment);
+  std::vector<uint64_t> advance();
+
+  static std::mutex captures_mutex;
+  static std::map<const Queue*, Impl*> captures;
+  /// The capture of a stream of the calling thread's; null where there is none.
+  static Impl* of(c10::DeviceIndex device) {
+    const Queue& queue = current_queue(device);
+    if (queue.capture() == nullptr) return nullptr;
+    std::lock_guard lock(captures_mutex);
+    const auto entry = captures.find(&queue);
+    return entry == captures.end() ? nullptr : entry->second;
+  }
+};
+
+std::mutex StreamGraph::Impl::captures_mutex;
+std::map<const Queue*, StreamGraph::Impl*> StreamGraph::Impl::captures;
+
+PhiloxState StreamGraph::Impl::reserve(const at::Generator& generator, uint64_t increment) {
+  std::lock_guard lock(mutex);
+  auto source = std::ranges::find_if(
+      sources, [&](const Source& known) { return known.generator == generator; });
+  if (source == sources.end()) {
+    sources.push_back({generator, placeholders, 0, 0, {}});
+    source = sources.end() - 1;
+    source->seed_placeholder = graph->add_placeholder();
+    ++placeholders;
+  }
+  source->draws.push_back({placeholders++, source->increment});
+  source->increment += (increment + 3) / 4 * 4;
+  return {source->seed_placeholder, graph->add_placeholder()};
+}
+
+/// The placeholders' values of a replay; generators go on as if its ops had run.
+std::vector<uint64_t> StreamGraph::Impl::advance() {
+  std::lock_guard lock(mutex);
+  std::vector<uint64_t> values(placeholders);
+  for (Source& source : sources) {
+    std::lock_guard generator_lock(source.generator.mutex());
+    const uint64_t offset = source.generator.get_offset();
+    values[source.seed] = source.generator.current_seed();
+    for (const Source::Draw& draw : source.draws) values[draw.placeholder] = offset + draw.offset;
+    source.generator.set_offset(offset + source.increment);
+  }
+  return values;
+}
+
+StreamGraph::StreamGraph() : impl_(std::make_unique<Impl>()) {}
+
+StreamGraph::~StreamGraph() { reset(); }
+
+void StreamGraph::capture_begin(c10::MempoolId_t pool) {
+  TORCH_CHECK(impl_->graph == nullptr,
+              "This graph holds a capture already: reset() it before another one");
+  impl_->device = current_device();
+  Queue& queue = current_queue(impl_->device);
+  check_not_captured(queue, "another capture");
+  if (pool == c10::MempoolId_t{0, 0}) pool = new_graph_pool();
+  impl_->pool = std::make_unique<HeldPool>(impl_->device, pool);
+  impl_->graph = std::make_unique<Graph>();
+  std::lock_guard lock(Impl::captures_mutex);
+  impl_->graph->begin(queue);
+  impl_->queue = &queue;
+  Impl::captures[&queue] = impl_.get();
+}
+
+void StreamGraph::capture_end() {
+  TORCH_CHECK(impl_->queue != nullptr, "capture_end() without capture_begin()");
+  {
+    std::lock_guard lock(Impl::captures_mutex);
+    impl_->graph->end();
+    Impl::captures.erase(impl_->queue);
+    impl_->queue = nullptr;
+  }
+  if (!impl_->graph->placeholders_used()) {
+    impl_->clear();
+    TORCH_CHECK(false,
+                "An op computed with the generator's state on the host, as torch.randperm does. "
+                "That can't be captured: a replay would repeat the same random numbers");
+  }
+}
+
+void StreamGraph::replay() {
+  TORCH_CHECK(impl_->graph != nullptr && impl_->queue == nullptr,
+              "replay() of a graph without a finished capture");
+  Queue& queue = current_queue(impl_->device);
+  check_not_captured(queue, "the replay of another graph");
+  impl_->graph->replay(queue, impl_->advance());
+}
+
+void StreamGraph::reset() {
+  if (impl_->queue != nullptr) {
+    std::lock_guard lock(Impl::captures_mutex);
+    impl_->graph->end();
+    Impl::captures.erase(impl_->queue);
+    impl_->queue = nullptr;
+  }
+  impl_->clear();
+}
+
+c10::MempoolId_t StreamGraph::pool() const {
+  TORCH_CHECK(impl_->pool != nullptr, "pool() of a graph without a capture");
+  return impl_->pool->id();
+}
+
+std::string StreamGraph::describe() const {
+  TORCH_CHECK(impl_->graph != nullptr, "this graph holds no capture");
+  return impl_->graph->describe();
+}
+
+bool is_capturing() {
+  return Queue::captures() && current_queue(current_device()).capture() != nullptr;
+}
+
+c10::MempoolId_t new_graph_pool() {
+  std::lock_guard lock(pools().mutex);
+  return {0, ++pools().last};
+}
+
+c10::StreamId pool_of_capture(c10::DeviceIndex device, c10::StreamId stream) {
+  const StreamGraph::Impl* capture = StreamGraph::Impl::of(device);
+  return capture == nullptr ? stream : number_of(capture->pool->id());
+}
+
+std::optional<PhiloxState> reserve_philox_for_graph(const at::Generator& generator,
+                                                    c10::DeviceIndex device, uint64_t increment) {
+  StreamGraph::Impl* capture = StreamGraph::Impl::of(device);
+  if (capture == nullptr) return std::nullopt;
+  return capture->reserve(generator, increment);
+}
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+
+/// torch.accelerator.Graph's.
+class AcceleratorGraph final : public at::GraphImplInterface {
+ public:
+  explicit AcceleratorGraph(const at::GraphImplArgs&) {}
+  void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode) override {
+    graph_.capture_begin(pool);
+  }
+  void capture_end() override { graph_.capture_end(); }
+  void instantiate() override {}
+  void replay() override { graph_.replay(); }
+  void reset() override { graph_.reset(); }
+  c10::MempoolId_t pool() const override { return graph_.pool(); }
+  void enable_debug_mode() override {}
+  void debug_dump(const std::string& path) override { std::ofstream(path) << graph_.describe(); }
+
+ private:
+  StreamGraph graph_;
+};
+
+#endif
+
+}  // namespace ocl
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+namespace at {
+REGISTER_GRAPH_IMPL(OCL, ::ocl::AcceleratorGraph)
+}  // namespace at
+#endif

@@ -1,0 +1,58 @@
+// Graphs as torch knows them: what a stream was given, with the memory and the random numbers that
+// it takes, to be replayed.
+//
+// Offers: StreamGraph, is_capturing(), new_graph_pool(); for the allocator and generators:
+// pool_of_capture(), reserve_philox_for_graph().
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Stream.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/generator.h"
+
+namespace ocl {
+
+/// Whether what the calling thread enqueues on the current stream is captured. Does not initialise
+/// OpenCL.
+bool is_capturing();
+
+/// A pool of memory for graphs that may share it, since they are replayed one after the other.
+c10::MempoolId_t new_graph_pool();
+
+/// One graph; its functions are those of torch.cuda.CUDAGraph.
+class StreamGraph {
+ public:
+  StreamGraph();
+  ~StreamGraph();
+  StreamGraph(const StreamGraph&) = delete;
+  StreamGraph& operator=(const StreamGraph&) = delete;
+
+  /// Captures the current stream; {0, 0} is a pool of this graph's own.
+  void capture_begin(c10::MempoolId_t pool = {0, 0});
+  /// Throws c10::Error, and leaves no graph, if random numbers were used in a way that a replay
+  /// can't renew.
+  void capture_end();
+  /// Enqueues it on the current stream of the device that it was captured on.
+  void replay();
+  void reset();
+  c10::MempoolId_t pool() const;
+  std::string describe() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where the memory for a stream comes from while its work is captured: that of the graph, and
+/// otherwise the stream's own.
+c10::StreamId pool_of_capture(c10::DeviceIndex device, c10::StreamId stream);
+/// What stands for a generator's state in a graph; none where the current stream isn't captured.
+std::optional<PhiloxState> reserve_philox_for_graph(const at::Generator& generator,
+                                                    c10::DeviceIndex device, uint64_t increment);
+
+}  // namespace ocl

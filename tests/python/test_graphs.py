@@ -1,0 +1,380 @@
+"""Captured graphs: replays compute what eager calls do, from their inputs' memory as it is then."""
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(8 * 64, 32), nn.LayerNorm(32), nn.Softmax(1)).to("ocl")
+
+
+def captured(function, pool=None):
+    """The graph of a call, made after another one, and its result."""
+    function()
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph, pool=pool):
+        result = function()
+    return graph, result
+
+
+def test_replay(network):
+    network.eval()
+    x = torch.rand(4, 3, 8, 8, device="ocl")
+    with torch.no_grad():
+        graph, y = captured(lambda: network(x))
+        for _ in range(3):
+            x.copy_(torch.rand(4, 3, 8, 8))
+            graph.replay()
+            assert_close(y, network(x), rtol=0, atol=0)
+
+
+def test_a_capture_executes_nothing():
+    x = torch.zeros(5, device="ocl")
+    launched = torch.ocl.launch_count()
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        assert torch.ocl.is_current_stream_capturing()
+        x.add_(1)
+        x.mul_(2)
+    assert not torch.ocl.is_current_stream_capturing()
+    assert torch.ocl.launch_count() == launched
+    assert x.tolist() == [0] * 5
+    for expected in (2, 6, 14):
+        graph.replay()
+        assert x.tolist() == [expected] * 5
+
+
+def test_large_and_small_by_turns():
+    small, large = torch.ones(7, device="ocl"), torch.ones(300_000, device="ocl")
+
+    def work():
+        large.add_(small.sum() / 7)
+        small.mul_(2)
+        small.add_(large[:7] - large.mean())
+
+    graph, _ = captured(work)
+    before = small.cpu(), large.cpu()
+    for _ in range(4):
+        graph.replay()
+    replayed = small.cpu(), large.cpu()
+    small.copy_(before[0])
+    large.copy_(before[1])
+    for _ in range(4):
+        work()
+    assert_close(replayed, (small.cpu(), large.cpu()), rtol=0, atol=0)
+
+
+def test_copies_and_fills():
+    x = torch.rand(1000, device="ocl")
+    y = torch.empty_like(x)
+    storage = torch.rand(1000, device="ocl").untyped_storage()
+
+    def work():
+        y.copy_(x)
+        y[:10].zero_()
+        y[10:20].fill_(3)
+        return y.clone()
+
+    graph, z = captured(work)
+    x.fill_(7)
+    graph.replay()
+    assert z.tolist() == [0] * 10 + [3] * 10 + [7] * 980
+    del storage
+
+
+def test_memory_is_the_graphs_own(network):
+    network.eval()
+    x = torch.rand(4, 3, 8, 8, device="ocl")
+    with torch.no_grad():
+        graph, y = captured(lambda: network(x))
+        graph.replay()
+        expected = network(x)
+        torch.ocl.empty_cache()
+        others = [torch.full((100_000,), 5.0, device="ocl") for _ in range(20)]
+        graph.replay()
+        assert_close(y, expected, rtol=0, atol=0)
+        assert all(bool((t == 5).all()) for t in others)
+
+
+def test_memory_goes_back():
+    x = torch.rand(3_000_000, device="ocl")
+    torch.ocl.empty_cache()
+    before = torch.ocl.memory_reserved()
+    graph, y = captured(lambda: (x + 1).exp().sqrt().sum())
+    assert torch.ocl.memory_reserved() > before
+    del y
+    torch.ocl.empty_cache()
+    assert torch.ocl.memory_reserved() > before
+    graph.reset()
+    gc.collect()
+    torch.ocl.empty_cache()
+    assert torch.ocl.memory_reserved() == before
+
+
+def test_graphs_share_a_pool():
+    pool = torch.ocl.graph_pool_handle()
+    x = torch.rand(200_000, device="ocl")
+    first, y = captured(lambda: x * 2, pool)
+    second, z = captured(lambda: y + 1, pool)
+    assert first.pool() == second.pool() == pool
+    assert captured(lambda: x * 2)[0].pool() != pool
+    x.fill_(4)
+    first.replay()
+    second.replay()
+    assert z.unique().tolist() == [9]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.rand(1000, device="ocl"),
+        lambda: torch.randn(999, device="ocl"),
+        lambda: torch.randint(0, 100, (500,), device="ocl"),
+        lambda: torch.bernoulli(torch.full((1000,), 0.3, device="ocl")),
+        lambda: nn.functional.dropout(torch.ones(1000, device="ocl"), 0.5),
+        lambda: torch.multinomial(torch.ones(50, device="ocl"), 10, replacement=True),
+        lambda: torch.empty(300, device="ocl").exponential_(),
+        lambda: (torch.rand(10, device="ocl"), torch.rand(10, device="ocl")),
+    ],
+    ids=["rand", "randn", "randint", "bernoulli", "dropout", "multinomial", "exponential", "two"],
+)
+def test_random_numbers_go_on(draw):
+    graph, result = captured(draw)
+    torch.ocl.manual_seed(5)
+    replayed = []
+    for _ in range(3):
+        graph.replay()
+        replayed.append(torch.cat(result).cpu() if isinstance(result, tuple) else result.cpu())
+    end = torch.ocl.get_rng_state()
+    torch.ocl.manual_seed(5)
+    for numbers in replayed:
+        eager = draw()
+        eager = torch.cat(eager) if isinstance(eager, tuple) else eager
+        assert_close(numbers, eager.cpu(), rtol=0, atol=0)
+    assert torch.equal(end, torch.ocl.get_rng_state())
+    assert not torch.equal(replayed[0], replayed[1])
+
+
+def test_own_generators():
+    generator = torch.Generator("ocl").manual_seed(3)
+    graph, x = captured(lambda: torch.rand(100, device="ocl", generator=generator))
+    generator.manual_seed(4)
+    graph.replay()
+    generator.manual_seed(4)
+    assert_close(x, torch.rand(100, device="ocl", generator=generator), rtol=0, atol=0)
+
+
+def test_random_permutations_are_refused():
+    torch.randperm(5000, device="ocl")
+    graph = torch.ocl.OclGraph()
+    with pytest.raises(RuntimeError, match="randperm"), torch.ocl.graph(graph):
+        torch.randperm(5000, device="ocl")
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):  # it is free for another capture
+        torch.ones(3, device="ocl")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x.cpu(),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0.5],
+        lambda x: torch.ocl.synchronize(),
+        lambda x: torch.ocl.current_stream().synchronize(),
+        lambda x: torch.ocl.current_stream().query(),
+        lambda x: torch.tensor([1.0, 2.0]).to("ocl"),
+        lambda x: torch.ocl.Event().record(),
+        lambda x: torch.ocl.empty_cache(),
+    ],
+    ids="item cpu nonzero mask synchronize stream query host event empty_cache".split(),
+)
+def test_what_waits_is_refused(act):
+    x = torch.rand(1000, device="ocl")
+    graph = torch.ocl.OclGraph()
+    with pytest.raises(RuntimeError, match="while a graph is captured"), torch.ocl.graph(graph):
+        act(x + 1)
+    assert not torch.ocl.is_current_stream_capturing()
+    with pytest.raises(RuntimeError, match="without a finished capture"):
+        graph.replay()
+    act(x + 1)
+
+
+def test_other_streams_go_on():
+    x = torch.rand(1000, device="ocl")
+    expected = x.cpu()
+    stream = torch.ocl.Stream()
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        y = x + 1
+        with torch.ocl.stream(stream):
+            assert not torch.ocl.is_current_stream_capturing()
+            assert_close((x * 2).cpu(), expected * 2)
+            stream.synchronize()
+    graph.replay()
+    assert_close(y.cpu(), expected + 1)
+
+
+def test_failed_checks_are_raised():
+    table = torch.rand(10, 3, device="ocl")
+    index = torch.tensor([1, 2, 3], device="ocl")
+    graph, rows = captured(lambda: nn.functional.embedding(index, table))
+    index.fill_(9)
+    graph.replay()
+    assert_close(rows.cpu(), table.cpu()[[9, 9, 9]])
+    index.fill_(10)
+    graph.replay()
+    with pytest.raises(IndexError):
+        torch.ocl.synchronize()
+
+
+def test_wrong_use():
+    graph = torch.ocl.OclGraph()
+    for call in (graph.replay, graph.capture_end, graph.pool):
+        with pytest.raises(RuntimeError):
+            call()
+    with torch.ocl.graph(graph):
+        torch.ones(3, device="ocl")
+        with pytest.raises(RuntimeError, match="another capture"):
+            torch.ocl.OclGraph().capture_begin()
+    with pytest.raises(RuntimeError, match="reset"), torch.ocl.graph(graph):
+        pass
+    graph.reset()
+    with torch.ocl.graph(graph):
+        pass
+    graph.replay()
+
+
+def test_kernels_of_the_users_own():
+    kernel = torch.ocl.compile_kernel(
+        "kernel void twice(global float* x, uint n)"
+        "{ const uint i = get_global_id(0); if (i < n) x[i] *= 2; }",
+        "twice",
+    )
+    x = torch.ones(100, device="ocl")
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        kernel(x[50:], 50, global_size=64)
+    gc.collect()
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [1] * 50 + [4] * 50
+
+
+def test_fourier_tables_must_exist():
+    x = torch.rand(2 * 3 * 5 * 7 * 11, device="ocl")
+    graph = torch.ocl.OclGraph()
+    with pytest.raises(RuntimeError, match="Fourier"), torch.ocl.graph(graph):
+        torch.fft.fft(x)
+    graph, y = captured(lambda: torch.fft.fft(x))
+    x.copy_(torch.rand(x.shape))
+    graph.replay()
+    assert_close(y.cpu(), torch.fft.fft(x.cpu()), rtol=1e-4, atol=1e-3)
+
+
+def test_training_step_with_the_backward_pass_in_its_thread():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 5)).to("ocl")
+    reference = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 5))
+    reference.load_state_dict(model.state_dict())
+    x, y = torch.rand(16, 20, device="ocl"), torch.randint(0, 5, (16,)).to("ocl")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        step()
+    graph = torch.ocl.OclGraph()
+    optimiser.zero_grad(set_to_none=True)
+    with torch.ocl.graph(graph):
+        loss = step()
+        optimiser.step()
+    expected = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for _ in range(5):
+        data, classes = torch.rand(16, 20), torch.randint(0, 5, (16,))
+        x.copy_(data)
+        y.copy_(classes)
+        graph.replay()
+        expected.zero_grad()
+        cpu_loss = nn.functional.cross_entropy(reference(data), classes)
+        cpu_loss.backward()
+        expected.step()
+        assert_close(loss.cpu(), cpu_loss.detach(), rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_make_graphed_callables(network):
+    reference = [p.detach().clone() for p in network.parameters()]
+    sample = torch.rand(4, 3, 8, 8, device="ocl")
+    x = torch.rand(4, 3, 8, 8, device="ocl")
+    network.eval()
+    expected = network(x)
+    gradients = torch.autograd.grad(expected.square().sum(), list(network.parameters()))
+    expected = expected.detach()  # its graph would tie the parameters' gradients to this stream
+    graphed = torch.ocl.make_graphed_callables(network, (sample,))
+    assert graphed is network
+    for _ in range(2):
+        network.zero_grad()
+        launched = network(x)
+        launched.square().sum().backward()
+        assert_close(launched, expected)
+        for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+            assert_close(parameter.grad, gradient)
+    for parameter, before in zip(network.parameters(), reference, strict=True):
+        assert torch.equal(parameter, before)
+
+
+def test_several_graphed_callables():
+    first, second = nn.Linear(10, 10, device="ocl"), nn.Linear(10, 3, device="ocl")
+    x = torch.rand(6, 10, device="ocl", requires_grad=True)
+    (expected,) = torch.autograd.grad(second(torch.tanh(first(x))).sum(), x)
+    graphed = torch.ocl.make_graphed_callables(
+        (first, torch.tanh, second),
+        tuple((torch.rand(6, 10, device="ocl", requires_grad=True),) for _ in range(3)),
+    )
+    y = x
+    for function in graphed:
+        y = function(y)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    assert_close(found, expected)
+
+
+def test_profiles_show_a_graphs_kernels():
+    x = torch.rand(1000, device="ocl")
+    graph, _ = captured(lambda: torch.relu(x) + 1)
+    with torch.ocl.profiler(rows=0, roofline=False) as profiled:
+        graph.replay()
+        graph.replay()
+    assert sum(k.calls for k in profiled.kernels if "pointwise" in k.name) == 4
+
+
+def test_debug_dump(tmp_path):
+    x = torch.rand(1000, device="ocl")
+    graph, _ = captured(lambda: torch.relu(x))
+    graph.debug_dump(str(tmp_path / "graph.txt"))
+    assert (tmp_path / "graph.txt").read_text().startswith("pointwise_contiguous<clamp_min")
+
+
+def test_of_torch_accelerator():
+    if not hasattr(torch.accelerator, "Graph"):  # before torch 2.13
+        return
+    x = torch.zeros(10, device="ocl")
+    graph = torch.accelerator.Graph()
+    with torch.ocl.stream(torch.ocl.Stream()), graph:
+        x.add_(1)
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [2] * 10
