@@ -10,15 +10,15 @@ import os
 import warnings
 
 VARIABLES = {
-    "TORCH_OCL_AUTOLOAD": (
-        "whether `import torch` adds `ocl`: `always`, `never` or `auto`, the default: not where "
-        "torch has a CUDA device ([beside CUDA](install.md#beside-cuda)). `import torch_ocl` "
-        "always does"
-    ),
     "TORCH_OCL_DEVICES": (
         "which devices to use, in which order: comma-separated indices, types (`gpu`, "
         "`accelerator`, `cpu`) or parts of a device's, platform's or vendor's name or "
         "version (`pocl`). Default: GPUs, accelerators, CPUs"
+    ),
+    "TORCH_OCL_AUTOLOAD": (
+        "whether `import torch` adds `ocl`: `always`, `never` or `auto`, the default: not where "
+        "torch has a CUDA device ([beside CUDA](install.md#beside-cuda)). `import torch_ocl` "
+        "always does"
     ),
     "TORCH_OCL_FALLBACK": (
         "`1`: ops without a kernel run on the CPU, with a warning, and are counted"
