@@ -31,9 +31,8 @@ constexpr DeviceRow kCpus[] = {
     cpu("CPU, 16-byte vectors", "derived from that of 64 bytes: 16 registers", 16, 6),
 };
 
-constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost,
-                        int group = 128, int element_group = 256, int resident = 1024,
-                        int groups_per_unit = 8) {
+constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost, int group = 128,
+                        int element_group = 256, int resident = 1024, int groups_per_unit = 8) {
   return {.device_class = name,
           .source = source,
           .register_bytes = 16,

@@ -133,7 +133,7 @@ void output_by_matrix(const ConvolutionPlan& plan) {
   const at::Tensor source = channels_last(in, channels * window.groups);
   const at::Tensor rows = rows_of(weight, channels), result = result_for(out);
   conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
-                grid_of(out, window), window.groups);
+                      grid_of(out, window), window.groups);
   deliver(result, out);
 }
 
@@ -170,8 +170,8 @@ void input_by_matrix(const ConvolutionPlan& plan) {
     }
     if (taps == 0) continue;
     const at::Tensor rows = transposed_rows(weight, part, groups, channels);
-    conv::implicit_gemm(operand(results), operand(source), rows.const_data_ptr(), data_or_null(bias),
-                  grid, groups);
+    conv::implicit_gemm(operand(results), operand(source), rows.const_data_ptr(),
+                        data_or_null(bias), grid, groups);
   }
   deliver(result, in);
 }
@@ -193,7 +193,7 @@ void weight_by_matrix(const ConvolutionPlan& plan) {
   const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
   const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
   conv::implicit_gemm_weight(result.mutable_data_ptr(), operand(gradient), operand(source),
-                       grid_of(out, window), groups);
+                             grid_of(out, window), groups);
   if (!direct) {
     moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
   }

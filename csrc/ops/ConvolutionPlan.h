@@ -9,8 +9,8 @@
 
 namespace ocl::native {
 
-/// Checked. `in`, `out` and `weight` are the convolution's, whichever of them is written; `bias` may
-/// be undefined, and is for a weight's gradient.
+/// Checked. `in`, `out` and `weight` are the convolution's, whichever of them is written; `bias`
+/// may be undefined, and is for a weight's gradient.
 struct ConvolutionPlan {
   enum class Pass : uint8_t { output, input, weight };
   Pass pass;

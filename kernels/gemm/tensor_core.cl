@@ -10,10 +10,10 @@
 // a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),
 // PREFETCHED (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1:
 // an operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
-// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS (of
-// a convolution, one of the operands: windows.clh). IN0 = IN1
-// = OUT is f16 or bf16, or, with WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both
-// operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
+// opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS
+// (of a convolution, one of the operands: windows.clh). IN0 = IN1 = OUT is f16 or bf16, or, with
+// WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both operands aligned to 16 bytes,
+// with the other strides multiples of that, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16

@@ -36,7 +36,7 @@ int64_t innermost(const Operand& t, const std::array<int64_t, 3>& positions) {
 }
 
 gemm::Windows windows_of(gemm::Windows::Side side, const Operand& out, const Operand& source,
-                       const WindowGrid& grid, int64_t channels) {
+                         const WindowGrid& grid, int64_t channels) {
   const auto element = static_cast<int64_t>(c10::elementSize(source.dtype));
   gemm::Windows windows;
   windows.side = side;
@@ -73,8 +73,8 @@ const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window) {
   return product(window.kernel) > kMostTaps ? "more than 64 taps" : nullptr;
 }
 
-void implicit_gemm(const Operand& out, const Operand& source, const void* weight,
-                   const void* bias, const WindowGrid& grid, int64_t groups) {
+void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
+                   const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
   const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
   gemm::Description d;

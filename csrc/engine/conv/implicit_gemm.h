@@ -22,8 +22,8 @@ struct WindowGrid {
 /// weight is contiguous. Channels of each group are a multiple of 8; out's and the source's lie
 /// innermost, their other strides are multiples of 8 and data of 16 bytes. out.size counts
 /// positions: its strides lead from one to the next. At most 64 taps, 2^31 positions.
-void implicit_gemm(const Operand& out, const Operand& source, const void* weight,
-                   const void* bias, const WindowGrid& grid, int64_t groups);
+void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
+                   const WindowGrid& grid, int64_t groups);
 
 /// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
 /// implicit_gemm(); out's positions follow each other at one distance, through all images.

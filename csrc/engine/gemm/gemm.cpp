@@ -241,7 +241,7 @@ Workspace::Workspace(size_t bytes)
     : memory_(bytes == 0 ? c10::DataPtr() : allocator()->allocate(bytes)) {}
 
 Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
-                    std::span<const Define> parameters) {
+                   std::span<const Define> parameters) {
   constexpr size_t kMost = 24;
   std::array<Define, kMost> defines;
   size_t count = 0;

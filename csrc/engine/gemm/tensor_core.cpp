@@ -260,7 +260,7 @@ void run(const Plan& source) {
                sizeof plan.windows->arguments};
   }
   launch_product(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
-              windows);
+                 windows);
   finish_split(plan, sums.data());
 }
 

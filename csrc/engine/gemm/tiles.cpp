@@ -114,8 +114,8 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
   return best;
 }
 
-std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes,
-                                     uint64_t fits, int stage) {
+std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                                 int stage) {
   constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostTried = 32;
   const Arguments& p = plan.problem;
   Parameters parameters = plan.parameters;

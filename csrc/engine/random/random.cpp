@@ -53,7 +53,8 @@ const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(const Device& device, int64_t n, int lanes = 1) {
   const int64_t per_item = 4 * lanes;
-  return NDRange::linear(ceil_div(n, per_item), device.is_cpu() ? kLocalSize : group_of_elements(device))
+  return NDRange::linear(ceil_div(n, per_item),
+                         device.is_cpu() ? kLocalSize : group_of_elements(device))
       .of_work(4 * n);
 }
 

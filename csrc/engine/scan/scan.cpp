@@ -222,8 +222,8 @@ void Plan::run_columns() {
                                                   {"ACC", tag(acc_)},
                                                   {"PHASE", static_cast<int>(phase)},
                                                   {"WIDTH", width}});
-    enqueue(kernel,
-            NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits, cpu ? 1 : group_of_rows(device_)));
+    enqueue(kernel, NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits,
+                                    cpu ? 1 : group_of_rows(device_)));
   });
 }
 

@@ -207,7 +207,10 @@ void run_rows(Plan& plan) {
                   {{"LOCAL_ELEMENTS", plan.fits && !plan.backward ? plan.local_elements : 0},
                    {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
                    {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
-  plan.enqueue(kernel, row_groups(plan, group, group > 1 ? group : cpu ? 1 : group_of_rows(plan.device)));
+  plan.enqueue(kernel, row_groups(plan, group,
+                                  group > 1 ? group
+                                  : cpu     ? 1
+                                            : group_of_rows(plan.device)));
 }
 
 const char* refuse_columns(const Plan&) { return nullptr; }

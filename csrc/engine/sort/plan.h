@@ -64,7 +64,8 @@ void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays);
 
 /// Work-items that keep the device busy, where one does more than an element's work.
 inline uint32_t wanted_items(const Device& device) {
-  return device.properties().compute_units * (device.is_cpu() ? 8 : device_row(device).resident_items);
+  return device.properties().compute_units *
+         (device.is_cpu() ? 8 : device_row(device).resident_items);
 }
 
 }  // namespace ocl::sort

@@ -85,7 +85,8 @@ void set_chunk(RowArguments& arguments, const Device& device, uint64_t total) {
 }
 
 NDRange chunks(const RowArguments& arguments, const Device& device, uint64_t total) {
-  return NDRange::linear(ceil_div(total, arguments.chunk), device.is_cpu() ? 1 : group_of_rows(device));
+  return NDRange::linear(ceil_div(total, arguments.chunk),
+                         device.is_cpu() ? 1 : group_of_rows(device));
 }
 
 constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &sort_radix_rows,
@@ -259,8 +260,9 @@ void is_in(const Rows& sorted, const at::Tensor& elements, bool invert, const at
   TORCH_CHECK_NOT_IMPLEMENTED(elements.numel() <= kMaxElements, "ocl: isin of ", elements.numel(),
                               " elements");
   launch(get(isin_family, queue.device(), sorted.key()), queue,
-         NDRange::linear(elements.numel(), group_of_rows(queue.device())), Pointer{elements.const_data_ptr()},
-         Pointer{sorted.keys()}, Pointer{out.mutable_data_ptr()}, sorted.key().infinity,
+         NDRange::linear(elements.numel(), group_of_rows(queue.device())),
+         Pointer{elements.const_data_ptr()}, Pointer{sorted.keys()},
+         Pointer{out.mutable_data_ptr()}, sorted.key().infinity,
          static_cast<uint32_t>(elements.numel()), sorted.n(), static_cast<uint32_t>(invert));
 }
 
