@@ -1,5 +1,6 @@
 """torch.ocl: the device module of OpenCL devices."""
 
+import builtins
 from typing import Any
 
 from torch_ocl import _C, _storages, _utils, memory, packed, random, tunable  # noqa: F401
@@ -163,7 +164,7 @@ globals().update(_storages.legacy_classes())
 def __getattr__(name: str) -> Any:
     # A tuple as in torch.cuda, but made when asked for: it initialises OpenCL.
     if name == "default_generators":
-        return tuple(default_generator(index) for index in range(device_count()))
+        return tuple(map(default_generator, builtins.range(device_count())))
     # torch.utils.checkpoint saves the state of a device's generator only if this says so.
     if name == "_initialized":
         return is_initialized()

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "opencl/graph.h"
@@ -26,7 +27,7 @@ constexpr c10::StreamId kFirstPool = 256;
 struct Pools {
   std::mutex mutex;
   uint64_t last = 0;
-  std::map<c10::MempoolId_t, int> users;  // graphs that have it
+  std::map<std::pair<c10::DeviceIndex, c10::MempoolId_t>, int> users;  // graphs that have it
 };
 Pools& pools() {
   static auto* instance = new Pools;
@@ -42,12 +43,12 @@ class HeldPool {
  public:
   HeldPool(c10::DeviceIndex device, c10::MempoolId_t pool) : device_(device), pool_(pool) {
     std::lock_guard lock(pools().mutex);
-    if (++pools().users[pool_] == 1) hold_pool(device_, number_of(pool_), true);
+    if (++pools().users[{device_, pool_}] == 1) hold_pool(device_, number_of(pool_), true);
   }
   ~HeldPool() {
     std::lock_guard lock(pools().mutex);
-    if (--pools().users[pool_] > 0 || process_was_forked()) return;
-    pools().users.erase(pool_);
+    if (--pools().users[{device_, pool_}] > 0 || process_was_forked()) return;
+    pools().users.erase({device_, pool_});
     hold_pool(device_, number_of(pool_), false);
   }
   HeldPool(const HeldPool&) = delete;
