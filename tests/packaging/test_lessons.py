@@ -38,6 +38,11 @@ INCLUDE = re.compile(r"```\{literalinclude\} (\S+)\n((?::.*\n)*)```")
 def test_a_page_shows_what_is_there(page):
     shown = []
     for file, options in INCLUDE.findall(page.read_text(encoding="utf-8")):
+        if file.endswith(".txt"):  # a table that `make docs-site` measures
+            assert f"docs/kernels/{file}" in (LESSONS.parents[1] / "Makefile").read_text(
+                encoding="utf-8"
+            )
+            continue
         text = (page.parent / file).read_text(encoding="utf-8")
         at = 0
         for option, marker in re.findall(r':(start|end)-\w+: "(.*)"', options):
