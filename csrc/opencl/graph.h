@@ -1,6 +1,4 @@
 // Commands recorded from a queue instead of being executed, to be enqueued again and again.
-//
-// Offers: Graph, check_not_captured().
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // What queues executed, and when by the device's clock, while a profile is on.
-//
-// Offers: profile::on(), profile::Command, profile::Recording, profile::Session, profile::tags.
 #pragma once
 
 #include <array>

@@ -1,8 +1,5 @@
 // Graphs as torch knows them: what a stream was given, with the memory and the random numbers that
 // it takes, to be replayed.
-//
-// Offers: StreamGraph, is_capturing(), new_graph_pool(); for the allocator and generators:
-// pool_of_capture(), reserve_philox_for_graph().
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -1,7 +1,5 @@
 // What ops must move and compute at least, for profiles: their operands' bytes, and floating point
 // operations where a formula knows them.
-//
-// Offers: OpCost, OpCosts.
 #pragma once
 
 #include <cstdint>

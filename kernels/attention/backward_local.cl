@@ -5,6 +5,7 @@
 // Both own BQ rows and walk along BK others at a time: a block of weights is [own][walked], so that
 // the same products serve both. The next tiles travel while the current ones are multiplied.
 #include "attention/local.clh"
+#include "attention/backward_arguments.clh"
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
 #define PITCH_S (BK + 4)
@@ -12,16 +13,7 @@
 
 typedef TYPEV(C, 2) T2;
 
-#define ARGUMENTS                                                                       \
-  global const char *query, const ulong query_offset, global const char *key,           \
-      const ulong key_offset, global const char *value, const ulong value_offset,       \
-      global const char *mask, const ulong mask_offset, global const char *out,         \
-      const ulong out_offset, global const char *lse, const ulong lse_offset,           \
-      global const char *grad, const ulong grad_offset, global char *delta,             \
-      const ulong delta_offset, global char *grad_query, const ulong grad_query_offset, \
-      global char *grad_key, const ulong grad_key_offset, global char *grad_value,      \
-      const ulong grad_value_offset, const Arguments p, const T factor, const T scale,  \
-      const T keep_threshold, const T keep_scale, local T4 *scratch
+#define ARGUMENTS BACKWARD_ARGUMENTS, local T4* scratch
 
 /// delta[row] = the product of a row of grad and of out, ROW_ITEMS work-items each. Buffers: as the
 /// others'. Work-groups of 64; global size: queries * ROW_ITEMS, batch * heads.

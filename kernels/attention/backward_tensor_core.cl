@@ -25,6 +25,7 @@
 #define OWN 64
 #define FW (WALK / 8)  // 16 x 8 pieces of the weights
 #include "attention/tensor_core_pieces.clh"
+#include "attention/backward_arguments.clh"
 #define FIRST_BYTES (WALK * LINE(DEPTH))
 #define STAGE_BYTES (FIRST_BYTES + WALK * LINE(COLUMNS))
 
@@ -61,18 +62,6 @@
 /// Of a row that is masked whole no weight is left.
 static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
-// Buffers as in backward_local.cl.
-#define ARGUMENTS                                                                       \
-  global const char *query, const ulong query_offset, global const char *key,           \
-      const ulong key_offset, global const char *value, const ulong value_offset,       \
-      global const char *mask, const ulong mask_offset, global const char *out,         \
-      const ulong out_offset, global const char *lse, const ulong lse_offset,           \
-      global const char *grad, const ulong grad_offset, global char *delta,             \
-      const ulong delta_offset, global char *grad_query, const ulong grad_query_offset, \
-      global char *grad_key, const ulong grad_key_offset, global char *grad_value,      \
-      const ulong grad_value_offset, const Arguments p, const T factor, const T scale,  \
-      const T keep_threshold, const T keep_scale
-
 #define SWAP_STAGES          \
   do {                       \
     const uint swap_ = tile; \
@@ -83,7 +72,7 @@ static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY
 /// Also leaves, for the other kernel, the product of each query's row of grad and of out in delta.
 /// Global size: blocks of OWN queries * ITEMS, batch * heads.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient_tensor_core(
-    ARGUMENTS) {
+    BACKWARD_ARGUMENTS) {
   local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -161,7 +150,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 
 /// Global size: blocks of OWN keys * ITEMS, batch * heads of key.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient_tensor_core(
-    ARGUMENTS) {
+    BACKWARD_ARGUMENTS) {
   local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
   local float2 states[2][WALK];  // of the tiles' queries: logarithm, and product of grad and out
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;

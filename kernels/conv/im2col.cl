@@ -9,17 +9,7 @@
 // Panels are [z][m / NR][k][NR] of C.
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
-
-#ifndef WIDTH
-#define WIDTH 16
-#endif
-#ifndef MR
-#define MR 12
-#endif
-#ifndef NV
-#define NV 2
-#endif
-#define NR (NV * WIDTH)
+#include "include/register_tile.clh"
 
 typedef TYPEV(C, WIDTH) V;
 

@@ -12,23 +12,14 @@
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "conv/conv.clh"
+#include "include/register_tile.clh"
 
-#ifndef WIDTH
-#define WIDTH 16
-#endif
-#ifndef MR
-#define MR 12
-#endif
-#ifndef NV
-#define NV 2
-#endif
 #ifndef ADJACENT
 #define ADJACENT 0
 #endif
 #ifndef RUN_OF_K
 #define RUN_OF_K 0
 #endif
-#define NR (NV * WIDTH)
 // Whether a tile's vectors make up a square: its columns are then stored as vectors too.
 #if WIDTH > 1 && 2 * MR == WIDTH && NV == 2
 #define TRANSPOSES 1

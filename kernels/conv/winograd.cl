@@ -16,15 +16,10 @@
 #include "conv/conv.clh"
 #include "conv/winograd_arguments.clh"
 
-#ifndef WIDTH
-#define WIDTH 16
-#endif
 #ifndef MR
 #define MR 7
 #endif
-#ifndef NV
-#define NV 2
-#endif
+#include "include/register_tile.clh"
 #ifndef LANES
 #define LANES 4
 #endif
@@ -34,7 +29,6 @@
 #ifndef STRIPS
 #define STRIPS 1
 #endif
-#define NR (NV * WIDTH)
 #define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
 

@@ -10,23 +10,14 @@
 // work-item [n / NR][DEPTH][NR] of C.
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
+#include "include/register_tile.clh"
 
-#ifndef WIDTH
-#define WIDTH 16
-#endif
-#ifndef MR
-#define MR 12
-#endif
-#ifndef NV
-#define NV 2
-#endif
 #ifndef DEPTH
 #define DEPTH 128
 #endif
 #ifndef ADJACENT
 #define ADJACENT 1
 #endif
-#define NR (NV * WIDTH)
 #ifdef OCL_BUILTIN_PREFETCH
 #define FETCH(pointer) __builtin_prefetch((const void*)(ulong)(pointer), 0, 2)
 #else

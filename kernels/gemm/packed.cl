@@ -16,16 +16,8 @@
 #include "include/item_by_item.clh"
 #include "gemm/gemm.clh"
 #include "gemm/packed_arguments.clh"
+#include "include/register_tile.clh"
 
-#ifndef WIDTH
-#define WIDTH 16
-#endif
-#ifndef MR
-#define MR 12
-#endif
-#ifndef NV
-#define NV 2
-#endif
 #ifndef KC
 #define KC 512
 #endif
@@ -36,7 +28,6 @@
 #define PARTS 1
 #define R C
 #endif
-#define NR (NV * WIDTH)
 // Columns of the product in a panel.
 #define NC (NR / PARTS)
 

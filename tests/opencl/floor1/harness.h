@@ -1,7 +1,4 @@
 // What floor 1's tests share: assertions, files, child processes, device memory.
-//
-// Offers: REQUIRE, REQUIRE_CONTAINS, message_of(), write_file(), read_file(), work_folder, child(),
-// Memory, read_ints().
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,4 @@
 // The kernels of floor 1's tests, written to a folder of their own: TORCH_OCL_KERNEL_DIR names it.
-//
-// Offers: write_kernels(), one KernelFamily per kernel.
 #pragma once
 
 #include "opencl/kernel.h"
