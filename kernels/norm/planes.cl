@@ -23,14 +23,14 @@
   const uint last = args.count - first > args.part ? first + args.part : args.count;
 
 // Runs `vector`, which sees `count` elements from `start`, on each contiguous stretch of positions
-// [begin, end). In a group neighbours take neighbouring positions instead, whatever plane they are
-// in, for a plane may be smaller than the group.
+// [begin, end). In a group neighbours take neighbouring vectors instead, whatever plane they are in,
+// for a plane may be smaller than the group. Planes and parts are then whole vectors.
 #if GROUP > 1
-#define FOR_STRETCHES(begin, end, action)                \
-  for (uint p = (begin) + item; p < (end); p += GROUP) { \
-    const ulong start = ELEMENT(p);                      \
-    const uint item = 0, count = 1;                      \
-    action                                               \
+#define FOR_STRETCHES(begin, end, action)                                \
+  for (uint p = (begin) + item * WIDTH; p < (end); p += GROUP * WIDTH) { \
+    const ulong start = ELEMENT(p);                                      \
+    const uint item = 0, count = WIDTH;                                  \
+    action                                                               \
   }
 #else
 #define FOR_STRETCHES(begin, end, action)                \
@@ -100,11 +100,18 @@ kernel ITEM_BY_ITEM void plane_products(global const char* grad, const ulong gra
 
 // Below, `part` elements per work-item, of count * channels in all.
 #if GROUP > 1
-#define FOR_PLANES(action)                                                        \
-  const ulong start = get_global_id(0);                                           \
-  if (start < (ulong)args.count * args.channels) {                                \
-    const uint channel = start / args.inner % args.channels, count = 1, item = 0; \
-    action                                                                        \
+// GPUs divide numbers of 64 bits slowly.
+static inline uint channel_of(ulong element, ulong elements, uint inner, uint channels) {
+  if (elements <= UINT_MAX) return (uint)element / inner % channels;
+  return element / inner % channels;
+}
+#define FOR_PLANES(action)                                                      \
+  const ulong start = (ulong)get_global_id(0) * WIDTH;                          \
+  const ulong elements = (ulong)args.count * args.channels;                     \
+  if (start < elements) {                                                       \
+    const uint channel = channel_of(start, elements, args.inner, args.channels); \
+    const uint count = WIDTH, item = 0;                                         \
+    action                                                                      \
   }
 #else
 #define FOR_PLANES(action)                                                         \

@@ -246,17 +246,22 @@ const char* refuse_channels_last(const ChannelPlan& plan) {
   return channels_adjacent(plan) ? nullptr : "the channels aren't adjacent";
 }
 
-void run_channels_last(ChannelPlan& plan) {
-  // The widest vectors that are aligned and make up the channels.
+/// The widest vectors that are aligned in all tensors and make up `length`.
+uint32_t aligned_width(const ChannelPlan& plan, int64_t length, const at::Tensor& vector) {
   const at::Tensor none;
   const auto& grad = plan.grad ? *plan.grad : none;
-  const bool loads_means = plan.kind == ChannelPlan::gradients;
   auto width = static_cast<uint32_t>(16 / plan.x.element_size());
-  while (width > 1 && (plan.channels % width != 0 ||
-                       !begin_aligned(width, {&plan.x, &plan.out, &grad,
-                                              loads_means ? &plan.vectors.mean : &none}))) {
+  while (width > 1 && (length % width != 0 ||
+                       !begin_aligned(width, {&plan.x, &plan.out, &grad, &vector}))) {
     width /= 2;
   }
+  return width;
+}
+
+void run_channels_last(ChannelPlan& plan) {
+  const bool loads_means = plan.kind == ChannelPlan::gradients;
+  const uint32_t width =
+      aligned_width(plan, plan.channels, loads_means ? plan.vectors.mean : at::Tensor());
   const int64_t vectors = plan.channels / width;
   const auto group = static_cast<int64_t>(
       std::bit_floor(std::min<size_t>(kLastGroup, plan.device.properties().max_work_group_size)));
@@ -309,15 +314,17 @@ const char* refuse_planes(const ChannelPlan& plan) {
 
 void run_planes(ChannelPlan& plan) {
   const bool cpu = plan.device.is_cpu();
-  const uint32_t width = vector_width(plan.device, plan.acc, plan.inner);
+  const uint32_t width = cpu ? vector_width(plan.device, plan.acc, plan.inner)
+                             : aligned_width(plan, plan.inner, at::Tensor());
   const uint32_t group = cpu ? 1 : kGpuGroup;
-  const int64_t part = part_of(plan, plan.channels, cpu ? kPositionsPerPart : kGpuPositionsPerPart);
-  const int64_t share = cpu ? kElementsPerItem : 1;
+  const int64_t least = cpu ? kPositionsPerPart : kGpuPositionsPerPart;
+  const int64_t part = ceil_div(part_of(plan, plan.channels, least), width) * width;
+  const int64_t share = cpu ? kElementsPerItem : width;
   const auto range = [&](int64_t items) {
     return NDRange::linear(static_cast<size_t>(items), group);
   };
   run_steps(plan, {plane_families,
-                   {{"WIDTH", width}, {"GROUP", group}},
+                   {{"WIDTH", width}, {"GROUP", group}, {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}},
                    {part, range(plan.channels * ceil_div(plan.count, part) * group)},
                    {share, range(ceil_div(plan.count * plan.channels, share))}});
 }
