@@ -9,7 +9,6 @@
 #ifndef CHANNELS
 #define CHANNELS 1
 #endif
-#include "include/deviations.clh"
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 #ifndef VARIANCE
@@ -51,11 +50,12 @@ static inline SCALAR sum_items(SCALAR value, uint item, local SCALAR* shared) {
 #define FOR_PARTS(p) _Pragma("unroll 4") for (uint p = item; p < args.parts; p += PART_ITEMS)
 #define PART_SIZE(p) min(args.part, args.count - (p) * args.part)
 
-// partial: [part][mean, m2][channels]. Gives the mean and 1 / deviation (VARIANCE: the variance),
-// updates the running statistics, and gives the coefficients: mean, scale, shift.
+// partial: [part][mean, m2][channels], then the origins that the parts' means are distances from.
+// Gives the mean and 1 / deviation (VARIANCE: the variance), updates the running statistics, and
+// gives the coefficients: mean, scale, shift.
 //
-// By two sums: of the parts' distances from the first one's mean, each weighed by its share of the
-// positions, so that the sum does not overflow; then of their squared distances from the mean.
+// By two sums: of the parts' means, each weighed by its share of the positions, so that the sum
+// does not overflow; then of their squared distances from that.
 SHARING void channel_statistics(global const char* partial, const ulong partial_offset,
                                 global char* mean_out, const ulong mean_out_offset,
                                 global char* rstd_out, const ulong rstd_out_offset,
@@ -68,16 +68,16 @@ SHARING void channel_statistics(global const char* partial, const ulong partial_
                                 const ChannelArguments args) {
   FIND_CHANNEL
   partial += partial_offset;
-  const SCALAR first = LOAD(ACC, partial, channel);
-  const SCALAR origin = ORIGIN(SCALAR, first, (SCALAR)0);
+  const SCALAR origin = LOAD(ACC, CHANNEL_ARRAY(partial, 2 * args.parts), channel);
   SCALAR distance = 0, squares = 0;
   FOR_PARTS(p) {
     const SCALAR share = (SCALAR)PART_SIZE(p) / (SCALAR)args.count;
-    distance += (LOAD(ACC, CHANNEL_ARRAY(partial, 2 * p), channel) - origin) * share;
+    distance += LOAD(ACC, CHANNEL_ARRAY(partial, 2 * p), channel) * share;
   }
-  const SCALAR mean = origin + sum_items(distance, item, shared);
+  distance = sum_items(distance, item, shared);
+  const SCALAR mean = origin + distance;
   FOR_PARTS(p) {
-    const SCALAR delta = LOAD(ACC, CHANNEL_ARRAY(partial, 2 * p), channel) - mean;
+    const SCALAR delta = LOAD(ACC, CHANNEL_ARRAY(partial, 2 * p), channel) - distance;
     squares += LOAD(ACC, CHANNEL_ARRAY(partial, 2 * p + 1), channel) + delta * delta * PART_SIZE(p);
   }
   const SCALAR m2 = sum_items(squares, item, shared);

@@ -11,7 +11,6 @@
 #ifndef ROWS
 #define ROWS 32
 #endif
-#include "include/deviations.clh"
 #include "norm/channels.clh"
 
 #define KERNEL kernel __attribute__((reqd_work_group_size(VECTORS, ROWS, 1))) void
@@ -55,7 +54,10 @@ KERNEL channels_last_moments(global const char* x, const ulong x_offset, global 
   FIND_PLACE
   partial += partial_offset;
   const uint own = has_channels ? OWN(row) : 0;
-  x = START(x + x_offset);
+  x += x_offset;
+  VECTOR common = has_channels ? LOADV_OF(IN, x, vector) : ZERO;
+  common = ORIGIN_AT(VECTOR, common);
+  x = START(x);
   VECTOR sampled = ZERO, one = ZERO;
   for (uint i = 0; i < min(own, (uint)LOADED); i++) sampled += LOADV_OF(IN, x + i * STEP, 0);
   if (own > 0) one = LOADV_OF(IN, x, 0);
@@ -89,8 +91,9 @@ KERNEL channels_last_moments(global const char* x, const ulong x_offset, global 
   const VECTOR shift = rest / n;
   VECTOR m2 = squares - rest * shift;
   SQUARED_DEVIATIONS(VECTOR, m2, rest, squares);
-  STOREV_TO(ACC, CHANNEL_ARRAY(partial, 2 * part), vector, origin + shift);
+  STOREV_TO(ACC, CHANNEL_ARRAY(partial, 2 * part), vector, (origin - common) + shift);
   STOREV_TO(ACC, CHANNEL_ARRAY(partial, 2 * part + 1), vector, m2);
+  if (part == 0) STOREV_TO(ACC, ORIGINS(partial), vector, common);
 }
 
 KERNEL channels_last_products(global const char* grad, const ulong grad_offset,

@@ -27,42 +27,42 @@
   }
 
 // Eight positions' moments, from registers, are merged with what came before by Chan's formula.
-// Distances from the first position are exact where a channel lies far from zero, and a mean of
-// them is small: rounded as often as it is here, a large one would lose the variance's last digits.
 // Past an infinite mean there are no distances.
-#define MOMENTS(T, load, store)                                                                 \
-  global const char* row = POINTER(x, first);                                                   \
-  const T start = load(IN, row, 0), origin = fabs(start) < (SCALAR)(INFINITY) ? start : (T)(0); \
-  T mean = (T)(0), m2 = (T)(0);                                                                 \
-  uint i = 0;                                                                                   \
-  for (; i + 8 <= n; i += 8) {                                                                  \
-    T v[8], squares = (T)(0);                                                                   \
-    for (uint k = 0; k < 8; k++) v[k] = load(IN, row + k * NEXT, 0) - origin;                   \
-    const T own =                                                                               \
-        (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))) * (SCALAR)0.125f;   \
-    for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);                        \
-    const SCALAR share = (SCALAR)8 / (i + 8);                                                   \
-    const T delta = own - mean;                                                                 \
-    mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;                          \
-    m2 += squares + delta * delta * (i * share);                                                \
-    row += 8 * NEXT;                                                                            \
-  }                                                                                             \
-  for (; i < n; i++) {                                                                          \
-    const T v = load(IN, row, 0) - origin;                                                      \
-    const T delta = v - mean;                                                                   \
-    mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);                          \
-    m2 += delta * (v - mean);                                                                   \
-    row += NEXT;                                                                                \
-  }                                                                                             \
-  store(ACC, sums + (ulong)channel * STORAGE_SIZE(ACC), 0, mean + origin);                      \
-  store(ACC, sums + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);
+#define MOMENTS(T, load, store)                                                               \
+  global const char* row = POINTER(x, first);                                                 \
+  const T start = load(IN, POINTER(x, 0), 0), origin = ORIGIN_AT(T, start);                   \
+  T mean = (T)(0), m2 = (T)(0);                                                               \
+  uint i = 0;                                                                                 \
+  for (; i + 8 <= n; i += 8) {                                                                \
+    T v[8], squares = (T)(0);                                                                 \
+    for (uint k = 0; k < 8; k++) v[k] = load(IN, row + k * NEXT, 0) - origin;                 \
+    const T own =                                                                             \
+        (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))) * (SCALAR)0.125f; \
+    for (uint k = 0; k < 8; k++) squares += (v[k] - own) * (v[k] - own);                      \
+    const SCALAR share = (SCALAR)8 / (i + 8);                                                 \
+    const T delta = own - mean;                                                               \
+    mean = fabs(mean) == INFINITY ? mean + own : mean + delta * share;                        \
+    m2 += squares + delta * delta * (i * share);                                              \
+    row += 8 * NEXT;                                                                          \
+  }                                                                                           \
+  for (; i < n; i++) {                                                                        \
+    const T v = load(IN, row, 0) - origin;                                                    \
+    const T delta = v - mean;                                                                 \
+    mean = fabs(mean) == INFINITY ? mean + v : mean + delta / (i + 1);                        \
+    m2 += delta * (v - mean);                                                                 \
+    row += NEXT;                                                                              \
+  }                                                                                           \
+  store(ACC, sums + (ulong)channel * STORAGE_SIZE(ACC), 0, mean);                             \
+  store(ACC, sums + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, m2);             \
+  if (part == 0) store(ACC, ORIGINS(partial) + (ulong)channel * STORAGE_SIZE(ACC), 0, origin);
 
 kernel ITEM_BY_ITEM void column_moments(global const char* x, const ulong x_offset,
                                         global char* partial, const ulong partial_offset,
                                         const ChannelArguments args) {
   FIND_TILE
   x += x_offset;
-  global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
+  partial += partial_offset;
+  global char* sums = CHANNEL_ARRAY(partial, 2 * part);
   FOR_CHANNELS(MOMENTS)
 }
 

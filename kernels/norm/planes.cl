@@ -1,6 +1,5 @@
 // Batch norm where the positions of a channel are next to each other: a work-item, or a work-group
 // of GROUP, per channel and part for the sums, per stretch of elements for the result.
-#include "include/deviations.clh"
 #include "include/item_by_item.clh"
 #include "norm/channels.clh"
 
@@ -23,8 +22,8 @@
   const uint last = args.count - first > args.part ? first + args.part : args.count;
 
 // Runs `vector`, which sees `count` elements from `start`, on each contiguous stretch of positions
-// [begin, end). In a group neighbours take neighbouring vectors instead, whatever plane they are in,
-// for a plane may be smaller than the group. Planes and parts are then whole vectors.
+// [begin, end). In a group neighbours take neighbouring vectors instead, whatever plane they are
+// in, for a plane may be smaller than the group. Planes and parts are then whole vectors.
 #if GROUP > 1
 #define FOR_STRETCHES(begin, end, action)                                \
   for (uint p = (begin) + item * WIDTH; p < (end); p += GROUP * WIDTH) { \
@@ -47,10 +46,8 @@ kernel ITEM_BY_ITEM void plane_moments(global const char* x, const ulong x_offse
   DECLARE_SHARED;
   FIND_CHANNEL
   x += x_offset;
-  // Means are distances from the first position, which are exact where a channel lies far from
-  // zero, and small: a large mean, rounded for each block, would lose the variance's last digits.
-  const SCALAR one = LOAD_OF(IN, POINTER(x, ELEMENT(first)), 0);
-  const SCALAR origin = ORIGIN(SCALAR, one, (SCALAR)0);
+  const SCALAR one = LOAD_OF(IN, POINTER(x, ELEMENT(0)), 0);
+  const SCALAR origin = ORIGIN_AT(SCALAR, one);
   Moments total = {0, 0};
   for (uint begin = first; begin < last; begin += BLOCK) {
     const uint end = last - begin > BLOCK ? begin + BLOCK : last;
@@ -63,9 +60,11 @@ kernel ITEM_BY_ITEM void plane_moments(global const char* x, const ulong x_offse
     total = begin == first ? own : merge(total, begin - first, own, end - begin);
   }
   if (item == 0) {
-    global char* sums = CHANNEL_ARRAY(partial + partial_offset, 2 * part);
-    STORE(ACC, sums, channel, origin + total.mean);
+    partial += partial_offset;
+    global char* sums = CHANNEL_ARRAY(partial, 2 * part);
+    STORE(ACC, sums, channel, total.mean);
     STORE(ACC, sums, args.channels + channel, total.m2);
+    if (part == 0) STORE(ACC, ORIGINS(partial), channel, origin);
   }
 }
 
@@ -105,13 +104,13 @@ static inline uint channel_of(ulong element, ulong elements, uint inner, uint ch
   if (elements <= UINT_MAX) return (uint)element / inner % channels;
   return element / inner % channels;
 }
-#define FOR_PLANES(action)                                                      \
-  const ulong start = (ulong)get_global_id(0) * WIDTH;                          \
-  const ulong elements = (ulong)args.count * args.channels;                     \
-  if (start < elements) {                                                       \
+#define FOR_PLANES(action)                                                       \
+  const ulong start = (ulong)get_global_id(0) * WIDTH;                           \
+  const ulong elements = (ulong)args.count * args.channels;                      \
+  if (start < elements) {                                                        \
     const uint channel = channel_of(start, elements, args.inner, args.channels); \
-    const uint count = WIDTH, item = 0;                                         \
-    action                                                                      \
+    const uint count = WIDTH, item = 0;                                          \
+    action                                                                       \
   }
 #else
 #define FOR_PLANES(action)                                                         \

@@ -173,7 +173,7 @@ void run_steps(ChannelPlan& plan, const Form& form) {
   if (plan.needs_sums()) {
     arguments.part = static_cast<uint32_t>(form.sums.part);
     arguments.parts = static_cast<uint32_t>(ceil_div(plan.count, form.sums.part));
-    partial = plan.allocate(int64_t{2} * arguments.parts);
+    partial = plan.allocate(int64_t{2} * arguments.parts + 1);
     Kernel& kernel =
         kernel_of(plan, forward ? form.families.moments : form.families.products, form.defines);
     if (forward) {
@@ -251,8 +251,8 @@ uint32_t aligned_width(const ChannelPlan& plan, int64_t length, const at::Tensor
   const at::Tensor none;
   const auto& grad = plan.grad ? *plan.grad : none;
   auto width = static_cast<uint32_t>(16 / plan.x.element_size());
-  while (width > 1 && (length % width != 0 ||
-                       !begin_aligned(width, {&plan.x, &plan.out, &grad, &vector}))) {
+  while (width > 1 &&
+         (length % width != 0 || !begin_aligned(width, {&plan.x, &plan.out, &grad, &vector}))) {
     width /= 2;
   }
   return width;
@@ -323,10 +323,11 @@ void run_planes(ChannelPlan& plan) {
   const auto range = [&](int64_t items) {
     return NDRange::linear(static_cast<size_t>(items), group);
   };
-  run_steps(plan, {plane_families,
-                   {{"WIDTH", width}, {"GROUP", group}, {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}},
-                   {part, range(plan.channels * ceil_div(plan.count, part) * group)},
-                   {share, range(ceil_div(plan.count * plan.channels, share))}});
+  run_steps(plan,
+            {plane_families,
+             {{"WIDTH", width}, {"GROUP", group}, {cpu ? "ANY_ALIGNMENT" : "ALIGNED_VECTORS", 1}},
+             {part, range(plan.channels * ceil_div(plan.count, part) * group)},
+             {share, range(ceil_div(plan.count * plan.channels, share))}});
 }
 
 constexpr Implementation<ChannelPlan> kChannelsLast{"channels_last", refuse_channels_last,
