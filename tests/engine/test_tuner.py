@@ -276,7 +276,8 @@ WRONG = [
 @pytest.mark.parametrize("replacement, reason", WRONG)
 def test_wrong_candidates_are_discarded(file, broken_kernels, replacement, reason):
     if replacement.startswith("#"):
-        broken_kernels("gemm/packed.cl", "#define NR (NV", replacement + "#define NR (NV")
+        included = '#include "include/register_tile.clh"\n'
+        broken_kernels("gemm/packed.cl", included, included + replacement)
     else:
         broken_kernels("gemm/packed.cl", ADDS_UP, replacement)
     choose = "tunable.set_max_tuning_duration(60000)\n"
