@@ -16,18 +16,23 @@ import warnings
 def autoload() -> None:
     """Imports torch_ocl if it is wanted. Torch calls it at the end of `import torch`."""
     # A torch_ocl that imports torch goes on by itself.
-    if "torch_ocl" not in sys.modules and _is_wanted():
+    if "torch_ocl" not in sys.modules and not reason_to_stand_back():
         import torch_ocl  # noqa: F401
 
 
-def _is_wanted() -> bool:
+def reason_to_stand_back() -> str:
+    """Why `import torch` leaves `ocl` out; empty if it adds it."""
     choice = os.environ.get("TORCH_OCL_AUTOLOAD", "auto")
     if choice not in ("auto", "always", "never"):
         # An error here would be one of `import torch`.
         with contextlib.suppress(Warning):
             text = f"TORCH_OCL_AUTOLOAD={choice}: it is auto, always or never; taken as auto"
             warnings.warn(text, stacklevel=2)
-    return choice == "always" or choice != "never" and not _has_cuda()
+    if choice == "never":
+        return "TORCH_OCL_AUTOLOAD=never"
+    if choice != "always" and _has_cuda():
+        return "torch has a CUDA device here, and knows one accelerator in a process"
+    return ""
 
 
 def _has_cuda() -> bool:

@@ -16,6 +16,7 @@ from torch_ocl import _cache, _environment
 def collect() -> dict[str, Any]:
     """Everything about this installation and machine. Starts OpenCL; raises nothing.
 
+    "stands_back" says why `import torch` alone doesn't add the device; it is empty if it does.
     "devices" are the usable ones, each tried with a small kernel. "left_out" are the others, with
     the reason. "problems" are sentences that say what is wrong and how to mend it.
     """
@@ -26,6 +27,7 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "environment": _variables(),
+        "stands_back": importlib.import_module("torch_ocl_autoload").reason_to_stand_back(),
         "loader": "",
         "devices": [],
         "left_out": [],
@@ -159,6 +161,10 @@ def text(report: dict[str, Any]) -> str:
     ]
     if report["loader"]:
         lines.append(f"ICD loader: {report['loader']}")
+    if report["stands_back"]:
+        lines.append(
+            f"import torch leaves ocl out: {report['stands_back']}. import torch_ocl adds it."
+        )
     if report["cache"] is not None:
         lines.append(f"cache: {cache_text(report['cache'])}")
     lines += [f"{name}={value}" for name, value in report["environment"].items()]

@@ -23,7 +23,8 @@ constexpr DeviceRow cpu(const char* name, const char* source, int register_bytes
           .packed_rows = rows,
           .packed_block_bytes = 256 << 10,
           .skinny_rows = 4,
-          .skinny_local = 16};
+          .skinny_local = 16,
+          .element_group = 64};
 }
 constexpr DeviceRow kCpus[] = {
     cpu("CPU, 64-byte vectors", "measured on an AMD EPYC", 64, 12),
@@ -40,11 +41,11 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
           .packed_block_bytes = 64 << 10,
           .skinny_rows = 1,
           .skinny_local = group,
+          .row_group = group,
+          .element_group = element_group,
           .launch_cost = launch_cost,
           .depthwise_group = element_group,
           .groups_per_unit = groups_per_unit,
-          .row_group = group,
-          .element_group = element_group,
           .resident_items = resident,
           .resident_column_items = resident * 3 / 4};
 }

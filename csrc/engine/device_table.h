@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/device_table.h"
 #include "opencl/device.h"
+#include "opencl/kernel.h"
 
 namespace ocl {
 
@@ -22,12 +24,14 @@ struct DeviceRow {
   int64_t packed_block_bytes;
   int skinny_rows, skinny_local;
 
+  /// Work-items of a group whose items have rows or columns of their own, or elements alone. Where
+  /// a row is worth a CPU's work-item, its group has that one.
+  int row_group = 128, element_group = 256;
+
   /// GPUs: what a further launch costs, in multiply-adds of a compute unit; work-items of a group
   /// of depthwise convolutions, a power of two from 32 on, and groups that fill a compute unit.
   double launch_cost = 0.9e6;
   int depthwise_group = 256, groups_per_unit = 8;
-  /// Work-items of a group whose items have rows or columns of their own, or elements alone.
-  int row_group = 128, element_group = 256;
   /// Work-items of a compute unit that are on their way at once; in sums over columns.
   int resident_items = 1024, resident_column_items = 768;
 
@@ -42,12 +46,17 @@ struct DeviceRow {
 /// vendor. A load when warm.
 const DeviceRow& device_row(const Device& device);
 
-/// The sizes of work-groups on a GPU: see row_group and element_group.
+/// The sizes of work-groups: see row_group and element_group.
 inline size_t group_of_rows(const Device& device) {
   return static_cast<size_t>(device_row(device).row_group);
 }
 inline size_t group_of_elements(const Device& device) {
   return static_cast<size_t>(device_row(device).element_group);
+}
+
+/// A work-item for each of n elements.
+inline NDRange element_range(const Device& device, size_t n) {
+  return NDRange::linear(n, group_of_elements(device));
 }
 
 }  // namespace ocl

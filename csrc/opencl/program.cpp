@@ -1,5 +1,7 @@
 #include "opencl/program.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -109,6 +111,18 @@ void trace_build(const std::string& name, const std::string& options, const char
   char head[64];
   std::snprintf(head, sizeof head, "build: %s in %.1f ms: ", how, static_cast<double>(ns) * 1e-6);
   trace(head + name + " " + options + (log.empty() ? "" : "\n" + log));
+}
+
+/// Says once a process what takes so long, where somebody watches.
+void note_progress(const Device& device, bool kept) {
+  constexpr uint64_t kPatience = 2'000'000'000;  // nanoseconds of builds
+  static std::atomic<bool> said{false};
+  ProgramStats& stats = program_stats();
+  if (stats.build_ns.load() < kPatience || said.load() || isatty(STDERR_FILENO) == 0) return;
+  if (said.exchange(true)) return;
+  trace("building kernels for " + device.properties().name + ", " +
+        std::to_string(stats.built.load()) + " so far" +
+        (kept ? "; the next run will find them in " + cache_folder().path() : ""));
 }
 
 struct Source {
@@ -282,6 +296,7 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
   const uint64_t ns = elapsed_ns(start);
   program_stats().built.fetch_add(1);
   program_stats().build_ns.fetch_add(ns);
+  note_progress(device, disk.enabled());
   trace_build(name, all_options, "built", ns, log);
   return program;
 }

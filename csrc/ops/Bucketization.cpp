@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -15,8 +16,6 @@
 namespace ocl::native {
 
 namespace {
-
-constexpr size_t kLocalSize = 64;
 
 const KernelFamily search_family{"binning/search.cl", "searchsorted"};
 
@@ -37,7 +36,7 @@ void search(const at::Tensor& values, const at::Tensor& sequences, const at::Ten
                                                       {"OUT", tag(out.scalar_type())},
                                                       {"RIGHT", right},
                                                       {"SORTER", sorter.defined()}});
-  launch(kernel, queue, NDRange::linear(n, kLocalSize), Pointer{somewhere}, Pointer{from},
+  launch(kernel, queue, element_range(queue.device(), n), Pointer{somewhere}, Pointer{from},
          Pointer{order}, Pointer{out.mutable_data_ptr()}, n, per_row,
          static_cast<uint64_t>(sequences.size(-1)));
 }

@@ -20,6 +20,7 @@
 #include "engine/dtype.h"
 #include "ops/ConvolutionMatrix.h"
 #include "ops/DtypeChecks.h"
+#include "ops/Float32Precision.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
 #include "runtime/stream.h"
@@ -42,6 +43,7 @@ conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::Int
     window.dilation[to] = element(dilation, i);
   }
   window.groups = groups;
+  window.tf32 = weight.scalar_type() == at::kFloat && allows_tf32(Float32Use::conv);
   return window;
 }
 

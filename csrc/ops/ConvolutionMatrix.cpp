@@ -107,6 +107,24 @@ at::Tensor transposed_rows(const at::Tensor& weight, const std::array<conv::Phas
   return at::constant_pad_nd(moved, {0, channels - moved.size(-1)}).contiguous();
 }
 
+/// Whether windows have one element each and planes are contiguous, with rows of 16 bytes: then the
+/// product (conv/product.cpp) needs no copy with channels last. A weight's gradient would be a sum
+/// of many.
+bool lies_as_product(const ConvolutionPlan& plan) {
+  constexpr int64_t kLeastPlane = 128;  // of fewer, products have too few columns
+  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto all = [](const std::array<int64_t, 3>& sizes, int64_t value) {
+    return std::ranges::all_of(sizes, [&](int64_t size) { return size == value; });
+  };
+  if (pass == ConvolutionPlan::Pass::weight || window.groups > 1 || !all(window.kernel, 1) ||
+      !all(window.stride, 1) || !all(window.pad, 0)) {
+    return false;
+  }
+  const int64_t plane = in.numel() / (in.size(0) * in.size(1));
+  return plane >= kLeastPlane && plane * in.element_size() % 16 == 0 && in.is_contiguous() &&
+         out.is_contiguous() && in.size(1) > 1 && out.size(1) > 1;
+}
+
 }  // namespace
 
 const char* refuse_by_matrix(const ConvolutionPlan& plan) {
@@ -119,6 +137,7 @@ const char* refuse_by_matrix(const ConvolutionPlan& plan) {
   if (g > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / g % kChunk != 0)) {
     return "groups of few channels have kernels of their own";
   }
+  if (lies_as_product(plan)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
   const auto image = [](const at::Tensor& t) { return t.numel() / t.size(0); };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();

@@ -1,4 +1,5 @@
-// Convolutions in half types by matrix instructions: operands in the layout that those want.
+// Convolutions in half types and TF32 by matrix instructions: operands in the layout that those
+// want.
 #pragma once
 
 #include "ops/ConvolutionPlan.h"

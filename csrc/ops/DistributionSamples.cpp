@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/pointwise/pointwise.h"
 #include "opencl/device_assert.h"
@@ -35,7 +36,6 @@ const KernelFamily binomial_family{"random/rejection.cl", "binomial_samples"};
 const pointwise::Op gamma_grad_op{"standard_gamma_grad", 0, pointwise::flag::special};
 const pointwise::Op dirichlet_grad_op{"dirichlet_grad", 0, pointwise::flag::special};
 
-constexpr size_t kLocalSize = 64;
 // Philox calls an element may take: two for each of the kernels' 200 attempts, and one more.
 constexpr uint64_t kIncrement = 404;
 
@@ -68,7 +68,7 @@ void sample(const KernelFamily& family, const at::Tensor& out, at::ScalarType dt
   const auto n = static_cast<uint64_t>(out.numel());
   // A double takes two calls for each number the kernel counts.
   const uint64_t counter = dtype == at::kDouble ? (state.offset + 1) / 2 : state.offset;
-  launch(kernel, queue, NDRange::linear(n, kLocalSize), Pointer{out.data_ptr()}, n, state.seed,
+  launch(kernel, queue, element_range(queue.device(), n), Pointer{out.data_ptr()}, n, state.seed,
          counter, arguments...);
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -34,7 +35,6 @@ const KernelFamily sums_family{"index/embedding_bag.cl", "bag_sums"};
 const KernelFamily factors_family{"index/embedding_bag.cl", "bag_factors"};
 const AssertSite bag_site{"embedding_bag", Raises::runtime_error};
 
-constexpr size_t kLocalSize = 64;
 constexpr size_t kMostChunks = 16;
 
 using namespace kernel_types;
@@ -119,9 +119,9 @@ void check_factors(const at::Tensor& weight, const at::Tensor& indices, int64_t 
 void launch_map(Bags& bags, const at::Tensor& indices, const at::Tensor& offsets,
                 const at::Tensor& map, const at::Tensor& sizes) {
   BagArguments& arguments = bags.arguments;
-  launch(bags.kernel(map_family, false), bags.queue, NDRange::linear(arguments.bags, kLocalSize),
-         pointer(indices), pointer(offsets), pointer(map), pointer(sizes), arguments,
-         bags.asserts());
+  launch(bags.kernel(map_family, false), bags.queue,
+         element_range(bags.queue.device(), arguments.bags), pointer(indices), pointer(offsets),
+         pointer(map), pointer(sizes), arguments, bags.asserts());
 }
 
 }  // namespace
@@ -180,7 +180,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
   if (weighted) arguments.factor_step = factors.stride(0);
   arguments.chunks = static_cast<uint32_t>(ceil_div(arguments.chunks, bags.vectors()));
   launch(bags.kernel(forward_family, weighted), bags.queue,
-         NDRange::linear(arguments.bags * arguments.chunks, bags.vectors() > 1 ? 4 : kLocalSize),
+         NDRange::linear(arguments.bags * arguments.chunks,
+                         bags.vectors() > 1 ? 4 : group_of_elements(bags.queue.device())),
          pointer(dense), pointer(indices), pointer(offsets), pointer(factors), pointer(output),
          pointer(maximum ? positions : at::Tensor()), arguments, bags.asserts());
   return {output, map, sizes, positions};
@@ -243,7 +244,7 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
   }
   const at::Tensor rows = at::empty({indices.numel(), columns}, sums.options());
   launch(bags.kernel(rows_family, weighted), bags.queue,
-         NDRange::linear(arguments.indices * arguments.chunks, kLocalSize), pointer(grad),
+         element_range(bags.queue.device(), arguments.indices * arguments.chunks), pointer(grad),
          pointer(map), pointer(sizes), pointer(factors), pointer(rows), arguments);
   add_embedding_rows(sums, indices, rows, padding_idx, bag_site);
   if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
@@ -280,7 +281,7 @@ at::Tensor _embedding_bag_per_sample_weights_backward(
     if (arguments.bags > 0) launch_map(bags, indices, offsets, map, sizes);
   }
   launch(bags.kernel(factors_family, false), bags.queue,
-         NDRange::linear(arguments.indices, kLocalSize), pointer(weight), pointer(indices),
+         element_range(bags.queue.device(), arguments.indices), pointer(weight), pointer(indices),
          pointer(map), pointer(grad), pointer(output), arguments, bags.asserts());
   return output;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/binning/count.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -23,8 +24,6 @@
 namespace ocl::native {
 
 namespace {
-
-constexpr size_t kLocalSize = 64;
 
 const KernelFamily bins_family{"binning/histogram.cl", "histogram_bins"};
 
@@ -52,7 +51,7 @@ at::Tensor bins_of(const at::Tensor& points, at::TensorList edges, int64_t bin_c
                                                       {"BINS", tag(dtype)},
                                                       {"SELECT", static_cast<int>(select)},
                                                       {"FIRST", d == 0}});
-    launch(kernel, queue, NDRange::linear(n, kLocalSize), Pointer{column.const_data_ptr()},
+    launch(kernel, queue, element_range(queue.device(), n), Pointer{column.const_data_ptr()},
            column.stride(0) * column.element_size(), Pointer{edge.const_data_ptr()},
            static_cast<int32_t>(edge.numel()), Pointer{bins.mutable_data_ptr()}, n);
   }

@@ -9,6 +9,7 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include "ops/DtypeChecks.h"
+#include "ops/Float32Precision.h"
 #include "ops/_addmm_activation.h"
 #include "ops/_int_mm.h"
 #include "ops/addmm.h"
@@ -144,6 +145,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.a = gemm_operand(left);
   description.b = gemm_operand(right);
   description.out = gemm_operand(out);
+  description.tf32 = out.scalar_type() == at::kFloat && allows_tf32(Float32Use::matmul);
   if (gemm::wants_contiguous_k(description)) {
     left = with_contiguous_rows(left);
     right = with_contiguous_rows(right.mT()).mT();

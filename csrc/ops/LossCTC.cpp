@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -26,9 +27,6 @@ const KernelFamily forward_family{"loss/ctc.cl", "ctc_forward"};
 const KernelFamily beta_family{"loss/ctc.cl", "ctc_beta"};
 const KernelFamily gradient_family{"loss/ctc.cl", "ctc_gradient"};
 const AssertSite target_site{"ctc_loss"};
-
-constexpr size_t kGpuGroup = 128;
-constexpr size_t kLocalSize = 64;
 
 using namespace kernel_types;
 #include "loss/arguments.clh"
@@ -87,7 +85,7 @@ struct Problem {
     arguments.blank = blank;
     arguments.site = target_site.id();
     arguments.target_stride = targets.stride(-1);
-    group = device.is_cpu() ? 1 : kGpuGroup;
+    group = device.is_cpu() ? 1 : group_of_rows(device);
   }
 
   static void check_lengths(const char* name, c10::IntArrayRef lengths, int64_t batch) {
@@ -175,7 +173,8 @@ at::Tensor _ctc_loss_backward(const at::Tensor& grad, const at::Tensor& log_prob
   Kernel& gradient = problem.kernel(gradient_family);
   problem.for_samples([&] {
     problem.run(recursion, problem.by_sample(), beta, nll);
-    problem.run(gradient, NDRange::linear(size_t{arguments.samples} * arguments.time, kLocalSize),
+    problem.run(gradient,
+                element_range(problem.queue.device(), size_t{arguments.samples} * arguments.time),
                 alpha, beta, nll, grad, grad_input);
   });
   return grad_input;

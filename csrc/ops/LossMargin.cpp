@@ -9,6 +9,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/sum.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -31,9 +32,6 @@ const KernelFamily mark_family{"loss/margin.cl", "multilabel_mark"};
 const KernelFamily multilabel_family{"loss/margin.cl", "multilabel_margin"};
 const KernelFamily multilabel_backward_family{"loss/margin.cl", "multilabel_margin_backward"};
 
-constexpr size_t kGpuGroup = 128;
-constexpr size_t kLocalSize = 64;
-
 using namespace kernel_types;
 #include "loss/arguments.clh"
 
@@ -50,7 +48,7 @@ struct Problem {
                                 dtype, "'");
     TORCH_CHECK(target.scalar_type() == at::kLong, "expected scalar type Long but found ",
                 target.scalar_type());
-    group = device.is_cpu() ? 1 : kGpuGroup;
+    group = device.is_cpu() ? 1 : group_of_rows(device);
   }
 
   void set_sizes(int64_t rows, int64_t classes, uint32_t site) {
@@ -65,10 +63,11 @@ struct Problem {
                                {"EACH", each}});
   }
   NDRange by_row() const {
-    return NDRange::linear(arguments.rows * group, group > 1 ? group : kLocalSize);
+    return NDRange::linear(arguments.rows * group,
+                           group > 1 ? group : group_of_elements(queue.device()));
   }
   NDRange by_score() const {
-    return NDRange::linear(arguments.rows * arguments.classes, kLocalSize);
+    return element_range(queue.device(), arguments.rows * arguments.classes);
   }
   /// A kernel argument of the type computed with.
   ScalarArgument real(double value) const { return scalar_argument(compute, value); }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -31,7 +32,6 @@ const KernelFamily partial_family{"loss/nll.cl", "nll_partial"};
 const KernelFamily combine_family{"loss/nll.cl", "nll_combine"};
 const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 
-constexpr size_t kLocalSize = 64;
 constexpr uint64_t kSamplesPerPart = 2048;
 
 using namespace kernel_types;
@@ -82,8 +82,9 @@ struct Problem {
 /// Enqueues with these operands and the arguments.
 template <class... Operands>
 void enqueue(Problem& problem, Kernel& kernel, size_t items, const Operands&... operands) {
-  launch(kernel, problem.queue, NDRange::linear(items, items == 1 ? 1 : kLocalSize), operands...,
-         problem.arguments);
+  launch(kernel, problem.queue,
+         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.queue.device())),
+         operands..., problem.arguments);
 }
 
 Pointer pointer(const at::Tensor& tensor) { return {tensor.const_data_ptr()}; }

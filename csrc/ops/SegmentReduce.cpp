@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -27,7 +28,6 @@ using Initial = std::optional<at::Scalar>;
 const KernelFamily forward_family{"reduce/segments.cl", "segment_reduce"};
 const KernelFamily rows_family{"reduce/segments.cl", "segment_reduce_rows"};
 const KernelFamily backward_family{"reduce/segments.cl", "segment_reduce_backward"};
-constexpr size_t kLocalSize = 64;
 constexpr uint64_t kWidth = 16, kSpan = 16 * kWidth;  // of rows on CPUs
 constexpr size_t kRowsPerGroup = 8;
 
@@ -74,7 +74,7 @@ struct Problem {
     const NDRange range = by_rows
                               ? NDRange::grid(ceil_div(arguments.inner, kSpan),
                                               arguments.results / arguments.inner, 1, kRowsPerGroup)
-                              : NDRange::linear(arguments.results, kLocalSize);
+                              : element_range(queue.device(), arguments.results);
     // Data without elements has no memory, and is not read.
     launch(kernel, queue, range, Pointer{data.const_data_ptr()}, Pointer{offsets.const_data_ptr()},
            Pointer{operands.const_data_ptr()}..., arguments, start, device.asserts().mem(), site);

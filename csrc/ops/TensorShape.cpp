@@ -17,6 +17,7 @@
 #include <limits>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/pointwise/pointwise.h"
@@ -36,7 +37,6 @@ namespace ocl::native {
 
 namespace {
 
-constexpr size_t kLocalSize = 64;
 // Of flip's rows on CPUs: the shortest, the most that a work-item takes together, and its elements.
 constexpr uint32_t kMinRow = 16, kMaxTogether = 64, kElementsPerItem = 4096;
 
@@ -154,7 +154,7 @@ void flip(at::TensorIterator& iter, const bool) {
     return;
   }
   launch(flip_family.get(queue.device(), {{"E", element_tag(iter.dtype(0))}}), queue,
-         NDRange::linear(layout.n, kLocalSize), out, in, layout);
+         element_range(queue.device(), layout.n), out, in, layout);
 }
 
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size,
@@ -187,7 +187,7 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
   argument.inside_step = static_cast<uint32_t>(windows.stride(-1) * item);
   launch(unfold_family.get(queue.device(), {{"E", tag(grad.scalar_type())},
                                             {"C", tag(compute_dtype(grad.scalar_type()))}}),
-         queue, NDRange::linear(layout.n, kLocalSize), Pointer{out.data_ptr()},
+         queue, element_range(queue.device(), layout.n), Pointer{out.data_ptr()},
          Pointer{grad.data_ptr()}, argument);
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_major.h"
@@ -24,7 +25,6 @@ namespace ocl::native {
 
 namespace {
 
-constexpr size_t kLocalSize = 64;
 constexpr int64_t kElementsPerItem = 4096;  // of rows on CPUs
 
 const KernelFamily copy_family{"shape/triangular.cl", "triangle_copy"};
@@ -76,7 +76,7 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
   }
   Kernel& kernel = copy_family.get(
       queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)}, {"UPPER", upper}});
-  launch(kernel, queue, NDRange::linear(layout.n, kLocalSize), to, from, argument);
+  launch(kernel, queue, element_range(queue.device(), layout.n), to, from, argument);
 }
 
 /// Matrices that lie column by column are copied as their transposes, whose rows are contiguous.
@@ -116,8 +116,8 @@ at::Tensor indices(int64_t row, int64_t col, int64_t offset, int64_t total, bool
   Queue& queue = current_queue(out.device().index());
   Kernel& kernel =
       indices_family.get(queue.device(), {{"OUT", tag(out.scalar_type())}, {"UPPER", upper}});
-  launch(kernel, queue, NDRange::linear(row, kLocalSize), Pointer{out.data_ptr()}, row, col, offset,
-         total);
+  launch(kernel, queue, element_range(queue.device(), row), Pointer{out.data_ptr()}, row, col,
+         offset, total);
   return out;
 }
 

@@ -18,4 +18,5 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_pyopencl(module);
   ocl::python::bind_tunable(module);
   ocl::python::bind_dispatch(module);
+  ocl::python::bind_precision(module);
 }

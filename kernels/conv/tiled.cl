@@ -6,16 +6,16 @@
 // and then into the other half of local memory: one barrier per tile. Where few tiles fill the
 // device, several work-items share the same sums: each takes its slice of the tile's k.
 //
-// Compile parameters: those of conv/conv.clh and gemm/tile_sizes.clh; TABLE (elements of k in a
-// work-group's own table; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1: neighbouring
-// work-items read along k), OUT_BY_ROW (1: they store along rows).
+// Compile parameters: those of conv/conv.clh and gemm/tile_sizes.clh; TABLE (1: a
+// work-group has a table of its own; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1:
+// neighbouring work-items read along k), OUT_BY_ROW (1: they store along rows).
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
 #include "gemm/tile_sizes.clh"
 
 #ifndef TABLE
-#define TABLE 512
+#define TABLE 1
 #endif
 #ifndef A_BY_K
 #define A_BY_K 0
@@ -92,7 +92,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     global const char* a_base, const ulong a_offset, global const char* b_base,
     const ulong b_offset, global const char* bias, const ulong bias_offset, global char* out,
     const ulong out_offset, global const char* table_base, const ulong table_offset,
-    global char* sums, const ulong sums_offset, const ContractionArguments p) {
+    global char* sums, const ulong sums_offset, local int* k_places, const ContractionArguments p) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
   local long row_to[BM];  // places of the tile's rows in out, and in a
   local int row_from[BM];
@@ -111,14 +111,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     row_to[r] = place_of(digits, STRIDES(p.row_out));
   }
 #if TABLE
-  local int k_a[TABLE], k_b[TABLE];
+  // 2 * split_k of them: what a runs through, then what b does.
   for (uint k = start + item; k < end; k += ITEMS) {
     const uint4 digits = digits_of(k, SIZES(p.k_size));
-    k_a[k - start] = (int)place_of(digits, STRIDES(p.k_a));
-    k_b[k - start] = (int)place_of(digits, STRIDES(p.k_b));
+    k_places[k - start] = (int)place_of(digits, STRIDES(p.k_a));
+    k_places[k - start + p.split_k] = (int)place_of(digits, STRIDES(p.k_b));
   }
-#define K_A(k) k_a[(k) - start]
-#define K_B(k) k_b[(k) - start]
+#define K_A(k) k_places[(k) - start]
+#define K_B(k) k_places[(k) - start + p.split_k]
 #else
   global const int* table = (global const int*)(table_base + table_offset);
 #define K_A(k) table[2 * (k)]

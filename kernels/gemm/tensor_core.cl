@@ -1,5 +1,5 @@
-// The matrix product in half or bfloat16, summed in float, or in integers of 8 bits, summed in 32,
-// by tensor cores.
+// The matrix product in half, bfloat16 or TF32, summed in float, or in integers of 8 bits, summed
+// in 32, by tensor cores.
 //
 // Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group
 // of 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's
@@ -11,9 +11,10 @@
 // PREFETCHED (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1:
 // an operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
 // opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS
-// (of a convolution, one of the operands: windows.clh). IN0 = IN1 = OUT is f16 or bf16, or, with
-// WARPGROUP, A_BY_K and B_BY_K, IN0 = IN1 is i8 or u8. Needs both operands aligned to 16 bytes,
-// with the other strides multiples of that, and k above 0.
+// (of a convolution, one of the operands: windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32, or,
+// with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
+// WARPGROUP, which takes of a float what TF32 has and cuts off the rest; else floats are rounded.
+// Needs both operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16
@@ -68,10 +69,24 @@
 #define ELEMENT STORAGE_SIZE(IN0)
 #define CHUNK (16 / ELEMENT)    // elements that are copied at once
 #define DEPTH (LINE_BYTES / 2)  // of a tile, in 16 bits
-#define A_BYTES (BM * BK * ELEMENT)
-#define B_BYTES (BN * BK * ELEMENT)
+#define PANEL (8 * CHUNK)       // columns that are copied side by side where they don't lie by k
+// A tile that doesn't lie by k consists of panels, or, of floats, of lines of all columns. Those
+// are read one by one, from 4 neighbouring lines and 8 columns at a time, which the space behind a
+// line moves to different banks.
+#define WHOLE_LINES (ELEMENT == 4)
+#define LINE_PITCH(size) (WHOLE_LINES ? ((size) + 8) * 4 : 128)
+#define PANEL_PITCH (WHOLE_LINES ? 128 : BK * 128)
+#define TILE_BYTES(size, by_k) \
+  (WHOLE_LINES && !(by_k) ? BK * LINE_PITCH(size) : (size) * BK * ELEMENT)
+#define A_BYTES TILE_BYTES(BM, A_BY_K)
+#define B_BYTES TILE_BYTES(BN, B_BY_K)
+/// Byte offset of chunk `c` of line `r` of a tile of `size` rows or columns.
+static inline uint tile_offset(uint r, uint c, const bool by_k, const uint size) {
+  if (by_k) return chunk_offset(r, c, true, DEPTH);
+  return WHOLE_LINES ? r * LINE_PITCH(size) + c * 16 : chunk_offset(r, c, false, BK);
+}
 #define STAGE_BYTES (A_BYTES + B_BYTES)
-// Chunks in a line of a tile: a row or column of the operand by k, else one k of a panel of 64.
+// Chunks in a line of a tile: a row or column of the operand by k, else one k of a panel.
 #define A_CHUNKS (A_BY_K ? BK / CHUNK : 8)
 #define B_CHUNKS (B_BY_K ? BK / CHUNK : 8)
 #define FM (WM / 16)  // 16 x 16 pieces of a
@@ -81,9 +96,17 @@
 
 #define PIECES_f16 1
 #define PIECES_bf16 1
+#define PIECES_f32 0
 #define PIECES_i8 0
 #define PIECES_u8 0
 #define HALVES PASTE2(PIECES_, IN0)
+// Elements of the result that are stored at once.
+#define WIDE_f16 8
+#define WIDE_bf16 8
+#define WIDE_f32 4
+#define WIDE_i8 0
+#define WIDE_u8 0
+#define WIDE PASTE2(WIDE_, IN0)
 #define T2 TYPEV(C, 2)
 
 // The epilogue's rows, in sums; the padding keeps 16-byte alignment.
@@ -101,13 +124,13 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
                              uint lines, int left, const bool by_k, const uint size) {
   // Multiples of 8 lines, so that chunks are permuted alike, which divide those of a panel.
   const uint step = ITEMS / (by_k ? BK / CHUNK : 8);
-  const uint first = to + chunk_offset(line, chunk, by_k, DEPTH);
+  const uint first = to + tile_offset(line, chunk, by_k, size);
 #pragma unroll
-  for (uint l = 0; l < (by_k ? size : size / 64 * BK); l += step) {
+  for (uint l = 0; l < (by_k ? size : size / PANEL * BK); l += step) {
     const uint panel = by_k ? 0 : l / BK, ahead = by_k ? l : l % BK;
-    const uint bytes = bytes_of(left - (int)(chunk * CHUNK + panel * 64));
-    copy_async(first + l * (by_k ? LINE_BYTES : 128), from + ahead * stride + panel * 128,
-               line + ahead < lines ? bytes : 0);
+    const uint bytes = bytes_of(left - (int)(chunk * CHUNK + panel * PANEL));
+    copy_async(first + (by_k ? l * LINE_BYTES : ahead * LINE_PITCH(size) + panel * PANEL_PITCH),
+               from + ahead * stride + panel * 128, line + ahead < lines ? bytes : 0);
   }
 }
 
@@ -120,54 +143,81 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
 
 #if !WARPGROUP
 
-/// The piece of a (16 x 16) at row m0 and depth k0 of a tile.
+#if ELEMENT == 4
+/// The float of line k and column m of a tile that doesn't lie by k.
+static inline uint float_at(uint tile, uint k, uint m, const uint size) {
+  return *(local const uint*)(size_t)(tile + k * LINE_PITCH(size) + m * 4);
+}
+#define ROUNDED(piece)                                                                     \
+  (uint4)(round_to_tf32((piece).s0), round_to_tf32((piece).s1), round_to_tf32((piece).s2), \
+          round_to_tf32((piece).s3))
+#else
+#define ROUNDED(piece) (piece)
+#endif
+
+/// The piece of a (16 x 16; 16 x 8 floats) at row m0 of a tile, k0 times 16 bits deep.
 static inline uint4 piece_of_a(uint tile, uint m0, uint k0, uint lane) {
   if (A_BY_K) {
-    return load_matrices(tile + chunk_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BK));
+    return ROUNDED(load_matrices(tile + tile_offset(m0 + lane % 16, k0 / 8 + lane / 16, true, BM)));
   }
+#if ELEMENT == 4
+  const uint k = k0 / 2 + lane % 4, m = m0 + lane / 4;
+  return ROUNDED((uint4)(float_at(tile, k, m, BM), float_at(tile, k, m + 8, BM),
+                         float_at(tile, k + 4, m, BM), float_at(tile, k + 4, m + 8, BM)));
+#else
   return load_matrices_transposed(
-      tile + chunk_offset(k0 + lane / 16 * 8 + lane % 8, m0 / 8 + lane / 8 % 2, false, BK));
+      tile + tile_offset(k0 + lane / 16 * 8 + lane % 8, m0 / 8 + lane / 8 % 2, false, BM));
+#endif
 }
 
-/// Two pieces of b (16 x 8) at depth k0 and column n0: (b0, b1) of the first, then of the second.
+/// Two pieces of b (16 x 8; 8 x 8 floats) at column n0: (b0, b1) of the first, then of the second.
 static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
   if (B_BY_K) {
-    return load_matrices(
-        tile + chunk_offset(n0 + lane / 16 * 8 + lane % 8, k0 / 8 + lane / 8 % 2, true, BK));
+    return ROUNDED(load_matrices(
+        tile + tile_offset(n0 + lane / 16 * 8 + lane % 8, k0 / 8 + lane / 8 % 2, true, BN)));
   }
+#if ELEMENT == 4
+  const uint k = k0 / 2 + lane % 4, n = n0 + lane / 4;
+  return ROUNDED((uint4)(float_at(tile, k, n, BN), float_at(tile, k + 4, n, BN),
+                         float_at(tile, k, n + 8, BN), float_at(tile, k + 4, n + 8, BN)));
+#else
   return load_matrices_transposed(tile +
-                                  chunk_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BK));
+                                  tile_offset(k0 + lane % 16, n0 / 8 + lane / 16, false, BN));
+#endif
 }
 
 #endif
 
-#if HALVES
-/// 8 elements of the result at a time, where out (and c) allow 16-byte accesses.
-static inline void finish8(private const float* sums, global const char* c, global char* out,
-                           const Arguments p, float alpha, float beta, ulong row, ulong column,
-                           ulong at) {
-  float value[8];
+#if WIDE
+/// WIDE elements of the result at a time, where out (and c) allow 16-byte accesses.
+static inline void finish_wide(private const float* sums, global const char* c, global char* out,
+                               const Arguments p, float alpha, float beta, ulong row, ulong column,
+                               ulong at) {
+  float value[WIDE];
 #pragma unroll
-  for (uint j = 0; j < 8; j++) value[j] = alpha * sums[j];
+  for (uint j = 0; j < WIDE; j++) value[j] = alpha * sums[j];
   if (p.flags & kAddend) {
-    const RAW(OUT, 8) bits = LOAD_RAW(OUT, 8, c, row * p.c.row + column);
-    const float8 addend = DECODE_AS(f32, OUT, 8, bits);
+    const RAW(OUT, WIDE) bits = LOAD_RAW(OUT, WIDE, c, row * p.c.row + column);
+    const TYPEV(f32, WIDE) addend = DECODE_AS(f32, OUT, WIDE, bits);
 #pragma unroll
-    for (uint j = 0; j < 8; j++) {
+    for (uint j = 0; j < WIDE; j++) {
       value[j] = MAD(beta, ((private const float*)&addend)[j], value[j]);
     }
   }
   uint4 packed;
 #pragma unroll
   for (uint j = 0; j < 4; j++) {
+#if HALVES
     const float low = ACTIVATE(value[2 * j]), high = ACTIVATE(value[2 * j + 1]);
     uint pair;
     PACK2(OUT, low, high, pair);
     ((private uint*)&packed)[j] = pair;
+#else
+    ((private uint*)&packed)[j] = as_uint(ACTIVATE(value[j]));
+#endif
   }
-  *(global uint4*)(out + (at + column) * 2) = packed;
+  *(global uint4*)(out + (at + column) * ELEMENT) = packed;
 }
-
 #endif
 
 #if WINDOWS == 1
@@ -273,8 +323,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     FETCH();
     uint4 u[2][FM], v[2][FN / 2];
 #pragma unroll
-    for (uint kk = 0; kk <= BK; kk += 16) {
-      if (kk < BK) {
+    for (uint kk = 0; kk <= DEPTH; kk += 16) {
+      if (kk < DEPTH) {
 #pragma unroll
         for (uint i = 0; i < FM; i++) {
           u[kk / 16 % 2][i] = piece_of_a(stages + from, warp_m + i * 16, kk, lane);
@@ -322,16 +372,27 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#if HALVES
-    if (p.splits == 1 && (p.flags & kWide)) {
-      for (uint e = item; e < OUT_ROWS * BN / 8; e += ITEMS) {
-        const uint r = e / (BN / 8), column = e % (BN / 8) * 8;
+#if WIDE
+    if (p.flags & kWide) {
+      for (uint e = item; e < OUT_ROWS * BN / WIDE; e += ITEMS) {
+        const uint r = e / (BN / WIDE), column = e % (BN / WIDE) * WIDE;
         if (row0 + first + r < p.m && column0 + column < p.n) {
           local const float4* at = (local const float4*)(lines + r * OUT_LINE + column);
-          float4 total[2] = {at[0], at[1]};
+          float4 total[WIDE / 4];
+#pragma unroll
+          for (uint j = 0; j < WIDE / 4; j++) total[j] = at[j];
           const ulong row = (ulong)row0 + first + r;
-          finish8((private const float*)total, c, out, p, alpha, beta, row, (ulong)column0 + column,
-                  OUT_AT(row));
+          if (p.splits == 1) {
+            finish_wide((private const float*)total, c, out, p, alpha, beta, row,
+                        (ulong)column0 + column, OUT_AT(row));
+          } else {
+            global float4* part =
+                (global float4*)((global float*)workspace +
+                                 (((ulong)split * p.batch + z) * p.m + row) * p.n + column0 +
+                                 column);
+#pragma unroll
+            for (uint j = 0; j < WIDE / 4; j++) part[j] = total[j];
+          }
         }
       }
       continue;

@@ -49,6 +49,16 @@ def test_info(report):
     assert torch.__version__ in done.stdout and report["loader"] in done.stdout
 
 
+def test_info_says_why_import_torch_leaves_the_device_out():
+    assert "leaves ocl out" not in command(TORCH_OCL_AUTOLOAD="always").stdout
+    said = "import torch leaves ocl out: TORCH_OCL_AUTOLOAD=never. import torch_ocl adds it."
+    done = command(TORCH_OCL_AUTOLOAD="never")
+    assert done.returncode == 0 and said in done.stdout
+    assert said.split(": ", 1)[1].startswith(
+        json.loads(command("--json", TORCH_OCL_AUTOLOAD="never").stdout)["stands_back"]
+    )
+
+
 def test_info_for_programs(report):
     found = json.loads(command("--json").stdout)
     assert found.keys() == report.keys()

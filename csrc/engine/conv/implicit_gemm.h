@@ -31,7 +31,7 @@ void implicit_gemm_weight(void* weight, const Operand& out, const Operand& sourc
                           const WindowGrid& grid, int64_t groups);
 
 /// Why the two don't take convolutions of that dtype and window on the current device; null if they
-/// do.
+/// do. Factors of single precision are rounded to 11 bits, where the window allows that.
 const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window);
 
 }  // namespace ocl::conv

@@ -4,6 +4,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
@@ -16,8 +17,7 @@ using namespace kernel_types;
 #include "conv/pad_arguments.clh"
 
 constexpr int64_t kElementsPerItem = 8192;  // on a CPU, fewer are not worth a work-item
-constexpr size_t kGpuLocal = 64;
-constexpr int64_t kGpuItems = 1 << 18;  // more of them take several rows each
+constexpr int64_t kGpuItems = 1 << 18;      // more of them take several rows each
 
 /// A copy of channels last whose positions are side by side.
 void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
@@ -83,10 +83,11 @@ void run_padded_copy(const PaddedCopy& copy) {
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
   const auto items = static_cast<size_t>(ceil_div(rows, per_item));
   // On a GPU neighbouring work-items share a row; a work-group takes several short ones.
-  const size_t across = std::min<size_t>(std::bit_ceil(std::max<size_t>(length, 1)), kGpuLocal);
+  const size_t group = group_of_rows(device);
+  const size_t across = std::min<size_t>(std::bit_ceil(std::max<size_t>(length, 1)), group);
   const NDRange range =
       cpu ? NDRange::grid(1, items, 1, 1)
-          : NDRange::grid(std::min<size_t>(length, 512), items, across, kGpuLocal / across);
+          : NDRange::grid(std::min<size_t>(length, 512), items, across, group / across);
   launch(family.get(device, {{"IN", tag(copy.in_dtype)},
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", width},

@@ -47,6 +47,7 @@ bool joins_images(const Operand& in, const Operand& out) {
 gemm::Description weight_product(const Plan& plan) {
   const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
   gemm::Description d;
+  d.tf32 = plan.window.tf32;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -62,6 +63,7 @@ gemm::Description position_product(const Plan& plan) {
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
   gemm::Description d;
+  d.tf32 = plan.window.tf32;
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};

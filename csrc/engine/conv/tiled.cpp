@@ -44,13 +44,12 @@ constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 
-/// Elements of k in a work-group's own table, for parts of `part` elements; 0: all share one.
-int table_size(int64_t part) { return part <= 512 ? 512 : part <= 2048 ? 2048 : 0; }
+constexpr int64_t kMostTable = 2048;  // elements of k in a table of each work-group
 
 bool fits(const Device& device, const ConvShape& s, size_t element) {
   const gemm::TileShape& t = s.tile;
   const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
-                       static_cast<size_t>(t.m) * 12 + 2048 * 8;
+                       static_cast<size_t>(t.m) * 12 + 2 * kMostTable * sizeof(int32_t);
   return local <= device.properties().local_memory &&
          static_cast<size_t>(t.items) <= device.properties().max_work_group_size;
 }
@@ -126,8 +125,8 @@ void run(const Contraction& contraction) {
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(ceil_div(ceil_div(c.k, splits), s.tile.k) * s.tile.k);
   const size_t total_bytes = size_t{c.m} * c.n * c.groups * c.splits * element;
-  const int table = table_size(c.split_k);
-  const Workspace work(contraction, c, table == 0 ? size_t{c.k} * 8 : 1,
+  const bool own_table = c.split_k <= kMostTable;
+  const Workspace work(contraction, c, own_table ? 1 : size_t{c.k} * 8,
                        splits > 1 || separate ? total_bytes : 0);
 
   const AffineIndex::Dimension row = contraction.rows.innermost(), k = contraction.k.innermost();
@@ -141,20 +140,21 @@ void run(const Contraction& contraction) {
                                         {"TN", s.columns},
                                         {"RUN", s.run},
                                         {"SLICES", s.slices},
-                                        {"TABLE", table},
+                                        {"TABLE", own_table},
                                         {"A_BY_K", k.first == 1 && row.first != 1},
                                         {"B_BY_K", contraction.column_b != 1},
                                         {"OUT_BY_ROW", contraction.column_out != 1}}};
   const auto items = static_cast<size_t>(s.tile.items);
   const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n);
-  if (table == 0) {
+  if (!own_table) {
     launch(table_family.get(contraction.device, defines), contraction.queue,
            NDRange::linear(c.k, 64), work.own(), c);
   }
   launch(family.get(contraction.device, defines), contraction.queue,
          NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
          Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
-         Pointer{contraction.out}, work.own(), work.totals(), c);
+         Pointer{contraction.out}, work.own(), work.totals(),
+         LocalMemory{own_table ? 2 * c.split_k * sizeof(int32_t) : sizeof(int32_t)}, c);
   if (work.finishes()) {
     launch(finish_family.get(contraction.device, defines), contraction.queue,
            NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), contraction.bias_or_out(),

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
@@ -21,7 +22,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr size_t kMaxLanes = 64;
-constexpr size_t kGpuGroup = 128;
 // Elements of a line that a GPU's work-group should have at hand, all lines together.
 constexpr uint32_t kGpuElements = 1024;
 
@@ -167,8 +167,8 @@ void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_
     const c10::DataPtr scratch = workspace(groups * elements);
     enqueue(NDRange::linear(groups, 1), Pointer{scratch.get()});
   } else {
-    enqueue(NDRange::linear(size_t{a.tiles} * kGpuGroup, kGpuGroup),
-            LocalMemory{elements * complex_size_});
+    const size_t group = group_of_rows(device_);
+    enqueue(NDRange::linear(size_t{a.tiles} * group, group), LocalMemory{elements * complex_size_});
   }
 }
 

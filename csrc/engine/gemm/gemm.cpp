@@ -127,6 +127,7 @@ Plan make_plan(const Description& d) {
   Queue& queue = current_queue(current_device());
   Plan plan(queue);
   plan.complex = c10::isComplexType(dtype);
+  plan.tf32 = d.tf32;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -194,9 +195,12 @@ void run(const Plan& plan) {
 
 }  // namespace
 
-const char* refuse_windows(ScalarType dtype) {
+const char* refuse_windows(ScalarType dtype, bool tf32) {
   if (!device(current_device()).properties().has_tensor_cores)
     return "the device has no NVIDIA tensor cores";
+  if (dtype == ScalarType::Float) {
+    return tf32 ? nullptr : "single precision, where TF32 isn't allowed";
+  }
   if (dtype != ScalarType::Half && dtype != ScalarType::BFloat16) return "not of 16 bits";
   return nullptr;
 }
@@ -345,13 +349,17 @@ bool takes_k_blocking(const Description& description) {
 }
 
 bool wants_contiguous_k(const Description& description) {
-  constexpr int64_t kLeastSize = 64;
-  const bool bytes =
-      description.a.dtype == ScalarType::Char || description.a.dtype == ScalarType::Byte;
-  if (!bytes || description.a.dtype != description.b.dtype) return false;
+  // A copied float is worth that many products.
+  constexpr int64_t kLeastSize = 64, kLeastUses = 512;
+  const Description& d = description;
+  const bool bytes = d.a.dtype == ScalarType::Char || d.a.dtype == ScalarType::Byte;
+  if ((!bytes && !d.tf32) || d.a.dtype != d.b.dtype) return false;
   const DeviceProperties& p = device(current_device()).properties();
-  return p.has_tensor_cores && p.has_warpgroup_mma &&
-         std::min({description.m, description.n, description.k}) >= kLeastSize;
+  if (!p.has_tensor_cores || !p.has_warpgroup_mma || std::min({d.m, d.n, d.k}) < kLeastSize) {
+    return false;
+  }
+  return bytes || ((d.a.column_stride == 1 || d.n >= kLeastUses) &&
+                   (d.b.row_stride == 1 || d.m >= kLeastUses));
 }
 
 void product(const Description& description) {

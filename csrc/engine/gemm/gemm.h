@@ -32,6 +32,7 @@ struct Description {
   Operand a, b, c, out;
   c10::Scalar alpha = 1, beta = 0;
   Activation activation = Activation::none;
+  bool tf32 = false;      // factors of single precision may be rounded to 11 bits (TF32)
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
@@ -48,7 +49,7 @@ void product(const Description& description);
 bool takes_k_blocking(const Description& description);
 
 /// Whether product() is so much faster with a's rows and b's columns contiguous that it pays to
-/// copy them: the matrix instructions for 8-bit integers read them only so.
+/// copy them: Hopper's matrix instructions for 8-bit integers and TF32 read them only so.
 bool wants_contiguous_k(const Description& description);
 
 /// A matrix b that many products share, packed once: panels of adjacent columns, each a row of

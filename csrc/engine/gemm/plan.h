@@ -35,6 +35,7 @@ struct Plan {
   char* out = nullptr;
   const char *a_tag = nullptr, *b_tag = nullptr, *out_tag = nullptr, *compute_tag = nullptr;
   size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
+  bool tf32 = false;      // of single precision: TF32 will do
   bool complex = false;   // the kernels have no vectors of complex numbers
   bool b_packed = false;  // for packed alone
   int activation = 0;

@@ -1,4 +1,4 @@
-// Products in half, bfloat16 and 8-bit integers by NVIDIA's tensor cores
+// Products in half, bfloat16, TF32 and 8-bit integers by NVIDIA's tensor cores
 // (kernels/gemm/tensor_core.cl).
 #include <algorithm>
 #include <array>
@@ -30,8 +30,11 @@ struct CoreShape {
   bool warpgroup;   // by Hopper's instructions for 4 warps
   int element = 2;  // bytes
 
-  constexpr size_t local_memory() const {
-    return static_cast<size_t>((tile.m + tile.n) * tile.k * stages * element);
+  /// Of operands that lie by k or not: lines of floats that don't are 8 longer.
+  constexpr size_t local_memory(bool a_by_k = true, bool b_by_k = true) const {
+    const auto lines = [&](int size, bool by_k) { return by_k || element != 4 ? size : size + 8; };
+    return static_cast<size_t>((lines(tile.m, a_by_k) + lines(tile.n, b_by_k)) * tile.k * stages *
+                               element);
   }
 };
 
@@ -52,16 +55,30 @@ constexpr auto kShapes = shape_table(
     warpgroup_shape(128, 128, 32, 3, 1, 0.96F), warpgroup_shape(64, 128, 64, 2, 1, 1.00F),
     warp_shape(128, 128, 32, 64, 64, 3, 0.84F), warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
 
-/// The same bytes of 8-bit integers.
+/// The same bytes of 8-bit integers, and of floats.
 constexpr CoreShape of_bytes(CoreShape shape) {
   shape.tile.k *= 2;
   shape.element = 1;
+  return shape;
+}
+constexpr CoreShape of_floats(CoreShape shape) {
+  shape.tile.k /= 2;
+  shape.tile.efficiency /= 2;
+  shape.element = 4;
   return shape;
 }
 constexpr auto kByteShapes = shape_table(of_bytes(kShapes.shapes[0]), of_bytes(kShapes.shapes[1]),
                                          of_bytes(kShapes.shapes[2]), of_bytes(kShapes.shapes[3]),
                                          of_bytes(kShapes.shapes[4]), of_bytes(kShapes.shapes[5]),
                                          of_bytes(kShapes.shapes[6]));
+constexpr auto kFloatShapes = shape_table(
+    of_floats(kShapes.shapes[0]), of_floats(kShapes.shapes[1]), of_floats(kShapes.shapes[2]),
+    of_floats(kShapes.shapes[3]), of_floats(kShapes.shapes[4]), of_floats(kShapes.shapes[5]),
+    of_floats(kShapes.shapes[6]), of_floats(warp_shape(128, 128, 64, 64, 64, 3, 0.70F)),
+    of_floats(warp_shape(128, 64, 64, 64, 32, 3, 0.60F)),
+    of_floats(warp_shape(64, 64, 64, 32, 32, 3, 0.50F)),
+    of_floats(warp_shape(128, 128, 32, 64, 64, 2, 0.50F)),
+    of_floats(warp_shape(64, 64, 32, 32, 32, 3, 0.40F)));
 static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
   return s.local_memory() <= kAssembledLocalMemory;
 }));
@@ -69,24 +86,37 @@ static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
 using Candidates = TileCandidates<CoreShape>;
 
 Candidates candidates_of(const Plan& plan) {
-  return plan.a_size == 1 ? Candidates(kByteShapes) : Candidates(kShapes);
+  if (plan.a_size == 1) return Candidates(kByteShapes);
+  return plan.a_size == 4 ? Candidates(kFloatShapes) : Candidates(kShapes);
 }
 
 /// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
 /// with more local memory than it compiles for, or at all.
 std::atomic<bool> large_tiles_fail{false}, warpgroups_fail{false};
 
+/// Whether Hopper's instructions take the operands as they lie.
+bool lies_for_warpgroups(const Plan& plan) {
+  const Arguments& p = plan.problem;
+  return plan.a_size == 2 || (reads_by_k(p.a.row, p.a.column) && reads_by_k(p.b.column, p.b.row));
+}
+
+size_t local_memory_of(const Plan& plan, const CoreShape& shape) {
+  const Arguments& p = plan.problem;
+  return shape.local_memory(reads_by_k(p.a.row, p.a.column), reads_by_k(p.b.column, p.b.row));
+}
+
 uint64_t fitting(const Plan& plan) {
   const DeviceProperties& properties = plan.device.properties();
-  const bool warpgroups = properties.has_warpgroup_mma && !warpgroups_fail.load();
+  const bool warpgroups =
+      properties.has_warpgroup_mma && !warpgroups_fail.load() && lies_for_warpgroups(plan);
   const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
   const std::span<const CoreShape> shapes = candidates_of(plan).shapes;
   uint64_t fits = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const CoreShape& s = shapes[i];
-    const bool beyond = s.local_memory() > properties.local_memory;
+    const bool beyond = local_memory_of(plan, s) > properties.local_memory;
     // Where there are large tiles, the small ones for the same instructions have no use.
-    if (s.warpgroup ? warpgroups && beyond == large : !beyond) fits |= uint64_t{1} << i;
+    if (s.warpgroup ? warpgroups && beyond == large : !beyond || large) fits |= uint64_t{1} << i;
   }
   return fits;
 }
@@ -121,18 +151,22 @@ const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
   const bool bytes = is_one_of(plan.a_tag, {"i8", "u8"});
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
-  if (!bytes && !is_one_of(plan.a_tag, {"f16", "bf16"})) return "neither of 16 bits nor of 8";
+  const bool floats = is_one_of(plan.a_tag, {"f32"});
+  if (floats && !plan.tf32) return "single precision, where TF32 isn't allowed";
+  if (!bytes && !floats && !is_one_of(plan.a_tag, {"f16", "bf16"})) {
+    return "neither of 16 bits nor of 8, nor TF32";
+  }
   if (std::strcmp(plan.a_tag, plan.b_tag) != 0 ||
       (bytes ? std::strcmp(plan.compute_tag, "u32") != 0
              : std::strcmp(plan.a_tag, plan.out_tag) != 0)) {
     return "operands of several types";
   }
   if (p.k == 0) return "k is 0";
+  if (bytes && !lies_for_warpgroups(plan)) {
+    return "operands of 8 bits that aren't contiguous along k";
+  }
   if (fitting(plan) == 0) {
     return bytes ? "only Hopper's instructions take 8 bits" : "the tiles exceed the local memory";
-  }
-  if (bytes && (!reads_by_k(p.a.row, p.a.column) || !reads_by_k(p.b.column, p.b.row))) {
-    return "operands of 8 bits that aren't contiguous along k";
   }
   // Copying an operand costs as much as multiplying it by that many lines.
   if ((!takes_a(plan) && p.n < 64) || (!takes_b(plan) && p.m < 64)) {
@@ -180,27 +214,27 @@ class AlignedOperand {
 
 /// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
 bool is_wide(const Plan& plan) {
-  constexpr int64_t kChunk = kChunkBytes / 2;
+  const int64_t chunk = chunk_of(plan);
   const auto wide = [&](const char* data, const Strides& s) {
-    return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % kChunk == 0 &&
-           s.batch % kChunk == 0;
+    return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % chunk == 0 &&
+           s.batch % chunk == 0;
   };
   const Arguments& p = plan.problem;
   if (has_windows(plan, Windows::a)) {
     const auto& w = plan.windows->arguments;
     for (uint32_t stride : w.out_stride) {
-      if (stride % kChunk != 0) return false;
+      if (stride % chunk != 0) return false;
     }
-    if (w.out_image % kChunk != 0) return false;
+    if (w.out_image % chunk != 0) return false;
   }
-  return plan.a_size == 2 && p.n % kChunk == 0 && wide(plan.out, p.out) &&
+  return plan.a_size > 1 && p.n % chunk == 0 && wide(plan.out, p.out) &&
          ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
 }
 
 Kernel& kernel_of(const Plan& plan, const CoreShape& s) {
   static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
   const Arguments& p = plan.problem;
-  const size_t local = s.local_memory();
+  const size_t local = local_memory_of(plan, s);
   const int windows = plan.windows == nullptr ? Windows::none : plan.windows->side;
   const int axes = plan.windows != nullptr && plan.windows->is_flat() ? 2 : 3;
   const std::array<Define, 16> defines{{{"BM", s.tile.m},
@@ -245,8 +279,8 @@ void run(const Plan& source) {
   try {
     kernel = &kernel_of(plan, s);
   } catch (const Error& error) {
-    if (!s.warpgroup) throw;
-    const bool large = s.local_memory() > plan.device.properties().local_memory;
+    const bool large = local_memory_of(plan, s) > plan.device.properties().local_memory;
+    if (!s.warpgroup && !large) throw;
     warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
          std::string(error.what()));
     (large ? large_tiles_fail : warpgroups_fail).store(true);

@@ -53,10 +53,11 @@ struct Key {
   bool a_aligned, b_aligned;
   bool a_shared, b_shared;  // by all of the batch
   bool addend;
-  int32_t activation, device;
+  int16_t activation, tf32;  // of this size, so that nothing is padding
+  int32_t device;
 
   std::string operation() const {
-    return std::string("gemm_") + a_tag + "_" + b_tag + "_" + out_tag;
+    return std::string("gemm_") + a_tag + "_" + b_tag + "_" + out_tag + (tf32 != 0 ? "_tf32" : "");
   }
   std::string problem() const {
     std::string text = {a_layout, b_layout, out_layout};
@@ -95,7 +96,8 @@ Key key_of(const Plan& plan) {
           several && p.a.batch == 0,
           several && p.b.batch == 0,
           (p.flags & kAddend) != 0,
-          plan.activation,
+          static_cast<int16_t>(plan.activation),
+          plan.tf32,
           plan.device.index()};
 }
 

@@ -24,9 +24,10 @@ struct Windows {
   }
 };
 
-/// Why product_of_windows() does not take products of that dtype on the current device; null if it
-/// does. Its operands are aligned to 16 bytes, with strides that are multiples of that.
-const char* refuse_windows(c10::ScalarType dtype);
+/// Why product_of_windows() does not take products of that dtype on the current device, those of
+/// single precision as TF32 if that will do; null if it does. Its operands are aligned to 16 bytes,
+/// with strides that are multiples of that.
+const char* refuse_windows(c10::ScalarType dtype, bool tf32);
 
 /// As product(), with the windows' side found in them: of that operand `data` is the source's, and
 /// `batch_stride` moves along its channels. side a: k is taps and channels, rows are positions;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/index/problem.h"
 #include "engine/index/reduce.h"
@@ -16,7 +17,6 @@ namespace ocl::index {
 
 namespace {
 
-constexpr size_t kLocalSize = 128;
 constexpr size_t kVectorsPerLookup = 32;
 // Of NDRange::work: an element that is looked up takes a division per dimension.
 constexpr int64_t kLookup = 4;
@@ -155,8 +155,8 @@ void run_elements(Plan& plan, bool rows) {
                                       {"SPAN", form.span}});
   const size_t n = problem.numel();
   enqueue(plan, problem, make_arguments(problem, plan.indexing), kernel,
-          rows ? row_range(problem, form.span, kLocalSize)
-               : NDRange::linear(n, kLocalSize).of_work(kLookup * n),
+          rows ? row_range(problem, form.span, group_of_rows(plan.device()))
+               : NDRange::linear(n, group_of_rows(plan.device())).of_work(kLookup * n),
           !read);
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/index/reduce.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
@@ -14,7 +15,6 @@ namespace {
 
 // Fewer are walked through by every work-item: that is one launch.
 constexpr int64_t kFewElements = 64;
-constexpr size_t kLocalSize = 128;
 
 const KernelFamily places_family{"index/reduce_sorted.cl", "index_places"};
 const KernelFamily combine_family{"index/reduce_sorted.cl", "index_combine"};
@@ -91,7 +91,7 @@ void run(ReducePlan& plan) {
   order.keys = order.allocate_keys();
   order.index = order.allocate_index();
   const auto go = [&](const KernelFamily& family, size_t items, const auto&... others) {
-    launch(family.get(device, defines), plan.queue, NDRange::linear(items, kLocalSize),
+    launch(family.get(device, defines), plan.queue, NDRange::linear(items, group_of_rows(device)),
            problem.pointers(), used_part(arguments, problem), device.asserts().mem(),
            job.indexing.site.id(), others...);
   };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel_family.h"
@@ -28,7 +29,6 @@ using namespace kernel_types;
 constexpr size_t kBuffers = 8, kTableBuffers = 32;
 constexpr size_t kMaxOperands = 8;
 constexpr uint64_t kOffsetBits = 56;
-constexpr size_t kGpuGroup = 256;
 
 /// The kernel's launch parameters for one dtype and number of operands and tensors.
 struct Plan {
@@ -37,7 +37,7 @@ struct Plan {
     const size_t element = c10::elementSize(compute_dtype(dtype));
     const bool cpu = device.is_cpu();
     width = (cpu ? 64 : 16) / element;
-    group = cpu ? 1 : kGpuGroup;
+    group = cpu ? 1 : group_of_elements(device);
     chunk = cpu ? 8192 : width * group * 4;
     table = tensors > entries;
     buffers = table ? kTableBuffers : kBuffers;

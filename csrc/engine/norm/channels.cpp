@@ -83,10 +83,9 @@ namespace {
 constexpr int64_t kPositionsPerPart = 4096;
 constexpr int64_t kGpuPositionsPerPart = 2048, kGpuColumnPositionsPerPart = 64;
 constexpr int64_t kMostParts = 256;
-constexpr uint32_t kGpuGroup = 128;
-// Of channels_last: work-items of a work-group, and vectors of channels that lie side by side in
-// it; positions of a work-item whose loads are in flight together, LOADED there.
-constexpr int64_t kLastGroup = 256, kLastMostVectors = 32, kLastLoaded = 4;
+// Of channels_last: vectors of channels that lie side by side in a work-group; positions of a
+// work-item whose loads are in flight together, LOADED there.
+constexpr int64_t kLastMostVectors = 32, kLastLoaded = 4;
 // Work-groups of a compute unit, for the sums and for the elements, and how many times kLastLoaded
 // positions a work-item takes. That many for the sums bound what shifted sums lose in rounding,
 // since kLastLoaded of each work-item give the shift.
@@ -263,8 +262,8 @@ void run_channels_last(ChannelPlan& plan) {
   const uint32_t width =
       aligned_width(plan, plan.channels, loads_means ? plan.vectors.mean : at::Tensor());
   const int64_t vectors = plan.channels / width;
-  const auto group = static_cast<int64_t>(
-      std::bit_floor(std::min<size_t>(kLastGroup, plan.device.properties().max_work_group_size)));
+  const auto group = static_cast<int64_t>(std::bit_floor(std::min<size_t>(
+      group_of_elements(plan.device), plan.device.properties().max_work_group_size)));
   const int64_t side_by_side =
       std::min<int64_t>({kLastMostVectors, group,
                          static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)))});
@@ -316,7 +315,7 @@ void run_planes(ChannelPlan& plan) {
   const bool cpu = plan.device.is_cpu();
   const uint32_t width = cpu ? vector_width(plan.device, plan.acc, plan.inner)
                              : aligned_width(plan, plan.inner, at::Tensor());
-  const uint32_t group = cpu ? 1 : kGpuGroup;
+  const uint32_t group = cpu ? 1 : static_cast<uint32_t>(group_of_rows(plan.device));
   const int64_t least = cpu ? kPositionsPerPart : kGpuPositionsPerPart;
   const int64_t part = ceil_div(part_of(plan, plan.channels, least), width) * width;
   const int64_t share = cpu ? kElementsPerItem : width;

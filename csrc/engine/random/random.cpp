@@ -30,7 +30,6 @@ using namespace kernel_types;
 #include "random/arguments.clh"
 static_assert(kMaxDims == RowMajor::kMaxKernelDims);
 
-constexpr size_t kLocalSize = 64;
 // Below this size a permutation is ranked, exactly uniform; above it a Feistel network is.
 constexpr int64_t kMaxRanked = 1024;
 // Philox calls of one operation: two at most, and generators count in fours.
@@ -53,9 +52,7 @@ const char* const kLong = tag(at::kLong);
 
 NDRange groups_of_four(const Device& device, int64_t n, int lanes = 1) {
   const int64_t per_item = 4 * lanes;
-  return NDRange::linear(ceil_div(n, per_item),
-                         device.is_cpu() ? kLocalSize : group_of_elements(device))
-      .of_work(4 * n);
+  return element_range(device, ceil_div(n, per_item)).of_work(4 * n);
 }
 
 /// Numbers for all elements, by a kernel that takes the four of a Philox call, or with `lanes`
@@ -108,7 +105,7 @@ void run_rank(PermutationPlan& plan) {
   const at::Tensor keys = at::empty({plan.n}, plan.out.options().dtype(at::kLong));
   fill_integer(keys, 0, 0, plan.generator);
   launch(rank_family.get(plan.device, {{"OUT", tag(plan.out.scalar_type())}}), plan.queue,
-         NDRange::linear(plan.n, kLocalSize), Pointer{plan.out.data_ptr()},
+         element_range(plan.queue.device(), plan.n), Pointer{plan.out.data_ptr()},
          Pointer{keys.data_ptr()}, static_cast<uint32_t>(plan.n));
 }
 
@@ -131,7 +128,7 @@ void run_feistel_lanes(PermutationPlan& plan) {
   launch_feistel(plan, feistel_lanes_family, NDRange::linear(ceil_div(plan.n, kFeistelStretch), 1));
 }
 void run_feistel(PermutationPlan& plan) {
-  launch_feistel(plan, feistel_family, NDRange::linear(plan.n, kLocalSize));
+  launch_feistel(plan, feistel_family, element_range(plan.queue.device(), plan.n));
 }
 
 constexpr Implementation<PermutationPlan> kRank{"rank", refuse_rank, run_rank},

@@ -29,7 +29,6 @@ using c10::ScalarType;
 using reduce::Dimension;
 using reduce::Geometry;
 
-constexpr size_t kGpuGroup = 256;
 constexpr int kGpuItems = 8;
 // Lines shorter than that are not worth a work-group's barriers.
 constexpr int64_t kGroupLength = 512;
@@ -242,7 +241,7 @@ const char* refuse_group_rows(const Plan& plan) {
   if (plan.device().is_cpu()) return "only for GPU devices";
   return plan.length() < kGroupLength ? "the lines are short" : nullptr;
 }
-void run_group_rows(Plan& plan) { plan.run_rows(kGpuGroup); }
+void run_group_rows(Plan& plan) { plan.run_rows(group_of_elements(plan.device())); }
 
 const char* refuse_rows(const Plan&) { return nullptr; }
 void run_rows(Plan& plan) { plan.run_rows(1); }
