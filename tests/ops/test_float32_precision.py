@@ -80,7 +80,12 @@ def test_products(setting, m, n, k):
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize(
     "images, channels, size, filters, window, stride, groups",
-    [(2, 64, 16, 32, 3, 1, 1), (2, 3, 33, 24, 7, 2, 1), (1, 32, 12, 64, 1, 1, 1), (2, 32, 9, 32, 3, 2, 4)],
+    [
+        (2, 64, 16, 32, 3, 1, 1),
+        (2, 3, 33, 24, 7, 2, 1),
+        (1, 32, 12, 64, 1, 1, 1),
+        (2, 32, 9, 32, 3, 2, 4),
+    ],
 )
 def test_convolutions(setting, layout, images, channels, size, filters, window, stride, groups):
     x = torch.randn(images, channels, size, size).to(memory_format=layout)
