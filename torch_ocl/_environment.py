@@ -35,7 +35,8 @@ VARIABLES = {
         "MiB of them to keep, about; those not used for longest go first; default 1024"
     ),
     "TORCH_OCL_KERNEL_DIR": (
-        "read kernels from this folder instead of the library, to edit them without a rebuild"
+        "read kernels from this folder instead of the library, to edit them without a rebuild; "
+        "several folders are separated by colons"
     ),
     "TORCH_OCL_MEMORY_FRACTION": (
         "the part of a device's memory that may be allocated, in (0, 1]; default 1"

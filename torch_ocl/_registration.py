@@ -87,9 +87,11 @@ def _check_torch_version() -> None:
     except ImportError:  # nothing is built, which loading the library says
         return
     if _series(TORCH_VERSION) != _series(torch.__version__):
+        wanted = ".".join(_series(TORCH_VERSION))
         raise RuntimeError(
-            f"it was built for torch {TORCH_VERSION}, this is torch {torch.__version__}; "
-            "build it again, with pip install --no-build-isolation"
+            f"it was built for torch {TORCH_VERSION}, this is torch {torch.__version__}. "
+            f"Install that torch (pip install 'torch=={wanted}.*'), or build torch_ocl again, in "
+            "its source folder: pip install --no-build-isolation --no-deps --force-reinstall ."
         )
 
 

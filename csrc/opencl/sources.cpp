@@ -2,10 +2,14 @@
 
 #include "opencl/sources.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,18 +21,66 @@
 namespace ocl {
 namespace {
 
-/// The text of kernels/<path>, from the folder if one is given, else from the library.
-std::optional<std::string> read_kernel(const std::string& folder, const std::string& path) {
-  if (folder.empty()) {
-    const std::string_view text = embedded_kernel(path);
-    if (text.empty()) return std::nullopt;
-    return std::string(text);
+/// What extensions have brought along.
+struct AddedFiles {
+  struct Text {
+    std::string_view text;
+    bool unique = true;
+  };
+  std::mutex mutex;
+  std::map<std::string, Text, std::less<>> files;
+};
+
+/// Leaked: libraries may add to it before and look into it after everything else.
+AddedFiles& added_files() {
+  static auto* added = new AddedFiles;
+  return *added;
+}
+
+/// An extension's file; empty if there is none.
+std::string_view added_file(std::string_view path) {
+  AddedFiles& added = added_files();
+  std::lock_guard<std::mutex> lock(added.mutex);
+  const auto it = added.files.find(path);
+  if (it == added.files.end()) return {};
+  if (!it->second.unique || !embedded_kernel(path).empty()) {
+    throw std::runtime_error("several libraries have a kernel file \"" + std::string(path) +
+                             "\": an extension's files belong into a folder of its own name");
   }
-  std::ifstream file(folder + "/" + path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return it->second.text;
+}
+
+using Folders = std::vector<std::string>;
+
+/// Those of TORCH_OCL_KERNEL_DIR.
+Folders kernel_folders() {
+  Folders folders;
+  const char* variable = std::getenv("TORCH_OCL_KERNEL_DIR");
+  std::istringstream list(variable == nullptr ? "" : variable);
+  for (std::string folder; std::getline(list, folder, ':');) {
+    if (folder.empty()) continue;
+    struct stat status;
+    if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+      throw std::runtime_error("there is no folder \"" + folder + "\" (TORCH_OCL_KERNEL_DIR)");
+    }
+    folders.push_back(folder);
+  }
+  return folders;
+}
+
+/// The text of kernels/<path>, from the first folder that has it, else from a library.
+std::optional<std::string> read_kernel(const Folders& folders, const std::string& path) {
+  for (const std::string& folder : folders) {
+    std::ifstream file(folder + "/" + path, std::ios::binary);
+    if (!file) continue;
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  const std::string_view added = added_file(path);
+  const std::string_view text = added.empty() ? embedded_kernel(path) : added;
+  if (text.empty()) return std::nullopt;
+  return std::string(text);
 }
 
 /// A preprocessor line: its name ("include", "ifdef") and what follows; both empty for other lines.
@@ -87,7 +139,7 @@ std::string guard_of(std::string path) {
 /// preprocessor decides.
 class Expander {
  public:
-  explicit Expander(std::string folder) : folder_(std::move(folder)) {}
+  explicit Expander(Folders folders) : folders_(std::move(folders)) {}
 
   void append(const std::string& path, std::string_view text) {
     scopes_.back().insert(path);
@@ -125,7 +177,6 @@ class Expander {
   }
 
   std::string take() { return std::move(out_); }
-  const std::string& folder() const { return folder_; }
 
  private:
   void mark(size_t line, const std::string& path) {
@@ -148,7 +199,7 @@ class Expander {
       if (scope.count(name) != 0) return;
     }
     // As a compiler run with -I kernels: names are paths below kernels/.
-    const auto text = read_kernel(folder_, name);
+    const auto text = read_kernel(folders_, name);
     if (!text) {
       throw std::runtime_error("kernels/" + from + ":" + std::to_string(line) + ": #include \"" +
                                name + "\": there is no kernels/" + name);
@@ -159,7 +210,7 @@ class Expander {
     out_ += "#endif\n";
   }
 
-  std::string folder_;
+  Folders folders_;
   std::string out_;
   // The files taken at the file level and under each open #if.
   std::vector<std::set<std::string>> scopes_{1};
@@ -168,17 +219,30 @@ class Expander {
 }  // namespace
 
 std::string kernel_source(const std::string& path) {
-  const char* folder = std::getenv("TORCH_OCL_KERNEL_DIR");
-  Expander expander(folder == nullptr ? "" : folder);
-  const auto text = read_kernel(expander.folder(), path);
+  const Folders folders = kernel_folders();
+  const auto text = read_kernel(folders, path);
   if (!text) {
-    throw std::runtime_error("there is no kernel file \"" + path + "\" in " +
-                             (expander.folder().empty()
-                                  ? "the library"
-                                  : expander.folder() + " (TORCH_OCL_KERNEL_DIR)"));
+    std::string places;
+    for (const std::string& folder : folders) places += folder + ", ";
+    throw std::runtime_error("there is no kernel file \"" + path + "\" in " + places +
+                             "the library or an extension");
   }
+  Expander expander(folders);
   expander.append(path, *text);
   return expander.take();
+}
+
+void add_kernel_files(std::span<const KernelFile> files) {
+  AddedFiles& added = added_files();
+  std::lock_guard<std::mutex> lock(added.mutex);
+  for (const KernelFile& file : files) {
+    const auto [it, is_new] = added.files.try_emplace(std::string(file.path));
+    if (is_new) {
+      it->second.text = file.text;
+    } else if (it->second.text != file.text) {
+      it->second.unique = false;
+    }
+  }
 }
 
 }  // namespace ocl

@@ -30,8 +30,8 @@ def build_with_cmake():
 
 def build_alone(folder):
     embedded, program = folder / "embedded_kernels.cpp", folder / "floor1_test"
-    embed = [sys.executable, ROOT / "codegen" / "embed_kernels.py", "--root", ROOT / "kernels"]
-    subprocess.run([*embed, "--out", embedded], check=True)
+    embed = [sys.executable, ROOT / "torch_ocl" / "utils" / "embed_kernels.py"]
+    subprocess.run([*embed, "--root", ROOT / "kernels", "--out", embedded], check=True)
     folders = (ROOT / "tests" / "opencl" / "floor1", ROOT / "csrc" / "opencl")
     sources = [path for folder in folders for path in sorted(folder.glob("*.cpp"))]
     includes = ["-I", ROOT / "csrc", "-I", opencl_headers()]

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_ocl
 
@@ -32,11 +34,56 @@ def run_python(python: Path | str, code: str, cwd: Path, **environment: str) -> 
 
 
 def test_metadata() -> None:
+    """It names the minor version of torch that the library works with."""
     metadata = importlib.metadata.metadata("torch-ocl")
-    assert metadata["Version"] == torch_ocl.__version__
+    series = ".".join(torch.__version__.split(".")[:2])
+    assert metadata["Version"] == f"{torch_ocl.__version__}+torch{series}"
     assert set(metadata.get_all("Provides-Extra")) >= {"cpu", "test", "demo"}
     requirements = importlib.metadata.requires("torch-ocl")
-    assert any(re.match(r"torch\b.*>=2\.11", text) for text in requirements)
+    assert f"torch=={series}.*" in requirements
+    assert any(text.startswith("nvidia-cuda-opencl") for text in requirements)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not run from a clone")
+def test_source_distribution(tmp_path: Path) -> None:
+    """It has every file that git has, whatever torch is there. Its name has the plain version."""
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "egg_info", "-e", str(tmp_path), "sdist"]
+        + ["-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (archive,) = tmp_path.glob("torch_ocl-*.tar.gz")
+    assert archive.name == f"torch_ocl-{torch_ocl.__version__}.tar.gz"
+    with tarfile.open(archive) as tar:
+        top = f"torch_ocl-{torch_ocl.__version__}/"
+        names = {member.name.removeprefix(top) for member in tar if member.isfile()}
+        information = tar.extractfile(f"{top}PKG-INFO").read().decode()
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    tracked = {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+    assert tracked - names == set()
+    made = {"PKG-INFO", "setup.cfg"}
+    assert {n for n in names - tracked - made if "egg-info" not in n} <= untracked()
+    assert "Requires-Dist: torch<2.16,>=2.11" in information
+
+
+def untracked() -> set[str]:
+    """Files that are about to be added."""
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(listed.stdout.split("\0"))
 
 
 def test_entry_point() -> None:
@@ -99,7 +146,9 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("torch_ocl-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
+    assert f"+torch{'.'.join(torch.__version__.split('.')[:2])}-" in wheel.name
     companions = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
+    companions += ("include/torch_ocl/extension.h", "share/cmake/TorchOCL/TorchOCLConfig.cmake")
     assert {f"torch_ocl/{name}" for name in companions} <= set(names)
     assert not any(name.startswith(("tests/", "csrc/", "codegen/", "examples/")) for name in names)
 
@@ -121,3 +170,20 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     output = run_python(python, code, tmp_path, **environment).split()
     assert output[0].startswith(str(site))
     assert float(output[1]) == 83.0
+
+    # What README says to run then: the commands that need no network, and its program.
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Use it\n")[2]
+    commands, program = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]
+    lines = [line.partition("#")[0].split() for line in commands.splitlines()]
+    assert [line[:2] for line in lines] == [["pip", "install"]] * 3 + [["python", "-m"]]
+    assert lines[1] == ["pip", "install", "-r", "requirements-build.txt"]
+    assert lines[2] == ["pip", "install", "--no-build-isolation", "."]
+    shown = subprocess.run(
+        [str(python), *lines[3][1:]],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert float(run_python(python, program, tmp_path, **environment)) > 0

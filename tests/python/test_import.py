@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_ocl
 
@@ -140,6 +141,8 @@ def test_another_version_of_torch(tmp_path):
     code = "import torch; print(torch.ocl.unavailable_reason()); torch.ones(2).sum()"
     out = run(code, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert "built for torch 2.3.1" in out and "undefined symbol" not in out
+    assert f"this is torch {torch.__version__}" in out
+    assert "pip install 'torch==2.3.*'" in out and "--force-reinstall" in out
 
 
 def test_without_a_device_none_is_made_current():

@@ -2,7 +2,7 @@
 //
 // cmake --build build --target floor1_test, or by hand with the OpenCL headers' folder in
 // $CL_INCLUDE:
-//   python codegen/embed_kernels.py --root kernels --out /tmp/floor1/embedded_kernels.cpp
+//   python torch_ocl/utils/embed_kernels.py --root kernels --out /tmp/floor1/embedded_kernels.cpp
 //   g++ -std=c++20 -O2 -Icsrc -isystem $CL_INCLUDE tests/opencl/floor1/*.cpp csrc/opencl/*.cpp
 //     /tmp/floor1/embedded_kernels.cpp -o /tmp/floor1/floor1_test -ldl -pthread
 //   /tmp/floor1/floor1_test           # PASS/FAIL lines; the exit code is the number of failures

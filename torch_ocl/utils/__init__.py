@@ -1,0 +1,1 @@
+"""Helpers for code beside programs: building extensions (torch_ocl.utils.cpp_extension)."""
