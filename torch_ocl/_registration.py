@@ -45,6 +45,7 @@ def register() -> None:
     torch.utils.rename_privateuse1_backend(_BACKEND)
     try:
         _load_native()
+        from torch_ocl import integrations
         from torch_ocl import ocl as module
 
         _multiprocessing.install()
@@ -55,6 +56,7 @@ def register() -> None:
         _harmless.install()
         _process_groups.install()
         _separate_processes.install()
+        integrations.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True

@@ -1,4 +1,5 @@
-// The engines' choices of kernels, for tests and diagnosis (torch_ocl.testing).
+// The engines' choices of kernels, for tests and diagnosis (torch_ocl.testing), and the ops of
+// other libraries.
 #include "engine/dispatch.h"
 
 #include <pybind11/pybind11.h>
@@ -6,6 +7,7 @@
 
 #include <string>
 
+#include "ops/vision/vision.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;
@@ -49,6 +51,8 @@ void bind_dispatch(py::module_& module) {
   });
   module.def("record_dispatch", &record_dispatch);
   module.def("take_recorded_dispatch", &take_recorded_dispatch);
+  // Once torchvision has declared them (torch_ocl/integrations/torchvision.py).
+  module.def("register_vision_ops", &vision::register_ops);
 }
 
 }  // namespace ocl::python

@@ -27,7 +27,7 @@ PARTS = (
     ("recurrent", "fourier", "norms", "winograd"),
     ("sorts", "optimisers", "indices", "random"),
     ("selections", "fourier_in_registers", "binning", "lines"),
-    ("scans", "shapes", "special_functions"),
+    ("scans", "shapes", "special_functions", "detection"),
     ("fallbacks",),
 )
 #: Of a part that begins with that family: what takes more local memory than the 32 KiB of

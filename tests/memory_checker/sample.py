@@ -9,6 +9,7 @@ import sys
 import time
 
 import algebra  # noqa: F401
+import detection  # noqa: F401
 import elements  # noqa: F401
 import lookups  # noqa: F401
 import networks  # noqa: F401
