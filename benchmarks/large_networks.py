@@ -41,8 +41,8 @@ class Block(nn.Module):
 
 
 class Words(nn.Module):
-    """Embeddings, transformer layers, and a product with the embeddings: of GPT-2's and BERT's sizes
-    (Radford et al., 2019; Devlin et al., 2018)."""
+    """Embeddings, transformer layers, and a product with the embeddings, of the sizes of GPT-2
+    (Radford et al., 2019) and BERT-base (Devlin et al., 2018)."""
 
     def __init__(self, vocabulary, causal):
         super().__init__()
@@ -230,7 +230,6 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.first = self._answer()
         self.best = math.inf
 
     def _answer(self):
@@ -238,6 +237,10 @@ class Side:
         if not line:
             raise RuntimeError(f"a side ended with {self._process.wait()}")
         return float(line.split()[0])
+
+    def wait(self):
+        """Until it is ready. Returns the seconds of its first step."""
+        return self._answer()
 
     def block(self):
         self._process.stdin.write("\n")
@@ -250,15 +253,17 @@ class Side:
 
 
 def compare(name, others):
-    """Milliseconds of a step on `ocl` and on each (device, compiled) of others; ocl's first step."""
+    """Milliseconds of a step on `ocl` and on each (device, compiled) of others, and the seconds of
+    the first one on `ocl`."""
     sides = []
     try:
         for side in (("ocl", False), *others):
             sides.append(Side(name, *side))
+        first, *_ = [side.wait() for side in sides]
         for _ in range(ROUNDS):
             for side in sides:
                 side.block()
-        return [side.best * 1e3 for side in sides], sides[0].first
+        return [side.best * 1e3 for side in sides], first
     finally:
         for side in sides:
             side.close()
