@@ -34,12 +34,13 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage fuzz check-memory bench docs docs-site wheel manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage integrations fuzz check-memory bench docs docs-site wheel manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
 	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/reference/op-coverage.md"
+	@echo "make integrations   try the libraries above PyTorch and write docs/reference/libraries.md"
 	@echo "make fuzz    try random shapes, layouts and dtypes (FUZZ_EXAMPLES per test)"
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
@@ -90,6 +91,16 @@ $(STAMPS)/package: setup.py pyproject.toml $(OPENCL_STAMP)
 	@$(PIP) --no-deps '$(TORCHVISION)'
 	@touch $@
 
+# Without dependencies: several would bring a torch of their own along.
+$(STAMPS)/integrations: requirements-integrations.txt $(STAMPS)/package
+	@echo "Installing the libraries that are tried with ocl"
+	@$(PIP) --no-deps -r requirements-integrations.txt
+	@touch $@
+
+$(STAMPS)/more-integrations: requirements-integrations-more.txt $(STAMPS)/integrations
+	@$(PIP) --no-deps -r requirements-integrations-more.txt
+	@touch $@
+
 $(STAMPS)/lint: requirements-lint.txt $(STAMPS)/venv
 	@$(PIP) -r requirements-lint.txt
 	@touch $@
@@ -110,11 +121,16 @@ build: $(STAMPS)/package
 demo: build
 	$(BIN)/python examples/demo.py $(ARGS)
 
-test: build
+test: build $(STAMPS)/integrations
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(ARGS)
 
 coverage: build
 	$(BIN)/python -m tests.coverage --jobs $(TEST_JOBS) $(ARGS)
+	$(BIN)/python tools/docs/generate.py
+
+# Tries all libraries, also those that `make test` leaves out, and writes docs/reference/libraries.md.
+integrations: build $(STAMPS)/more-integrations
+	$(BIN)/python -m tests.integrations $(ARGS)
 	$(BIN)/python tools/docs/generate.py
 
 fuzz: build

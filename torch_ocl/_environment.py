@@ -20,11 +20,17 @@ VARIABLES = {
         "torch has a CUDA device ([beside CUDA](install.md#beside-cuda)). `import torch_ocl` "
         "always does"
     ),
+    "TORCH_OCL_INTEGRATIONS": (
+        "how far libraries above PyTorch take `ocl` ([libraries](libraries.md)): `off`, "
+        "`explicit` where a program names it, `auto`, the default, also where they choose a device "
+        "by themselves and it is a GPU, or `always`"
+    ),
     "TORCH_OCL_FALLBACK": (
         "`1`: ops without a kernel run on the CPU, with a warning, and are counted"
     ),
     "TORCH_OCL_VERBOSE": (
-        "traces on stderr: any of `build`, `launch`, `dispatch`, `memory`, `tune`, or `all`"
+        "traces on stderr: any of `build`, `launch`, `dispatch`, `memory`, `tune`, "
+        "`integrations`, or `all`"
     ),
     "TORCH_OCL_CACHE": "`0`: compiled kernels aren't kept on disk",
     "TORCH_OCL_CACHE_DIR": (
@@ -135,6 +141,12 @@ def names() -> list[str]:
     """Those that the package reads."""
     engines = [f"TORCH_OCL_{engine.upper()}" for engine in ENGINES]
     return [*engines, *(name for name in VARIABLES if "<" not in name)]
+
+
+def is_verbose(topic: str) -> bool:
+    """Whether TORCH_OCL_VERBOSE asks for a topic."""
+    asked = os.environ.get("TORCH_OCL_VERBOSE", "").split(",")
+    return bool({topic, "all"} & {name.strip() for name in asked})
 
 
 def unknown_names() -> list[str]:

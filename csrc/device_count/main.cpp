@@ -4,8 +4,8 @@
 //
 //     device_count [--loader <libOpenCL>]... [--driver <library>]...
 //
-// Prints "devices: <n>"; drivers may print other lines. Knows nothing of torch, which takes longer
-// to load than most drivers.
+// Prints "devices: <n> <type>..."; drivers may print other lines. Knows nothing of torch, which
+// takes longer to load than most drivers.
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,6 +15,7 @@
 
 #include "opencl/api.h"
 #include "opencl/device.h"
+#include "opencl/device_types.h"
 #include "opencl/platform.h"
 
 int main(int count, char** arguments) {
@@ -24,7 +25,9 @@ int main(int count, char** arguments) {
     (names_loader ? loaders : drivers).emplace_back(arguments[i + 1]);
   }
   ocl::configure_loader(std::move(loaders), std::move(drivers));
-  std::printf("\ndevices: %d\n", ocl::device_count());
+  std::printf("\ndevices: %d", ocl::device_count());
+  for (const std::string& type : ocl::device_types()) std::printf(" %s", type.c_str());
+  std::printf("\n");
   std::fflush(stdout);
   _exit(0);  // drivers take their time to tear down
 }

@@ -15,6 +15,7 @@ uint32_t topic_bit(std::string_view name) {
   if (name == "dispatch") return static_cast<uint32_t>(Verbose::dispatch);
   if (name == "memory") return static_cast<uint32_t>(Verbose::memory);
   if (name == "tune") return static_cast<uint32_t>(Verbose::tune);
+  if (name == "integrations") return 32;  // the Python package's own
   if (name == "all") return ~uint32_t{0};
   return 0;
 }
@@ -29,7 +30,7 @@ uint32_t verbose_topics() {
     const uint32_t bit = topic_bit(name);
     if (bit == 0 && name != "0") {
       warn("TORCH_OCL_VERBOSE: no topic \"" + std::string(name) +
-           "\" (there are build, launch, dispatch, memory, tune, all)");
+           "\" (there are build, launch, dispatch, memory, tune, integrations, all)");
     }
     topics |= bit;
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "opencl/device.h"
+#include "opencl/device_types.h"
 #include "opencl/driver_list.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
@@ -275,6 +276,17 @@ int device_count() noexcept {
   } catch (...) {  // out of host memory
     return 0;
   }
+}
+
+std::vector<std::string> device_types() {
+  if (process_was_forked()) return {};
+  std::vector<std::string> types;
+  const Registry& all = registry();
+  if (!all.settled.load(std::memory_order_acquire)) return {};
+  for (const auto& slot : all.slots) {
+    types.emplace_back(class_name(slot->properties.device_class));
+  }
+  return types;
 }
 
 std::string unavailable_reason() {

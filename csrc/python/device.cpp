@@ -91,6 +91,7 @@ void bind_device(py::module_& module) {
   module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("drivers"));
   module.def("configure_device_count", &configure_device_count, py::arg("command"));
   module.def("device_count", &count_devices, release_gil());
+  module.def("device_types", &types_of_devices, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());
   module.def("left_out_devices", &left_out_devices, release_gil());
   module.def("is_initialized", &is_initialized);

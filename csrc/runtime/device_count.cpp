@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "opencl/device.h"
+#include "opencl/device_types.h"
 #include "opencl/platform.h"
 
 namespace ocl {
@@ -58,12 +60,29 @@ std::string output_of(const std::vector<std::string>& words) {
   return text;
 }
 
-std::optional<int> counted_elsewhere() {
+struct Answer {
+  int count;
+  std::vector<std::string> types;
+};
+
+std::optional<Answer> ask() {
   constexpr std::string_view kBefore = "\ndevices: ";
   const std::string text = output_of(command());
   const size_t found = text.rfind(kBefore);
   if (found == std::string::npos) return std::nullopt;
-  return std::atoi(text.c_str() + found + kBefore.size());
+  std::istringstream line(text.substr(found + kBefore.size()));
+  Answer answer{};
+  line >> answer.count;
+  for (std::string type; std::ssize(answer.types) < answer.count && line >> type;) {
+    answer.types.push_back(type);
+  }
+  return answer;
+}
+
+/// What the program said, which is asked once.
+const std::optional<Answer>& answer_from_elsewhere() {
+  static const std::optional<Answer> answer = ask();
+  return answer;
 }
 
 }  // namespace
@@ -73,11 +92,17 @@ void configure_device_count(std::vector<std::string> words) { command() = std::m
 int count_devices() noexcept {
   if (is_initialized() || process_was_forked()) return device_count();
   try {
-    static const std::optional<int> counted = counted_elsewhere();
-    if (counted) return *counted;
+    if (const auto& answer = answer_from_elsewhere()) return answer->count;
   } catch (...) {  // out of host memory
   }
   return device_count();
+}
+
+std::vector<std::string> types_of_devices() {
+  if (!is_initialized() && !process_was_forked()) {
+    if (const auto& answer = answer_from_elsewhere()) return answer->types;
+  }
+  return device_types();
 }
 
 namespace {

@@ -15,6 +15,9 @@ void configure_device_count(std::vector<std::string> command);
 /// a device, if they do at all. Where the program can't be run OpenCL is started after all.
 int count_devices() noexcept;
 
+/// device_types(), and before the first use the answer of that program.
+std::vector<std::string> types_of_devices();
+
 /// Whether a graph of autograd's may have a node on a device.
 bool autograd_knows() noexcept;
 void tell_autograd() noexcept;

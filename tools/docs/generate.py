@@ -113,6 +113,20 @@ def speed() -> str:
     return table(["device", "OpenCL driver", "beside", "cases", "mean ratio of times"], rows)
 
 
+def libraries() -> str:
+    """Of each library: the version tried, what works, what doesn't and why."""
+    path = ROOT / "docs" / "reference" / "libraries.json"
+    rows = []
+    for name, tried in json.loads(path.read_text(encoding="utf-8")).items():
+        works = [check["what"] for check in tried["checks"] if not check["error"]]
+        others = [check for check in tried["checks"] if check["error"]]
+        missing = [f"{check['what']} ({check['fails'] or check['error']})" for check in others]
+        version = tried["version"] or ""
+        rows.append([name, version, "; ".join(works), "; ".join(missing)])
+    total = sum(len(tried["checks"]) for tried in json.loads(path.read_text()).values())
+    return f"{total} checks:\n\n" + table(["library", "version", "works", "doesn't"], rows)
+
+
 def environment() -> str:
     """The variables that the package reads, and those of others."""
     # The file alone: the package would load torch.
@@ -128,6 +142,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "op-coverage-gaps": coverage_tables.gaps,
     "op-coverage-host": coverage_tables.host_staged,
     "op-coverage-summary": coverage_tables.summary,
+    "libraries": libraries,
     "ops-summary": ops_summary,
     "speed": speed,
     "ops-all": ops_all,

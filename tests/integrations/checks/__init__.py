@@ -1,0 +1,1 @@
+"""The checks, by field. Each imports its library where it runs."""

@@ -1,0 +1,244 @@
+"""Images: torchvision, timm, kornia and others."""
+
+import torch
+
+from tests.integrations import small
+from tests.integrations.checklist import check
+
+
+@check("torchvision", "a ResNet and transforms of tensors")
+def _(device):
+    from torchvision.models import resnet18
+    from torchvision.transforms import v2
+
+    torch.manual_seed(1)
+    model = resnet18(num_classes=5).eval().to(device)
+    prepare = v2.Compose(
+        [v2.Resize(40, antialias=True), v2.CenterCrop(32), v2.Normalize([0.5] * 3, [0.2] * 3)]
+    )
+    return model(prepare(small.images().to(device)))
+
+
+@check("torchvision", "nms, roi_align, deform_conv2d")
+def _(device):
+    from torchvision import ops
+
+    generator = torch.Generator().manual_seed(3)
+    corners = torch.rand(20, 2, generator=generator) * 20
+    boxes = torch.cat([corners, corners + 4 + 8 * torch.rand(20, 2, generator=generator)], 1)
+    scores = torch.rand(20, generator=generator).to(device)
+    boxes, image = boxes.to(device), small.images(1).to(device)
+    offsets = torch.randn(1, 18, 30, 30, generator=generator).to(device)
+    weight = torch.randn(4, 3, 3, 3, generator=generator).to(device)
+    return (
+        ops.nms(boxes, scores, 0.3),
+        ops.batched_nms(boxes, scores, torch.arange(20, device=device) % 3, 0.3),
+        ops.roi_align(image, [boxes], 4),
+        ops.deform_conv2d(image, offsets, weight),
+    )
+
+
+@check("torchvision", "boxes, masks, losses")
+def _(device):
+    from torchvision import ops
+
+    a = torch.tensor([[0.0, 0, 4, 4], [2, 2, 6, 6], [5, 5, 9, 9]], device=device)
+    masks = (small.images(3, 8, 1)[:, 0] > 0.8).to(device)
+    x = small.points()[0].to(device)
+    return (
+        ops.box_iou(a, a.flip(0)),
+        ops.generalized_box_iou(a, a.flip(0)),
+        ops.box_convert(a, "xyxy", "cxcywh"),
+        ops.masks_to_boxes(masks),
+        ops.sigmoid_focal_loss(x, (x > 0).float(), reduction="mean"),
+    )
+
+
+def timm_model(name, device, **arguments):
+    import timm
+
+    torch.manual_seed(1)
+    return timm.create_model(name, num_classes=5, **arguments).eval().to(device)
+
+
+@check("timm", "networks", tolerance=5e-3)
+def _(device):
+    with torch.no_grad():
+        return [
+            timm_model("test_resnet", device)(small.images(2, 64).to(device)),
+            timm_model("test_vit", device, img_size=64)(small.images(2, 64).to(device)),
+            timm_model("test_convnext", device)(small.images(2, 64).to(device)),
+            timm_model("test_efficientnet", device)(small.images(2, 64).to(device)),
+        ]
+
+
+@check("timm", "training with mixup and an average of the model", tolerance=5e-3)
+def _(device):
+    import numpy as np
+    from timm.data import Mixup
+    from timm.loss import SoftTargetCrossEntropy
+    from timm.utils import ModelEmaV3
+
+    np.random.seed(0)
+    model = small.convolutions().to(device)
+    average = ModelEmaV3(model, decay=0.5)
+    mix = Mixup(mixup_alpha=0.8, num_classes=3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    found = []
+    for _ in range(3):
+        x, soft = mix(small.images(4).to(device), torch.tensor([0, 1, 2, 0], device=device))
+        loss = SoftTargetCrossEntropy()(model(x), soft)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average.update(model)
+        found.append(loss)
+    return found, average.module(small.images().to(device))
+
+
+@check("kornia", "filters and colours")
+def _(device):
+    from kornia import color, filters, morphology
+
+    x = small.images().to(device)
+    return (
+        filters.gaussian_blur2d(x, (5, 5), (1.5, 1.5)),
+        filters.sobel(x),
+        filters.median_blur(x, (3, 3)),
+        color.rgb_to_hsv(x),
+        color.rgb_to_lab(x),
+        morphology.dilation(x, torch.ones(3, 3, device=device)),
+    )
+
+
+@check("kornia", "geometry", tolerance=5e-3)
+def _(device):
+    from kornia import geometry
+
+    x = small.images().to(device)
+    angle = torch.tensor([20.0, -35.0], device=device)
+    corners = torch.tensor([[[0.0, 0], [31, 0], [31, 31], [0, 31]]], device=device)
+    moved = corners + torch.tensor([[[2.0, 1], [-3, 2], [-1, -4], [3, -2]]], device=device)
+    matrix = geometry.get_perspective_transform(corners, moved)
+    return (
+        geometry.rotate(x, angle),
+        geometry.warp_perspective(x[:1], matrix, (32, 32)),
+        geometry.pyrdown(x),
+    )
+
+
+@check("segmentation-models-pytorch", "a U-Net and its losses", tolerance=5e-3)
+def _(device):
+    import segmentation_models_pytorch as smp
+
+    torch.manual_seed(1)
+    model = smp.Unet("resnet18", encoder_weights=None, classes=2).eval().to(device)
+    found = model(small.images(1, 64).to(device))
+    target = (small.images(1, 64, 1)[:, 0] > 0.5).long().to(device)
+    return found, smp.losses.DiceLoss("multiclass")(found, target)
+
+
+YOLO = "yolo11n.yaml"
+
+
+def yolo_data(folder):
+    """Eight images of bright squares, with their boxes."""
+    from PIL import Image
+
+    for part in ("images", "labels"):
+        (folder / part).mkdir()
+    generator = torch.Generator().manual_seed(0)
+    for index in range(8):
+        x, y = (int(v) for v in torch.randint(4, 36, (2,), generator=generator))
+        pixels = torch.zeros(64, 64, 3, dtype=torch.uint8)
+        pixels[y : y + 24, x : x + 24] = 255
+        Image.fromarray(pixels.numpy()).save(folder / "images" / f"{index}.png")
+        centre = f"{(x + 12) / 64} {(y + 12) / 64} 0.375 0.375"
+        (folder / "labels" / f"{index}.txt").write_text(f"0 {centre}\n")
+    settings = folder / "data.yaml"
+    settings.write_text(f"path: {folder}\ntrain: images\nval: images\nnames: {{0: square}}\n")
+    return settings
+
+
+@check("ultralytics", "YOLO: predict", integration="ultralytics", tolerance=5e-3)
+def _(device):
+    from ultralytics import YOLO as Model
+
+    torch.manual_seed(1)
+    found = Model(YOLO).predict(
+        small.images(1, 64), device=device, conf=0.0001, max_det=20, verbose=False
+    )[0]
+    assert found.boxes.data.device.type == device
+    return found.boxes.conf.sort().values
+
+
+@check("ultralytics", "YOLO: train, with AMP, and val", integration="ultralytics")
+def _():
+    import tempfile
+    from pathlib import Path
+
+    from ultralytics import YOLO as Model
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = {"data": str(yolo_data(folder)), "imgsz": 64, "device": "ocl", "workers": 0}
+        quiet = {"project": str(folder / "runs"), "plots": False, "verbose": False}
+        model = Model(YOLO)
+        model.train(**settings, **quiet, epochs=1, batch=4, amp="fp16", val=False)
+        assert next(model.model.parameters()).device.type == "ocl"
+        found = model.val(**settings, **quiet)
+        assert 0 <= found.box.map <= 1
+
+
+@check("ultralytics", "the default device", integration="ultralytics", mode="always")
+def _():
+    from ultralytics.utils.torch_utils import select_device
+
+    assert select_device("", verbose=False).type == "ocl"
+    assert select_device("cpu", verbose=False).type == "cpu"
+    assert select_device(torch.device("ocl"), verbose=False) == torch.device("ocl", 0)
+
+
+@check("lpips", "the distance of images", tolerance=5e-3)
+def _(device):
+    import lpips
+
+    torch.manual_seed(1)
+    net = lpips.LPIPS(net="alex", pretrained=False, pnet_rand=True, verbose=False).to(device)
+    a, b = small.images(2, 64).to(device).split(1)
+    return net(a, b)
+
+
+@check("vit-pytorch", "vision transformers")
+def _(device):
+    from vit_pytorch import SimpleViT, ViT
+
+    torch.manual_seed(1)
+    size = dict(image_size=32, patch_size=8, num_classes=5, dim=32, depth=2, heads=2, mlp_dim=64)
+    return [kind(**size).eval().to(device)(small.images().to(device)) for kind in (ViT, SimpleViT)]
+
+
+@check("open-clip-torch", "images and text", tolerance=5e-3)
+def _(device):
+    import open_clip
+
+    torch.manual_seed(1)
+    vision = dict(image_size=32, layers=2, width=64, patch_size=8)
+    text = dict(context_length=8, vocab_size=50, width=64, heads=2, layers=2)
+    model = open_clip.CLIP(32, vision, text).eval().to(device)
+    return model(small.images().to(device), torch.arange(16, device=device).reshape(2, 8))[:2]
+
+
+@check("monai", "a network, losses and transforms", tolerance=5e-3)
+def _(device):
+    from monai.losses import DiceCELoss
+    from monai.networks.nets import UNet
+    from monai.transforms import RandGaussianNoise, Rotate
+
+    torch.manual_seed(1)
+    model = UNet(3, 1, 2, (8, 16), (2,), num_res_units=1).eval().to(device)
+    x = torch.rand(1, 1, 16, 16, 16, generator=torch.Generator().manual_seed(1)).to(device)
+    found = model(x)
+    loss = DiceCELoss(to_onehot_y=True, softmax=True)(found, (x > 0.5).long())
+    noisy = RandGaussianNoise(prob=1.0).set_random_state(0)(x[0].cpu()).to(device)
+    return found, loss, Rotate(0.3)(noisy[:, 0])

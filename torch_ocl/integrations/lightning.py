@@ -1,0 +1,109 @@
+"""Lightning: accelerator="ocl", also as its "auto" and "gpu", of Trainer and Fabric. The same code
+comes as `lightning`, and as `pytorch_lightning` with `lightning_fabric`."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_ocl.integrations import _choice
+from torch_ocl.integrations._patches import admit, attribute, wrap
+
+_ADVICE = 'accelerator="ocl"'
+
+
+def _accelerators(module: ModuleType) -> None:
+    """The registry, of which Trainer has one and Fabric another."""
+    trainers = getattr(module, "AcceleratorRegistry", None)
+    registry = attribute(module, "ACCELERATOR_REGISTRY") if trainers is None else trainers
+    if "ocl" not in registry:
+        kind = _accelerator_class(attribute(module, "Accelerator"))
+        registry.register("ocl", kind, description=kind.__name__)
+
+
+def _accelerator_class(base: type) -> type:
+    class OclAccelerator(base):
+        """Lightning's accelerator for OpenCL devices."""
+
+        def setup_device(self, device: torch.device) -> None:
+            if device.type != "ocl":
+                raise ValueError(f"Device should be ocl, got {device} instead.")
+            torch.ocl.set_device(device)
+
+        def teardown(self) -> None:
+            torch.ocl.empty_cache()
+
+        def get_device_stats(self, device: Any) -> dict[str, Any]:
+            return torch.ocl.memory_stats(device)
+
+        @staticmethod
+        def parse_devices(devices: int | str | list[int]) -> list[int]:
+            """Indices of devices. Raises RuntimeError for devices that aren't there."""
+            count = torch.ocl.device_count()
+            if isinstance(devices, str):
+                text = devices.strip().strip("[],")
+                devices = [int(part) for part in text.split(",")] if "," in devices else int(text)
+            if isinstance(devices, int):
+                devices = list(range(count if devices == -1 else devices))
+            for index in devices:
+                if not 0 <= index < count:
+                    raise RuntimeError(f"there is no device ocl:{index}, of {count}")
+            return list(devices)
+
+        @staticmethod
+        def get_parallel_devices(devices: list[int]) -> list[torch.device]:
+            return [torch.device("ocl", index) for index in devices]
+
+        @staticmethod
+        def auto_device_count() -> int:
+            """One: several need collectives, which `ocl` hasn't."""
+            return 1
+
+        @staticmethod
+        def is_available() -> bool:
+            return torch.ocl.is_available()
+
+        @staticmethod
+        def name() -> str:
+            return "ocl"
+
+    OclAccelerator.__module__, OclAccelerator.__qualname__ = __name__, "OclAccelerator"
+    return OclAccelerator
+
+
+def _connector(module: ModuleType) -> None:
+    trainers = getattr(module, "_AcceleratorConnector", None)
+    kind = trainers or attribute(module, "_Connector")
+    admit(kind, "_choose_strategy", {"cuda", "gpu", "mps"})
+    admit(kind, "_check_and_init_precision", {"cpu", "mps"})
+    wrap(kind, "_choose_auto_accelerator", _or_ocl)
+    wrap(kind, "_choose_gpu_accelerator_backend", _or_a_gpu_of_ours)
+
+
+def _or_ocl(upstream: Callable[[], str]) -> Callable[[], str]:
+    def _choose_auto_accelerator() -> str:
+        name = upstream()
+        return "ocl" if name == "cpu" and _choice.chooses_ocl("Lightning", _ADVICE) else name
+
+    return _choose_auto_accelerator
+
+
+def _or_a_gpu_of_ours(upstream: Callable[[], str]) -> Callable[[], str]:
+    def _choose_gpu_accelerator_backend() -> str:
+        ours = not _choice.has_other_accelerator() and torch.ocl.is_available()
+        return "ocl" if ours and _choice.is_gpu() else upstream()
+
+    return _choose_gpu_accelerator_backend
+
+
+PATCHES = {
+    "lightning.fabric.accelerators": _accelerators,
+    "lightning.fabric.connector": _connector,
+    "lightning.pytorch.accelerators": _accelerators,
+    "lightning.pytorch.trainer.connectors.accelerator_connector": _connector,
+    "lightning_fabric.accelerators": _accelerators,
+    "lightning_fabric.connector": _connector,
+    "pytorch_lightning.accelerators": _accelerators,
+    "pytorch_lightning.trainer.connectors.accelerator_connector": _connector,
+}

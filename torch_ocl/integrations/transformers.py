@@ -1,0 +1,106 @@
+"""transformers: pipelines and the Trainer. Loading with device_map goes by accelerate's."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_ocl.integrations import _choice
+from torch_ocl.integrations._patches import Absent, attribute, wrap
+
+_ADVICE = 'name it, as in pipeline(..., device="ocl")'
+
+
+def _import_utils(module: ModuleType) -> None:
+    wrap(module, "is_torch_bf16_gpu_available", _also_on_ocl)
+
+
+def _also_on_ocl(upstream: Callable[[], bool]) -> Callable[[], bool]:
+    @functools.lru_cache
+    def is_torch_bf16_gpu_available() -> bool:
+        return upstream() or torch.ocl.is_available()
+
+    return is_torch_bf16_gpu_available
+
+
+def _training_args(module: ModuleType) -> None:
+    """The Trainer takes accelerate's device. For a single process upstream has its own list."""
+    kind = attribute(module, "TrainingArguments")
+    upstream = attribute(kind, "_setup_devices")
+    if not isinstance(upstream, functools.cached_property):
+        raise Absent("TrainingArguments._setup_devices is no cached property")
+
+    @functools.wraps(upstream.func)
+    def _setup_devices(self: Any) -> torch.device:
+        device = upstream.func(self)
+        chosen = getattr(getattr(self, "distributed_state", None), "device", None)
+        if device.type == "cpu" and getattr(chosen, "type", None) == "ocl":
+            return chosen
+        return device
+
+    kind._setup_devices = functools.cached_property(_setup_devices)
+    kind._setup_devices.__set_name__(kind, "_setup_devices")
+
+
+def _pipelines(module: ModuleType) -> None:
+    wrap(attribute(module, "Pipeline"), "__init__", _on_ocl)
+
+
+def _on_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(upstream)
+    if not {"model", "device"} <= set(signature.parameters):
+        raise Absent("Pipeline has no parameter model or device")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        device = _device(given.arguments.get("device"), given.arguments.get("model"))
+        if device is not None:
+            given.arguments["device"] = device
+        upstream(*given.args, **given.kwargs)
+
+    return __init__
+
+
+def _device(asked: Any, model: Any) -> torch.device | None:
+    """The device of a pipeline where upstream would take the CPU: for a positive index, and for
+    none. Its models that are spread over devices stay where they are."""
+    is_index = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0
+    if asked is not None and not is_index:
+        return None
+    if getattr(model, "hf_device_map", None) is not None or _choice.has_other_accelerator():
+        return None
+    if is_index:
+        return torch.device("ocl", asked) if torch.ocl.is_available() else None
+    if _choice.chooses_ocl("transformers' pipeline", _ADVICE):
+        return torch.device("ocl", torch.ocl.current_device())
+    return None
+
+
+def _flex_attention(module: ModuleType) -> None:
+    wrap(module, "compile_friendly_flex_attention", _eager_on_ocl)
+
+
+def _eager_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Upstream compiles by Inductor, which has no code for `ocl`."""
+
+    def compile_friendly_flex_attention(
+        query: torch.Tensor, *args: Any, training: bool = False, **kwargs: Any
+    ) -> Any:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        if query.device.type == "ocl":
+            return flex_attention(query, *args, **kwargs)
+        return upstream(query, *args, training=training, **kwargs)
+
+    return compile_friendly_flex_attention
+
+
+PATCHES = {
+    "transformers.integrations.flex_attention": _flex_attention,
+    "transformers.pipelines.base": _pipelines,
+    "transformers.training_args": _training_args,
+    "transformers.utils.import_utils": _import_utils,
+}
