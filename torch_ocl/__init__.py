@@ -8,4 +8,21 @@ from torch_ocl._registration import register
 
 register()
 
+
+def cuda_to_ocl() -> None:
+    """Makes "cuda" mean `ocl` in this process, for programs that can't be changed.
+
+    Covers the names of devices ("cuda", "cuda:1", torch.device), `.cuda()`, `is_cuda`, factories,
+    `torch.cuda` as far as `torch.ocl` has it, autocast, GradScaler, Generator, torch.load. A device
+    calls itself `ocl` all the same. Call it before the program's own imports: what was imported
+    from torch by name is not changed. It can't be undone.
+
+    Raises:
+        RuntimeError: There is a CUDA device.
+    """
+    from torch_ocl import _cuda_to_ocl
+
+    _cuda_to_ocl.install()
+
+
 __version__ = "0.1.0"

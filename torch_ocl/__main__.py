@@ -2,15 +2,19 @@
 
 python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
+python -m torch_ocl run [-m] PROGRAM [ARGUMENT ...]
 """
 
 import argparse
 import json
+import os
+import runpy
 import sys
 from collections.abc import Sequence
 
 import torch
 
+import torch_ocl
 from torch_ocl import _cache, _info
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -34,6 +38,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="for these; float32"
     )
     warm.add_argument("--device", default="ocl", help="for this one; default the first")
+    run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
+    run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
+    run.add_argument("program", help="its file, or its name with -m")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own")
     arguments = sys.argv[1:] if arguments is None else arguments
     # Options without a command are info's.
     if all(argument == "--json" for argument in arguments):
@@ -52,9 +60,24 @@ def _cache_command(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run(options: argparse.Namespace) -> None:
+    """The program takes this one's place: its exit status, its errors and its sys.argv."""
+    torch_ocl.cuda_to_ocl()
+    sys.argv = [options.program, *options.arguments]
+    if options.is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(options.program))
+        runpy.run_path(options.program, run_name="__main__")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 1 if no device works, or a command could not do its work."""
     options = _parse(arguments)
+    if options.command == "run":
+        _run(options)
+        return 0
     try:
         if options.command == "cache":
             return _cache_command(options)

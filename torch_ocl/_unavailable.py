@@ -90,10 +90,10 @@ def install_conflict(other: str) -> None:
         if location.split(":")[0] == "ocl":
             raise_reason()
 
-    for owner, name in list(_functions_with_a_device()):
+    for owner, name in list(functions_with_a_device()):
         setattr(owner, name, explain(getattr(owner, name)))
     for name in _TYPES:
-        setattr(torch, name, _explaining_type(getattr(torch, name), explain))
+        setattr(torch, name, stand_in_for(getattr(torch, name), explain))
     for owner in (torch.Tensor, torch.nn.Module):
         owner.ocl = refuse
     _refuse_scaler(refuse)
@@ -101,7 +101,7 @@ def install_conflict(other: str) -> None:
     torch.serialization.register_package(0, lambda storage: None, restore)
 
 
-def _functions_with_a_device() -> Iterator[tuple[Any, str]]:
+def functions_with_a_device() -> Iterator[tuple[Any, str]]:
     """(owner, name) of the functions that take a device: those of ATen whose schema says so, those
     that torch.set_default_device is about, and a few more."""
     from torch.utils._device import _device_constructors
@@ -133,13 +133,14 @@ def _functions_with_a_device() -> Iterator[tuple[Any, str]]:
             yield owner, name
 
 
-def _explaining_type(base: type, explain: Callable[..., Any]) -> type:
-    """A stand-in for a type written in C: its objects are those of `base`."""
+def stand_in_for(base: type, changed: Callable[[type], Callable[..., Any]]) -> type:
+    """A stand-in for a type written in C, one that can be derived from: its objects are those of
+    `base`, made by changed(base)."""
 
-    class Explaining(type(base)):
+    class Changed(type(base)):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             make = base if cls is stand_in else super().__call__
-            return explain(make)(*args, **kwargs)
+            return changed(make)(*args, **kwargs)
 
         def __instancecheck__(cls, instance: Any) -> bool:
             return (
@@ -155,7 +156,7 @@ def _explaining_type(base: type, explain: Callable[..., Any]) -> type:
                 else super().__subclasscheck__(subclass)
             )
 
-    stand_in = Explaining(base.__name__, (base,), {"__module__": "torch", "__doc__": base.__doc__})
+    stand_in = Changed(base.__name__, (base,), {"__module__": "torch", "__doc__": base.__doc__})
     return stand_in
 
 

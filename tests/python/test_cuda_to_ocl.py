@@ -1,0 +1,296 @@
+"""Programs that say "cuda" run as they are, after torch_ocl.cuda_to_ocl()."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests import fresh
+
+
+def run(code, cwd=None):
+    script = "import torch, torch_ocl\ntorch_ocl.cuda_to_ocl()\n" + textwrap.dedent(code)
+    done = fresh.run_script(script, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+TRAINING = """
+import sys
+import torch
+from torch import nn
+from torch.cuda.amp import GradScaler, autocast
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+if torch.cuda.is_available():
+    torch.cuda.manual_seed_all(0)
+    torch.backends.cudnn.benchmark = True
+    print(torch.cuda.get_device_name(0).replace(" ", "_"), sys.argv[1:])
+x = torch.randn(64, 8)
+loader = DataLoader(TensorDataset(x, x[:, :3].argmax(1)), 16, pin_memory=True)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+scaler = GradScaler()
+losses = []
+for epoch in range(3):
+    for inputs, labels in loader:
+        inputs = inputs.cuda(non_blocking=True)
+        labels = labels.to(device, non_blocking=True)
+        optimizer.zero_grad(set_to_none=True)
+        with autocast():
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+torch.cuda.synchronize()
+assert scaler.get_scale() > 1 and next(model.parameters()).is_cuda
+torch.save({"model": model.state_dict()}, "model.pt")
+kept = torch.load("model.pt", map_location="cuda", weights_only=True)["model"]
+model.load_state_dict(kept)
+assert torch.cuda.max_memory_allocated() > 0
+torch.cuda.empty_cache()
+print(losses[0], losses[-1])
+"""
+
+
+def test_a_training_script(tmp_path):
+    *_, first, last = run(TRAINING, tmp_path)
+    assert 0 < float(last) < float(first)
+
+
+def test_run_on_the_command_line(tmp_path):
+    (tmp_path / "program.py").write_text(TRAINING + "\nassert __name__ == '__main__'\nsys.exit(3)")
+    for arguments in (["program.py"], ["-m", "program"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "torch_ocl", "run", *arguments, "--epochs", "5"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 3, done.stderr
+        assert "['--epochs', '5']" in done.stdout
+
+
+def test_names_of_devices():
+    run("""
+    for name in ("cuda", "cuda:0"):
+        device = torch.device(name)
+        assert device.type == "ocl" and isinstance(device, torch.device)
+        for made in (
+            torch.zeros(2, device=name), torch.zeros(2, device=device),
+            torch.tensor([1.0], device=name), torch.arange(3, device=name),
+            torch.ones(2).to(name), torch.ones(2).to(device=name),
+            torch.ones(2).to(name, torch.half),
+            torch.ones(2).new_zeros(3, device=name), torch.empty_like(torch.ones(2), device=name),
+            torch.ones(2).cuda(), torch.ones(2).cuda(0), torch.ones(2).cuda(device),
+            torch.ones(2).cuda(non_blocking=True), torch.as_tensor([1], device=name),
+            torch.eye(2, device=name), torch.rand(2, device=name), torch.full((2,), 1, device=name),
+            torch.randint(3, (2,), device=name), torch.linspace(0, 1, 3, device=name),
+            torch.fft.fftfreq(4, device=name), torch.cuda.FloatTensor([1.0]),
+            torch.nn.Linear(1, 1, device=name).weight, torch.nn.Linear(1, 1).to(name).weight,
+            torch.nn.Linear(1, 1).cuda().bias,
+        ):
+            assert made.device == torch.device("ocl:0") and made.is_cuda, made
+    assert torch.device("cuda", 0) == torch.device("ocl", 0) == torch.device(0)
+    assert torch.device(type="cuda", index=0) == torch.device("cuda:0")
+    assert torch.zeros(1).device.type == "cpu" and not torch.zeros(1).is_cuda
+    assert torch.zeros(1, device="meta").device.type == "meta"
+    with torch.device("cuda"):
+        assert torch.ones(2).is_cuda
+    torch.set_default_device("cuda")
+    assert torch.ones(2).is_cuda
+    torch.set_default_device(None)
+    try:
+        torch.zeros(1, device="nonsense")
+    except RuntimeError as error:
+        assert "nonsense" in str(error)
+    else:
+        raise AssertionError
+    """)
+
+
+def test_devices_are_as_good_as_before():
+    run("""
+    import copy, pickle, typing
+    device = torch.device("cuda:0")
+    assert pickle.loads(pickle.dumps(device)) == device == copy.deepcopy(device)
+    assert pickle.loads(pickle.dumps(torch.device)) is torch.device
+    assert type(device) in (torch.device, int) and type(device) in {torch.device: 1}
+    assert isinstance(device, torch.device | None) and issubclass(type(device), torch.device)
+    assert typing.Optional[torch.device] and not isinstance("cuda", torch.device)
+    assert repr(device) == "device(type='ocl', index=0)"
+    generator = torch.Generator("cuda").manual_seed(3)
+    assert isinstance(generator, torch.Generator) and generator.device.type == "ocl"
+    a = torch.rand(3, device="cuda", generator=generator)
+    assert torch.rand(3, device="cuda", generator=torch.Generator("cuda").manual_seed(3)).equal(a)
+    assert torch.Generator().device.type == "cpu"
+    from torch.nn.parameter import UninitializedParameter
+    lazy = torch.nn.LazyLinear(3).cuda()
+    assert lazy(torch.ones(2, 4, device="cuda")).is_cuda
+
+    class Own(torch.Tensor):
+        seen = []
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.seen.append({torch.Tensor.to: "to"}.get(function))
+            return super().__torch_function__(function, types, args, kwargs or {})
+    assert torch.ones(2).as_subclass(Own).to("cuda").is_cuda and "to" in Own.seen
+    scripted = torch.jit.script(torch.nn.Linear(2, 2).cuda())
+    assert scripted(torch.ones(1, 2).cuda()).is_cuda
+    """)
+
+
+def test_torch_cuda():
+    run("""
+    assert torch.cuda.is_available() and torch.cuda.device_count() == torch.ocl.device_count()
+    properties = torch.cuda.get_device_properties(0)
+    assert properties.total_memory == torch.ocl.get_device_properties(0).total_memory > 0
+    assert (properties.major, properties.minor) == (8, 0)
+    assert torch.cuda.get_device_capability("cuda:0") == (8, 0)
+    assert properties.multi_processor_count > 0 and properties.name
+    torch.cuda.set_device("cuda:0")
+    torch.cuda.set_device(torch.device("cuda", 0))
+    assert torch.cuda.current_device() == 0 and torch.cuda.is_bf16_supported()
+    free, total = torch.cuda.mem_get_info("cuda")
+    assert 0 < free <= total
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream = torch.cuda.Stream(device="cuda")
+    assert isinstance(stream, torch.cuda.Stream)
+    assert isinstance(torch.cuda.current_stream(), torch.cuda.Stream)
+    with torch.cuda.stream(stream), torch.cuda.device("cuda:0"):
+        start.record()
+        x = torch.ones(100, device="cuda") * 2
+        end.record()
+    stream.synchronize()
+    torch.cuda.current_stream().wait_stream(stream)
+    assert start.elapsed_time(end) >= 0 and x.sum().item() == 200
+    assert torch.cuda.memory.memory_allocated() == torch.cuda.memory_allocated() > 0
+    torch.cuda.reset_peak_memory_stats()
+    state = torch.cuda.get_rng_state()
+    a = torch.rand(3, device="cuda")
+    torch.cuda.set_rng_state(state, "cuda")
+    assert torch.rand(3, device="cuda").equal(a)
+    torch.cuda.nvtx.range_push("part"); torch.cuda.nvtx.range_pop()
+    assert torch.get_device_module("cuda").device_count() > 0
+    """)
+
+
+def test_tensor_types_of_old():
+    run("""
+    Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+    x = Tensor([[1.0, 2.0]])
+    assert x.is_cuda and x.dtype == torch.float32 and x.tolist() == [[1.0, 2.0]]
+    assert Tensor(2, 3).shape == Tensor(torch.Size([2, 3])).shape == (2, 3)
+    assert isinstance(x, torch.cuda.FloatTensor) and not isinstance(x, torch.cuda.LongTensor)
+    assert not isinstance(x.cpu(), torch.cuda.FloatTensor)
+    for kind in (torch.cuda.LongTensor, "torch.cuda.LongTensor"):
+        assert torch.ones(2).type(kind).is_cuda and x.type(kind).dtype == torch.int64
+    assert x.type("torch.FloatTensor").device.type == "cpu"
+    assert torch.ones(2).type(torch.float64).dtype == torch.float64
+    torch.set_default_tensor_type("torch.cuda.HalfTensor")
+    assert torch.ones(2).is_cuda and torch.ones(2).dtype == torch.half
+    """)
+
+
+def test_mixed_precision():
+    run("""
+    import warnings
+    warnings.simplefilter("error", UserWarning)
+    a = torch.ones(4, 4, device="cuda")
+    for context in (
+        torch.autocast("cuda", torch.bfloat16),
+        torch.autocast(device_type="cuda", dtype=torch.bfloat16),
+        torch.amp.autocast("cuda", dtype=torch.bfloat16),
+    ):
+        with context:
+            assert (a @ a).dtype == torch.bfloat16 and torch.is_autocast_enabled("cuda")
+    with torch.autocast("cuda"):
+        assert (a @ a).dtype == torch.float16
+    kind = torch.amp.GradScaler
+    for scaler in (kind(), kind("cuda"), kind(device="cuda")):
+        assert scaler.is_enabled() and scaler.scale(torch.ones(1, device="cuda")).item() == 65536
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx, gradient):
+            return 2 * gradient * ctx.saved_tensors[0]
+    with torch.autocast("cuda"):
+        assert Square.apply(a.half()).dtype == torch.float32
+    """)
+
+
+def test_files_from_cuda(tmp_path):
+    """Their tensors say that they were there: written here by a tag of that name."""
+    run(
+        """
+    tag = torch.serialization.location_tag
+    torch.serialization.location_tag = lambda storage: "cuda:0"
+    torch.save(torch.arange(3.0), "there.pt")
+    torch.serialization.location_tag = tag
+    assert torch.load("there.pt").device == torch.device("ocl:0")
+    for place in ("cuda", torch.device("cuda"), {"cuda:0": "cuda:0"}, lambda s, where: s.cuda()):
+        assert torch.load("there.pt", map_location=place).is_cuda, place
+    for place in ("cpu", {"cuda:0": "cpu"}):
+        assert not torch.load("there.pt", map_location=place).is_cuda, place
+    """,
+        tmp_path,
+    )
+
+
+def test_choices_that_libraries_make():
+    run("""
+    # Stable-Baselines3's
+    device = torch.device("cuda")
+    if device.type == torch.device("cuda").type and not torch.cuda.is_available():
+        device = torch.device("cpu")
+    assert torch.ones(2, device=device).is_cuda
+    # by free memory, as servers of models do
+    total = torch.cuda.get_device_properties(0).total_memory
+    free = total - torch.cuda.memory_reserved(0)
+    dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    model = torch.nn.Linear(4, 4).to("cuda" if free > 2**20 else "cpu", dtype)
+    assert model(torch.ones(1, 4, device=next(model.parameters()).device, dtype=dtype)).is_cuda
+    model.to("cpu"); del model
+    torch.cuda.empty_cache(); torch.cuda.ipc_collect
+    """)
+
+
+def test_ops_cost_no_more():
+    """The functions of ops are upstream's own: only places that name devices were changed."""
+    run("""
+    import types
+    for name in ("add", "matmul", "sum", "relu", "cat", "where"):
+        assert isinstance(getattr(torch, name), types.BuiltinFunctionType), name
+    for name in ("add", "__add__", "sum", "view", "reshape", "item"):
+        assert "_Method" not in type(getattr(torch.Tensor, name)).__name__, name
+    assert not torch.overrides._get_current_function_mode_stack()
+    """)
+
+
+def test_twice_is_as_good_as_once():
+    run("torch_ocl.cuda_to_ocl(); assert torch.ones(1, device='cuda').is_cuda")
+
+
+@pytest.mark.parametrize("loader", ["/nonexistent.so"])
+def test_without_a_device_programs_choose_the_cpu(loader):
+    code = """
+    import torch, torch_ocl
+    torch_ocl.cuda_to_ocl()
+    print("cuda" if torch.cuda.is_available() else "cpu")
+    """
+    import os
+
+    done = fresh.run_script(
+        textwrap.dedent(code), environment=os.environ | {"TORCH_OCL_LOADER": loader}
+    )
+    assert done.stdout.split() == ["cpu"], done.stderr

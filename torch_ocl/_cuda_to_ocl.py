@@ -1,0 +1,234 @@
+"""Programs that say "cuda" run on `ocl`: what torch_ocl.cuda_to_ocl() installs.
+
+Places where a program names a device are changed, once: ops on tensors that exist are as fast as
+before. A name becomes `ocl` on its way in, so `device.type` is "ocl" from there on.
+"""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_ocl import _cuda_tensor_types, _unavailable
+from torch_ocl._stand_in import stand_in
+
+_Device = torch.device  # the class itself: torch.device becomes a stand-in
+#: What CUDA calls a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
+#: for it to choose a dtype.
+_CAPABILITY = (8, 0)
+_installed = False
+
+
+def install() -> None:
+    """torch_ocl.cuda_to_ocl(), which says what it does. Nothing the second time."""
+    global _installed
+    if _installed:
+        return
+    if torch.cuda.is_available():
+        raise RuntimeError("cuda_to_ocl: this machine has a CUDA device")
+    _installed = True
+    _change_functions()
+    _change_types()
+    _change_tensors()
+    _change_amp()
+    _change_loading()
+    _change_torch_cuda()
+
+
+def to_ocl(value: Any) -> Any:
+    """The `ocl` device for a name of CUDA's; anything else as it is."""
+    if isinstance(value, str):
+        return "ocl" + value[4:] if value == "cuda" or value.startswith("cuda:") else value
+    if type(value) is _Device and value.type == "cuda":
+        return _Device("ocl") if value.index is None else _Device("ocl", value.index)
+    return value
+
+
+def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its arguments converted."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = to_ocl(kwargs["device"])
+        return function(*map(to_ocl, args), **kwargs)
+
+    return wrapper
+
+
+class _Method:
+    """A method of a tensor with its arguments converted.
+
+    Tensor subclasses look up what to do by the method, and get the one written in C: to them this
+    is the same one.
+    """
+
+    def __init__(self, upstream: Callable[..., Any]) -> None:
+        self._upstream = upstream
+        functools.update_wrapper(self, upstream)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = to_ocl(kwargs["device"])
+        return self._upstream(*map(to_ocl, args), **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._upstream
+
+    def __hash__(self) -> int:
+        return hash(self._upstream)
+
+
+def _change_functions() -> None:
+    for owner, name in list(_unavailable.functions_with_a_device()):
+        upstream = getattr(owner, name)
+        if owner is torch.Tensor:
+            setattr(owner, name, _Method(upstream))
+            continue
+        changed = _converting(upstream)
+        # torch.jit.script goes by the object where it looks for ATen's functions.
+        if builtin := torch.jit._builtins._find_builtin(upstream):
+            torch.jit._builtins._register_builtin(changed, builtin)
+        setattr(owner, name, changed)
+
+
+def _change_types() -> None:
+    torch.device = stand_in(_Device, _converting_type(_Device))
+    for name in ("Event", "Generator", "Stream"):
+        setattr(torch, name, _unavailable.stand_in_for(getattr(torch, name), _converting_type))
+
+
+def _converting_type(kind: type) -> Callable[..., Any]:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        for name in ("device", "type"):
+            if name in kwargs:
+                kwargs[name] = to_ocl(kwargs[name])
+        return kind(*map(to_ocl, args), **kwargs)
+
+    return make
+
+
+def _change_tensors() -> None:
+    for kind in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
+        if hasattr(kind, "ocl"):
+            kind.cuda = _Method(kind.ocl)
+    torch.nn.utils.rnn.PackedSequence.cuda = _converting(torch.nn.utils.rnn.PackedSequence.ocl)
+    on_cuda = torch.Tensor.is_cuda
+    interface = torch.Tensor.__cuda_array_interface__
+
+    def is_cuda(self: torch.Tensor) -> bool:
+        return self.is_ocl or on_cuda.__get__(self)
+
+    def __cuda_array_interface__(self: torch.Tensor) -> Any:
+        if self.is_ocl:
+            raise AttributeError("tensors on ocl have no addresses that CUDA could read")
+        return interface.__get__(self)
+
+    torch.Tensor.type = _cuda_tensor_types.converting(torch.Tensor.type)
+    torch.set_default_tensor_type = _cuda_tensor_types.set_default_tensor_type(
+        torch.set_default_tensor_type
+    )
+    torch.Tensor.is_cuda = property(is_cuda)
+    torch.Tensor.__cuda_array_interface__ = property(__cuda_array_interface__)
+
+
+def _change_amp() -> None:
+    upstream = torch.amp.GradScaler.__init__
+
+    @functools.wraps(upstream)
+    def __init__(self: Any, device: Any = "cuda", *args: Any, **kwargs: Any) -> None:
+        upstream(self, to_ocl(device), *args, **kwargs)
+
+    torch.amp.GradScaler.__init__ = __init__
+    for name in ("custom_fwd", "custom_bwd"):
+        decorator = _converting_device_type(getattr(torch.amp, name))
+        setattr(torch.amp, name, decorator)
+        setattr(torch.amp.autocast_mode, name, decorator)
+
+
+def _converting_device_type(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, device_type: str, **kwargs: Any) -> Any:
+        return function(*args, device_type=to_ocl(device_type), **kwargs)
+
+    return wrapper
+
+
+def _change_loading() -> None:
+    upstream = torch.load
+
+    @functools.wraps(upstream)
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(map_location, dict):
+            map_location = {
+                place: to_ocl(device)
+                for name, device in map_location.items()
+                for place in (name, to_ocl(name))
+            }
+        return upstream(f, to_ocl(map_location), *args, **kwargs)
+
+    def restore(storage: Any, location: str) -> Any:
+        """Of files that were written on CUDA."""
+        place = to_ocl(location)
+        if place == location:
+            return None
+        return torch.serialization.default_restore_location(storage, place)
+
+    torch.load = torch.serialization.load = load
+    torch.serialization.register_package(0, lambda storage: None, restore)
+
+
+def _change_torch_cuda() -> None:
+    theirs, ours = torch.cuda, torch.ocl
+    changed = {name: _of_cuda(name, getattr(ours, name)) for name in _shared_names()}
+    changed["get_device_capability"] = _get_device_capability
+    changed["get_device_properties"] = _get_device_properties
+    changed["CUDAGraph"] = ours.OclGraph
+    changed |= _cuda_tensor_types.types()
+    for name, new in changed.items():
+        upstream = getattr(theirs, name, None)
+        setattr(theirs, name, new)
+        for module in (theirs.memory, theirs.random, theirs.streams, theirs.graphs):
+            if upstream is not None and vars(module).get(name) is upstream:
+                setattr(module, name, new)
+    for name in ("mark", "range", "range_pop", "range_push"):
+        setattr(theirs.nvtx, name, getattr(ours, name))
+
+
+def _shared_names() -> list[str]:
+    ours = {*torch.ocl.__all__, "_is_in_bad_fork", "_lazy_init"}
+    ours |= {name for name in vars(torch.ocl) if name.endswith("Storage")}
+    shared = ours & set(vars(torch.cuda)) - {"default_generators"}
+    return sorted(name for name in shared if callable(getattr(torch.ocl, name)))
+
+
+def _of_cuda(name: str, ours: Any) -> Any:
+    """A function or class of torch.ocl for torch.cuda."""
+    if not isinstance(ours, type):
+        return _converting(ours)
+    takes_a_device = name in ("Stream", "StreamContext", "device", "device_of")
+    return stand_in(ours, _converting_type(ours)) if takes_a_device else ours
+
+
+def _get_device_capability(device: Any = None) -> tuple[int, int]:
+    """(8, 0): what programs that ask CUDA for it do then is right here."""
+    return _CAPABILITY
+
+
+def _get_device_properties(device: Any = None) -> Any:
+    """As torch.ocl.get_device_properties, and with CUDA's capability."""
+    found = torch.ocl.get_device_properties(to_ocl(device))
+    return _properties_class(type(found))(**vars(found))
+
+
+@functools.cache
+def _properties_class(base: type) -> type:
+    extra = {"major": _CAPABILITY[0], "minor": _CAPABILITY[1], "is_integrated": False}
+    missing = {name: value for name, value in extra.items() if not hasattr(base, name)}
+    return type(base.__name__, (base,), {**missing, "__doc__": inspect.getdoc(base)})
