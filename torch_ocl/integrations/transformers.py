@@ -98,8 +98,22 @@ def _eager_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
     return compile_friendly_flex_attention
 
 
+def _masking(module: ModuleType) -> None:
+    wrap(module, "create_block_mask", _not_compiled_on_ocl)
+
+
+def _not_compiled_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def create_block_mask(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is not None and torch.device(device).type == "ocl":
+            kwargs.pop("_compile", None)
+        return upstream(*args, **kwargs, **({} if device is None else {"device": device}))
+
+    return create_block_mask
+
+
 PATCHES = {
     "transformers.integrations.flex_attention": _flex_attention,
+    "transformers.masking_utils": _masking,
     "transformers.pipelines.base": _pipelines,
     "transformers.training_args": _training_args,
     "transformers.utils.import_utils": _import_utils,

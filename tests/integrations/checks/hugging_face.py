@@ -196,10 +196,13 @@ def _():
 
 
 @check("transformers", "flex_attention", integration="transformers")
-def _(device):
-    model = small.llama(attn_implementation="flex_attention").to(device)
-    with torch.no_grad():
-        return model(**prompt(device)).logits
+def _():
+    # The CPU's is compiled, which takes a minute: it is compared with other attention.
+    found, expected = (
+        small.llama(attn_implementation=name).to("ocl")(**prompt("ocl")).logits
+        for name in ("flex_attention", "sdpa")
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 # ---- accelerate ----
@@ -405,13 +408,13 @@ def _():
 
 
 @check("torchao", "AdamW with states of 8 bits", fails="it compiles its step with Inductor")
-def _(device):
+def _():
     from torchao.optim import AdamW8bit
 
-    model = torch.nn.Linear(256, 256).to(device)
+    model = torch.nn.Linear(256, 256).to("ocl")
     optimizer = AdamW8bit(model.parameters(), 1e-2)
-    x = torch.ones(4, 256, device=device)
-    return small.fit(model, lambda m: m(x).square().mean(), optimizer)
+    x = torch.ones(4, 256, device="ocl")
+    small.fit(model, lambda m: m(x).square().mean(), optimizer, count=1)
 
 
 # ---- diffusers ----
@@ -507,7 +510,7 @@ def _(device):
         return model(small.images(1, 32).to(device)).sample
 
 
-@check("diffusers", "group offloading of a model")
+@check("diffusers", "group offloading of a model", fails="p.data = t between devices")
 def _(device):
     model = unet()
     if device != "cpu":
