@@ -27,7 +27,12 @@ MODELS = {
         "box_batch_size_per_image": 10**6,
     },
     "ssdlite320_mobilenet_v3_large": {"topk_candidates": 40, "detections_per_img": 20},
-    "retinanet_resnet50_fpn": {**SMALL, "topk_candidates": 40, "detections_per_img": 20},
+    "retinanet_resnet50_fpn": {
+        **SMALL,
+        "topk_candidates": 40,
+        "detections_per_img": 20,
+        "score_thresh": 0.0,
+    },
 }
 
 
@@ -61,8 +66,14 @@ def targets(device):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_boxes(name):
-    model = make(name).eval()
+    model = make(name).train()
     with torch.no_grad():
+        # Batch norms get statistics: features that vanish would give all boxes one score.
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.momentum = None
+        model(images(), targets("cpu"))
+        model.eval()
         wanted = model(images())
         got = copy.deepcopy(model).ocl()([image.ocl() for image in images()])
     for here, there in zip(got, wanted, strict=True):
@@ -83,7 +94,9 @@ def test_training(name):
     assert got.keys() == wanted.keys()
     for key, loss in wanted.items():
         assert_close(got[key].detach().cpu(), loss.detach(), rtol=1e-5, atol=1e-6)
-    for here, there in zip(on_device.parameters(), model.parameters(), strict=True):
-        if there.grad is not None:
-            scale = there.grad.abs().max().item() + 1e-12
-            assert_close(here.grad.cpu() / scale, there.grad / scale, rtol=1e-4, atol=1e-4)
+    # Together: some gradients are sums of rounding errors only, as those of biases before norms.
+    got, wanted = (
+        torch.cat([p.grad.cpu().flatten() for p in m.parameters() if p.grad is not None])
+        for m in (on_device, model)
+    )
+    assert (got - wanted).norm() < 1e-7 * wanted.norm()
