@@ -14,7 +14,6 @@ from torch_ocl import (
     _harmless,
     _loader,
     _multiprocessing,
-    _parameters,
     _printing,
     _process_groups,
     _separate_processes,
@@ -49,7 +48,6 @@ def register() -> None:
         from torch_ocl import ocl as module
 
         _multiprocessing.install()
-        _parameters.install()
         _cross_entropy.install()
         _fake.install()
         _grad_scaler.install()

@@ -140,3 +140,121 @@ def test_lazy_modules(move):
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     assert all(p.device == device and p.numel() > 0 for p in parameters)
     assert_close(result.cpu(), model.cpu()(image))
+
+
+class Loaded(nn.Module):
+    """Moves by hand, as code that was written for CUDA does."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+        self.register_buffer("scale", torch.tensor([2.0]))
+
+    def load(self, device):
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.data = tensor.data.to(device)
+
+
+def test_data_of_another_device():
+    model = Loaded()
+    weight = model.weight
+    for device in ("ocl", "cpu", "ocl"):
+        model.load(device)
+        assert model.weight is weight and weight.is_leaf and weight.requires_grad
+        assert weight.device.type == model.scale.device.type == device
+        out = (weight * model.scale).sum()
+        out.backward()
+        assert weight.grad.device.type == device
+        weight.grad = None
+    assert weight.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("devices", [("cpu", "ocl"), ("ocl", "cpu"), ("ocl", "ocl")], ids=str)
+def test_data_takes_shape_dtype_and_strides(devices):
+    old, new = devices
+    plain = torch.zeros(3, device=old)
+    version = plain._version
+    data = torch.arange(6, dtype=torch.int16, device=new).reshape(2, 3).t()
+    plain.data = data
+    assert plain.device == data.device and plain.dtype == torch.int16
+    assert plain.stride() == (1, 3) and plain.data_ptr() == data.data_ptr()
+    assert plain._version == version
+    assert (plain + 1).cpu().equal(data.cpu() + 1)
+
+
+def test_data_across_devices_keeps_views_and_graphs_of_the_old_one():
+    weight = nn.Parameter(torch.ones(4))
+    view = weight.detach()
+    loss = (weight * 3).sum()
+    weight.data = torch.full((4,), 2.0, device="ocl")
+    assert view.tolist() == [1, 1, 1, 1] and view.device.type == "cpu"
+    (weight * weight).sum().backward()
+    assert weight.grad.tolist() == [4, 4, 4, 4]
+    with pytest.raises(RuntimeError):
+        loss.backward()  # the gradient is one of the old device
+
+
+def test_data_under_inference_mode_and_no_grad():
+    for context in (torch.inference_mode, torch.no_grad):
+        with context():
+            tensor = torch.zeros(2)
+            tensor.data = torch.ones(2, device="ocl")
+            assert tensor.tolist() == [1, 1] and tensor.device.type == "ocl"
+
+
+def test_data_refuses_what_upstream_refuses():
+    weight = nn.Parameter(torch.ones(2, device="ocl"))
+    with pytest.raises(RuntimeError, match="floating point or complex"):
+        weight.data = torch.ones(2, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        weight.data = torch.ones(2).to_sparse()
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        weight.data = torch.ones(2, device="meta")
+
+
+class Quantised(nn.Parameter):
+    """A parameter that is made smaller on its way to the device, as bitsandbytes' are."""
+
+    def __new__(cls, data, scale=None):
+        self = torch.Tensor._make_subclass(cls, data, False)
+        self.scale = scale
+        return self
+
+    def to(self, *args, **kwargs):
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is None or device.type == "cpu" or self.data.dtype == torch.int8:
+            moved = super().to(*args, **kwargs)
+            return Quantised(moved.data, self.scale)
+        values = self.data.to(device)
+        self.scale = values.abs().amax() / 127
+        self.data = (values / self.scale).round().to(torch.int8)
+        return self
+
+
+def test_parameters_that_quantise_themselves():
+    layer = nn.Linear(8, 4, bias=False)
+    want = layer.weight.detach().clone()
+    layer.weight = Quantised(layer.weight.detach())
+    layer.to("ocl")
+    assert layer.weight.dtype == torch.int8 and layer.weight.device.type == "ocl"
+    got = layer.weight.data.float() * layer.weight.scale
+    assert_close(got.cpu(), want, atol=0.01, rtol=0)
+
+
+def test_modules_with_buffers_in_containers():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ParameterList(
+                [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))]
+            )
+            self.names = nn.ParameterDict({"a": torch.ones(1)})
+            self.empty = nn.Parameter(torch.empty(0))
+            self.register_parameter("none", None)
+            self.register_buffer("shared", self.parts[0].data)
+
+    model = Odd()
+    before = list(model.parameters())
+    model.to("ocl").half().cpu().float().ocl()
+    assert all(a is b for a, b in zip(model.parameters(), before, strict=True))
+    assert {t.device.type for t in (*model.parameters(), *model.buffers())} == {"ocl"}
