@@ -70,6 +70,8 @@ def _variables() -> dict[str, str]:
 def _device(index: int) -> dict[str, Any]:
     properties = torch.ocl.get_device_properties(index)
     found = {name: getattr(properties, name) for name in properties.__dataclass_fields__}
+    found["uuid"] = str(properties.uuid or "")
+    del found["uuid_bytes"]
     found["index"] = index
     found["error"] = _trial(index)
     found["works"] = not found["error"]

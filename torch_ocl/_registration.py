@@ -14,10 +14,12 @@ from torch_ocl import (
     _harmless,
     _loader,
     _multiprocessing,
+    _names,
     _printing,
     _process_groups,
     _separate_processes,
     _unavailable,
+    _upstream,
 )
 
 _BACKEND = "ocl"
@@ -55,11 +57,13 @@ def register() -> None:
         _process_groups.install()
         _separate_processes.install()
         integrations.install()
+        _upstream.install()
     except Exception as error:  # whatever it is, `import torch` must go on
         module = _unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True
         )
     torch._register_device_module(_BACKEND, module)
+    _names.install()
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )

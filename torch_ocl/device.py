@@ -2,7 +2,9 @@
 
 import atexit
 import dataclasses
+import re
 import time
+import uuid
 from typing import Any
 
 import torch
@@ -148,7 +150,15 @@ class DeviceProperties:
         has_assembled_local_memory: More local memory than OpenCL's compiler allows (Hopper).
         has_bf16_dot: x86's dot products of bfloat16 (AVX512-BF16).
         has_int8_dot: x86's dot products of int8 (AVX512-VNNI).
+        last_level_cache_size: Bytes of the outermost cache; 0 if nothing tells.
+        registers_per_item: 32-bit values that a work-item can keep in registers, an estimate.
+        compute_capability: NVIDIA's, (major, minor); None for other vendors.
+        pci: (domain, bus, device) of its place, None where the driver doesn't tell.
+        uuid_bytes: The 16 bytes that name the device, None where the driver doesn't tell.
         extensions: The names of OpenCL's extensions, with spaces between them.
+
+    Then there are torch.cuda's names for what OpenCL knows. What it has no question for, such as
+    the memory's clock, is no attribute.
     """
 
     name: str
@@ -180,12 +190,106 @@ class DeviceProperties:
     has_assembled_local_memory: bool
     has_bf16_dot: bool
     has_int8_dot: bool
+    last_level_cache_size: int = dataclasses.field(repr=False)
+    registers_per_item: int = dataclasses.field(repr=False)
+    compute_capability: tuple[int, int] | None = dataclasses.field(repr=False)
+    pci: tuple[int, int, int] | None = dataclasses.field(repr=False)
+    uuid_bytes: bytes | None = dataclasses.field(repr=False)
     extensions: str = dataclasses.field(repr=False)
 
     @property
     def multi_processor_count(self) -> int:
         """As torch.cuda calls the compute units."""
         return self.max_compute_units
+
+    gpu_multi_processor_count = multi_processor_count
+
+    @property
+    def major(self) -> int:
+        """Of the compute capability on NVIDIA's devices, of OpenCL's version on others."""
+        return self._version()[0]
+
+    @property
+    def minor(self) -> int:
+        """The number that belongs to `major`."""
+        return self._version()[1]
+
+    def _version(self) -> tuple[int, int]:
+        if self.compute_capability is not None:
+            return self.compute_capability
+        found = re.match(r"OpenCL (\d+)\.(\d+)", self.version)
+        return (int(found[1]), int(found[2])) if found else (1, 2)
+
+    @property
+    def warp_size(self) -> int:
+        """Work-items of the largest sub-group; 1 without sub-groups."""
+        return max(1, self.max_sub_group_size)
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """Work-items that a work-group may have."""
+        return self.max_work_group_size
+
+    @property
+    def max_threads_per_multi_processor(self) -> int:
+        """Work-items of the largest work-group: so many at least are on a compute unit at a time.
+        OpenCL doesn't tell how many may be."""
+        return self.max_work_group_size
+
+    @property
+    def regs_per_multiprocessor(self) -> int:
+        """32-bit registers that such a work-group may use, an estimate."""
+        return self.registers_per_item * self.max_work_group_size
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        """Bytes of local memory of a work-group."""
+        return self.local_mem_size
+
+    @property
+    def shared_memory_per_block_optin(self) -> int:
+        """The same: OpenCL has no smaller default."""
+        return self.local_mem_size
+
+    @property
+    def shared_memory_per_multiprocessor(self) -> int:
+        """Bytes of local memory that one work-group can have of a compute unit."""
+        return self.local_mem_size
+
+    @property
+    def L2_cache_size(self) -> int:
+        """Bytes of the outermost cache that is known."""
+        return self.last_level_cache_size or self.global_cache_size
+
+    @property
+    def clock_rate(self) -> int:
+        """The highest clock in kHz; 0 if the driver doesn't say."""
+        return self.max_clock_mhz * 1000
+
+    @property
+    def is_integrated(self) -> int:
+        """1 if device and host share their memory, else 0."""
+        return int(self.host_unified_memory)
+
+    @property
+    def uuid(self) -> uuid.UUID | None:
+        """What names the device among all others; None where the driver doesn't tell."""
+        return uuid.UUID(bytes=self.uuid_bytes) if self.uuid_bytes else None
+
+    @property
+    def pci_domain_id(self) -> int | None:
+        """Of the device's place; None where the driver doesn't tell."""
+        return self.pci[0] if self.pci else None
+
+    @property
+    def pci_bus_id(self) -> int | None:
+        """Of the device's place; None where the driver doesn't tell."""
+        return self.pci[1] if self.pci else None
+
+    @property
+    def pci_device_id(self) -> int | None:
+        """Of the device's place; None where the driver doesn't tell."""
+        return self.pci[2] if self.pci else None
 
     def __repr__(self) -> str:
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
@@ -217,6 +321,21 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     """True: bfloat16 tensors work on every device, stored as such and computed in float. Without
     emulation False, since OpenCL has no bfloat16 arithmetic."""
     return including_emulation
+
+
+def is_tf32_supported() -> bool:
+    """False: float32 products are computed in float32, on every device."""
+    return False
+
+
+def get_arch_list() -> list[str]:
+    """An empty list: kernels are compiled for a device when they are first used."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """An empty text, as get_arch_list()."""
+    return ""
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

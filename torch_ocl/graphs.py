@@ -36,7 +36,7 @@ def graph_pool_handle() -> Pool:
 
     Graphs that share one must be replayed in the order of their captures, and not at a time.
     """
-    return _C.new_graph_pool()
+    return _C.new_memory_pool()
 
 
 class OclGraph:

@@ -1,9 +1,34 @@
 """Memory: statistics of the caching allocator, and control over it."""
 
+import os
 from typing import Any
+
+import torch
 
 from torch_ocl import _C
 from torch_ocl._utils import DeviceLike, existing_device_index, is_unused
+from torch_ocl.pools import (  # noqa: F401
+    MemPool,
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    use_mem_pool,
+)
+from torch_ocl.snapshots import (  # noqa: F401
+    _allocation_traceback,
+    _attach_out_of_memory_observer,
+    _dump_snapshot,
+    _get_memory_metadata,
+    _record_memory_history,
+    _save_memory_usage,
+    _save_segment_usage,
+    _set_memory_metadata,
+    _snapshot,
+    memory_snapshot,
+)
+
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
@@ -12,6 +37,49 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     if is_unused(device):
         return {}
     return dict(sorted(_C.memory_stats(existing_device_index(device)).items()))
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        place = result
+        for name in path:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return result
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """The same as dictionaries in each other: stats["allocated_bytes"]["all"]["current"]."""
+    return _nested(memory_stats(device))
+
+
+def host_memory_stats() -> dict[str, Any]:
+    """Statistics of pinned host memory, under the keys of torch.cuda.host_memory_stats.
+
+    "<metric>.{current,peak,allocated,freed}" of "allocations" and "allocated_bytes" (all that is
+    pinned), "active_requests" and "active_bytes" (what tensors have), "num_host_alloc" and
+    "num_host_free"; "host_alloc_time" and "host_free_time" are the driver's, in microseconds.
+    """
+    return dict(sorted(_C.host_memory_stats().items())) if _C.is_initialized() else {}
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """host_memory_stats() as dictionaries in each other."""
+    return _nested(host_memory_stats())
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Sets the totals of host_memory_stats() to 0."""
+    if _C.is_initialized():
+        _C.reset_accumulated_host_memory_stats()
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Sets the peaks of host_memory_stats() to what is in use now."""
+    if _C.is_initialized():
+        _C.reset_peak_host_memory_stats()
 
 
 def _stat(key: str, device: DeviceLike) -> int:
@@ -38,6 +106,22 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
     return _stat("reserved_bytes.all.peak", device)
 
 
+def memory_cached(device: DeviceLike = None) -> int:
+    """The old name of memory_reserved()."""
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """The old name of max_memory_reserved()."""
+    return max_memory_reserved(device)
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Bytes that are taken, as far as OpenCL tells: by this process alone, and on a CPU by all."""
+    free, total = mem_get_info(device)
+    return total - free
+
+
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Sets the peaks to what is in use now."""
     if not is_unused(device):
@@ -48,6 +132,16 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Sets the totals of allocations and frees, and the event counts, to 0."""
     if not is_unused(device):
         _C.reset_accumulated_memory_stats(existing_device_index(device))
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    """Sets all peaks to what is in use now, as reset_peak_memory_stats()."""
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: DeviceLike = None) -> None:
+    """Sets all peaks to what is in use now, as reset_peak_memory_stats()."""
+    reset_peak_memory_stats(device)
 
 
 def empty_cache() -> None:
@@ -82,6 +176,22 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     """What set_per_process_memory_fraction or TORCH_OCL_MEMORY_FRACTION set, else 1."""
     return _C.memory_fraction(existing_device_index(device))
+
+
+def get_allocator_backend() -> str:
+    """ "native": the caching allocator of this package, which is the only one."""
+    return "native"
+
+
+def list_gpu_processes(device: DeviceLike = None) -> str:
+    """What this process uses of a device, as text. OpenCL tells nothing of other processes."""
+    index = existing_device_index(device)
+    used = memory_reserved(index) / 2**20
+    return f"GPU:{index}\nprocess {os.getpid():>10d} uses {used:>12.3f} MB GPU memory"
+
+
+def ipc_collect() -> None:
+    """Does nothing: memory of the device is never shared between processes."""
 
 
 def _format_size(size: int) -> str:

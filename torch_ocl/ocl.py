@@ -3,7 +3,22 @@
 import builtins
 from typing import Any
 
-from torch_ocl import _C, _storages, _utils, memory, packed, random, tunable  # noqa: F401
+import torch
+
+from torch_ocl import (  # noqa: F401
+    _C,
+    _names,
+    _storages,
+    _tensor_types,
+    _utils,
+    amp,
+    graphs,
+    memory,
+    packed,
+    random,
+    streams,
+    tunable,
+)
 from torch_ocl.device import (  # noqa: F401
     DeviceProperties,
     _is_in_bad_fork,
@@ -14,13 +29,16 @@ from torch_ocl.device import (  # noqa: F401
     device_count,
     device_of,
     get_amp_supported_dtype,
+    get_arch_list,
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_gencode_flags,
     init,
     is_available,
     is_bf16_supported,
     is_initialized,
+    is_tf32_supported,
     set_device,
     synchronize,
     unavailable_reason,
@@ -44,21 +62,42 @@ from torch_ocl.graphs import (
 )
 from torch_ocl.kernels import compile_kernel, local_memory
 from torch_ocl.memory import (
+    device_memory_used,
     empty_cache,
     empty_host_cache,
+    get_allocator_backend,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    ipc_collect,
+    list_gpu_processes,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_stats,
+    memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
 from torch_ocl.packed import PackedLinear, pack_weights
+from torch_ocl.pools import (
+    MemPool,
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    use_mem_pool,
+)
 from torch_ocl.profiling import mark, profiler, range, range_pop, range_push
 from torch_ocl.random import (
     default_generator,
@@ -72,23 +111,35 @@ from torch_ocl.random import (
     set_rng_state,
     set_rng_state_all,
 )
+from torch_ocl.snapshots import memory_snapshot
 from torch_ocl.streams import (
     Event,
+    ExternalStream,
     Stream,
     StreamContext,
     current_stream,
     default_stream,
+    get_stream_from_external,
+    get_sync_debug_mode,
     set_stream,
+    set_sync_debug_mode,
     stream,
 )
 
 __all__ = [
     "DeviceProperties",
     "Event",
+    "ExternalStream",
+    "MemPool",
     "OclGraph",
     "PackedLinear",
     "Stream",
     "StreamContext",
+    "amp",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
     "can_device_access_peer",
     "compile_kernel",
     "current_device",
@@ -98,39 +149,54 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "empty_host_cache",
     "fallback_counts",
     "from_pyopencl",
+    "get_allocator_backend",
     "get_amp_supported_dtype",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "host_staged_counts",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "launch_count",
+    "list_gpu_processes",
     "local_memory",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "mark",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
     "pack_weights",
     "profiler",
@@ -139,10 +205,14 @@ __all__ = [
     "range",
     "range_pop",
     "range_push",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallback_counts",
     "reset_host_staged_counts",
     "reset_launch_count",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -151,14 +221,22 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "synchronize",
     "to_pyopencl",
     "tunable",
     "unavailable_reason",
+    "use_mem_pool",
 ]
 
+AcceleratorError = torch.AcceleratorError
+OutOfMemoryError = torch.OutOfMemoryError
+has_half = True
+has_magma = False  # factorisations are this package's own
+
 globals().update(_storages.legacy_classes())
+globals().update(_tensor_types.legacy_types())
 
 
 def __getattr__(name: str) -> Any:
@@ -172,4 +250,4 @@ def __getattr__(name: str) -> Any:
         from torch_ocl import _inductor  # it imports inductor, which takes a second
 
         return getattr(_inductor, name)
-    raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")
+    raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}{_names.reason(name)}")

@@ -27,6 +27,37 @@ class Stream(torch.Stream):
     def __repr__(self) -> str:
         return f"<torch.ocl.Stream device={self.device} id={self.stream_id}>"
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority: (0, -1)."""
+        return 0, -1
+
+
+class ExternalStream(Stream):
+    """The stream of a command queue that other code made, so that ops run on it in its order.
+
+    Args:
+        stream_ptr: a cl_command_queue as a number (PyOpenCL: queue.int_ptr). It is retained for as
+            long as the process lives.
+        device: whose it is, default the current one.
+
+    The same queue gives the same stream; a device can have 191. Events with `enable_timing` need a
+    queue with profiling. Raises ValueError for a queue out of order, and for one of another context
+    than that of torch.ocl.pyopencl_queue().
+    """
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None) -> "ExternalStream":
+        index = existing_device_index(device)
+        stream_id, device_index, device_type = _C.external_stream(index, stream_ptr)
+        return super().__new__(
+            cls, stream_id=stream_id, device_index=device_index, device_type=device_type
+        )
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
+    """The stream of a command queue that other code made, as ExternalStream."""
+    return ExternalStream(data_ptr, device)
+
 
 class _EventType(type):
     def __instancecheck__(cls, instance: object) -> bool:
@@ -40,12 +71,17 @@ class Event(torch.Event, metaclass=_EventType):
         enable_timing: whether elapsed_time() may be asked for, which gives milliseconds.
         blocking: as torch.cuda.Event has it; waits are the same with it and without.
         interprocess: must be False, else RuntimeError is raised.
+        external: as torch.cuda.Event has it, for captures; it makes no difference.
 
     Makes a plain torch.Event: some of torch's methods refuse events of a derived class.
     """
 
     def __new__(
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
     ) -> torch.Event:
         if interprocess:
             raise RuntimeError("events of ocl devices can't be shared between processes")
@@ -115,12 +151,38 @@ def stream(stream: torch.Stream | None) -> StreamContext:
     return StreamContext(stream)
 
 
+_SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """What an op does that waits for the device: nothing ("default", 0), a warning ("warn", 1) or a
+    RuntimeError ("error", 2). Such are .item(), .cpu() and masks, and waits for a stream.
+
+    Raises RuntimeError for other modes.
+    """
+    mode = _SYNC_DEBUG_MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in _SYNC_DEBUG_MODES.values():
+        raise RuntimeError(
+            "invalid value of debug_mode, expected one of `default`, `warn`, `error`, 0, 1, 2"
+        )
+    _C.set_sync_debug_mode(mode)
+
+
+def get_sync_debug_mode() -> int:
+    """The number that set_sync_debug_mode() set, 0 at first."""
+    return _C.sync_debug_mode()
+
+
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
     "default_stream",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
 ]

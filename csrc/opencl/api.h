@@ -27,6 +27,7 @@ namespace ocl {
   X(clCreateCommandQueue)             \
   X(clRetainCommandQueue)             \
   X(clReleaseCommandQueue)            \
+  X(clGetCommandQueueInfo)            \
   X(clCreateBuffer)                   \
   X(clCreateSubBuffer)                \
   X(clGetMemObjectInfo)               \

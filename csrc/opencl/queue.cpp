@@ -63,6 +63,17 @@ Queue::Queue(Device& device, int priority, int64_t stream)
   profile::add_queue(*this);
 }
 
+Queue::Queue(Device& device, cl_command_queue theirs, int64_t stream)
+    : device_(device), priority_(0), stream_(stream) {
+  check_not_forked();
+  OCL_CALL(&device, clRetainCommandQueue, theirs);
+  // Whether it times commands was decided by those who made it.
+  timed_.main = theirs;
+  handles_.store(&timed_);
+  shared_.store(true);
+  profile::add_queue(*this);
+}
+
 Queue::~Queue() {
   profile::remove_queue(*this);
   device_.asserts().release(*this);

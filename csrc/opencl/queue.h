@@ -28,6 +28,8 @@ class Queue {
   /// priority < 0: high, 0: normal, where the driver has cl_khr_priority_hints. `stream` is what
   /// profiles call it.
   explicit Queue(Device& device, int priority = 0, int64_t stream = 0);
+  /// A queue that others made and enqueue on, too: in order, and of the device's context.
+  Queue(Device& device, cl_command_queue theirs, int64_t stream);
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;

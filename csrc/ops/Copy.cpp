@@ -166,13 +166,13 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
     if (asynchronous) {
       record_host_use(destination.const_data_ptr(), queue);
     } else {
-      raise_device_assertions(queue);
+      raise_after_read(queue);
     }
     return;
   }
   at::Tensor staged = at::empty_strided(source.sizes(), source.strides(), destination.options());
   read(staged);
-  raise_device_assertions(queue);
+  raise_after_read(queue);
   destination.copy_(staged);
 }
 
@@ -182,7 +182,7 @@ void copy_across_devices(const at::Tensor& destination, const at::Tensor& source
     Queue& to = current_queue(destination.device().index());
     Queue& from = current_queue(source.device().index());
     staged_copy(to, destination.mutable_data_ptr(), from, source.const_data_ptr(), source.nbytes());
-    raise_device_assertions(from);
+    raise_after_read(from);
     return;
   }
   const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
@@ -296,7 +296,7 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
   Queue& queue = current_queue(self.device().index());
   const at::Tensor host = at::empty({}, self.options().device(at::kCPU));
   queue.read(host.mutable_data_ptr(), self.const_data_ptr(), self.dtype().itemsize(), true);
-  raise_device_assertions(queue);
+  raise_after_read(queue);
   return host.item();
 }
 

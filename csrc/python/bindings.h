@@ -11,6 +11,7 @@ namespace ocl::python {
 void bind_device(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
+void bind_memory_history(pybind11::module_& module);
 void bind_diagnostics(pybind11::module_& module);
 void bind_dispatch(pybind11::module_& module);
 void bind_precision(pybind11::module_& module);

@@ -5,6 +5,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Generator.h>
 
+#include <array>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -42,6 +44,33 @@ py::tuple sizes_of(uint32_t sum) {
   return py::tuple(sizes);
 }
 
+// cl_khr_device_uuid, cl_khr_pci_bus_info and cl_nv_device_attribute_query, which CL/cl_ext.h of
+// some headers lacks.
+constexpr cl_device_info kUuid = 0x106A;
+constexpr cl_device_info kPciBusInfo = 0x410F;
+constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
+constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
+
+/// The driver's answer; nullopt if it doesn't know the question.
+template <class T>
+std::optional<T> answer(const Device& device, cl_device_info question) {
+  T value{};
+  const cl_int code = api().clGetDeviceInfo(device.id(), question, sizeof value, &value, nullptr);
+  return code == CL_SUCCESS ? std::optional(value) : std::nullopt;
+}
+
+/// What only this asks for.
+void add_identity(py::dict& d, const Device& device) {
+  const auto uuid = answer<std::array<char, 16>>(device, kUuid);
+  d["uuid_bytes"] = uuid ? py::object(py::bytes(uuid->data(), uuid->size())) : py::none();
+  const auto pci = answer<std::array<cl_uint, 4>>(device, kPciBusInfo);
+  d["pci"] = pci ? py::object(py::make_tuple((*pci)[0], (*pci)[1], (*pci)[2])) : py::none();
+  const auto major = answer<cl_uint>(device, kComputeCapabilityMajorNv);
+  const auto minor = answer<cl_uint>(device, kComputeCapabilityMinorNv);
+  d["compute_capability"] =
+      major && minor ? py::object(py::make_tuple(*major, *minor)) : py::none();
+}
+
 py::dict properties_dict(const DeviceProperties& p) {
   py::dict d;
   d["name"] = p.name;
@@ -55,11 +84,13 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["max_allocation"] = p.max_allocation;
   d["local_mem_size"] = p.local_memory;
   d["global_cache_size"] = p.global_cache;
+  d["last_level_cache_size"] = p.last_level_cache;
   d["cache_line_size"] = p.cache_line;
   d["max_compute_units"] = p.compute_units;
   d["max_clock_mhz"] = p.max_clock_mhz;
   d["max_work_group_size"] = p.max_work_group_size;
   d["max_sub_group_size"] = p.max_sub_group_size;
+  d["registers_per_item"] = p.registers_per_item;
   d["required_sub_group_sizes"] = sizes_of(p.required_sub_group_sizes);
   d["subgroup_matrix_size"] = p.subgroup_matrix_size;
   d["host_unified_memory"] = p.host_unified_memory;
@@ -120,7 +151,9 @@ void bind_device(py::module_& module) {
       py::gil_scoped_release release;
       found = &device(checked_index(index));
     }
-    return properties_dict(found->properties());
+    py::dict properties = properties_dict(found->properties());
+    add_identity(properties, *found);
+    return properties;
   });
 
   // Before the first use the caller checks the index.

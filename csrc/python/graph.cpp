@@ -20,7 +20,6 @@ void bind_graph(py::module_& module) {
       .def("pool", &StreamGraph::pool)
       .def("describe", &StreamGraph::describe);
   module.def("is_capturing", &is_capturing);
-  module.def("new_graph_pool", &new_graph_pool);
 }
 
 }  // namespace ocl::python

@@ -1,4 +1,5 @@
 // Memory: statistics, cache control, addresses.
+#include <ATen/core/CachingHostAllocator.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -56,6 +57,28 @@ py::dict stats_dict(const DeviceStats& stats) {
   return out;
 }
 
+void add(py::dict& out, const std::string& key, const c10::CachingAllocator::DurationStat& stat) {
+  out[py::str(key + ".total")] = stat.total;
+  out[py::str(key + ".max")] = stat.max;
+  out[py::str(key + ".min")] = stat.min;
+  out[py::str(key + ".count")] = stat.count;
+  out[py::str(key + ".avg")] = stat.count == 0 ? 0 : stat.total / stat.count;
+}
+
+// The keys of torch.cuda.host_memory_stats().
+py::dict host_stats_dict(const at::HostStats& stats) {
+  py::dict out;
+  add(out, "active_requests", stats.active_requests);
+  add(out, "active_bytes", stats.active_bytes);
+  add(out, "allocations", stats.allocations);
+  add(out, "allocated_bytes", stats.allocated_bytes);
+  add(out, "host_alloc_time", stats.host_alloc_time);
+  add(out, "host_free_time", stats.host_free_time);
+  out["num_host_alloc"] = stats.num_host_alloc;
+  out["num_host_free"] = stats.num_host_free;
+  return out;
+}
+
 c10::DeviceIndex index_of(int index) { return static_cast<c10::DeviceIndex>(index); }
 
 template <class Run>
@@ -83,6 +106,20 @@ void bind_memory(py::module_& module) {
   module.def(
       "reset_accumulated_memory_stats",
       [](int index) { allocator()->resetAccumulatedStats(index_of(index)); }, release_gil());
+  module.def("host_memory_stats", [] {
+    at::HostStats stats;
+    {
+      py::gil_scoped_release release;
+      stats = at::getHostAllocator(kDeviceType)->get_stats();
+    }
+    return host_stats_dict(stats);
+  });
+  module.def(
+      "reset_peak_host_memory_stats", [] { at::getHostAllocator(kDeviceType)->reset_peak_stats(); },
+      release_gil());
+  module.def(
+      "reset_accumulated_host_memory_stats",
+      [] { at::getHostAllocator(kDeviceType)->reset_accumulated_stats(); }, release_gil());
   module.def("empty_cache", [] { allocator()->emptyCache(); }, release_gil());
   module.def("empty_host_cache", &release_pinned_cache, release_gil());
   module.def(

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_device(module);
   ocl::python::bind_stream(module);
   ocl::python::bind_memory(module);
+  ocl::python::bind_memory_history(module);
   ocl::python::bind_diagnostics(module);
   ocl::python::bind_source_kernel(module);
   ocl::python::bind_profiler(module);

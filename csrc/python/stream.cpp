@@ -44,6 +44,15 @@ void bind_stream(py::module_& module) {
       },
       release_gil());
   module.def(
+      "external_stream",
+      [](int index, uintptr_t queue) {
+        return ids_of(stream_from_external(static_cast<c10::DeviceIndex>(index),
+                                           reinterpret_cast<cl_command_queue>(queue)));
+      },
+      release_gil());
+  module.def("set_sync_debug_mode", &set_sync_debug_mode);
+  module.def("sync_debug_mode", &sync_debug_mode);
+  module.def(
       "set_stream",
       [](int64_t id, int index) { return ids_of(exchange_stream(stream_of(id, index))); },
       release_gil());

@@ -11,6 +11,8 @@
 #include "opencl/platform.h"
 #include "runtime/device_cache.h"
 #include "runtime/graph.h"
+#include "runtime/memory_history.h"
+#include "runtime/memory_pools.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
 
@@ -42,6 +44,7 @@ DeviceCache& create_cache(c10::DeviceIndex index) {
   static_cast<void>(registered);
   auto cache = std::make_unique<DeviceCache>(owner);
   cache->set_memory_fraction(initial_fraction());
+  cache->record_history(memory_recording());
   caches[index].store(cache.get(), std::memory_order_release);
   return *cache.release();
 }
@@ -72,6 +75,12 @@ void free_address(void* address) {
   cache->free(address);
 }
 
+/// What a graph's kernels use is the graph's, whatever pool the program has asked for.
+c10::StreamId pool_of(c10::DeviceIndex index, c10::StreamId stream) {
+  const c10::StreamId of_graph = Queue::captures() ? pool_of_capture(index, stream) : stream;
+  return of_graph != stream ? of_graph : routed_pool(index, stream);
+}
+
 class OclAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t size) override {
@@ -80,8 +89,8 @@ class OclAllocator final : public c10::DeviceAllocator {
     const c10::Device where(kDeviceType, index);
     if (size == 0) return {nullptr, nullptr, &free_address, where};
     const c10::StreamId stream = current_stream(index).id();
-    const bool captures = C10_UNLIKELY(Queue::captures());
-    void* address = cache.allocate(size, captures ? pool_of_capture(index, stream) : stream);
+    const bool elsewhere = C10_UNLIKELY(Queue::captures() || memory_is_routed());
+    void* address = cache.allocate(size, elsewhere ? pool_of(index, stream) : stream);
     return {address, address, &free_address, where};
   }
 
@@ -97,10 +106,10 @@ class OclAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return is_initialized() && !process_was_forked(); }
 
-  void emptyCache(c10::MempoolId_t) override {
-    if (process_was_forked()) return;
+  void emptyCache(c10::MempoolId_t pool) override {
+    if (process_was_forked() || exiting.load(std::memory_order_relaxed)) return;
     for (auto& slot : caches) {
-      if (DeviceCache* cache = slot.load(std::memory_order_acquire)) cache->release_cached();
+      if (DeviceCache* cache = slot.load(std::memory_order_acquire)) cache->release_cached(pool);
     }
   }
 
@@ -149,10 +158,30 @@ void set_memory_fraction(c10::DeviceIndex index, double fraction) {
   cache_of(index).set_memory_fraction(fraction);
 }
 
-void hold_pool(c10::DeviceIndex index, c10::StreamId pool, bool held) {
-  cache_of(index).hold_pool(pool, held);
+double memory_fraction(c10::DeviceIndex index) { return cache_of(index).memory_fraction(); }
+
+void* allocate_memory(c10::DeviceIndex index, size_t size, c10::StreamId stream) {
+  return size == 0 ? nullptr : cache_of(index).allocate(size, stream);
 }
 
-double memory_fraction(c10::DeviceIndex index) { return cache_of(index).memory_fraction(); }
+void release_memory(void* address) { free_address(address); }
+
+void record_memory_history(const MemoryRecording& recording) {
+  keep_memory_recording(recording);
+  for (auto& slot : caches) {
+    if (DeviceCache* cache = slot.load(std::memory_order_acquire)) cache->record_history(recording);
+  }
+  set_memory_mode(kRecordsMemory, recording.enabled);
+}
+
+MemorySnapshot snapshot_memory(c10::DeviceIndex index) {
+  DeviceCache* cache = caches.at(index).load(std::memory_order_acquire);
+  return cache != nullptr && !process_was_forked() ? cache->snapshot() : MemorySnapshot{};
+}
+
+MemoryContext context_of_memory(const void* address) {
+  DeviceCache* cache = find_cache(address);
+  return cache != nullptr ? cache->context_of(address) : nullptr;
+}
 
 }  // namespace ocl

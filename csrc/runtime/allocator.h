@@ -17,8 +17,10 @@ std::optional<c10::DeviceIndex> device_of_pointer(const void* pointer) noexcept;
 /// Limits what this process may reserve on a device to `fraction` (in (0, 1]) of its memory.
 /// Initially TORCH_OCL_MEMORY_FRACTION, or 1. Throws c10::ValueError for other fractions.
 void set_memory_fraction(c10::DeviceIndex index, double fraction);
-/// Whether a graph's pool of memory keeps what no tensor uses, too: its kernels do.
-void hold_pool(c10::DeviceIndex index, c10::StreamId pool, bool held);
 double memory_fraction(c10::DeviceIndex index);
+
+/// Memory on a stream as an address alone, for release_memory().
+void* allocate_memory(c10::DeviceIndex index, size_t size, c10::StreamId stream);
+void release_memory(void* address);
 
 }  // namespace ocl

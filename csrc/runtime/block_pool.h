@@ -24,8 +24,9 @@ struct Segment {
   cl_mem mem;
   char* base;
   size_t size;
-  c10::StreamId stream;
+  c10::StreamId stream;  // or a pool's number (memory_pools.h)
   bool small;
+  bool whole;  // never cut into blocks
 };
 
 /// A range of a segment: allocated, waiting for events, or in a free list.
@@ -85,6 +86,13 @@ class BlockPool {
     }
     if (block) remove(block);
     return block;
+  }
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (Block* head : heads_) {
+      for (Block* block = head; block != nullptr; block = block->free_next) visit(block);
+    }
   }
 
   /// Calls visit(block) for every free block that is a whole segment; visit may remove it.

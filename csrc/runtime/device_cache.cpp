@@ -8,6 +8,7 @@
 #include "opencl/event.h"
 #include "opencl/log.h"
 #include "runtime/host_memory.h"
+#include "runtime/memory_pools.h"
 #include "runtime/segment_buffer.h"
 #include "runtime/stream.h"
 #include "runtime/stream_table.h"
@@ -20,7 +21,6 @@ constexpr size_t kSmallRequest = kMiB;  // up to here from small segments
 constexpr size_t kSmallSegment = 16 * kMiB;
 constexpr size_t kSharedRequest = 16 * kMiB;  // up to here several requests share a segment
 constexpr size_t kSharedSegment = 64 * kMiB;
-constexpr size_t kLargestRequest = size_t{1} << 40;  // the address space of a device
 
 constexpr size_t round_up(size_t size, size_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
@@ -39,21 +39,34 @@ DeviceCache::DeviceCache(Device& device) : device_(device) {
 }
 
 void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
+  if (C10_LIKELY(memory_modes() == 0)) {
+    return allocate_locked(size, stream, std::unique_lock(mutex_));
+  }
+  MemoryContext context = gather_memory_context(MemoryContexts::live);
   std::unique_lock lock(mutex_);
-  if (C10_UNLIKELY(size > kLargestRequest)) throw_out_of_memory(size, std::move(lock));
+  if (history_) history_->asked_from(std::move(context));
+  return allocate_locked(size, stream, std::move(lock));
+}
+
+void* DeviceCache::allocate_locked(size_t size, c10::StreamId stream,
+                                   std::unique_lock<std::mutex> lock) {
+  if (C10_UNLIKELY(size > kLargestRequest)) throw_out_of_memory(size, stream, std::move(lock));
   if (C10_UNLIKELY(!pending_.empty())) process_events();
   const size_t rounded = round_up(size, kBlockAlign);
   const bool small = rounded <= kSmallRequest;
-  Block* block = take_apart(rounded, stream);
-  if (C10_UNLIKELY(!block)) block = take(rounded, small, stream);
+  Block* block = nullptr;
+  if (C10_LIKELY((memory_modes() & kUncachedMemory) == 0)) {
+    block = take_apart(rounded, stream);
+    if (C10_UNLIKELY(!block)) block = take(rounded, small, stream);
+  }
   if (C10_UNLIKELY(!block)) block = create_segment(rounded, small, stream);
   if (C10_UNLIKELY(!block)) block = take_after_release(rounded, small, stream);
-  if (C10_UNLIKELY(!block)) throw_out_of_memory(size, std::move(lock));
+  if (C10_UNLIKELY(!block)) throw_out_of_memory(size, stream, std::move(lock));
 
   // A block out of a split segment stops being inactive; what is cut off it starts to be.
   const bool was_split = block->is_split();
   const int64_t whole = static_cast<int64_t>(block->size);
-  const bool cut = block->size - rounded >= kBlockAlign;
+  const bool cut = block->size - rounded >= kBlockAlign && !block->segment->whole;
   if (cut) split(block, rounded);
   stats_.on_inactive_split(
       small, int64_t{cut} - int64_t{was_split},
@@ -61,23 +74,37 @@ void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
   block->requested = size;
   stats_.on_allocate(small, block->size, size);
   live_.emplace(block->address, block);
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::alloc, block);
   report(block->address, static_cast<int64_t>(block->size));
   return block->address;
 }
 
 void DeviceCache::free(void* address) noexcept {
-  std::lock_guard lock(mutex_);
+  if (C10_LIKELY(memory_modes() == 0)) {
+    const std::lock_guard lock(mutex_);
+    return free_locked(address);
+  }
+  MemoryContext context = gather_memory_context(MemoryContexts::all);
+  const std::lock_guard lock(mutex_);
+  if (history_) history_->asked_from(std::move(context));
+  free_locked(address);
+}
+
+void DeviceCache::free_locked(void* address) noexcept {
   const auto entry = live_.find(address);
   if (entry == live_.end()) return;
   Block* block = entry->second;
   live_.erase(entry);
   stats_.on_free(block->segment->small, block->size);
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_requested, block);
   report(address, -static_cast<int64_t>(block->size));
   if (C10_UNLIKELY(block->used_by != nullptr)) {
     await_uses(block);
     return;
   }
-  if (!keep_apart(block)) make_free(block);
+  if (keep_apart(block)) return;
+  make_free(block);
+  if (C10_UNLIKELY((memory_modes() & kUncachedMemory) != 0)) release_uncached(block);
 }
 
 void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
@@ -86,31 +113,32 @@ void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
   if (entry == live_.end()) return;
   Block* block = entry->second;
   // In-order queue: the segment's own stream is safe without an event.
-  if (stream == block->segment->stream) return;
+  if (stream == origin_of_pool(block->segment->stream).stream) return;
   if (!block->used_by) block->used_by = std::make_unique<std::vector<c10::StreamId>>();
   auto& streams = *block->used_by;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
-void DeviceCache::release_cached() {
+void DeviceCache::release_cached(c10::MempoolId_t pool) {
   // Waiting comes first and without the lock: other threads may allocate meanwhile.
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
+  MemoryContext context = gather_memory_context(MemoryContexts::all);
   std::lock_guard lock(mutex_);
+  if (history_) history_->asked_from(std::move(context));
   // What has been enqueued and freed since: a kernel that was given addresses holds no buffer.
   const bool finished = finish_events();
   merge_last_freed();
-  if (finished) release_unused_segments();
-}
-
-void DeviceCache::hold_pool(c10::StreamId stream, bool held) {
-  std::lock_guard lock(mutex_);
-  pools_of(stream).held = held;
+  if (finished) release_unused_segments(pool);
 }
 
 DeviceCache::Pools& DeviceCache::pools_of(c10::StreamId stream) {
   const auto index = static_cast<size_t>(stream);
   if (C10_UNLIKELY(index >= pools_.size())) pools_.resize(index + 1);
-  if (C10_UNLIKELY(!pools_[index])) pools_[index] = std::make_unique<Pools>();
+  if (C10_UNLIKELY(!pools_[index])) {
+    pools_[index] = std::make_unique<Pools>();
+    const auto pool = origin_of_pool(stream).pool;
+    pools_[index]->splits = !pool_options(pool).no_split;
+  }
   return *pools_[index];
 }
 
@@ -129,21 +157,25 @@ Block* DeviceCache::take_after_release(size_t size, bool small, c10::StreamId st
   // were given addresses may still write to what is released while they run.
   if (finish_events()) release_unused_segments();
   if (Block* block = take(size, small, stream)) return block;
-  return create_segment(size, small, stream);
+  if (Block* block = create_segment(size, small, stream)) return block;
+  return take_from_helping_pools(size, small, stream);
 }
 
-void DeviceCache::trace_segment(const char* what, size_t bytes) const {
-  trace("memory: ocl:" + std::to_string(device_.index()) + ": " + what + " a segment of " +
-        std::to_string(bytes / kMiB) + " MiB, " +
-        std::to_string(static_cast<size_t>(stats_.reserved()) / kMiB) + " MiB in all");
+Block* DeviceCache::take_from_helping_pools(size_t size, bool small, c10::StreamId stream) {
+  for (const c10::StreamId pool : helping_pools(origin_of_pool(stream).stream)) {
+    if (pool == stream) continue;
+    if (Block* block = take(size, small, pool)) return block;
+  }
+  return nullptr;
 }
 
 Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream) {
   const size_t largest = device_.properties().max_allocation;
   const size_t exact = round_up(size, AddressSpace::kGranule);
   size_t bytes = small ? kSmallSegment : size <= kSharedRequest ? kSharedSegment : exact;
+  const bool whole = !pools_of(stream).splits || (memory_modes() & kUncachedMemory) != 0;
   // Near the limit a request gets just what it needs.
-  if (bytes > largest || bytes > available()) bytes = exact;
+  if (whole || bytes > largest || bytes > available()) bytes = exact;
   if (bytes > largest) bytes = size;  // the granule's rounding must not be what fails
   if (bytes > largest || bytes > available()) return nullptr;
 
@@ -164,18 +196,20 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
     api().clReleaseMemObject(mem);
     return nullptr;
   }
-  auto* segment = new Segment{mem, static_cast<char*>(base), bytes, stream, small};
+  auto* segment = new Segment{mem, static_cast<char*>(base), bytes, stream, small, whole};
   Block* block = new_block();
   block->segment = segment;
   block->address = segment->base;
   block->size = bytes;
   stats_.on_segment_created(small, bytes);
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::segment_alloc, block);
   if (C10_UNLIKELY(verbose(Verbose::memory))) trace_segment("took", bytes);
   return block;
 }
 
 void DeviceCache::release_segment(Block* block) {
   Segment* segment = block->segment;
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::segment_free, block);
   pools_of(segment->stream).of(segment->small).remove(block);
   device_.addresses().unmap(segment->base);
   api().clReleaseMemObject(segment->mem);
@@ -185,11 +219,23 @@ void DeviceCache::release_segment(Block* block) {
   recycle(block);
 }
 
-void DeviceCache::release_unused_segments() {
-  for (auto& pools : pools_) {
-    if (!pools || pools->held) continue;
-    for (BlockPool* pool : {&pools->small, &pools->large}) {
-      pool->for_each_whole_segment([this](Block* block) { release_segment(block); });
+/// Where nothing is cached. What kernels of other streams use goes with the next empty_cache().
+void DeviceCache::release_uncached(Block* block) noexcept {
+  if (block->is_split()) return;
+  try {
+    if (finish_events()) release_segment(block);
+  } catch (const std::exception&) {  // a device that fails says so at the next call
+  }
+}
+
+void DeviceCache::release_unused_segments(c10::MempoolId_t pool) {
+  for (size_t number = 0; number < pools_.size(); ++number) {
+    if (!pools_[number]) continue;
+    const auto of = origin_of_pool(static_cast<c10::StreamId>(number)).pool;
+    const bool is_asked_for = of == pool || (pool == c10::MempoolId_t{0, 0} && pool_users(of) == 0);
+    if (!is_asked_for) continue;
+    for (BlockPool* blocks : {&pools_[number]->small, &pools_[number]->large}) {
+      blocks->for_each_whole_segment([this](Block* block) { release_segment(block); });
     }
   }
 }
@@ -225,6 +271,7 @@ bool DeviceCache::merge(Block* block, Block* neighbour) {
 
 void DeviceCache::make_free(Block* block) {
   stats_.on_inactive(block->segment->small, block->size, block->requested);
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_completed, block);
   rejoin(block);
 }
 
@@ -246,6 +293,7 @@ bool DeviceCache::keep_apart(Block* block) {
   if (place == nullptr || *place != nullptr || !block->is_split()) return false;
   stats_.on_inactive(block->segment->small, block->size, block->requested);
   stats_.on_inactive_split(block->segment->small, 1, static_cast<int64_t>(block->size));
+  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_completed, block);
   *place = block;
   return true;
 }
@@ -334,66 +382,6 @@ size_t DeviceCache::available() const {
   // CPU drivers reserve address space and fail, or worse, at the first touch.
   const bool cpu = device_.properties().device_class == DeviceClass::cpu;
   return cpu ? std::min(left, available_host_memory()) : left;
-}
-
-void DeviceCache::report(void* address, int64_t change) {
-  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-  c10::reportMemoryUsageToProfiler(
-      address, change, stats_.allocated(), stats_.reserved(),
-      c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index())));
-}
-
-void DeviceCache::throw_out_of_memory(size_t requested, std::unique_lock<std::mutex> lock) {
-  using c10::CachingAllocator::format_size;
-  stats_.on_out_of_memory();
-  const size_t allocated = stats_.allocated();
-  const size_t reserved = stats_.reserved();
-  const size_t free = available();
-  const size_t total = limit();
-  const size_t largest = device_.properties().max_allocation;
-  lock.unlock();
-  const c10::Device where(kDeviceType, static_cast<c10::DeviceIndex>(device_.index()));
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(std::min(requested, kLargestRequest)),
-                                   allocated, reserved, where);
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "OpenCL out of memory. Tried to allocate ", format_size(requested),
-      " on device ", device_.index(), ", ", device_.description(), ", which has a capacity of ",
-      format_size(total), fraction_ < 1.0 ? " (limited by the memory fraction that was set)" : "",
-      " of which ", format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
-      "; reserved but unallocated: ", format_size(reserved - std::min(reserved, allocated)),
-      "; largest possible buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE): ", format_size(largest),
-      requested > largest ? ", which this request exceeds whatever is free." : ".");
-}
-
-MemoryStats::Stats DeviceCache::stats() {
-  std::lock_guard lock(mutex_);
-  merge_last_freed();  // they are this file's own affair
-  return stats_.get();
-}
-
-void DeviceCache::reset_accumulated_stats() {
-  std::lock_guard lock(mutex_);
-  stats_.reset_accumulated();
-}
-
-void DeviceCache::reset_peak_stats() {
-  std::lock_guard lock(mutex_);
-  stats_.reset_peak();
-}
-
-std::pair<size_t, size_t> DeviceCache::memory_info() {
-  std::lock_guard lock(mutex_);
-  return {available(), limit()};
-}
-
-void DeviceCache::set_memory_fraction(double fraction) {
-  std::lock_guard lock(mutex_);
-  fraction_ = fraction;
-}
-
-double DeviceCache::memory_fraction() const {
-  std::lock_guard lock(mutex_);
-  return fraction_;
 }
 
 Block* DeviceCache::new_block() {

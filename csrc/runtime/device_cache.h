@@ -7,6 +7,7 @@
 // does.
 #pragma once
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Stream.h>
 #include <c10/util/flat_hash_map.h>
 
@@ -23,6 +24,7 @@
 #include "opencl/event.h"
 #include "opencl/queue.h"
 #include "runtime/block_pool.h"
+#include "runtime/memory_history.h"
 #include "runtime/memory_stats.h"
 
 namespace ocl {
@@ -38,11 +40,15 @@ class DeviceCache {
   void free(void* address) noexcept;
   /// The block is not reused before the work now on `stream` is done. Ignores foreign addresses.
   void record_stream(const void* address, c10::StreamId stream);
-  /// Waits for the device and gives segments without live blocks back to the driver.
-  void release_cached();
+  /// Waits for the device and gives segments without live blocks back to the driver: those of a
+  /// pool (memory_pools.h), or of the streams and of pools that nobody uses.
+  void release_cached(c10::MempoolId_t pool = {0, 0});
 
-  /// What a pool, as allocate() has it, keeps is not given back while it is held.
-  void hold_pool(c10::StreamId stream, bool held);
+  /// The segments and their blocks, and what was recorded.
+  MemorySnapshot snapshot();
+  void record_history(const MemoryRecording& recording);
+  /// Who allocated a block that is in use.
+  MemoryContext context_of(const void* address) const;
 
   bool owns(const void* address) const { return device_.addresses().contains(address); }
   MemoryStats::Stats stats();
@@ -54,12 +60,14 @@ class DeviceCache {
   double memory_fraction() const;
 
  private:
+  static constexpr size_t kLargestRequest = size_t{1} << 40;  // the address space of a device
+
   struct Pools {
     BlockPool small, large;
     // The last freed block of each of the smallest sizes, which is given out again as it is:
     // merging and splitting would take most of a small allocation's time.
     std::array<Block*, 8> last_freed{};
-    bool held = false;
+    bool splits = true;  // segments into blocks
     BlockPool& of(bool is_small) { return is_small ? small : large; }
     /// Its place among them; null for other sizes.
     Block** last_freed_of(size_t size) {
@@ -72,6 +80,13 @@ class DeviceCache {
     Block* block;
   };
 
+  void* allocate_locked(size_t size, c10::StreamId stream, std::unique_lock<std::mutex> lock);
+  void free_locked(void* address) noexcept;
+  /// Adds to the history, which there is.
+  void note(MemoryAction action, const Block* block);
+  void release_uncached(Block* block) noexcept;
+  Block* take_from_helping_pools(size_t size, bool small, c10::StreamId stream);
+
   Pools& pools_of(c10::StreamId stream);
   Block* take(size_t size, bool small, c10::StreamId stream);
   Block* take_after_release(size_t size, bool small, c10::StreamId stream);
@@ -79,7 +94,7 @@ class DeviceCache {
   /// For TORCH_OCL_VERBOSE=memory.
   void trace_segment(const char* what, size_t bytes) const;
   void release_segment(Block* block);
-  void release_unused_segments();
+  void release_unused_segments(c10::MempoolId_t pool = {0, 0});
   void split(Block* block, size_t size);
   void make_free(Block* block);
   void rejoin(Block* block);
@@ -95,7 +110,8 @@ class DeviceCache {
   size_t limit() const;
   size_t available() const;
   void report(void* address, int64_t change);
-  [[noreturn]] void throw_out_of_memory(size_t requested, std::unique_lock<std::mutex> lock);
+  [[noreturn]] void throw_out_of_memory(size_t requested, c10::StreamId stream,
+                                        std::unique_lock<std::mutex> lock);
 
   Block* new_block();
   void recycle(Block* block);
@@ -108,6 +124,7 @@ class DeviceCache {
   std::map<c10::StreamId, std::deque<PendingFree>> pending_;
   std::vector<Block*> spare_;  // Block objects to reuse
   MemoryStats stats_;
+  std::unique_ptr<MemoryHistory> history_;  // null while nothing is recorded
   double fraction_ = 1.0;
 };
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "opencl/graph.h"
-#include "opencl/platform.h"
-#include "runtime/allocator.h"
+#include "runtime/memory_pools.h"
 #include "runtime/stream.h"
 
 #if __has_include(<ATen/core/GraphImplInterface.h>)  // torch 2.13
@@ -21,42 +20,16 @@
 namespace ocl {
 namespace {
 
-// Pools of graphs are numbered like streams, above the numbers of those.
-constexpr c10::StreamId kFirstPool = 256;
-
-struct Pools {
-  std::mutex mutex;
-  uint64_t last = 0;
-  std::map<std::pair<c10::DeviceIndex, c10::MempoolId_t>, int> users;  // graphs that have it
-};
-Pools& pools() {
-  static auto* instance = new Pools;
-  return *instance;
-}
-
-c10::StreamId number_of(c10::MempoolId_t pool) {
-  return kFirstPool + static_cast<c10::StreamId>(pool.second);
-}
-
-/// A pool while a graph has it.
+/// A pool while a graph has it. Its kernels use the memory, whether or not a tensor does.
 class HeldPool {
  public:
-  HeldPool(c10::DeviceIndex device, c10::MempoolId_t pool) : device_(device), pool_(pool) {
-    std::lock_guard lock(pools().mutex);
-    if (++pools().users[{device_, pool_}] == 1) hold_pool(device_, number_of(pool_), true);
-  }
-  ~HeldPool() {
-    std::lock_guard lock(pools().mutex);
-    if (--pools().users[{device_, pool_}] > 0 || process_was_forked()) return;
-    pools().users.erase({device_, pool_});
-    hold_pool(device_, number_of(pool_), false);
-  }
+  explicit HeldPool(c10::MempoolId_t pool) : pool_(pool) { retain_pool(pool); }
+  ~HeldPool() { release_pool(pool_); }
   HeldPool(const HeldPool&) = delete;
   HeldPool& operator=(const HeldPool&) = delete;
   c10::MempoolId_t id() const { return pool_; }
 
  private:
-  c10::DeviceIndex device_;
   c10::MempoolId_t pool_;
 };
 
@@ -147,8 +120,8 @@ void StreamGraph::capture_begin(c10::MempoolId_t pool) {
   impl_->device = current_device();
   Queue& queue = current_queue(impl_->device);
   check_not_captured(queue, "another capture");
-  if (pool == c10::MempoolId_t{0, 0}) pool = new_graph_pool();
-  impl_->pool = std::make_unique<HeldPool>(impl_->device, pool);
+  if (pool == c10::MempoolId_t{0, 0}) pool = new_memory_pool();
+  impl_->pool = std::make_unique<HeldPool>(pool);
   impl_->graph = std::make_unique<Graph>();
   std::lock_guard lock(Impl::captures_mutex);
   impl_->graph->begin(queue);
@@ -204,14 +177,9 @@ bool is_capturing() {
   return Queue::captures() && current_queue(current_device()).capture() != nullptr;
 }
 
-c10::MempoolId_t new_graph_pool() {
-  std::lock_guard lock(pools().mutex);
-  return {0, ++pools().last};
-}
-
 c10::StreamId pool_of_capture(c10::DeviceIndex device, c10::StreamId stream) {
   const StreamGraph::Impl* capture = StreamGraph::Impl::of(device);
-  return capture == nullptr ? stream : number_of(capture->pool->id());
+  return capture == nullptr ? stream : number_of_pool(capture->pool->id(), kAnyStream);
 }
 
 std::optional<PhiloxState> reserve_philox_for_graph(const at::Generator& generator,

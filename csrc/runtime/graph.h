@@ -17,9 +17,6 @@ namespace ocl {
 /// OpenCL.
 bool is_capturing();
 
-/// A pool of memory for graphs that may share it, since they are replayed one after the other.
-c10::MempoolId_t new_graph_pool();
-
 /// One graph; its functions are those of torch.cuda.CUDAGraph.
 class StreamGraph {
  public:

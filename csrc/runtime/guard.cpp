@@ -56,6 +56,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     types.has_Bool = types.has_Half = types.has_BFloat16 = types.has_Float = true;
     types.has_ComplexHalf = types.has_ComplexFloat = true;
     types.has_Double = types.has_ComplexDouble = fp64;
+    types.has_Float8_e5m2 = types.has_Float8_e4m3fn = true;
+    types.has_Float8_e5m2fnuz = types.has_Float8_e4m3fnuz = types.has_Float8_e8m0fnu = true;
     return capability;
   }
 

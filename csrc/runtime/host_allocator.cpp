@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -21,6 +22,7 @@
 namespace ocl {
 namespace {
 
+using c10::CachingAllocator::DurationStat;
 using c10::CachingAllocator::Stat;
 
 constexpr size_t kSmallest = 4096;  // a page: pinning works on whole pages
@@ -55,6 +57,22 @@ struct PinnedBlock {
     std::erase_if(events, [](const auto& event) { return event->over(); });
     return used_by.empty() && events.empty();
   }
+};
+
+/// Adds the time of its life to a statistic.
+class Timed {
+ public:
+  explicit Timed(DurationStat& stat) : stat_(stat) {}
+  ~Timed() {
+    const auto spent = std::chrono::steady_clock::now() - start_;
+    stat_.increase(std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  DurationStat& stat_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 size_t class_of(size_t size) { return std::bit_width(std::max(size, kSmallest) - 1); }
@@ -122,6 +140,8 @@ class PinnedCache {
     stats.active_bytes = active_bytes_;
     stats.allocations = allocations_;
     stats.allocated_bytes = allocated_bytes_;
+    stats.host_alloc_time = alloc_time_;
+    stats.host_free_time = free_time_;
     stats.num_host_alloc = allocations_.allocated;
     stats.num_host_free = allocations_.freed;
     return stats;
@@ -133,6 +153,8 @@ class PinnedCache {
     for (Stat* stat : {&active_requests_, &active_bytes_, &allocations_, &allocated_bytes_}) {
       visit(*stat);
     }
+    visit(alloc_time_);
+    visit(free_time_);
   }
 
  private:
@@ -156,6 +178,7 @@ class PinnedCache {
   }
 
   PinnedBlock* create(size_t size, Queue& queue) {
+    const Timed timed(alloc_time_);
     Device& device = queue.device();
     cl_int code = CL_SUCCESS;
     cl_mem mem = api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
@@ -189,6 +212,7 @@ class PinnedCache {
     for (auto& candidates : free_) {
       std::erase_if(candidates, [this](PinnedBlock* block) {
         if (!block->idle()) return false;
+        const Timed timed(free_time_);
         api().clEnqueueUnmapMemObject(block->owner->handle(), block->mem, block->address, 0,
                                       nullptr, nullptr);
         api().clReleaseMemObject(block->mem);
@@ -205,6 +229,7 @@ class PinnedCache {
   std::map<const char*, std::unique_ptr<PinnedBlock>> blocks_;  // live and cached
   std::array<std::vector<PinnedBlock*>, kClasses> free_;        // by class_of(size)
   Stat active_requests_, active_bytes_, allocations_, allocated_bytes_;
+  DurationStat alloc_time_, free_time_;  // microseconds in the driver
 };
 
 // Leaked: pinned tensors may outlive every static object.
@@ -242,10 +267,10 @@ class PinnedAllocator final : public at::HostAllocator {
   void empty_cache() override { release_pinned_cache(); }
   at::HostStats get_stats() override { return cache().stats(); }
   void reset_accumulated_stats() override {
-    cache().for_each_stat([](Stat& stat) { stat.reset_accumulated(); });
+    cache().for_each_stat([](auto& stat) { stat.reset_accumulated(); });
   }
   void reset_peak_stats() override {
-    cache().for_each_stat([](Stat& stat) { stat.reset_peak(); });
+    cache().for_each_stat([](auto& stat) { stat.reset_peak(); });
   }
 };
 

@@ -8,7 +8,9 @@
 #include <mutex>
 
 #include "opencl/device_assert.h"
+#include "opencl/error.h"
 #include "opencl/platform.h"
+#include "runtime/memory_pools.h"
 #include "runtime/stream_table.h"
 
 namespace ocl {
@@ -17,13 +19,16 @@ namespace {
 // Stream ids of a device: 0 is the default stream, then the normal and the high priority pool.
 constexpr c10::StreamId kPoolSize = 32;
 constexpr c10::StreamId kStreams = 1 + 2 * kPoolSize;
+// Then queues that others made.
+constexpr c10::StreamId kMostStreams = kFirstPool;
 constexpr c10::StreamId first_of_pool(int priority) { return priority < 0 ? 1 + kPoolSize : 1; }
 
 // The queues of one device. They live until the process ends: a tensor freed by a static
 // destructor may still want to record an event on one.
 struct DeviceStreams {
   std::mutex mutex;  // creation only
-  std::array<std::atomic<Queue*>, kStreams> queues{};
+  std::array<std::atomic<Queue*>, kMostStreams> queues{};
+  std::atomic<c10::StreamId> end{kStreams};     // of the ids in use
   std::array<std::atomic<uint32_t>, 2> next{};  // round robin position per pool
 };
 
@@ -61,9 +66,10 @@ c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
 
 Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
   Device& owner = device(index);
-  TORCH_CHECK(id >= 0 && id < kStreams, "ocl:", static_cast<int>(index), " has no stream ", id,
-              "; ids go from 0 to ", kStreams - 1);
   DeviceStreams& streams = streams_of(index);
+  const c10::StreamId end = streams.end.load(std::memory_order_acquire);
+  TORCH_CHECK(id >= 0 && id < end, "ocl:", static_cast<int>(index), " has no stream ", id,
+              "; ids go from 0 to ", end - 1);
   std::atomic<Queue*>& slot = streams.queues[id];
   if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
   std::lock_guard lock(streams.mutex);
@@ -72,6 +78,32 @@ Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
   auto* queue = new Queue(owner, high ? -1 : 0, id);
   slot.store(queue, std::memory_order_release);
   return *queue;
+}
+
+template <class T>
+T info_of(const Device& device, cl_command_queue queue, cl_command_queue_info question) {
+  T value{};
+  OCL_CALL(&device, clGetCommandQueueInfo, queue, question, sizeof value, &value, nullptr);
+  return value;
+}
+
+template <class Visit>
+void for_each_queue(c10::DeviceIndex index, Visit visit) {
+  DeviceStreams& streams = streams_of(index);
+  const c10::StreamId end = streams.end.load(std::memory_order_acquire);
+  for (c10::StreamId id = 0; id < end; ++id) {
+    if (Queue* queue = streams.queues[id].load(std::memory_order_acquire)) visit(*queue);
+  }
+}
+
+std::atomic<int> debug_mode{0};
+
+/// After a wait that an op or the program made.
+void tell_of_wait() {
+  const int mode = debug_mode.load(std::memory_order_relaxed);
+  if (C10_LIKELY(mode == 0)) return;
+  TORCH_CHECK(mode != 2, "called a synchronizing OpenCL operation");
+  TORCH_WARN("called a synchronizing OpenCL operation");
 }
 
 }  // namespace
@@ -102,6 +134,32 @@ c10::Stream stream_from_pool(c10::DeviceIndex index, int priority) {
   auto& next = streams_of(index).next[priority < 0];
   const c10::StreamId slot = next.fetch_add(1, std::memory_order_relaxed) % kPoolSize;
   return make_stream(index, first_of_pool(priority) + slot);
+}
+
+c10::Stream stream_from_external(c10::DeviceIndex index, cl_command_queue queue) {
+  index = resolve(index);
+  Device& owner = device(index);
+  TORCH_CHECK_VALUE(queue != nullptr, "a null pointer is no command queue");
+  TORCH_CHECK_VALUE(
+      info_of<cl_context>(owner, queue, CL_QUEUE_CONTEXT) == owner.context() &&
+          info_of<cl_device_id>(owner, queue, CL_QUEUE_DEVICE) == owner.id(),
+      "the queue belongs to another OpenCL context or device than the tensors of ocl:",
+      static_cast<int>(index), ": make it in the context of torch.ocl.pyopencl_queue()");
+  const auto properties = info_of<cl_command_queue_properties>(owner, queue, CL_QUEUE_PROPERTIES);
+  TORCH_CHECK_VALUE((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0,
+                    "a stream is a queue in order, this one executes out of order");
+  DeviceStreams& streams = streams_of(index);
+  std::lock_guard lock(streams.mutex);
+  const c10::StreamId end = streams.end.load();
+  for (c10::StreamId id = 0; id < end; ++id) {
+    const Queue* known = streams.queues[id].load();
+    if (known != nullptr && known->handle() == queue) return make_stream(index, id);
+  }
+  TORCH_CHECK(end < kMostStreams, "ocl:", static_cast<int>(index), " has streams of ",
+              kMostStreams - kStreams, " external queues already, which is as many as it can have");
+  streams.queues[end].store(new Queue(owner, queue, end));
+  streams.end.store(end + 1, std::memory_order_release);
+  return make_stream(index, end);
 }
 
 c10::Stream current_stream(c10::DeviceIndex index) {
@@ -156,13 +214,22 @@ void raise(const std::optional<DeviceAssertion>& failure) {
 
 void raise_device_assertions(Queue& queue) { raise(queue.take_assertion()); }
 
-void synchronize(c10::Stream stream) { raise(queue_of(stream).take_assertion(false)); }
+void raise_after_read(Queue& queue) {
+  raise(queue.take_assertion());
+  tell_of_wait();
+}
+
+void set_sync_debug_mode(int mode) { debug_mode = mode; }
+int sync_debug_mode() { return debug_mode; }
+
+void synchronize(c10::Stream stream) {
+  raise(queue_of(stream).take_assertion(false));
+  tell_of_wait();
+}
 
 void finish_device(c10::DeviceIndex index) {
   index = checked(index);
-  for (auto& slot : streams_of(index).queues) {
-    if (Queue* queue = slot.load(std::memory_order_acquire)) queue->finish();
-  }
+  for_each_queue(index, [](Queue& queue) { queue.finish(); });
 }
 
 void synchronize_device(c10::DeviceIndex index) {
@@ -171,21 +238,19 @@ void synchronize_device(c10::DeviceIndex index) {
   // All queues finish, whatever one of them has to report; what others have waits for the next
   // call.
   std::optional<DeviceAssertion> failure;
-  for (auto& slot : streams_of(index).queues) {
-    Queue* queue = slot.load(std::memory_order_acquire);
-    if (queue == nullptr) continue;
+  for_each_queue(index, [&failure](Queue& queue) {
     if (failure) {
-      queue->finish();
+      queue.finish();
     } else {
-      failure = queue->take_assertion(false);
+      failure = queue.take_assertion(false);
     }
-  }
+  });
   raise(failure);
 }
 
 bool stream_is_idle(c10::Stream stream) {
   const c10::DeviceIndex index = checked(stream.device_index());
-  if (stream.id() < 0 || stream.id() >= kStreams) return queue_of(stream).idle();
+  if (stream.id() < 0 || stream.id() >= kMostStreams) return queue_of(stream).idle();
   Queue* queue = streams_of(index).queues[stream.id()].load(std::memory_order_acquire);
   return queue == nullptr || queue->idle();  // no queue yet: nothing was ever enqueued
 }

@@ -24,6 +24,9 @@ void set_device_unchecked(c10::DeviceIndex index) noexcept;
 /// handed out round robin. priority < 0: high.
 c10::Stream default_stream(c10::DeviceIndex device);
 c10::Stream stream_from_pool(c10::DeviceIndex device, int priority = 0);
+/// The stream of a queue that others made, the same at every call. Throws c10::ValueError if it is
+/// out of order or belongs to another context or device, c10::Error for more than 191 of them.
+c10::Stream stream_from_external(c10::DeviceIndex device, cl_command_queue queue);
 c10::Stream current_stream(c10::DeviceIndex device);
 /// Returns the stream that was current for that device.
 c10::Stream exchange_stream(c10::Stream stream);
@@ -38,7 +41,13 @@ Queue& current_queue(c10::DeviceIndex device);
 /// where CPU torch raises that).
 void synchronize(c10::Stream stream);
 void synchronize_device(c10::DeviceIndex device);
-/// Raises what kernels reported before the last wait on `queue`; every blocking read calls it.
+/// Raises what kernels reported before the last wait on `queue`.
 void raise_device_assertions(Queue& queue);
+/// What every blocking read calls: the same, and what the sync debug mode says.
+void raise_after_read(Queue& queue);
+
+/// What an op that waits for the device does: 0 nothing, 1 a warning, 2 an error.
+void set_sync_debug_mode(int mode);
+int sync_debug_mode();
 
 }  // namespace ocl

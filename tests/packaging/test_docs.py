@@ -49,6 +49,7 @@ def test_environment_variables_are_listed() -> None:
 def test_every_public_name_is_on_the_api_page() -> None:
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\.\. auto\w+:: (\w+)$", page, re.MULTILINE))
-    names = {*torch.ocl.__all__, *torch.ocl.tunable.__all__}
-    # A submodule, and what __getattr__ makes.
-    assert names - listed == {"tunable", "default_generators"}
+    modules = (torch.ocl, torch.ocl.amp, torch.ocl.tunable, torch.backends.ocl)
+    names = {name for module in modules for name in module.__all__}
+    # Submodules, and what __getattr__ makes.
+    assert names - listed == {"amp", "tunable", "default_generators"}

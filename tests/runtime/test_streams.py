@@ -3,6 +3,8 @@
 import threading
 import time
 
+import pyopencl as cl
+import pyopencl.array
 import pytest
 import torch
 
@@ -183,3 +185,79 @@ def test_the_warm_path_to_the_queue_is_cheap():
 def test_what_is_no_stream():
     with pytest.raises(TypeError, match="int"):
         torch.ocl.set_stream(5)
+
+
+def pyopencl_queue(properties=0):
+    context = torch.ocl.pyopencl_queue().context
+    return cl.CommandQueue(context, properties=properties)
+
+
+def test_priorities():
+    lowest, highest = torch.ocl.Stream.priority_range()
+    assert (lowest, highest) == (0, -1)
+    assert torch.ocl.Stream(priority=highest).query()
+
+
+def test_an_external_queue_is_a_stream():
+    queue = pyopencl_queue()
+    stream = torch.ocl.ExternalStream(queue.int_ptr)
+    assert isinstance(stream, torch.ocl.Stream) and stream.device == torch.device("ocl:0")
+    assert torch.ocl.get_stream_from_external(queue.int_ptr, "ocl:0") == stream
+    other = pyopencl_queue()
+    assert torch.ocl.ExternalStream(other.int_ptr) != stream
+    x = torch.ones(1 << 16, device="ocl")
+    torch.ocl.synchronize()
+    with torch.ocl.stream(stream):
+        assert torch.ocl.current_stream() == stream
+        assert torch.ocl.pyopencl_queue().int_ptr == queue.int_ptr
+        for _ in range(10):
+            x.add_(1)
+        done = stream.record_event()
+    queue.finish()
+    assert done.query() and stream.query()
+    assert x.cpu().eq(11).all()
+    torch.ocl.current_stream().wait_stream(stream)
+
+
+def test_others_work_on_an_external_queue_is_waited_for():
+    queue = pyopencl_queue()
+    stream = torch.ocl.ExternalStream(queue.int_ptr)
+    with torch.ocl.stream(stream):
+        x = torch.zeros(1 << 20, device="ocl")
+        array = torch.ocl.to_pyopencl(x)
+        for _ in range(10):
+            array += 1
+        y = x * 2
+    assert isinstance(array, cl.array.Array)
+    stream.synchronize()
+    assert y.cpu().eq(20).all()
+
+
+def test_a_streams_own_queue_is_that_stream():
+    stream = torch.ocl.Stream()
+    with torch.ocl.stream(stream):
+        handle = torch.ocl.pyopencl_queue().int_ptr
+    assert torch.ocl.ExternalStream(handle) == stream
+
+
+def test_queues_that_are_no_streams():
+    with pytest.raises(ValueError, match="null"):
+        torch.ocl.ExternalStream(0)
+    device = torch.ocl.pyopencl_queue().device
+    other = cl.CommandQueue(cl.Context([device]))
+    with pytest.raises(ValueError, match="another OpenCL context"):
+        torch.ocl.ExternalStream(other.int_ptr)
+    properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    if device.queue_properties & properties:
+        unordered = pyopencl_queue(properties)
+        with pytest.raises(ValueError, match="out of order"):
+            torch.ocl.ExternalStream(unordered.int_ptr)
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch.ocl.ExternalStream(other.int_ptr, device=99)
+
+
+def test_events_take_cudas_flags():
+    event = torch.ocl.Event(enable_timing=True, blocking=True, interprocess=False, external=True)
+    event.record()
+    event.synchronize()
+    assert event.query()

@@ -11,10 +11,10 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_ocl"
-#: Public modules beside torch.ocl.
-MORE = ("testing",)
+#: Public modules beside torch.ocl, and their names.
+MORE = {"backends": "torch.backends.ocl", "testing": "torch_ocl.testing"}
 #: What stands first. Others follow by name.
-ORDER = ("device", "memory", "random", "streams", "diagnostics", "packed")
+ORDER = ("device", "memory", "snapshots", "pools", "random", "streams", "diagnostics", "packed")
 
 
 def parse(module: str) -> ast.Module:
@@ -76,7 +76,7 @@ def api() -> str:
     text = "".join(section(module, by_module[module], "torch.ocl") for module in ordered)
     for module in submodules:
         text += section(module, public_names(parse(module)), f"torch.ocl.{module}")
-    for module in MORE:
+    for module, shown_as in MORE.items():
         if (PACKAGE / f"{module}.py").exists():
-            text += section(module, public_names(parse(module)), f"torch_ocl.{module}")
+            text += section(module, public_names(parse(module)), shown_as)
     return text
