@@ -2,10 +2,52 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-__all__ = ["flags", "is_available", "is_built", "set_flags", "version"]
+__all__ = ["conv", "flags", "is_available", "is_built", "matmul", "set_flags", "version"]
+
+
+class _Float32:
+    """What float32 may be rounded to in one kind of op.
+
+    fp32_precision is "tf32" (11 bits, where the device has units for that), "ieee" (all 24), or
+    "none": as torch.set_float32_matmul_precision (products alone) and torch.backends.fp32_precision
+    say, which is all 24 by default. Raises ValueError for another value.
+    """
+
+    __slots__ = ("_use",)
+
+    def __init__(self, use: str) -> None:
+        self._use = use
+
+    @property
+    def fp32_precision(self) -> str:
+        return str(_native().float32_precision(self._use))
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        _native().set_float32_precision(self._use, value)
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether fp32_precision is "tf32"; the older name."""
+        return self.fp32_precision == "tf32"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        self.fp32_precision = "tf32" if value else "ieee"
+
+
+def _native() -> Any:
+    from torch_ocl import _C
+
+    return _C
+
+
+#: Matrix products, and convolutions.
+matmul, conv = _Float32("matmul"), _Float32("conv")
 
 
 def is_available() -> bool:

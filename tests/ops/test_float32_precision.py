@@ -26,12 +26,12 @@ def matmul_precision(name):
 
 @contextlib.contextmanager
 def own_precision(use, name):
-    before = _C.float32_precision(use)
-    _C.set_float32_precision(use, name)
+    setting = getattr(torch.backends.ocl, use)
+    before, setting.fp32_precision = setting.fp32_precision, name
     try:
         yield
     finally:
-        _C.set_float32_precision(use, before)
+        setting.fp32_precision = before
 
 
 PRODUCTS = {
@@ -124,8 +124,17 @@ def test_factorisations_keep_their_precision():
         torch.testing.assert_close(torch.linalg.cholesky(a), exact, rtol=0, atol=0)
 
 
+def test_the_older_name():
+    with own_precision("conv", "none"):
+        assert not torch.backends.ocl.conv.allow_tf32
+        torch.backends.ocl.conv.allow_tf32 = True
+        assert torch.backends.ocl.conv.fp32_precision == "tf32"
+        torch.backends.ocl.conv.allow_tf32 = False
+        assert torch.backends.ocl.conv.fp32_precision == "ieee"
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match="'none', 'ieee' or 'tf32', not 'bf16'"):
-        _C.set_float32_precision("matmul", "bf16")
+        torch.backends.ocl.matmul.fp32_precision = "bf16"
     with pytest.raises(ValueError, match="'matmul' and 'conv', not for 'rnn'"):
         _C.float32_precision("rnn")
