@@ -6,8 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from tests.models import declared_operators  # noqa: F401
-
 WORDS = (
     "a the cat dog bird tree sees likes chases small old and but red green of in on it she he is"
 ).split()

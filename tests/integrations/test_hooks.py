@@ -199,7 +199,6 @@ IMPORTED = sorted(
 @pytest.mark.parametrize("name", [*IMPORTED, "diffusers", "transformers", "safetensors.torch"])
 def test_importing_a_library_starts_no_opencl(name):
     code = f"""
-from tests.models import declared_operators
 import torch, {name}
 print(torch.ocl.is_initialized())
 """

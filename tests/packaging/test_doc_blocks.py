@@ -37,10 +37,8 @@ if not PATHS:
 @pytest.mark.parametrize("name", PATHS)
 def test_blocks_run(name, tmp_path):
     text = PATHS[name].read_text(encoding="utf-8")
-    # Transformers imports torchvision, which may not fit this torch.
-    code = "from tests.models import declared_operators\n" if "transformers" in text else ""
     # An error names the document and its line.
-    code += "".join(
+    code = "".join(
         f"exec(compile({chr(10) * (line - 1) + block!r}, {name!r}, 'exec'), globals())\n"
         for line, block in blocks(text)
     )

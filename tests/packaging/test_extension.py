@@ -35,9 +35,9 @@ def run(*command, **options):
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def extension(tmp_path_factory):
-    """The package, as pip installs it."""
+    """The package, as pip installs it. Its ops can be registered once in a process."""
     folder = tmp_path_factory.mktemp("extension")
     source = copy_of_the_example(folder / "source")
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps")
