@@ -22,7 +22,6 @@ def _(device):
 @check(
     "torchvision",
     "nms, roi_align, deform_conv2d",
-    fails="no kernels of torchvision's operators",
 )
 def _(device):
     from torchvision import ops
@@ -164,7 +163,6 @@ def yolo_data(folder):
     return settings
 
 
-NO_NMS = "no kernel of torchvision's nms"
 
 
 @check(
@@ -172,7 +170,6 @@ NO_NMS = "no kernel of torchvision's nms"
     "YOLO: predict",
     integration="ultralytics",
     tolerance=5e-3,
-    fails=NO_NMS,
 )
 def _(device):
     from ultralytics import YOLO as Model
@@ -189,7 +186,6 @@ def _(device):
     "ultralytics",
     "YOLO: train, with AMP, and val",
     integration="ultralytics",
-    fails=NO_NMS,
 )
 def _():
     import tempfile
