@@ -23,10 +23,12 @@
 
 /// Global size: boxes * pooled_channels * pooled_height * pooled_width, or more. `mapping` gets
 /// each result's channel of the input.
-kernel void ps_roi_pool(global char* out, const ulong out_offset, global const char* in,
-                        const ulong in_offset, global const char* boxes, const ulong boxes_offset,
-                        global char* mapping, const ulong mapping_offset, const BoxArguments args,
-                        const SCALAR scale, global int* asserts, const uint site) {
+kernel ITEM_BY_ITEM void ps_roi_pool(global char* out, const ulong out_offset,
+                                     global const char* in, const ulong in_offset,
+                                     global const char* boxes, const ulong boxes_offset,
+                                     global char* mapping, const ulong mapping_offset,
+                                     const BoxArguments args, const SCALAR scale,
+                                     global int* asserts, const uint site) {
   in += in_offset;
   const uint i = get_global_id(0);
   const Bin bin = bin_of(i, args.pooled_channels, args.pooled_height, args.pooled_width);

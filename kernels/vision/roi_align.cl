@@ -19,10 +19,11 @@
 
 /// Global size: boxes * pooled_channels / CHANNELS * pooled_height * pooled_width, or more.
 /// `mapping` gets each result's channel of the input, if POSITION_SENSITIVE.
-kernel void roi_align(global char* out, const ulong out_offset, global const char* in,
-                      const ulong in_offset, global const char* boxes, const ulong boxes_offset,
-                      global char* mapping, const ulong mapping_offset, const BoxArguments args,
-                      const SCALAR scale, global int* asserts, const uint site) {
+kernel ITEM_BY_ITEM void roi_align(global char* out, const ulong out_offset, global const char* in,
+                                   const ulong in_offset, global const char* boxes,
+                                   const ulong boxes_offset, global char* mapping,
+                                   const ulong mapping_offset, const BoxArguments args,
+                                   const SCALAR scale, global int* asserts, const uint site) {
   out += out_offset;
   in += in_offset;
   boxes += boxes_offset;

@@ -92,8 +92,8 @@ at::Tensor result_of(const at::Tensor& like, const BoxArguments& args, at::Scala
                    like.options().dtype(dtype));
 }
 
-/// The channels that a work-item takes, which have the samples' places in common. A GPU has more
-/// work-items to fill.
+/// The channels that a work-item takes, which have the places in common. A GPU has more work-items
+/// to fill.
 int channels_of_item(const Device& device, const Op& op, int64_t channels) {
   if (op.position_sensitive || !device.is_cpu()) return 1;
   for (const int span : {8, 4, 2}) {
@@ -122,7 +122,7 @@ Forward pool(const Op& op, const KernelFamily& family, const at::Tensor& input,
   Queue& queue = current_queue(input.device().index());
   Device& device = queue.device();
   const bool aligns = &family == &align_family;
-  const int span = aligns ? channels_of_item(device, op, args.channels) : 1;
+  const int span = channels_of_item(device, op, args.channels);
   const Define storage{"IN", tag(dtype)}, compute{"ACC", tag(acc)}, channels{"CHANNELS", span};
   Kernel& kernel = op.position_sensitive && aligns
                        ? family.get(device, {storage, compute, channels, {"POSITION_SENSITIVE", 1}})
