@@ -34,10 +34,13 @@ double initial_fraction() {
   return fraction;
 }
 
+// Of their creation and of the modes that all have.
+std::mutex caches_mutex;
+uint32_t modes_of_all = 0;
+
 DeviceCache& create_cache(c10::DeviceIndex index) {
-  static std::mutex mutex;
   Device& owner = device(index);  // raises if there is no such device, or in a forked child
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(caches_mutex);
   if (DeviceCache* cache = caches[index].load()) return *cache;
   // After the driver's own handlers in registration order, hence before them at exit.
   static const bool registered = std::atexit([] { exiting = true; }) == 0;
@@ -45,6 +48,7 @@ DeviceCache& create_cache(c10::DeviceIndex index) {
   auto cache = std::make_unique<DeviceCache>(owner);
   cache->set_memory_fraction(initial_fraction());
   cache->record_history(memory_recording());
+  cache->set_modes(modes_of_all);
   caches[index].store(cache.get(), std::memory_order_release);
   return *cache.release();
 }
@@ -89,7 +93,7 @@ class OclAllocator final : public c10::DeviceAllocator {
     const c10::Device where(kDeviceType, index);
     if (size == 0) return {nullptr, nullptr, &free_address, where};
     const c10::StreamId stream = current_stream(index).id();
-    const bool elsewhere = C10_UNLIKELY(Queue::captures() || memory_is_routed());
+    const bool elsewhere = C10_UNLIKELY(Queue::captures() || (cache.modes() & kRoutedMemory) != 0);
     void* address = cache.allocate(size, elsewhere ? pool_of(index, stream) : stream);
     return {address, address, &free_address, where};
   }
@@ -165,6 +169,19 @@ void* allocate_memory(c10::DeviceIndex index, size_t size, c10::StreamId stream)
 }
 
 void release_memory(void* address) { free_address(address); }
+
+void set_memory_mode(MemoryMode mode, bool on) {
+  std::lock_guard lock(caches_mutex);
+  modes_of_all = on ? modes_of_all | mode : modes_of_all & ~uint32_t{mode};
+  for (auto& slot : caches) {
+    if (DeviceCache* cache = slot.load(std::memory_order_acquire)) cache->set_modes(modes_of_all);
+  }
+}
+
+uint32_t memory_modes() {
+  std::lock_guard lock(caches_mutex);
+  return modes_of_all;
+}
 
 void record_memory_history(const MemoryRecording& recording) {
   keep_memory_recording(recording);

@@ -38,24 +38,35 @@ DeviceCache::DeviceCache(Device& device) : device_(device) {
   live_.reserve(4096);
 }
 
-void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
-  if (C10_LIKELY(memory_modes() == 0)) {
-    return allocate_locked(size, stream, std::unique_lock(mutex_));
-  }
-  MemoryContext context = gather_memory_context(MemoryContexts::live);
-  std::unique_lock lock(mutex_);
-  if (history_) history_->asked_from(std::move(context));
-  return allocate_locked(size, stream, std::move(lock));
+void DeviceCache::report(void* address, int64_t change) {
+  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+  c10::reportMemoryUsageToProfiler(
+      address, change, stats_.allocated(), stats_.reserved(),
+      c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index())));
 }
 
-void* DeviceCache::allocate_locked(size_t size, c10::StreamId stream,
-                                   std::unique_lock<std::mutex> lock) {
+/// Takes the lock and, where a history is kept, notes who asks: gathered before, since that takes
+/// Python's lock.
+void DeviceCache::lock_recording(MemoryContexts at_least) {
+  MemoryContext context = gather_memory_context(at_least);
+  mutex_.lock();
+  if (history_) history_->asked_from(std::move(context));
+}
+
+void* DeviceCache::allocate(size_t size, c10::StreamId stream) {
+  const uint32_t modes = this->modes();
+  if (C10_LIKELY(modes == 0)) {
+    mutex_.lock();
+  } else {
+    lock_recording(MemoryContexts::live);
+  }
+  std::unique_lock lock(mutex_, std::adopt_lock);
   if (C10_UNLIKELY(size > kLargestRequest)) throw_out_of_memory(size, stream, std::move(lock));
   if (C10_UNLIKELY(!pending_.empty())) process_events();
   const size_t rounded = round_up(size, kBlockAlign);
   const bool small = rounded <= kSmallRequest;
   Block* block = nullptr;
-  if (C10_LIKELY((memory_modes() & kUncachedMemory) == 0)) {
+  if (C10_LIKELY((modes & kUncachedMemory) == 0)) {
     block = take_apart(rounded, stream);
     if (C10_UNLIKELY(!block)) block = take(rounded, small, stream);
   }
@@ -74,29 +85,25 @@ void* DeviceCache::allocate_locked(size_t size, c10::StreamId stream,
   block->requested = size;
   stats_.on_allocate(small, block->size, size);
   live_.emplace(block->address, block);
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::alloc, block);
+  if (C10_UNLIKELY(modes != 0)) note(MemoryAction::alloc, block);
   report(block->address, static_cast<int64_t>(block->size));
   return block->address;
 }
 
 void DeviceCache::free(void* address) noexcept {
-  if (C10_LIKELY(memory_modes() == 0)) {
-    const std::lock_guard lock(mutex_);
-    return free_locked(address);
+  const uint32_t modes = this->modes();
+  if (C10_LIKELY(modes == 0)) {
+    mutex_.lock();
+  } else {
+    lock_recording(MemoryContexts::all);
   }
-  MemoryContext context = gather_memory_context(MemoryContexts::all);
-  const std::lock_guard lock(mutex_);
-  if (history_) history_->asked_from(std::move(context));
-  free_locked(address);
-}
-
-void DeviceCache::free_locked(void* address) noexcept {
+  std::lock_guard lock(mutex_, std::adopt_lock);
   const auto entry = live_.find(address);
   if (entry == live_.end()) return;
   Block* block = entry->second;
   live_.erase(entry);
   stats_.on_free(block->segment->small, block->size);
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_requested, block);
+  if (C10_UNLIKELY(modes != 0)) note(MemoryAction::free_requested, block);
   report(address, -static_cast<int64_t>(block->size));
   if (C10_UNLIKELY(block->used_by != nullptr)) {
     await_uses(block);
@@ -104,7 +111,7 @@ void DeviceCache::free_locked(void* address) noexcept {
   }
   if (keep_apart(block)) return;
   make_free(block);
-  if (C10_UNLIKELY((memory_modes() & kUncachedMemory) != 0)) release_uncached(block);
+  if (C10_UNLIKELY((modes & kUncachedMemory) != 0)) release_uncached(block);
 }
 
 void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
@@ -122,9 +129,8 @@ void DeviceCache::record_stream(const void* address, c10::StreamId stream) {
 void DeviceCache::release_cached(c10::MempoolId_t pool) {
   // Waiting comes first and without the lock: other threads may allocate meanwhile.
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
-  MemoryContext context = gather_memory_context(MemoryContexts::all);
-  std::lock_guard lock(mutex_);
-  if (history_) history_->asked_from(std::move(context));
+  lock_recording(MemoryContexts::all);
+  std::lock_guard lock(mutex_, std::adopt_lock);
   // What has been enqueued and freed since: a kernel that was given addresses holds no buffer.
   const bool finished = finish_events();
   merge_last_freed();
@@ -173,7 +179,7 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   const size_t largest = device_.properties().max_allocation;
   const size_t exact = round_up(size, AddressSpace::kGranule);
   size_t bytes = small ? kSmallSegment : size <= kSharedRequest ? kSharedSegment : exact;
-  const bool whole = !pools_of(stream).splits || (memory_modes() & kUncachedMemory) != 0;
+  const bool whole = !pools_of(stream).splits || (modes() & kUncachedMemory) != 0;
   // Near the limit a request gets just what it needs.
   if (whole || bytes > largest || bytes > available()) bytes = exact;
   if (bytes > largest) bytes = size;  // the granule's rounding must not be what fails
@@ -202,14 +208,14 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   block->address = segment->base;
   block->size = bytes;
   stats_.on_segment_created(small, bytes);
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::segment_alloc, block);
+  if (C10_UNLIKELY(modes() != 0)) note(MemoryAction::segment_alloc, block);
   if (C10_UNLIKELY(verbose(Verbose::memory))) trace_segment("took", bytes);
   return block;
 }
 
 void DeviceCache::release_segment(Block* block) {
   Segment* segment = block->segment;
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::segment_free, block);
+  if (C10_UNLIKELY(modes() != 0)) note(MemoryAction::segment_free, block);
   pools_of(segment->stream).of(segment->small).remove(block);
   device_.addresses().unmap(segment->base);
   api().clReleaseMemObject(segment->mem);
@@ -271,7 +277,7 @@ bool DeviceCache::merge(Block* block, Block* neighbour) {
 
 void DeviceCache::make_free(Block* block) {
   stats_.on_inactive(block->segment->small, block->size, block->requested);
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_completed, block);
+  if (C10_UNLIKELY(modes() != 0)) note(MemoryAction::free_completed, block);
   rejoin(block);
 }
 
@@ -293,7 +299,7 @@ bool DeviceCache::keep_apart(Block* block) {
   if (place == nullptr || *place != nullptr || !block->is_split()) return false;
   stats_.on_inactive(block->segment->small, block->size, block->requested);
   stats_.on_inactive_split(block->segment->small, 1, static_cast<int64_t>(block->size));
-  if (C10_UNLIKELY(history_ != nullptr)) note(MemoryAction::free_completed, block);
+  if (C10_UNLIKELY(modes() != 0)) note(MemoryAction::free_completed, block);
   *place = block;
   return true;
 }

@@ -47,6 +47,9 @@ class DeviceCache {
   /// The segments and their blocks, and what was recorded.
   MemorySnapshot snapshot();
   void record_history(const MemoryRecording& recording);
+  /// A sum of MemoryMode.
+  void set_modes(uint32_t modes) { modes_.store(modes, std::memory_order_relaxed); }
+  uint32_t modes() const { return modes_.load(std::memory_order_relaxed); }
   /// Who allocated a block that is in use.
   MemoryContext context_of(const void* address) const;
 
@@ -80,9 +83,8 @@ class DeviceCache {
     Block* block;
   };
 
-  void* allocate_locked(size_t size, c10::StreamId stream, std::unique_lock<std::mutex> lock);
-  void free_locked(void* address) noexcept;
-  /// Adds to the history, which there is.
+  void lock_recording(MemoryContexts at_least);
+  /// Adds to the history, if there is one.
   void note(MemoryAction action, const Block* block);
   void release_uncached(Block* block) noexcept;
   Block* take_from_helping_pools(size_t size, bool small, c10::StreamId stream);
@@ -118,6 +120,7 @@ class DeviceCache {
 
   Device& device_;
   mutable std::mutex mutex_;
+  std::atomic<uint32_t> modes_{0};             // beside the lock, which is needed anyway
   std::vector<std::unique_ptr<Pools>> pools_;  // by stream id
   ska::flat_hash_map<const void*, Block*> live_;
   // By the stream whose work they wait for, which completes it in order.

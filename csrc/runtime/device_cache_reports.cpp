@@ -23,13 +23,6 @@ size_t number_of(const void* address) { return reinterpret_cast<size_t>(address)
 
 }  // namespace
 
-void DeviceCache::report(void* address, int64_t change) {
-  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-  c10::reportMemoryUsageToProfiler(
-      address, change, stats_.allocated(), stats_.reserved(),
-      c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index())));
-}
-
 void DeviceCache::throw_out_of_memory(size_t requested, c10::StreamId stream,
                                       std::unique_lock<std::mutex> lock) {
   using c10::CachingAllocator::format_size;
@@ -96,6 +89,7 @@ void DeviceCache::trace_segment(const char* what, size_t bytes) const {
 }
 
 void DeviceCache::note(MemoryAction action, const Block* block) {
+  if (!history_) return;
   const Segment& segment = *block->segment;
   const c10::StreamId pool = segment.stream;
   switch (action) {
@@ -115,8 +109,8 @@ void DeviceCache::note(MemoryAction action, const Block* block) {
 }
 
 MemorySnapshot DeviceCache::snapshot() {
-  MemoryContext context = gather_memory_context(MemoryContexts::all);
-  std::lock_guard lock(mutex_);
+  lock_recording(MemoryContexts::all);
+  std::lock_guard lock(mutex_, std::adopt_lock);
   merge_last_freed();                         // they are the cache's own affair
   std::map<const char*, const Block*> first;  // of each segment
   const auto see = [&first](const Block* block) {
@@ -151,7 +145,6 @@ MemorySnapshot DeviceCache::snapshot() {
     active += info.active;
   }
   if (history_) {
-    history_->asked_from(std::move(context));
     history_->add(MemoryAction::snapshot, nullptr, active, 0);
     result.events = history_->events();
   }

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -29,14 +30,6 @@ int64_t now() {
 }
 
 }  // namespace
-
-void set_memory_mode(MemoryMode mode, bool on) {
-  if (on) {
-    detail::memory_modes.fetch_or(mode);
-  } else {
-    detail::memory_modes.fetch_and(~uint32_t{mode});
-  }
-}
 
 MemoryRecording memory_recording() {
   const std::lock_guard lock(shared().mutex);

@@ -1,13 +1,12 @@
 // What torch.ocl.memory._record_memory_history keeps: what the allocator did, and who asked for the
 // memory that is in use.
 //
-// While nothing is recorded an allocation or a free asks one atomic number (memory_modes()), and
-// nothing else.
+// While nothing is recorded an allocation or a free reads one number beside its lock (MemoryMode),
+// and nothing else.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -75,13 +74,9 @@ struct MemorySnapshot {
   std::vector<MemoryEvent> events;    // the oldest first
 };
 
-/// What allocations and frees do besides; 0 in nearly every process.
-enum MemoryMode : uint32_t { kRecordsMemory = 1, kUncachedMemory = 2 };
-namespace detail {
-inline constinit std::atomic<uint32_t> memory_modes{0};
-}
-inline uint32_t memory_modes() { return detail::memory_modes.load(std::memory_order_relaxed); }
-void set_memory_mode(MemoryMode mode, bool on);
+/// What allocations and frees do besides; none of it in nearly every process. Each device's cache
+/// has a copy.
+enum MemoryMode : uint32_t { kRecordsMemory = 1, kUncachedMemory = 2, kRoutedMemory = 4 };
 
 /// What record_memory_history was given last, for devices to come.
 MemoryRecording memory_recording();
@@ -89,6 +84,8 @@ void keep_memory_recording(const MemoryRecording& recording);
 
 // Of all devices, in allocator.cpp.
 
+void set_memory_mode(MemoryMode mode, bool on);
+uint32_t memory_modes();
 /// What is recorded from now on. Disabling it drops what was recorded.
 void record_memory_history(const MemoryRecording& recording);
 /// Empty if the device's memory isn't in use yet.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/memory_history.h"
+
 namespace ocl {
 namespace {
 
@@ -19,6 +21,7 @@ struct Table {
   std::vector<PoolOrigin> origins;  // by number, from kFirstPool on
   std::map<c10::MempoolId_t, int> users;
   std::map<c10::MempoolId_t, PoolOptions> options;
+  int routes = 0;  // of all threads
 };
 Table& table() {
   static auto* instance = new Table;
@@ -100,14 +103,16 @@ std::vector<c10::StreamId> helping_pools(c10::StreamId stream) {
 
 void begin_routing(c10::DeviceIndex device, c10::MempoolId_t pool) {
   routes_of_thread.push_back({device, pool});
-  detail::routes.fetch_add(1);
+  const std::lock_guard lock(table().mutex);
+  if (table().routes++ == 0) set_memory_mode(kRoutedMemory, true);
 }
 
 void end_routing(c10::DeviceIndex device, c10::MempoolId_t pool) {
   for (auto route = routes_of_thread.rbegin(); route != routes_of_thread.rend(); ++route) {
     if (route->device != device || route->pool != pool) continue;
     routes_of_thread.erase(std::next(route).base());
-    detail::routes.fetch_sub(1);
+    const std::lock_guard lock(table().mutex);
+    if (--table().routes == 0) set_memory_mode(kRoutedMemory, false);
     return;
   }
   TORCH_CHECK(false, "this thread's allocations don't come from the pool (", pool.first, ", ",

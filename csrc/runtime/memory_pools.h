@@ -8,7 +8,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
-#include <atomic>
 #include <vector>
 
 namespace ocl {
@@ -45,14 +44,9 @@ PoolOptions pool_options(c10::MempoolId_t pool);
 std::vector<c10::StreamId> helping_pools(c10::StreamId stream);
 
 /// The calling thread's allocations on a device come from a pool from now on, until as many calls
-/// of end_routing; the last one counts.
+/// of end_routing; the last one counts. While any thread's do, kRoutedMemory is set.
 void begin_routing(c10::DeviceIndex device, c10::MempoolId_t pool);
 void end_routing(c10::DeviceIndex device, c10::MempoolId_t pool);
-namespace detail {
-inline constinit std::atomic<int> routes{0};
-}
-/// Whether any thread's do.
-inline bool memory_is_routed() { return detail::routes.load(std::memory_order_relaxed) != 0; }
 /// The number that the calling thread's allocations on a stream come from.
 c10::StreamId routed_pool(c10::DeviceIndex device, c10::StreamId stream);
 
