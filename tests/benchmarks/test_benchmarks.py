@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from benchmarks import bandwidth, breadth, measure, naive, networks, report, untimed
+from benchmarks import bandwidth, breadth, large_networks, measure, naive, networks, report, untimed
 from benchmarks.__main__ import main
 from benchmarks.breadth_samples import OPS, SAMPLES
 from benchmarks.case import Case
@@ -216,3 +216,17 @@ def test_networks_have_their_parameters():
     for name, network in made.items():
         shapes = [tuple(p.shape) for p in network.parameters()]
         assert sorted(shapes) == sorted(networks.parameter_shapes(name))
+
+
+def test_large_networks_are_listed(capsys):
+    large_networks.main(["--list"])
+    assert capsys.readouterr().out.split("\n")[:-1] == list(large_networks.NETWORKS)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_steps_of_large_networks(training):
+    network = large_networks.Network(
+        lambda: torch.nn.Linear(6, 5), lambda: torch.randn(3, 6), classes=5, training=training
+    )
+    large_networks.step_of(network, "ocl", compiled=False)()
+    torch.ocl.synchronize()
