@@ -192,7 +192,7 @@ def test_statistics_of_pinned_memory():
     torch.ocl.reset_accumulated_host_memory_stats()
     torch.ocl.reset_peak_host_memory_stats()
     before = torch.ocl.host_memory_stats()
-    tensor = torch.empty(100_000, dtype=torch.uint8).pin_memory("ocl")
+    tensor = torch.empty(100_000, dtype=torch.uint8).pin_memory()
     stats = torch.ocl.host_memory_stats()
     assert stats["active_bytes.current"] - before["active_bytes.current"] == 131072
     assert stats["active_requests.allocated"] == stats["num_host_alloc"] == 1
