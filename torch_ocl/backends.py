@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["conv", "flags", "is_available", "is_built", "matmul", "set_flags", "version"]
+__all__ = ["flags", "is_available", "is_built", "set_flags", "version"]
 
 
 class _Float32:

@@ -163,8 +163,6 @@ def yolo_data(folder):
     return settings
 
 
-
-
 @check(
     "ultralytics",
     "YOLO: predict",
