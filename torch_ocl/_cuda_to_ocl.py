@@ -229,6 +229,7 @@ def _get_device_properties(device: Any = None) -> Any:
 
 @functools.cache
 def _properties_class(base: type) -> type:
-    extra = {"major": _CAPABILITY[0], "minor": _CAPABILITY[1], "is_integrated": False}
-    missing = {name: value for name, value in extra.items() if not hasattr(base, name)}
-    return type(base.__name__, (base,), {**missing, "__doc__": inspect.getdoc(base)})
+    values = {"major": _CAPABILITY[0], "minor": _CAPABILITY[1], "__doc__": inspect.getdoc(base)}
+    if not hasattr(base, "is_integrated"):
+        values["is_integrated"] = False
+    return type(base.__name__, (base,), values)

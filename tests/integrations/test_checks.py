@@ -45,10 +45,11 @@ def test_upstream_still_needs_the_integrations():
 
 
 def test_every_integration_has_a_check():
-    from torch_ocl.integrations import LIBRARIES
+    from torch_ocl.integrations import KERNELS, LIBRARIES
 
+    # What adds kernels changes nothing that could be left out.
     tried = {c.integration for c in checklist.load()}
-    assert tried - {None} == set(LIBRARIES.values())
+    assert tried - {None} == set(LIBRARIES.values()) - KERNELS
 
 
 def test_the_pinned_libraries_are_installed():
