@@ -15,6 +15,8 @@ from torch_ocl._signature import Parameter
 __all__ = ["Kernel", "compile_kernel", "local_memory"]
 
 _LABEL = "<kernel>"
+# What drivers say of sources, and of options, that they do not take.
+_BUILD_ERRORS = ("CL_BUILD_PROGRAM_FAILURE", "CL_INVALID_BUILD_OPTIONS")
 
 Sizes = int | Sequence[int]
 
@@ -54,7 +56,7 @@ class _Program:
         try:
             return _C.kernel_names(device, self.text, self.options, _LABEL)
         except RuntimeError as error:
-            if "CL_BUILD_PROGRAM_FAILURE" not in str(error):
+            if not any(code in str(error) for code in _BUILD_ERRORS):
                 raise
         title = "<kernel>" if wanted is None else f"<kernel {wanted}>"
         text = self._numbered(_kernel_source.find_source(self.source, self._files) or (title, 1))
@@ -162,8 +164,9 @@ class Kernel:
     def _text_with_offsets(self) -> str:
         if self._body is None:
             raise ValueError(
-                "a tensor begins where a buffer can't, and the parameters can't be extended, since "
-                "a macro writes them or another kernel calls this one; pass a clone() of the tensor"
+                "a tensor begins where a buffer can't, and the parameters can't be extended: the "
+                "kernel's name stands in the source more than once (a declaration, a branch of "
+                "#if, a call), or macros or #if write its parameters; pass a clone() of the tensor"
             )
         return _signature.with_offsets(self._program.text, self.parameters, self._body)
 
