@@ -214,7 +214,9 @@ def test_an_external_queue_is_a_stream():
             x.add_(1)
         done = stream.record_event()
     queue.finish()
-    assert done.query() and stream.query()
+    assert done.query()
+    # What others enqueue isn't counted: a query enqueues a marker, which may be under way itself.
+    assert becomes_true(stream.query)
     assert x.cpu().eq(11).all()
     torch.ocl.current_stream().wait_stream(stream)
 
