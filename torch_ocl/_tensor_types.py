@@ -18,7 +18,7 @@ _DTYPES = {
 }
 
 
-class _TensorType(type):
+class TensorType(type):
     """Their class, since upstream's is written in C and knows a fixed list of devices."""
 
     dtype: torch.dtype
@@ -46,7 +46,7 @@ class _TensorType(type):
 def legacy_types() -> dict[str, type]:
     """One for each dtype that has an old name. tensor.type() goes by their full names."""
     return {
-        name: _TensorType(
+        name: TensorType(
             f"torch.ocl.{name}",
             (),
             {"__module__": "torch.ocl", "dtype": dtype, "is_ocl": True, "is_cuda": False},
