@@ -25,16 +25,17 @@ _FORMATS = {
     "double": "d",
 }
 _FLOAT8 = {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
-#: The dtypes whose elements each type reads as they are. OpenCL has no bool, bfloat16 or float8.
+#: The dtypes whose elements each type reads as they are. Integers are of that width, signed or not:
+#: PyTorch has few ops on unsigned ones. OpenCL has no bool, bfloat16 or float8.
 _DTYPES = {
-    "char": {torch.int8, torch.bool},
-    "uchar": {torch.uint8, torch.bool, *_FLOAT8},
-    "short": {torch.int16},
-    "ushort": {torch.uint16, torch.bfloat16},
-    "int": {torch.int32},
-    "uint": {torch.uint32},
-    "long": {torch.int64},
-    "ulong": {torch.uint64},
+    "char": {torch.int8, torch.uint8, torch.bool},
+    "uchar": {torch.uint8, torch.int8, torch.bool, *_FLOAT8},
+    "short": {torch.int16, torch.uint16},
+    "ushort": {torch.uint16, torch.int16, torch.bfloat16},
+    "int": {torch.int32, torch.uint32},
+    "uint": {torch.uint32, torch.int32},
+    "long": {torch.int64, torch.uint64},
+    "ulong": {torch.uint64, torch.int64},
     "half": {torch.float16},
     "float": {torch.float32},
     "double": {torch.float64},
@@ -80,8 +81,12 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
             raise TypeError(f"a {p.type} pointer takes {takes}, got {value.dtype}")
         try:
             address = value.data_ptr()
-        except RuntimeError as error:  # within torch.func's transforms, say
-            raise TypeError(str(error)) from None
+        except RuntimeError:
+            raise TypeError(
+                "the tensor has no memory of its own, as inside torch.vmap and other transforms of "
+                "torch.func: make an op of the kernel by torch.library.custom_op, with "
+                "register_vmap"
+            ) from None
         if address == 0:
             return 0, 0
         if address % element:
@@ -89,7 +94,12 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
                 f"the tensor's first element is not aligned to the {element} bytes of {p.type}"
             )
         storage = value.untyped_storage()
-        return address, storage.data_ptr() + storage.nbytes() - address
+        size = storage.data_ptr() + storage.nbytes() - address
+        if size < element:
+            raise ValueError(
+                f"the tensor ends {size} bytes past its first element, a {p.type} has {element}"
+            )
+        return address, size
 
     return convert
 
@@ -150,6 +160,11 @@ def _value_argument(p: Parameter) -> Callable[[Any], bytes]:
             raise OverflowError(f"{value!r} is out of the range of {p.type}") from None
 
     return convert
+
+
+def is_struct(p: Parameter) -> bool:
+    """Whether the argument is bytes whose number the type's name does not tell."""
+    return not (p.is_pointer or p.is_opaque) and _vector(p.type)[0] not in _FORMATS
 
 
 def _raw_argument(p: Parameter) -> Callable[[Any], bytes]:

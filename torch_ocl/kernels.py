@@ -2,14 +2,19 @@
 
 import math
 import operator
+import os
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import torch
+
 from torch_ocl import _C, _kernel_source, _signature
-from torch_ocl._kernel_arguments import LocalMemory, converter
+from torch_ocl._kernel_arguments import LocalMemory, converter, is_struct
 from torch_ocl._signature import Parameter
 
 __all__ = ["Kernel", "compile_kernel", "local_memory"]
@@ -37,18 +42,27 @@ def _sizes(value: Sizes, what: str, least: int) -> list[int]:
 
 
 class _Program:
-    """A source with its options, for any device. It may stand in one of `files` as a string."""
+    """A source with its options, for any device.
 
-    def __init__(self, source: str, options: Sequence[str], files: Sequence[str]) -> None:
+    It is the text of the file `path`, or may stand in a file of `frame` or its callers as a string.
+    """
+
+    def __init__(
+        self, source: str, options: Sequence[str], path: Path | None, frame: FrameType
+    ) -> None:
         self.source = source
+        self.path = path
         self.option_list = list(options)
         self.options = " ".join(options)
         self.text = self._numbered((_LABEL, 1))
-        self._files = files
+        self._files = _kernel_source.files_of_callers(frame)
+        self._compiled_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def _numbered(self, place: tuple[str, int]) -> str:
         """The text for the driver, its lines numbered from a file and line on."""
         folders = _kernel_source.include_folders(self.option_list)
+        if self.path is not None:
+            folders = [self.path.resolve().parent, *folders]
         return _kernel_source.expand(self.source, folders, *place)
 
     def names(self, device: int, wanted: str | None) -> list[str]:
@@ -59,12 +73,28 @@ class _Program:
             if not any(code in str(error) for code in _BUILD_ERRORS):
                 raise
         title = "<kernel>" if wanted is None else f"<kernel {wanted}>"
-        text = self._numbered(_kernel_source.find_source(self.source, self._files) or (title, 1))
+        place = (str(self.path), 1) if self.path else None
+        place = place or _kernel_source.find_source(self.source, self._files)
+        text = self._numbered(place or (title, 1))
+        if place is None:  # a source that was put together: the call tells whose it is
+            title += f", compiled at {self._compiled_at}"
         try:
             return _C.kernel_names(device, text, self.options, title)
         except RuntimeError as error:
             named = "" if wanted is None else f" {wanted!r}"
             raise RuntimeError(f"kernel{named} does not build: {error}") from None
+
+
+def _sized(convert: Callable[[Any], bytes], type_: str, size: int) -> Callable[[Any], bytes]:
+    """The converter of a struct, with a check of its bytes."""
+
+    def checked(value: Any) -> bytes:
+        converted = convert(value)
+        if len(converted) != size:
+            raise ValueError(f"a {type_} has {size} bytes, got {len(converted)}")
+        return converted
+
+    return checked
 
 
 class _OnDevice:
@@ -131,6 +161,26 @@ class Kernel:
                 self._converters.append(converter(p))
             except TypeError as error:
                 raise self._named(error, p) from None
+        self._check_structs(device)
+
+    def _check_structs(self, device: int) -> None:
+        """Has structs' converters check the size that the compiler knows: not all drivers do."""
+        structs = [i for i, p in enumerate(self.parameters) if is_struct(p)]
+        if not structs:
+            return
+        name = f"{self.name}_ocl_sizes"
+        stores = " ".join(
+            f"sizes[{at}] = sizeof({self.parameters[i].type});" for at, i in enumerate(structs)
+        )
+        text = f"{self._program.text}\nkernel void {name}(global uint* sizes) {{ {stores} }}\n"
+        try:
+            kernel = _C.SourceKernel(device, text, name, self._program.options, _LABEL)
+        except RuntimeError:
+            return  # a type that has a name in the parameters alone
+        sizes = torch.zeros(len(structs), dtype=torch.int32, device=f"ocl:{device}")
+        kernel.launch([1], [1], (sizes.data_ptr(), sizes.nbytes))
+        for i, size in zip(structs, sizes.tolist(), strict=True):
+            self._converters[i] = _sized(self._converters[i], self.parameters[i].type, size)
 
     def _read_parameters(self, device: int) -> tuple[Parameter, ...]:
         """From the source, or where that is not enough from the driver."""
@@ -179,7 +229,8 @@ class Kernel:
         return f"<torch.ocl kernel {self.name}({', '.join(map(str, self.parameters))})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compile, (self._program.source, self.name, self._program.option_list)
+        program = self._program
+        return _compile, (program.path or program.source, self.name, program.option_list)
 
     def __call__(
         self, *arguments: Any, global_size: Sizes, local_size: Sizes | None = None
@@ -189,8 +240,7 @@ class Kernel:
         Args:
             arguments: one for each parameter: a tensor for a `global` or `constant` pointer, a
                 number for a scalar, a sequence of numbers for a vector, local_memory() for a
-                `local` pointer, bytes or a ctypes.Structure for a struct (of its size, which not
-                all drivers check).
+                `local` pointer, bytes or a ctypes.Structure for a struct.
             global_size: the number of work-items, in 1 to 3 dimensions. Nothing runs if one is 0.
             local_size: the work-items of a work-group. By default the driver chooses.
 
@@ -233,8 +283,10 @@ class Kernel:
         on_device.kernel.launch(global_sizes, local_sizes, *values)
 
 
-def _compile(source: str, name: str | None, options: Sequence[str]) -> Kernel:
-    program = _Program(source, options, _kernel_source.files_of_callers(sys._getframe(1)))
+def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
+    path = source if isinstance(source, Path) else None
+    text = path.read_text(encoding="utf-8") if path else source
+    program = _Program(text, options, path, _caller())
     device = _C.current_device()
     names = program.names(device, name)
     if name is None and len(names) == 1:
@@ -248,8 +300,16 @@ def _compile(source: str, name: str | None, options: Sequence[str]) -> Kernel:
     return Kernel(program, name, device)
 
 
+def _caller() -> FrameType:
+    """The first frame outside of this file."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
 def compile_kernel(
-    source: str, name: str | None = None, *, options: str | Sequence[str] = ()
+    source: str | os.PathLike[str], name: str | None = None, *, options: str | Sequence[str] = ()
 ) -> Kernel:
     """Compiles OpenCL C and returns a kernel of it, to be called with tensors and numbers.
 
@@ -263,7 +323,8 @@ def compile_kernel(
         relu(x, y, global_size=x.numel())
 
     Args:
-        source: the program. `#include "file"` is looked for in the folders of -I options.
+        source: the program, or a pathlib.Path of its file. `#include "file"` is looked for in the
+            file's folder and in those of -I options.
         name: which of its kernels; not needed if there is one only.
         options: for the compiler, such as ("-DTILE=16", "-cl-fast-relaxed-math"). By default the
             language is the newest that the device compiles, at least OpenCL C 1.2.
@@ -272,21 +333,24 @@ def compile_kernel(
     kept on disk as those of the package's own kernels.
 
     A kernel works on memory as it is, as with torch.cuda._compile_kernel: a pointer is to the
-    tensor's first element, strides are the kernel's affair (pass x.contiguous(), or the strides),
-    and autograd does not see what was written. torch.autograd.Function and
-    torch.library.custom_op make an op of it. A tensor that was made on another stream needs
-    Tensor.record_stream, as ever. bool is char or uchar, bfloat16 ushort, complex64 float2.
+    tensor's first element (null of an empty tensor), strides are the kernel's affair (pass
+    x.contiguous(), or the strides), and autograd does not see what was written.
+    torch.autograd.Function and torch.library.custom_op make an op of it. A tensor that was made on
+    another stream needs Tensor.record_stream, as ever. bool is char or uchar, bfloat16 ushort,
+    complex64 float2. An integer is one of its width, signed or not.
 
     A buffer must begin at a multiple of the device's alignment (128 bytes, say). For a view that
     begins elsewhere the kernel is built once more, with the remainder of each offset as a hidden
     parameter. Nothing is copied.
 
     Raises RuntimeError with the compiler's messages if the source does not build. They name lines
-    of the Python file that the source is a string of, or "<kernel NAME>". ValueError if there is no
-    such kernel, TypeError for one that takes images or samplers.
+    of the source's file, of the Python file that it is a string of, or its own and the line of the
+    call. ValueError if there is no such kernel, TypeError for one that takes images or samplers.
     """
-    if not isinstance(source, str):
-        raise TypeError(f"the source must be a string, got {type(source).__name__}")
+    if isinstance(source, os.PathLike):
+        source = Path(source)
+    elif not isinstance(source, str):
+        raise TypeError(f"the source must be a string or a path, got {type(source).__name__}")
     options = [options] if isinstance(options, str) else list(options)
     if not all(isinstance(option, str) for option in options):
         raise TypeError(f"options must be strings, got {options!r}")

@@ -11,8 +11,7 @@ namespace ocl {
 
 namespace {
 
-// Tiles for GPUs are chosen by a cost model among those of gemm/tiled.cpp, gemm/tensor_core.cpp and
-// conv/tiled.cpp, whose efficiencies are an NVIDIA H200's.
+// Tiles for GPUs are chosen by a cost model among those of device_tiles.h.
 
 /// By the bytes of a vector. With 32 registers 12 x 2 sums fit beside the operands, with 16
 /// registers 6 x 2 do.
@@ -54,7 +53,7 @@ struct Vendor {
   DeviceRow row;
 };
 constexpr Vendor kGpus[] = {
-    {"nvidia", gpu("NVIDIA", "measured on an NVIDIA H200: 5 us of a compute unit", 0.9e6)},
+    {"nvidia", gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6)},
     {"advanced micro", gpu("AMD", "derived from NVIDIA's: 64 lanes at 2 GHz for 5 us", 0.6e6)},
     {"intel",
      gpu("Intel",

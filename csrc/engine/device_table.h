@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/device_table.h"
 #include "opencl/device.h"
 #include "opencl/kernel.h"
 
@@ -28,12 +27,23 @@ struct DeviceRow {
   /// a row is worth a CPU's work-item, its group has that one.
   int row_group = 128, element_group = 256;
 
-  /// GPUs: what a further launch costs, in multiply-adds of a compute unit; work-items of a group
-  /// of depthwise convolutions, a power of two from 32 on, and groups that fill a compute unit.
-  double launch_cost = 0.9e6;
+  /// GPUs: what a further launch costs, in multiply-adds of a compute unit, of its tensor cores,
+  /// and of those in double precision; what a part of a result costs to write and read, in the
+  /// second.
+  double launch_cost = 0.9e6, tensor_launch_cost = 1.2e7, f64_launch_cost = 1.0e6,
+         tensor_part_cost = 500;
+  /// Work-items of a group of depthwise convolutions, a power of two from 32 on, and groups that
+  /// fill a compute unit.
   int depthwise_group = 256, groups_per_unit = 8;
   /// Work-items of a compute unit that are on their way at once; in sums over columns.
   int resident_items = 1024, resident_column_items = 768;
+  /// Rows that work-items share (row_share.h): the bytes of a row that one has in registers, how
+  /// many share it, and vectors of a row for each where no registers hold it. With more in
+  /// registers too few work-items run at once to hide the memory's latency.
+  int row_register_bytes = 64, least_sharers = 32, most_sharers = 256, vectors_per_sharer = 4;
+  /// The backward pass of norms over rows in registers: the registers a work-item may take, and the
+  /// groups of a compute unit that then run at once.
+  int norm_registers = 96, norm_groups_per_unit = 10;
 
   /// CPUs, in bytes. `staged`: what a first-level cache holds beside the rest. `panel`: likewise, a
   /// second-level cache. `reread`: of what is read again for every tile. `core`: of the last-level

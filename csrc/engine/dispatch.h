@@ -101,24 +101,30 @@ auto forced_among(const Engine& engine, const List& list) -> decltype(&**std::be
   return nullptr;
 }
 
-/// Runs the first implementation of `list` that takes the plan; before them the one that is forced,
-/// which may be in `list` or not, if it takes the plan. The last of the list should take
-/// everything; false if all refuse.
-template <class List, class Plan, class Describe>
-bool run_first(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
-  if (const auto* forced = forced_among(engine, list)) {
-    if (accepts(*forced, plan, describe)) {
-      forced->run(plan);
-      return true;
-    }
+/// Runs the first implementation of `list` that takes the plan; before them the one of `all` that
+/// is forced, if it takes the plan (`all` has those of other kinds of devices, too). Each is asked
+/// once. The last of the list should take everything; false if all refuse.
+template <class All, class List, class Plan, class Describe>
+bool run_first(const Engine& engine, const All& all, const List& list, Plan& plan,
+               const Describe& describe) {
+  const auto* forced = forced_among(engine, all);
+  if (__builtin_expect(forced != nullptr, 0) && accepts(*forced, plan, describe)) {
+    forced->run(plan);
+    return true;
   }
   for (const auto* implementation : list) {
-    if (accepts(*implementation, plan, describe)) {
+    if (implementation != forced && accepts(*implementation, plan, describe)) {
       implementation->run(plan);
       return true;
     }
   }
   return false;
+}
+
+/// The same for an engine whose devices all have one list.
+template <class List, class Plan, class Describe>
+bool run_first(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
+  return run_first(engine, list, list, plan, describe);
 }
 
 }  // namespace ocl

@@ -6,13 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ocl {
+#include "engine/ceil_div.h"
+#include "engine/device_table.h"
 
-// As measured on an NVIDIA H200: with more in registers, too few work-items find place for the
-// memory's latency to be hidden.
-constexpr int64_t kMostRegisterBytes = 64;
-constexpr int64_t kLeastSharers = 32, kMostSharers = 256;
-constexpr int64_t kVectorsPerSharer = 4;  // of a row that no registers hold
+namespace ocl {
 
 struct RowShare {
   uint32_t items = 1;
@@ -23,16 +20,19 @@ struct RowShare {
 /// of `width`: the fewer they are, the less they wait for each other. Where none can, some vectors
 /// for each; a short row is left to one. `element_size`: in memory, in bytes. `rows`: that are held
 /// at once.
-inline RowShare share_row(int64_t length, int64_t width, size_t element_size, int64_t rows = 1) {
-  if (length < kLeastSharers) return {};
-  const int64_t most = kMostRegisterBytes / (width * static_cast<int64_t>(element_size) * rows);
-  for (int64_t items = kLeastSharers; length % width == 0 && items <= kMostSharers; items *= 2) {
-    const int64_t vectors = (length / width + items - 1) / items;
+inline RowShare share_row(const Device& device, int64_t length, int64_t width, size_t element_size,
+                          int64_t rows = 1) {
+  const DeviceRow& row = device_row(device);
+  const int64_t least_items = row.least_sharers, most_items = row.most_sharers;
+  if (length < least_items) return {};
+  const int64_t most = row.row_register_bytes / (width * static_cast<int64_t>(element_size) * rows);
+  for (int64_t items = least_items; length % width == 0 && items <= most_items; items *= 2) {
+    const int64_t vectors = ceil_div(length / width, items);
     if (vectors <= most) return {static_cast<uint32_t>(items), vectors};
   }
-  const auto items = static_cast<uint64_t>(length / (width * kVectorsPerSharer));
+  const auto items = static_cast<uint64_t>(length / (width * row.vectors_per_sharer));
   const auto rounded = static_cast<int64_t>(std::bit_floor(items));
-  return {static_cast<uint32_t>(std::clamp(rounded, kLeastSharers, kMostSharers)), 0};
+  return {static_cast<uint32_t>(std::clamp(rounded, least_items, most_items)), 0};
 }
 
 /// Elements of a vector of a row: 16 bytes, or fewer, down to four, if they are no part of its

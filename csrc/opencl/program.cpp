@@ -60,6 +60,11 @@ std::string common_options(const Device& device) {
   return options;
 }
 
+/// What an error says of a program that does not build.
+std::string report(const std::string& name, const std::string& log, const std::string& options) {
+  return name + "\n" + log + (log.ends_with('\n') ? "" : "\n") + "Options: " + options;
+}
+
 std::string build_log(cl_program program, const Device& device) {
   size_t size = 0;
   if (api().clGetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size) !=
@@ -281,8 +286,7 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
   const std::string log = build_log(program, device);
   if (code != CL_SUCCESS) {
     api().clReleaseProgram(program);
-    throw Error("clBuildProgram", code, &device,
-                name + " with options \"" + all_options + "\"\n" + log);
+    throw Error("clBuildProgram", code, &device, report(name, log, all_options));
   }
   if (!value_of_define(all_options, "OCL_PTX_TARGET").empty()) {
     program = assemble(name, program, all_options);
@@ -318,8 +322,7 @@ cl_program ProgramCache::Impl::assemble(const std::string& name, cl_program comp
   } catch (const std::runtime_error& error) {
     log = error.what();
   }
-  throw Error("clBuildProgram", code, &device,
-              name + " retargeted, with options \"" + all_options + "\"\n" + log);
+  throw Error("clBuildProgram", code, &device, report(name + " retargeted", log, all_options));
 }
 
 ProgramCache::ProgramCache(Device& device) : impl_(std::make_unique<Impl>(device)) {}

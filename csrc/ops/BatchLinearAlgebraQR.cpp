@@ -6,6 +6,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <string>
+
+#include "engine/dispatch.h"
+#include "engine/dtype.h"
 #include "ops/BatchLinearAlgebra.h"
 #include "ops/LinearAlgebra.h"
 
@@ -23,20 +27,33 @@ constexpr int64_t kAlone = 1 << 15;
 
 /// c = H(1) ... H(k) c, or its adjoint's product with c, where H(i) = 1 - tau[i] v[i] v[i]^H and
 /// v[i] is column i of `reflectors` below the diagonal, with a one on it. All of three dimensions.
-///
+/// `triangle`: c is 0 below its diagonal.
+struct ReflectPlan {
+  const Tensor &reflectors, &tau, &c;
+  bool adjoint, triangle;
+
+  MatrixBatch vectors() const { return matrices(reflectors.narrow(2, 0, tau.size(1))); }
+};
+
+const char* refuse_columns(const ReflectPlan& plan) {
+  if (plan.tau.stride(1) != 1) return "tau isn't contiguous";
+  return reflects_columns(plan.vectors(), matrices(plan.c))
+             ? nullptr
+             : "not on a CPU, complex, or the columns' elements aren't adjacent";
+}
+
+/// One reflection after the other.
+void run_columns(ReflectPlan& plan) {
+  reflect_columns(plan.vectors(), plan.tau.const_data_ptr(), plan.tau.stride(0), matrices(plan.c),
+                  plan.adjoint, plan.triangle);
+}
+
 /// The product of all reflections is 1 - V D M^-1 V^H with D = diag(tau) and M the unit upper
 /// triangle of V^H V D: no reflection is applied by itself, and tau may be 0.
-/// `triangle`: c is 0 below its diagonal.
-void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor& c, bool adjoint,
-                       bool triangle = false) {
+void run_products(ReflectPlan& plan) {
+  const Tensor &tau = plan.tau, &c = plan.c;
   const int64_t count = tau.size(1);
-  if (count == 0 || c.numel() == 0) return;
-  const MatrixBatch vectors = matrices(reflectors.narrow(2, 0, count)), target = matrices(c);
-  if (reflects_columns(vectors, target) && tau.stride(1) == 1) {
-    reflect_columns(vectors, tau.const_data_ptr(), tau.stride(0), target, adjoint, triangle);
-    return;
-  }
-  const Tensor v = reflectors.narrow(2, 0, count).tril(-1);
+  const Tensor v = plan.reflectors.narrow(2, 0, count).tril(-1);
   v.diagonal(0, 1, 2).fill_(1);
   const Tensor v_adjoint = v.mH();
   const Tensor m = at::empty({v.size(0), count, count}, v.options());
@@ -44,7 +61,7 @@ void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor
   m.mul_(tau.unsqueeze(1));
   const Tensor w = at::empty({c.size(0), count, c.size(2)}, c.options());
   run_gemm("householder", v_adjoint, c, Tensor(), w, 1, 0);
-  if (adjoint) {
+  if (plan.adjoint) {
     w.mul_(tau.conj().unsqueeze(2));
     solve_triangular(matrices(m).transposed().conjugated(), matrices(w), /*upper=*/false,
                      /*unit=*/true);
@@ -53,6 +70,29 @@ void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor
     w.mul_(tau.unsqueeze(2));
   }
   run_gemm("householder", v, w, c, c, -1, 1);
+}
+
+constexpr Implementation<ReflectPlan> kColumns{"columns", refuse_columns, run_columns};
+constexpr Implementation<ReflectPlan> kProducts{
+    "products", [](const ReflectPlan&) -> const char* { return nullptr; }, run_products};
+constexpr const Implementation<ReflectPlan>* kReflect[] = {&kColumns, &kProducts};
+const Engine reflect_engine{"linalg_reflect", kReflect};
+
+std::string describe(const ReflectPlan& plan) {
+  std::string text = "linalg_reflect " + std::to_string(plan.tau.size(1)) + " of";
+  char separator = ' ';
+  for (const int64_t size : plan.c.sizes()) {
+    text += separator + std::to_string(size);
+    separator = 'x';
+  }
+  return text + " " + tag(plan.c.scalar_type());
+}
+
+void apply_reflections(const Tensor& reflectors, const Tensor& tau, const Tensor& c, bool adjoint,
+                       bool triangle = false) {
+  if (tau.size(1) == 0 || c.numel() == 0) return;
+  ReflectPlan plan{reflectors, tau, c, adjoint, triangle};
+  run_first(reflect_engine, kReflect, plan, describe);
 }
 
 /// [..., k] as [batch, k].

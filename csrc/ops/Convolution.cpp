@@ -252,20 +252,20 @@ void weight_by_kernels(const ConvolutionPlan& plan) {
   plan.weight.copy_(channels_last);
 }
 
-// How tensors are brought to the kernels. `direct`: as they are; the conv engine has a choice of
-// kernels for them.
+// How tensors are brought to the kernels. `conv`: as they are, to the conv engine, which chooses
+// among kernels of its own.
 using Way = Implementation<const ConvolutionPlan>;
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
 constexpr Way kProduct{"product", refuse_product, run_product};
 constexpr Way kPhases{"phases", refuse_phases, run_phases};
-constexpr Way kOutputDirect{"direct", refuse_nothing, output_by_kernels};
-constexpr Way kInputDirect{"direct", refuse_nothing, input_by_kernels};
-constexpr Way kWeightDirect{"direct", refuse_nothing, weight_by_kernels};
-constexpr const Way* kOfOutput[] = {&kOutputByMatrix, &kOutputDirect};
-constexpr const Way* kOfInput[] = {&kInputByMatrix, &kProduct, &kPhases, &kInputDirect};
-constexpr const Way* kOfWeight[] = {&kWeightByMatrix, &kWeightDirect};
+constexpr Way kOutputByConv{"conv", refuse_nothing, output_by_kernels};
+constexpr Way kInputByConv{"conv", refuse_nothing, input_by_kernels};
+constexpr Way kWeightByConv{"conv", refuse_nothing, weight_by_kernels};
+constexpr const Way* kOfOutput[] = {&kOutputByMatrix, &kOutputByConv};
+constexpr const Way* kOfInput[] = {&kInputByMatrix, &kProduct, &kPhases, &kInputByConv};
+constexpr const Way* kOfWeight[] = {&kWeightByMatrix, &kWeightByConv};
 Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
 
 std::string describe(const ConvolutionPlan& plan) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <limits>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/phase.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t kChunk = 8;  // elements that a product copies at once
 
-int64_t padded(int64_t channels) { return (channels + kChunk - 1) / kChunk * kChunk; }
+int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
 
 at::DimVector channels_last_order(int64_t dims) {
   at::DimVector order{0};

@@ -11,6 +11,7 @@
 
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -86,8 +87,8 @@ void distances(const Tensor& result, const Tensor& a, const Tensor& b, int64_t b
     Kernel& kernel = tiles_family.get(
         queue.device(),
         {{"C", tag(result.scalar_type())}, {"NORM", norm}, {"PDIST", pairs}, {"LANES", lanes}});
-    const auto tiles = static_cast<size_t>((rows_b + lanes - 1) / lanes);
-    const auto runs = static_cast<size_t>((rows_a + kRun - 1) / kRun);
+    const auto tiles = static_cast<size_t>(ceil_div(rows_b, lanes));
+    const auto runs = static_cast<size_t>(ceil_div(rows_a, kRun));
     launch(kernel, queue, NDRange::volume({tiles, runs, static_cast<size_t>(batch)}, {1, 1, 1}),
            Pointer{result.mutable_data_ptr()}, Pointer{a.const_data_ptr()},
            Pointer{b.const_data_ptr()}, static_cast<uint32_t>(rows_a),

@@ -25,7 +25,8 @@ void adagrad(const AdagradLists& lists, double lr_decay, double weight_decay, do
                               {lists.state_sums, Operand::written},
                               {lists.steps, Operand::single}};
   run_optimizer("_fused_adagrad_", family, operands, options, {},
-                std::array<double, 3>{lr_decay, weight_decay, eps});
+                kernel_arguments::AdagradArguments{
+                    .lr_decay = lr_decay, .weight_decay = weight_decay, .eps = eps});
 }
 
 }  // namespace

@@ -33,9 +33,13 @@ void adam(const char* op, bool decoupled, const AdamLists& lists, const AdamNumb
                                         {lists.exp_avg_sqs, Operand::written}};
   if (numbers.amsgrad) operands.push_back({lists.max_exp_avg_sqs, Operand::written});
   operands.push_back({lists.steps, Operand::single});
-  const std::array<double, 7> arguments{
-      numbers.beta2,           1 - numbers.beta1,    1 - numbers.beta2, std::log(numbers.beta1),
-      std::log(numbers.beta2), numbers.weight_decay, numbers.eps};
+  const kernel_arguments::AdamArguments arguments{.beta2 = numbers.beta2,
+                                                  .complement1 = 1 - numbers.beta1,
+                                                  .complement2 = 1 - numbers.beta2,
+                                                  .log_beta1 = std::log(numbers.beta1),
+                                                  .log_beta2 = std::log(numbers.beta2),
+                                                  .weight_decay = numbers.weight_decay,
+                                                  .eps = numbers.eps};
   run_optimizer(op, family, operands, options,
                 {{"AMSGRAD", numbers.amsgrad}, {"DECOUPLED", decoupled}}, arguments);
 }

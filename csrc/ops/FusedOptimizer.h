@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <array>
+#include <bit>
 #include <optional>
 
 #include "engine/dtype.h"
@@ -12,6 +13,11 @@
 #include "opencl/kernel_family.h"
 
 namespace ocl::native {
+
+namespace kernel_arguments {
+using real = double;
+#include "multi_tensor/optimizer_arguments.clh"
+}  // namespace kernel_arguments
 
 using Defines = c10::SmallVector<Define, 8>;
 
@@ -36,12 +42,15 @@ void prepare(const char* op, Options& options, std::span<const multi_tensor::Ope
 cl_uint set_options(Kernel& kernel, cl_uint index, const Options& options, at::ScalarType compute);
 }  // namespace detail
 
-/// Checks the lists and runs the kernel, whose own arguments are an array of numbers of the compute
-/// dtype. `defines` are the kernel's own. Throws RuntimeError for bad lists.
-template <size_t count>
+/// Checks the lists and runs the kernel. Its own arguments are one of the structs above, which the
+/// kernel gets in its compute dtype. `defines` are the kernel's own. Throws RuntimeError for bad
+/// lists.
+template <class Arguments>
 void run_optimizer(const char* op, const KernelFamily& family,
                    std::span<const multi_tensor::Operand> operands, Options options,
-                   Defines defines, const std::array<double, count>& numbers) {
+                   Defines defines, const Arguments& arguments) {
+  constexpr size_t count = sizeof(Arguments) / sizeof(kernel_arguments::real);
+  const auto numbers = std::bit_cast<std::array<double, count>>(arguments);
   if (operands[0].tensors.empty()) return;
   detail::prepare(op, options, operands, defines);
   const at::ScalarType compute = compute_dtype(operands[0].tensors[0].scalar_type());

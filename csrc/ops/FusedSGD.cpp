@@ -33,8 +33,9 @@ void sgd(const SgdLists& lists, const SgdNumbers& numbers, const Options& option
   c10::SmallVector<Operand, 6> operands{{lists.params, Operand::written},
                                         {lists.grads, access_of_gradients(options)}};
   if (momentum) operands.push_back({lists.momentum_buffers, Operand::written});
-  const std::array<double, 3> arguments{numbers.weight_decay, numbers.momentum,
-                                        1 - numbers.dampening};
+  const kernel_arguments::SgdArguments arguments{.weight_decay = numbers.weight_decay,
+                                                 .momentum = numbers.momentum,
+                                                 .undamped = 1 - numbers.dampening};
   run_optimizer("_fused_sgd_", family, operands, options,
                 {{"MOMENTUM", momentum}, {"NESTEROV", numbers.nesterov}, {"FIRST", numbers.first}},
                 arguments);

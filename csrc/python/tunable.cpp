@@ -17,20 +17,20 @@ namespace py = pybind11;
 namespace ocl::python {
 
 void bind_tunable(py::module_& module) {
-  using tuning::Settings;
+  using tuner::Settings;
   py::class_<Settings>(module, "TunableSettings")
       .def_readonly("enabled", &Settings::enabled)
       .def_readonly("tuning", &Settings::tuning)
       .def_readonly("duration_ms", &Settings::duration_ms)
       .def_readonly("iterations", &Settings::iterations);
-  module.def("tunable_settings", &tuning::settings);
+  module.def("tunable_settings", &tuner::settings);
   // Only what is given changes.
   module.def(
       "change_tunable_settings",
       [](std::optional<bool> enabled, std::optional<bool> tuning,
          std::optional<int64_t> duration_ms, std::optional<int64_t> iterations,
          const std::optional<std::string>& filename, std::optional<bool> insert_index) {
-        tuning::change([&](Settings& settings) {
+        tuner::change([&](Settings& settings) {
           const auto set = [](auto& setting, const auto& value) {
             if (value) setting = *value;
           };
@@ -46,27 +46,27 @@ void bind_tunable(py::module_& module) {
       py::arg("duration_ms") = py::none(), py::arg("iterations") = py::none(),
       py::arg("filename") = py::none(), py::arg("insert_index") = py::none(), release_gil());
   module.def(
-      "tunable_filename", [](int index) { return tuning::filename(device(index)); }, release_gil());
+      "tunable_filename", [](int index) { return tuner::filename(device(index)); }, release_gil());
   module.def(
       "tunable_results",
       [](int index) {
         std::vector<std::tuple<std::string, std::string, std::string, double>> list;
-        for (const tuning::Result& r : tuning::results(device(index))) {
+        for (const tuner::Result& r : tuner::results(device(index))) {
           list.emplace_back(r.operation, r.problem, r.choice, r.milliseconds);
         }
         return list;
       },
       release_gil());
   module.def(
-      "tunable_validators", [](int index) { return tuning::validators(device(index)); },
+      "tunable_validators", [](int index) { return tuner::validators(device(index)); },
       release_gil());
   module.def(
       "read_tunable_file",
-      [](int index, const std::string& path) { return tuning::read_file(device(index), path); },
+      [](int index, const std::string& path) { return tuner::read_file(device(index), path); },
       release_gil());
   module.def(
       "write_tunable_file",
-      [](int index, const std::string& path) { return tuning::write_file(device(index), path); },
+      [](int index, const std::string& path) { return tuner::write_file(device(index), path); },
       release_gil());
 }
 

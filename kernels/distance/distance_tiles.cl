@@ -1,6 +1,6 @@
 // Distances by the p-norm between the rows of two matrices, or of one with itself, on CPUs: LANES
-// rows of the second are turned, so that vectors have a row per lane and each loaded vector serves
-// ROWS rows of the first.
+// rows of the second are transposed, so that vectors have a row per lane and each loaded vector
+// serves ROWS rows of the first.
 //
 // Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PDIST (1: the
 // distances are those of all pairs of rows i < j of one matrix, in a vector), LANES.
@@ -19,8 +19,8 @@
 #ifndef LANES
 #define LANES 4
 #endif
-#define TURNED 128  // elements of a row at a time; one long sum would be less exact
-#define RUN 128     // rows that share what a work-item has turned
+#define TRANSPOSED 128  // elements of a row at a time; one long sum would be less exact
+#define RUN 128         // rows that share what a work-item has transposed
 #define ROWS 4
 
 typedef TYPE(C) T;
@@ -89,15 +89,15 @@ kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, glob
   global const T* x = (global const T*)(a + a_offset) + (z * rows_a + from) * length;
   global const T* y = (global const T*)(b + b_offset) + z * rows_b * length;
   global T* result = (global T*)(out + out_offset) + z * rows_a * rows_b;
-  V turned[TURNED];
+  V transposed[TRANSPOSED];
   V sums[RUN];
   for (uint i = 0; i < count; i++) sums[i] = (V)0;
-  for (uint start = 0; start < length; start += TURNED) {
-    const uint elements = min(length - start, (uint)TURNED);
+  for (uint start = 0; start < length; start += TRANSPOSED) {
+    const uint elements = min(length - start, (uint)TRANSPOSED);
     for (uint lane = 0; lane < LANES; lane++) {
       // Past the end the last row again, whose distances aren't stored.
       global const T* row = y + (ulong)min(first + lane, rows_b - 1) * length + start;
-      for (uint k = 0; k < elements; k++) ((T*)turned)[k * LANES + lane] = row[k];
+      for (uint k = 0; k < elements; k++) ((T*)transposed)[k * LANES + lane] = row[k];
     }
     uint i = 0;
     for (; i + ROWS <= count; i += ROWS) {
@@ -110,7 +110,7 @@ kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, glob
       V sum2 = (V)0;
       V sum3 = (V)0;
       for (uint k = 0; k < elements; k++) {
-        const V other = turned[k];
+        const V other = transposed[k];
         const V d0 = (V)x0[k] - other;
         const V d1 = (V)x1[k] - other;
         const V d2 = (V)x2[k] - other;
@@ -129,7 +129,7 @@ kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, glob
       global const T* x0 = x + (ulong)i * length + start;
       V sum = (V)0;
       for (uint k = 0; k < elements; k++) {
-        const V difference = (V)x0[k] - turned[k];
+        const V difference = (V)x0[k] - transposed[k];
         sum = COMBINE(sum, difference);
       }
       sums[i] = MERGE(sums[i], sum);

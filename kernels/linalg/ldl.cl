@@ -25,8 +25,8 @@
 /// The smallest bound on the growth of elements: (1 + sqrt(17)) / 8.
 #define ALPHA ((R)0.64038820320220756872767623199676)
 
-/// A block of two rows [[a, turned b], [b, c]] of D, ready to be divided by: everything is scaled
-/// by b, which is the largest.
+/// A block of two rows [[a, transposed b], [b, c]] of D, ready to be divided by: everything is
+/// scaled by b, which is the largest.
 typedef struct {
   T a, c, phase, factor;
 } Block;
@@ -125,7 +125,7 @@ kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulon
     const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
     Block block = {first, first, first, first};
     if (step == 2) block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
-    // What is below and to the right, less L D times the turned columns, which are read by all.
+    // What is below and to the right, less L D times the transposed columns, which are read by all.
     // LAPACK takes nothing off for a factor of 0, an infinity's inverse, though its products may be
     // NaN.
     for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
@@ -213,7 +213,7 @@ kernel void ldl_solve(global const char* a, ulong a_offset, global const char* p
         const T rest = MAD(-x, AT(factor, sa, i, k), AT(to, sb, i, column));
         AT(to, sb, i, column) = MAD(-y, AT(factor, sa, i, k + 1), rest);
       }
-      // The block's inverse times a column, which is what turned rows times it are.
+      // The block's inverse times a column, which is what transposed rows times it are.
       const Block block =
           block_of(AT(factor, sa, k, k), AT(factor, sa, k + 1, k), AT(factor, sa, k + 1, k + 1));
       AT(to, sb, k, column) = TURNED(DIVIDED_FIRST(block, TURNED(x), TURNED(y)));
@@ -221,7 +221,7 @@ kernel void ldl_solve(global const char* a, ulong a_offset, global const char* p
       k += 2;
     }
   }
-  // L, turned.
+  // L, transposed.
   for (uint k = n; k > 0;) {
     const uint last = k - 1, rows = pivot[last] > 0 ? 1 : 2;
     k -= rows;

@@ -4,10 +4,6 @@
 #include "include/item_by_item.clh"
 #include "multi_tensor/optimizer.clh"
 
-typedef struct {
-  real lr_decay, weight_decay, eps;
-} AdagradArgs;
-
 #define ADAGRAD_STEP(width, i)                                             \
   TYPEV(C, width) p = LOADV_AS(C, E, width, param, i);                     \
   LOAD_GRADIENT(width, i, g);                                              \
@@ -17,7 +13,7 @@ typedef struct {
   p -= decayed * g / (sqrt(sum) + args.eps);                               \
   STOREV_FROM(E, C, width, param, i, p)
 
-kernel ITEM_BY_ITEM void adagrad_tensors(OPTIMIZER_PARAMETERS, const AdagradArgs args) {
+kernel ITEM_BY_ITEM void adagrad_tensors(OPTIMIZER_PARAMETERS, const AdagradArguments args) {
   OPTIMIZER_BEGIN();
   global char* param = PLACE(0);
   global char* grad = PLACE(1);

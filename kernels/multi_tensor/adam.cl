@@ -14,11 +14,6 @@
 #define DECOUPLED 0
 #endif
 
-typedef struct {
-  real beta2, complement1, complement2;  // 1 - beta, whose digits a float difference would lose
-  real log_beta1, log_beta2, weight_decay, eps;
-} AdamArgs;
-
 // 1 - beta^step. With the logarithm from the host no digits are lost where beta is close to 1,
 // which a float power would.
 static inline real bias_correction(real log_beta, real step) {
@@ -53,7 +48,7 @@ static inline real bias_correction(real log_beta, real step) {
 #define KEEP_LARGEST(width, i)
 #endif
 
-kernel ITEM_BY_ITEM void adam_tensors(OPTIMIZER_PARAMETERS, const AdamArgs args) {
+kernel ITEM_BY_ITEM void adam_tensors(OPTIMIZER_PARAMETERS, const AdamArguments args) {
   OPTIMIZER_BEGIN();
   global char* param = PLACE(0);
   global char* grad = PLACE(1);

@@ -15,10 +15,6 @@
 #define FIRST 0
 #endif
 
-typedef struct {
-  real weight_decay, momentum, undamped;  // 1 - dampening
-} SgdArgs;
-
 #if FIRST
 #define NEW_BUFFER(width, i) g
 #else
@@ -41,7 +37,7 @@ typedef struct {
   p -= lr * g;                                            \
   STOREV_FROM(E, C, width, param, i, p)
 
-kernel ITEM_BY_ITEM void sgd_tensors(OPTIMIZER_PARAMETERS, const SgdArgs args) {
+kernel ITEM_BY_ITEM void sgd_tensors(OPTIMIZER_PARAMETERS, const SgdArguments args) {
   OPTIMIZER_BEGIN();
   global char* param = PLACE(0);
   global char* grad = PLACE(1);

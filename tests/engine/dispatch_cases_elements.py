@@ -59,6 +59,10 @@ def reflections(a, b):
     return torch.geqrf(a)
 
 
+def orthonormal(a, b):
+    return torch.linalg.qr(a)
+
+
 def eigenvalues(a, b):
     return torch.linalg.eigvalsh(a)
 
@@ -133,6 +137,10 @@ CASES = {
     "linalg_triangular": [factored(triangular, 150), factored(triangular, 24)],
     "linalg_lu": [factored(lu, 40), factored(lu, 200, 1)],
     "linalg_qr": [factored(reflections, 40, columns=20), factored(reflections, 20, columns=50)],
+    "linalg_reflect": [
+        factored(orthonormal, 40, columns=20),
+        factored(orthonormal, 40, columns=20, by_columns=False),
+    ],
     "linalg_condense": [factored(eigenvalues, 10), factored(singular_values, 12)],
     "linalg_implicit_qr": [factored(eigenvalues, 10, 9), factored(singular_values, 12, 33)],
     "index": [

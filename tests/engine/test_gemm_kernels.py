@@ -11,7 +11,7 @@ from tests.as_gpu import UNVECTORISED
 from tests.dtypes import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPLEMENTATIONS = ["small", "packed", "skinny", "tiled", "direct"]
+IMPLEMENTATIONS = ["small", "packed", "skinny_axpy", "skinny_dot", "tiled", "direct"]
 
 
 EVERY_SHAPE = """

@@ -170,7 +170,7 @@ def test_the_choice_runs(write_result, tune_as, choice, runs):
 
 
 def test_a_choice_that_refuses_the_shape(write_result):
-    write_result("skinny")
+    write_result("skinny_dot")
     _, trace = run(ONE_PRODUCT)
     assert "tuned" not in trace and not searched(trace)
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import struct
 
 import pytest
 import torch
@@ -225,6 +226,23 @@ def test_structs_are_bytes():
     assert out.item() == 3.5
     with pytest.raises(TypeError, match="parameter 'p': it takes the bytes of a pair"):
         kernel(out, 3.0, global_size=1)
+    with pytest.raises(ValueError, match="kernel 'f', parameter 'p': a pair has 8 bytes, got 12"):
+        kernel(out, bytes(12), global_size=1)
+
+
+def test_a_struct_is_measured_as_the_compiler_lays_it_out():
+    kernel = compiled(
+        "struct s { char a; double b; };\n"
+        "kernel void f(const struct s p, global double* out, float4 v, struct s q) {\n"
+        "  *out = p.b + q.b + v.x;\n"
+        "}"
+    )
+    out = torch.zeros((), dtype=torch.float64, device="ocl")
+    one = struct.pack("=b7xd", 1, 1.5)
+    kernel(one, out, (1, 2, 3, 4), one, global_size=1)
+    assert out.item() == 4
+    with pytest.raises(ValueError, match="parameter 'q': a struct s has 16 bytes, got 9"):
+        kernel(one, out, (1, 2, 3, 4), struct.pack("=bd", 1, 1.5), global_size=1)
 
 
 # ---- Tensors -------------------------------------------------------------------------------------
@@ -264,6 +282,27 @@ def test_dtypes(type_, dtype):
                 TypeError, match=f"parameter 'x': a {type_} pointer takes .*{other}"
             ):
                 kernel(wrong, size, global_size=1)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_integers_of_the_same_width(bits):
+    name = {8: "char", 16: "short", 32: "int", 64: "long"}[bits]
+    signed, unsigned = getattr(torch, f"int{bits}"), getattr(torch, f"uint{bits}")
+    x = torch.tensor([-1, 2], dtype=signed, device="ocl")
+    y = torch.zeros(2, dtype=unsigned, device="ocl")
+    kernel = compiled(
+        f"kernel void f(global const u{name}* x, global {name}* y) {{\n"
+        "  y[get_global_id(0)] = x[get_global_id(0)];\n"
+        "}"
+    )
+    kernel(x, y, global_size=2)
+    assert y.cpu().tolist() == [2**bits - 1, 2]
+
+
+def test_a_vector_that_the_tensor_has_no_room_for():
+    kernel = compiled("kernel void f(global float4* x) { *x = 1; }")
+    with pytest.raises(ValueError, match="ends 4 bytes past its first element, a float4 has 16"):
+        kernel(torch.zeros(9, device="ocl")[8:], global_size=1)
 
 
 def test_complex_numbers_are_pairs():

@@ -1,5 +1,7 @@
 """torch.ocl.compile_kernel: sources, the errors of their builds, signatures."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -181,6 +183,31 @@ def test_build_errors_of_a_source_that_was_made(name, label):
     lines = ["kernel void made(global float* x) {", "  *x = " + "nothing;", "}"]
     with pytest.raises(RuntimeError, match=label):
         compiled("\n".join(lines), name)
+
+
+def test_build_errors_of_a_source_that_was_made_name_the_call():
+    with pytest.raises(RuntimeError) as caught:
+        compiled("\n".join(["kernel void f(global float* x) {", "  *x = nothing;", "}"]), "f")
+    assert "<kernel f>, compiled at " + __file__ in str(caught.value)
+
+
+def test_a_file(tmp_path):
+    """Its folder is searched for includes, and errors name its lines."""
+    (tmp_path / "two.clh").write_text("#define TWO 2\n")
+    path = tmp_path / "three.cl"
+    path.write_text('#include "two.clh"\nkernel void f(global int* x) {\n  *x = TWO + 1;\n}\n')
+    x = torch.zeros((), dtype=torch.int32, device="ocl")
+    kernel = torch.ocl.compile_kernel(path)
+    for f in (kernel, pickle.loads(pickle.dumps(kernel))):
+        f(x.zero_(), global_size=1)
+        assert x.item() == 3
+    path.write_text("kernel void f(global int* x) {\n  *x = two;\n}\n")
+    with pytest.raises(RuntimeError, match=f"{path}:2:") as caught:
+        torch.ocl.compile_kernel(path)
+    log, _, options = str(caught.value).rpartition("\nOptions: ")
+    assert "two" in log and "-D" in options
+    with pytest.raises(FileNotFoundError):
+        torch.ocl.compile_kernel(tmp_path / "none.cl")
 
 
 def test_the_second_error_is_the_first():

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import api_pages
 import coverage_tables
+import engine_page
 import names_pages
 import yaml
 from coverage_tables import table
@@ -138,6 +139,7 @@ def environment() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "api": api_pages.api,
+    "engines": engine_page.engines,
     "environment": environment,
     "names": names_pages.names,
     "op-coverage-all": coverage_tables.every_op,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/attention/plan.h"
+#include "engine/ceil_div.h"
 #include "opencl/platform.h"
 
 namespace ocl::attention {
@@ -82,7 +83,7 @@ void Plan::launch(Kernel& kernel, const NDRange& range, std::span<const at::Tens
 }
 
 uint32_t row_vectors(int64_t columns, uint32_t width, int most) {
-  auto vectors = static_cast<uint32_t>((columns + width - 1) / width);
+  auto vectors = static_cast<uint32_t>(ceil_div(columns, width));
   vectors = std::max(1U, vectors);
   while (vectors > 1 && tile_vectors(vectors, most) == 1) ++vectors;
   return vectors;
@@ -147,13 +148,10 @@ void fold_group(Arguments& a) {
 }
 
 void run(Plan& plan) {
-  if (const auto* forced = forced_among(engine, kAll)) {
-    if (accepts(*forced, plan, describe)) return forced->run(plan);
-  }
   if (plan.device.is_cpu()) {
-    run_first(engine, kOnCpu, plan, describe);
+    run_first(engine, kAll, kOnCpu, plan, describe);
   } else {
-    run_first(engine, kOnGpu, plan, describe);
+    run_first(engine, kAll, kOnGpu, plan, describe);
   }
 }
 

@@ -37,8 +37,7 @@ std::array<at::Tensor, 7> forward_operands(const Plan& plan, uint32_t columns) {
 void split_keys(Plan& plan, uint64_t items, uint64_t wanted, uint32_t multiple) {
   Arguments& a = plan.arguments;
   const uint64_t most = std::max(1U, a.keys / kLeastKeys);
-  const auto splits =
-      static_cast<uint32_t>(std::clamp<uint64_t>((wanted + items - 1) / items, 1, most));
+  const auto splits = static_cast<uint32_t>(std::clamp<uint64_t>(ceil_div(wanted, items), 1, most));
   a.per_item = std::max(1U, ceil_div(ceil_div(a.keys, splits), multiple)) * multiple;
   a.splits = std::max(1U, ceil_div(a.keys, a.per_item));
 }

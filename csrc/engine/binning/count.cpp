@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -22,7 +23,6 @@ namespace {
 constexpr int64_t kSlice = int64_t{1} << 31;  // elements that a uint counter holds
 constexpr int64_t kElementsPerItem = 4096;
 constexpr int64_t kLocalBins = 4096;  // 16 KiB, half of what every OpenCL device has
-constexpr size_t kGroup = 256;
 
 const KernelFamily private_family{"binning/count.cl", "count_private"};
 const KernelFamily atomic_family{"binning/count.cl", "count_atomic"};
@@ -74,9 +74,10 @@ void run_copies(Plan& plan) {
 }
 
 void run_atomics(const Plan& plan, const KernelFamily& family) {
-  const size_t most = size_t{plan.device.properties().compute_units} * 8 * kGroup;
+  const size_t group = group_of_elements(plan.device);
+  const size_t most = size_t{plan.device.properties().compute_units} * 8 * group;
   run(plan, family, 1, at::zeros({plan.size()}, plan.bins.options().dtype(at::kInt)),
-      NDRange::linear(std::min<size_t>(plan.n(), most), kGroup));
+      NDRange::linear(std::min<size_t>(plan.n(), most), group));
 }
 
 constexpr Implementation<Plan> copies{

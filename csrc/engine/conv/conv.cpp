@@ -86,24 +86,15 @@ Plan plan_of(Pass pass, const Operand& in, const Operand& out, const Operand& we
 /// one for sums.
 bool run_whole(const Plan& plan) {
   if (forced_among(engine, kSums) != nullptr) return false;
-  if (const Whole* forced = forced_among(engine, kWhole)) {
-    if (accepts(*forced, plan, describe)) {
-      forced->run(plan);
-      return true;
-    }
-  }
-  return plan.device.is_cpu() ? run_first(engine, kWholeOnCpu, plan, describe)
-                              : run_first(engine, kWholeOnGpu, plan, describe);
+  return plan.device.is_cpu() ? run_first(engine, kWhole, kWholeOnCpu, plan, describe)
+                              : run_first(engine, kWhole, kWholeOnGpu, plan, describe);
 }
 
 void run(const Contraction& contraction) {
-  if (const Sum* forced = forced_among(engine, kSums)) {
-    if (accepts(*forced, contraction, describe_sum)) return forced->run(contraction);
-  }
   if (contraction.device.is_cpu()) {
-    run_first(engine, kSumOnCpu, contraction, describe_sum);
+    run_first(engine, kSums, kSumOnCpu, contraction, describe_sum);
   } else {
-    run_first(engine, kSumOnGpu, contraction, describe_sum);
+    run_first(engine, kSums, kSumOnGpu, contraction, describe_sum);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "engine/ceil_div.h"
 #include "engine/conv/conv.h"
 
 namespace ocl::conv {
@@ -20,12 +21,12 @@ struct Phase {
 inline Phase phase_of(const Window& w, int axis, int64_t phase, int64_t size) {
   const int64_t stride = w.stride[axis], dilation = w.dilation[axis];
   const int64_t step = stride / std::gcd(stride, dilation);
-  Phase result{(size - phase + stride - 1) / stride, 0, 0, step, 0, step * dilation / stride};
+  Phase result{ceil_div(size - phase, stride), 0, 0, step, 0, step * dilation / stride};
   for (int64_t first = 0; first < std::min(step, w.kernel[axis]); ++first) {
     const int64_t distance = phase + w.pad[axis] - first * dilation;
     if (distance % stride != 0) continue;
     result.first = first;
-    result.count = (w.kernel[axis] - first + step - 1) / step;
+    result.count = ceil_div(w.kernel[axis] - first, step);
     result.origin = distance / stride;
     break;
   }

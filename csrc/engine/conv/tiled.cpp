@@ -10,6 +10,7 @@
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
+#include "engine/device_tiles.h"
 #include "engine/dtype.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -18,36 +19,14 @@ namespace ocl::conv {
 
 namespace {
 
-/// A work-group's tile, the sums of a work-item, in runs of `run`, and the work-items that share
-/// them.
-struct ConvShape {
-  gemm::TileShape tile;
-  int rows, columns, run, slices;
-};
-
-constexpr ConvShape shape(int m, int n, int k, int rows, int columns, int run, float efficiency,
-                          int slices = 1) {
-  return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
-}
-
-// Efficiencies as measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1).
-constexpr ConvShape kShapes4[] = {
-    shape(128, 128, 8, 16, 8, 4, 1.08F), shape(128, 64, 8, 8, 8, 4, 0.98F),
-    shape(64, 64, 16, 8, 8, 4, 0.88F),   shape(64, 64, 16, 8, 8, 4, 0.80F, 4),
-    shape(128, 32, 8, 8, 4, 4, 0.82F),   shape(32, 64, 32, 4, 8, 4, 0.70F, 4),
-    shape(64, 16, 8, 4, 4, 4, 0.50F)};
-constexpr ConvShape kShapes8[] = {shape(64, 64, 8, 4, 4, 2, 1.00F),
-                                  shape(64, 32, 8, 4, 4, 2, 0.90F),
-                                  shape(64, 16, 8, 4, 4, 2, 0.70F)};
-
 constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 // Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
 constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 
 constexpr int64_t kMostTable = 2048;  // elements of k in a table of each work-group
 
-bool fits(const Device& device, const ConvShape& s, size_t element) {
-  const gemm::TileShape& t = s.tile;
+bool fits(const Device& device, const TiledShape& s, size_t element) {
+  const TileShape& t = s.tile;
   const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
                        static_cast<size_t>(t.m) * 12 + 2 * kMostTable * sizeof(int32_t);
   return local <= device.properties().local_memory &&
@@ -55,19 +34,19 @@ bool fits(const Device& device, const ConvShape& s, size_t element) {
 }
 
 struct Choice {
-  const ConvShape* shape = nullptr;
+  const TiledShape* shape = nullptr;
   int64_t splits = 1;
 };
 
 /// The shape and the number of parts of k, `least` or more, with the least work on the busiest
 /// compute unit.
-Choice choose(std::span<const ConvShape> shapes, const Device& device,
+Choice choose(std::span<const TiledShape> shapes, const Device& device,
               const ContractionArguments& c, size_t element, int64_t least) {
   const int64_t units = device.properties().compute_units;
   Choice best{&shapes.back(), least};
   double best_cost = 0;
   bool found = false;
-  for (const ConvShape& s : shapes) {
+  for (const TiledShape& s : shapes) {
     if (!fits(device, s, element)) continue;
     const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n) * c.groups;
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
@@ -96,11 +75,11 @@ const char* refuse(const Contraction& contraction) {
       contraction.k.second_span() + (contraction.columns - 1) * std::abs(contraction.column_b);
   if (std::max(a, b) > std::numeric_limits<int32_t>::max()) return "places past 2^31 elements";
   const bool wide = contraction.element_size() == 8;
-  const auto fitting = [&](const ConvShape& s) {
+  const auto fitting = [&](const TiledShape& s) {
     return fits(contraction.device, s, contraction.element_size());
   };
-  const bool any =
-      wide ? std::ranges::any_of(kShapes8, fitting) : std::ranges::any_of(kShapes4, fitting);
+  const bool any = wide ? std::ranges::any_of(kConvTiled8.shapes, fitting)
+                        : std::ranges::any_of(kConvTiled4.shapes, fitting);
   return any ? nullptr : "no tile fits into local memory and a work-group";
 }
 
@@ -117,10 +96,10 @@ void run(const Contraction& contraction) {
   const int64_t most =
       kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
   const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
-  auto [chosen, splits] = choose(
-      element == 8 ? std::span<const ConvShape>(kShapes8) : std::span<const ConvShape>(kShapes4),
-      contraction.device, c, element, least);
-  const ConvShape& s = *chosen;
+  auto [chosen, splits] = choose(element == 8 ? std::span<const TiledShape>(kConvTiled8.shapes)
+                                              : std::span<const TiledShape>(kConvTiled4.shapes),
+                                 contraction.device, c, element, least);
+  const TiledShape& s = *chosen;
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(ceil_div(ceil_div(c.k, splits), s.tile.k) * s.tile.k);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/ceil_div.h"
+
 namespace ocl::fft {
 
 namespace {
@@ -129,7 +131,7 @@ RegisterSchedule register_schedule(uint32_t length) {
       for (const uint32_t radix : kRadices) {
         if (radix > most || rest % radix != 0) continue;
         const uint32_t first = pass == 0 ? radix : radices.radix[0];
-        const uint32_t share = (first + radix - 1) / radix;
+        const uint32_t share = ceil_div(first, radix);
         radices.radix[pass] = radix;
         // Fewer elements to a work-item mean more work-items to hide latencies; of equals the
         // smaller radices.

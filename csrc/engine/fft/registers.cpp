@@ -28,7 +28,7 @@ const KernelFamily registers_family{"fft/registers.cl", "fft_registers"};
 uint64_t local_bytes(uint32_t length, uint32_t lanes, int64_t real_size, bool halves) {
   const uint32_t cell = static_cast<uint32_t>(real_size) * (halves ? 1 : 2), run = 128 / cell;
   const uint32_t padded = length + length / run;
-  const uint32_t pitch = (padded + run - 1) / run * run + (lanes <= run ? run / lanes : 1);
+  const uint32_t pitch = ceil_div(padded, run) * run + (lanes <= run ? run / lanes : 1);
   return uint64_t{lanes} * pitch * cell;
 }
 

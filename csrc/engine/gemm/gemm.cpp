@@ -183,14 +183,10 @@ void run(const Plan& plan) {
     return;
   }
   check_forced_tile();
-  // One of another kind of device may be forced, too.
-  const Product* forced = forced_among(engine, all_products());
-  if (forced != nullptr && accepts(*forced, plan, describe)) {
-    forced->run(plan);
+  if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr && run_tuned(plan)) {
     return;
   }
-  if (forced == nullptr && __builtin_expect(tuning::epoch() != 0, 0) && run_tuned(plan)) return;
-  run_first(engine, products(plan.device), plan, describe);
+  run_first(engine, all_products(), products(plan.device), plan, describe);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
@@ -52,7 +53,7 @@ void run(const Plan& source) {
   Arguments& p = plan.problem;
   const PackedParameters& tile = plan.parameters.packed;
   // With 32 registers there is room for one more row, and fewer of the last tile's may be idle.
-  const auto padded = [&](int rows) { return (p.m + rows - 1) / rows * rows; };
+  const auto padded = [&](int rows) { return ceil_div(p.m, rows) * rows; };
   const bool more = tile.rows == 12 && padded(13) < padded(12);
   const int rows = tile.rows + (more ? 1 : 0), columns = tile.vectors * tile.width;
   const std::array<Define, 5> defines{{{"WIDTH", tile.width},
@@ -64,7 +65,7 @@ void run(const Plan& source) {
   const int64_t target = 4 * int64_t{plan.device.properties().compute_units};
   split_k(p, p.batch, std::max<int64_t>(target, 2 * int64_t{p.batch}), kDepth, kDepth);
   const uint64_t panels = NDRange::round_up(split_bytes(plan), 512);
-  const uint64_t block = (p.n + columns - 1) / columns * uint64_t{kDepth} * columns;
+  const uint64_t block = ceil_div(p.n, columns) * uint64_t{kDepth} * columns;
   const Workspace workspace(panels + p.splits * p.batch * block * plan.compute_size);
   std::array<unsigned char, sizeof panels> extra;
   std::memcpy(extra.data(), &panels, sizeof panels);

@@ -61,8 +61,8 @@ struct Product : Implementation<const Plan> {
 };
 
 extern Engine engine;
-extern const Product small, k_blocking, packed, skinny, tensor_core, tensor_core_f64,
-    subgroup_matrix, subgroup, tiled, direct;
+extern const Product small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy, group_dot,
+    tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled, direct;
 
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).

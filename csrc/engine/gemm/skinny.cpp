@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -49,8 +50,8 @@ bool prefers_dots(const Plan& plan) {
   return p.n <= most && uint64_t{p.n} * 8 <= p.k;
 }
 
-const char* refuse(const Plan& source) {
-  const Plan plan = oriented(source);
+/// Why none of the four takes the plan, in `plan` as oriented() gives it.
+const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
   if (p.k == 0) return "k is 0";
   if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
@@ -63,12 +64,22 @@ const char* refuse(const Plan& source) {
   return nullptr;
 }
 
+template <bool on_cpu, bool columns>
+const char* refuse(const Plan& source) {
+  if (source.device.is_cpu() != on_cpu) return on_cpu ? "only for CPU devices" : "only for GPUs";
+  const Plan plan = oriented(source);
+  if (const char* reason = refuse(plan)) return reason;
+  if (by_columns(plan) == columns) return nullptr;
+  return columns ? "the columns of the large matrix aren't contiguous"
+                 : "the columns of the large matrix are contiguous";
+}
+
 void run_axpy(Plan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_axpy.cl", "gemm_skinny_axpy"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
   Arguments& p = plan.problem;
   const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
-  const size_t items = (p.m + step - 1) / step;
+  const size_t items = ceil_div(p.m, step);
   split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 512, 8);
   const Workspace sums(split_bytes(plan));
   launch_product(get_kernel(family, plan, defines), plan,
@@ -87,7 +98,7 @@ void run_group_axpy(Plan& plan, std::span<const Define> common) {
   const int width = vectors ? most : 1;
   const std::array<Define, 5> defines{
       {{"WIDTH", width}, common[1], common[2], {"ROW_ITEMS", kLanes}, {"DEPTH", kDepth}}};
-  const size_t step = kLanes * static_cast<size_t>(width), groups = (p.m + step - 1) / step;
+  const size_t step = kLanes * static_cast<size_t>(width), groups = ceil_div(p.m, step);
   split_k(p, groups * p.batch, plan.device.properties().compute_units * 4, 16 * kDepth, kDepth);
   const Workspace sums(split_bytes(plan));
   launch_product(
@@ -101,7 +112,7 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_dot.cl", "gemm_skinny_dot"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
   Arguments& p = plan.problem;
-  const size_t items = (p.m + parameters.rows - 1) / parameters.rows;
+  const size_t items = ceil_div(p.m, parameters.rows);
   split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
   const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
   const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
@@ -144,6 +155,8 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
   finish_split(plan, sums.data());
 }
 
+/// Runs one of the above.
+template <void (*launch)(Plan&, std::span<const Define>)>
 void run(const Plan& source) {
   Plan plan = oriented(source);
   const SkinnyParameters& parameters = plan.parameters.skinny;
@@ -169,13 +182,7 @@ void run(const Plan& source) {
   plan.parameters.skinny.width = width;
   const std::array<Define, 4> defines{
       {{"WIDTH", width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
-  if (by_columns(plan)) {
-    plan.device.is_cpu() ? run_axpy(plan, defines) : run_group_axpy(plan, defines);
-  } else if (plan.device.is_cpu()) {
-    run_dot(plan, defines);
-  } else {
-    run_group_dot(plan, defines);
-  }
+  launch(plan, defines);
 }
 
 std::vector<Variation> vary(const Plan& plan, int stage) {
@@ -200,6 +207,9 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Product skinny{"skinny", refuse, run, vary};
+const Product skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
+const Product skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};
+const Product group_axpy{"group_axpy", refuse<false, true>, run<run_group_axpy>, vary};
+const Product group_dot{"group_dot", refuse<false, false>, run<run_group_dot>, vary};
 
 }  // namespace ocl::gemm

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -36,7 +37,7 @@ void run(const Plan& source) {
   const auto most = static_cast<uint32_t>(plan.parameters.packed.width);
   const uint32_t width = plan.complex ? 1 : std::min(most, std::bit_floor(p.n));
   const std::array<Define, 2> defines{{{"ROWS", kRows}, {"WIDTH", width}}};
-  const size_t columns = (p.n + width - 1) / width, rows = (p.m + kRows - 1) / kRows;
+  const size_t columns = ceil_div(p.n, width), rows = ceil_div(p.m, kRows);
   // One work-group where there is little to do, for it costs more than its work-items.
   const size_t local = std::min<size_t>(rows, 8);
   launch_product(

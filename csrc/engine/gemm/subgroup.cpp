@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/device_table.h"
+#include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -16,38 +17,11 @@ namespace ocl::gemm {
 
 namespace {
 
-/// Each sub-group of `size` takes rows x columns of the tile's sums.
-struct SubgroupShape {
-  TileShape tile;
-  int rows, columns, size;
-};
-
-constexpr SubgroupShape shape(int m, int n, int k, int rows, int columns, int size,
-                              float efficiency) {
-  return {{m, n, k, m / rows * (n / columns) * size, efficiency}, rows, columns, size};
-}
-
-// The sums of a work-item are to leave room for the operands among its registers: it has 128 of
-// them in a sub-group of 8, of 4 bytes each, and in one of 16 as many on the GPUs that have no
-// smaller ones, half as many on the others. The efficiencies follow how often an operand is read
-// again; they are not measured.
-constexpr auto kMatrixShapes =
-    shape_table(shape(128, 128, 32, 32, 32, 16, 1.00F), shape(64, 64, 32, 32, 32, 16, 0.80F),
-                shape(32, 32, 32, 16, 16, 16, 0.50F), shape(128, 64, 32, 32, 16, 8, 1.00F),
-                shape(64, 32, 32, 32, 16, 8, 0.80F), shape(32, 32, 16, 16, 16, 8, 0.50F));
-constexpr auto kShapes4 =
-    shape_table(shape(64, 128, 16, 16, 32, 8, 1.00F), shape(64, 64, 16, 16, 32, 8, 0.95F),
-                shape(32, 32, 16, 8, 16, 8, 0.70F), shape(64, 64, 16, 16, 32, 16, 0.90F),
-                shape(32, 32, 16, 8, 16, 16, 0.65F));
-constexpr auto kShapes8 =
-    shape_table(shape(64, 64, 16, 16, 16, 8, 1.00F), shape(32, 32, 16, 8, 16, 8, 0.70F),
-                shape(32, 32, 16, 8, 16, 16, 0.65F));
-
 using Candidates = TileCandidates<SubgroupShape>;
 
 Candidates candidates_of(const Plan& plan, bool matrix) {
-  if (matrix) return Candidates(kMatrixShapes);
-  return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
+  if (matrix) return Candidates(kSubgroupMatrix);
+  return plan.compute_size == 8 ? Candidates(kSubgroup8) : Candidates(kSubgroup4);
 }
 
 /// A bit for each shape that the device has the sub-groups and the memory for.

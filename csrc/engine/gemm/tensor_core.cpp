@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "engine/device_table.h"
+#include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -18,76 +20,17 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr double kLaunchCost = 1.2e7;  // about 8 us of an H200's compute unit
-constexpr double kPartCost = 500;      // 8 bytes of memory, while its units multiply as much
-constexpr int64_t kChunkBytes = 16;    // which are copied at once
+constexpr int64_t kChunkBytes = 16;  // which are copied at once
 
-/// Each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in local memory.
-struct CoreShape {
-  TileShape tile;
-  int warp_m, warp_n, stages;
-  int lag;          // tiles between an operand's last use and the next one in its place
-  bool warpgroup;   // by Hopper's instructions for 4 warps
-  int element = 2;  // bytes
-
-  /// Of operands that lie by k or not: lines of floats that don't are 8 longer.
-  constexpr size_t local_memory(bool a_by_k = true, bool b_by_k = true) const {
-    const auto lines = [&](int size, bool by_k) { return by_k || element != 4 ? size : size + 8; };
-    return static_cast<size_t>((lines(tile.m, a_by_k) + lines(tile.n, b_by_k)) * tile.k * stages *
-                               element);
-  }
-};
-
-constexpr CoreShape warp_shape(int m, int n, int k, int warp_m, int warp_n, int stages,
-                               float efficiency) {
-  const int items = m / warp_m * (n / warp_n) * 32;
-  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, 1, false};
-}
-constexpr CoreShape warpgroup_shape(int m, int n, int k, int stages, int lag, float efficiency) {
-  return {{m, n, k, m * 2, efficiency}, 16, n, stages, lag, true};
-}
-
-// Efficiencies as measured on an NVIDIA H200 in bfloat16 (460 TFLOP/s is 1).
-constexpr auto kShapes = shape_table(
-    warpgroup_shape(128, 256, 64, 4, 2, 1.70F),  //
-    warpgroup_shape(128, 192, 64, 5, 2, 1.60F), warpgroup_shape(128, 128, 64, 3, 1, 1.36F),
-    warpgroup_shape(64, 128, 64, 4, 2, 1.12F), warpgroup_shape(128, 64, 64, 4, 2, 1.20F),
-    warpgroup_shape(128, 128, 32, 3, 1, 0.96F), warpgroup_shape(64, 128, 64, 2, 1, 1.00F),
-    warp_shape(128, 128, 32, 64, 64, 3, 0.84F), warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
-
-/// The same bytes of 8-bit integers, and of floats.
-constexpr CoreShape of_bytes(CoreShape shape) {
-  shape.tile.k *= 2;
-  shape.element = 1;
-  return shape;
-}
-constexpr CoreShape of_floats(CoreShape shape) {
-  shape.tile.k /= 2;
-  shape.tile.efficiency /= 2;
-  shape.element = 4;
-  return shape;
-}
-constexpr auto kByteShapes = shape_table(of_bytes(kShapes.shapes[0]), of_bytes(kShapes.shapes[1]),
-                                         of_bytes(kShapes.shapes[2]), of_bytes(kShapes.shapes[3]),
-                                         of_bytes(kShapes.shapes[4]), of_bytes(kShapes.shapes[5]),
-                                         of_bytes(kShapes.shapes[6]));
-constexpr auto kFloatShapes = shape_table(
-    of_floats(kShapes.shapes[0]), of_floats(kShapes.shapes[1]), of_floats(kShapes.shapes[2]),
-    of_floats(kShapes.shapes[3]), of_floats(kShapes.shapes[4]), of_floats(kShapes.shapes[5]),
-    of_floats(kShapes.shapes[6]), of_floats(warp_shape(128, 128, 64, 64, 64, 3, 0.70F)),
-    of_floats(warp_shape(128, 64, 64, 64, 32, 3, 0.60F)),
-    of_floats(warp_shape(64, 64, 64, 32, 32, 3, 0.50F)),
-    of_floats(warp_shape(128, 128, 32, 64, 64, 2, 0.50F)),
-    of_floats(warp_shape(64, 64, 32, 32, 32, 3, 0.40F)));
-static_assert(std::ranges::all_of(kShapes.shapes, [](const CoreShape& s) {
+static_assert(std::ranges::all_of(kTensorCore.shapes, [](const TensorCoreShape& s) {
   return s.local_memory() <= kAssembledLocalMemory;
 }));
 
-using Candidates = TileCandidates<CoreShape>;
+using Candidates = TileCandidates<TensorCoreShape>;
 
 Candidates candidates_of(const Plan& plan) {
-  if (plan.a_size == 1) return Candidates(kByteShapes);
-  return plan.a_size == 4 ? Candidates(kFloatShapes) : Candidates(kShapes);
+  if (plan.a_size == 1) return Candidates(kTensorCoreBytes);
+  return plan.a_size == 4 ? Candidates(kTensorCoreFloats) : Candidates(kTensorCore);
 }
 
 /// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
@@ -100,7 +43,7 @@ bool lies_for_warpgroups(const Plan& plan) {
   return plan.a_size == 2 || (reads_by_k(p.a.row, p.a.column) && reads_by_k(p.b.column, p.b.row));
 }
 
-size_t local_memory_of(const Plan& plan, const CoreShape& shape) {
+size_t local_memory_of(const Plan& plan, const TensorCoreShape& shape) {
   const Arguments& p = plan.problem;
   return shape.local_memory(reads_by_k(p.a.row, p.a.column), reads_by_k(p.b.column, p.b.row));
 }
@@ -110,10 +53,10 @@ uint64_t fitting(const Plan& plan) {
   const bool warpgroups =
       properties.has_warpgroup_mma && !warpgroups_fail.load() && lies_for_warpgroups(plan);
   const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
-  const std::span<const CoreShape> shapes = candidates_of(plan).shapes;
+  const std::span<const TensorCoreShape> shapes = candidates_of(plan).shapes;
   uint64_t fits = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const CoreShape& s = shapes[i];
+    const TensorCoreShape& s = shapes[i];
     const bool beyond = local_memory_of(plan, s) > properties.local_memory;
     // Where there are large tiles, the small ones for the same instructions have no use.
     if (s.warpgroup ? warpgroups && beyond == large : !beyond || large) fits |= uint64_t{1} << i;
@@ -231,7 +174,7 @@ bool is_wide(const Plan& plan) {
          ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
 }
 
-Kernel& kernel_of(const Plan& plan, const CoreShape& s) {
+Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
   static const KernelFamily family{"gemm/tensor_core.cl", "gemm_tensor_core"};
   const Arguments& p = plan.problem;
   const size_t local = local_memory_of(plan, s);
@@ -266,9 +209,11 @@ void run(const Plan& source) {
   if (is_wide(plan)) p.flags |= kWide;
   const uint64_t fits = fitting(plan);
   const Candidates candidates = candidates_of(plan);
-  TileChoice choice = choose_tile(plan, candidates.tiles, fits, kLaunchCost, kPartCost);
+  const DeviceRow& row = device_row(plan.device);
+  TileChoice choice =
+      choose_tile(plan, candidates.tiles, fits, row.tensor_launch_cost, row.tensor_part_cost);
   if (choice.index < 0) choice.index = std::countr_zero(fits);
-  const CoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
+  const TensorCoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
   // The parts' sums are added up row by row.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/device_table.h"
+#include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -14,40 +15,12 @@ namespace ocl::gemm {
 
 namespace {
 
-/// A shape, the sums of a work-item: rows x columns, in runs of `run` elements (16 bytes), and the
-/// work-items that share them.
-struct TiledShape {
-  TileShape tile;
-  int rows, columns, run, slices;
-};
-
-constexpr TiledShape shape(int m, int n, int k, int rows, int columns, int run, float efficiency,
-                           int slices = 1) {
-  return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
-}
-
-// Efficiencies as measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1) and float64.
-constexpr auto kShapes4 =
-    shape_table(shape(256, 128, 8, 16, 8, 4, 1.24F), shape(128, 128, 8, 16, 8, 4, 1.20F),
-                shape(64, 128, 8, 16, 8, 4, 1.20F), shape(64, 128, 16, 8, 8, 4, 1.18F, 2),
-                shape(64, 64, 32, 8, 8, 4, 1.03F, 4), shape(64, 64, 16, 8, 4, 4, 1.03F),
-                shape(32, 64, 32, 4, 8, 4, 0.83F, 4), shape(128, 16, 16, 8, 4, 4, 0.64F),
-                shape(32, 32, 32, 4, 4, 4, 0.73F), shape(32, 32, 8, 4, 4, 4, 0.60F));
-constexpr auto kShapes8 =
-    shape_table(shape(64, 128, 8, 8, 8, 2, 1.00F), shape(64, 64, 8, 8, 8, 2, 0.96F),
-                shape(64, 64, 8, 8, 4, 2, 0.86F), shape(64, 64, 8, 4, 4, 2, 0.72F),
-                shape(32, 32, 8, 4, 4, 2, 0.60F));
-constexpr auto kShapesComplex8 =
-    shape_table(shape(64, 64, 8, 4, 4, 1, 1.00F), shape(32, 32, 8, 4, 2, 1, 0.70F));
-constexpr auto kShapesComplex16 =
-    shape_table(shape(32, 32, 8, 4, 2, 1, 1.00F), shape(16, 16, 8, 2, 2, 1, 0.60F));
-
 using Candidates = TileCandidates<TiledShape>;
 
 Candidates candidates_of(const Plan& plan) {
   if (plan.complex)
-    return plan.compute_size == 8 ? Candidates(kShapesComplex8) : Candidates(kShapesComplex16);
-  return plan.compute_size == 8 ? Candidates(kShapes8) : Candidates(kShapes4);
+    return plan.compute_size == 8 ? Candidates(kTiledComplex8) : Candidates(kTiledComplex16);
+  return plan.compute_size == 8 ? Candidates(kTiled8) : Candidates(kTiled4);
 }
 
 /// A bit for each shape that the device has the memory for.

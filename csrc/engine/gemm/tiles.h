@@ -1,47 +1,20 @@
 // Which tile of the product a work-group takes, and into how many parts k is split.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 
+#include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
 
-/// A work-group of `items` work-items takes m x n sums, k elements of each at a time.
-struct TileShape {
-  int m, n, k, items;
-  float efficiency;  // of a compute unit full of these, beside the other shapes of the kernel
-};
-
 /// The time of `groups` work-groups of `depth` elements of k on the busiest compute unit, in sums.
 /// Those that run there together hide each other's latencies: measured on an NVIDIA H200, 8 warps
 /// of them reach 84% of what many do.
 double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units);
-
-/// An implementation's shapes, each with a `tile`, and their tiles side by side.
-template <class Shape, size_t count>
-struct ShapeTable {
-  std::array<Shape, count> shapes;
-  std::array<TileShape, count> tiles;
-};
-template <class Shape, class... Shapes>
-constexpr ShapeTable<Shape, 1 + sizeof...(Shapes)> shape_table(const Shape& first,
-                                                               const Shapes&... others) {
-  return {{first, others...}, {first.tile, others.tile...}};
-}
-/// A table of any length.
-template <class Shape>
-struct TileCandidates {
-  template <size_t count>
-  TileCandidates(const ShapeTable<Shape, count>& table)
-      : shapes(table.shapes), tiles(table.tiles) {}
-  std::span<const Shape> shapes;
-  std::span<const TileShape> tiles;
-};
 
 struct TileChoice {
   int index = -1;  // of the shape; -1: none of them

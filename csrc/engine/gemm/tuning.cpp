@@ -177,13 +177,13 @@ c10::ScalarType dtype_of(std::string_view tag) {
 
 /// The plan's product of other matrices of the same layout, whose sums are (nearly) exact: neither
 /// the values of this call nor its out have a part in the search.
-class ProductCandidates : public tuning::Candidates {
+class ProductCandidates : public tuner::Candidates {
  public:
   explicit ProductCandidates(const Plan& plan) : plan_(plan) {
     const Arguments& p = plan.problem;
-    const auto matrix = [&](tuning::Scratch& scratch, const char* tag, const void* like,
+    const auto matrix = [&](tuner::Scratch& scratch, const char* tag, const void* like,
                             const Strides& s, uint64_t rows, uint64_t columns, uint32_t seed) {
-      scratch = tuning::Scratch(dtype_of(tag), extent(s, rows, columns, p.batch), like);
+      scratch = tuner::Scratch(dtype_of(tag), extent(s, rows, columns, p.batch), like);
       scratch.fill(plan.queue, seed);
       return scratch.data();
     };
@@ -235,7 +235,7 @@ class ProductCandidates : public tuning::Candidates {
   }
 
   bool agrees(size_t index) override {
-    const tuning::Scratch& out = index == 0 ? expected_ : actual_;
+    const tuner::Scratch& out = index == 0 ? expected_ : actual_;
     // Once more before each run: what a kernel forgets to store must not be there already.
     out.fill(plan_.queue, kOutSeed);
     plan_.out = out.data();
@@ -243,7 +243,7 @@ class ProductCandidates : public tuning::Candidates {
     plan_.out = actual_.data();
     if (index == 0) return true;
     const double scale = std::sqrt(static_cast<double>(plan_.problem.k)) + 1;
-    return tuning::same_results(plan_.queue, actual_, expected_, scale);
+    return tuner::same_results(plan_.queue, actual_, expected_, scale);
   }
 
   Choice choice(size_t index) const {
@@ -267,7 +267,7 @@ class ProductCandidates : public tuning::Candidates {
   }
 
   Plan plan_;
-  tuning::Scratch a_, b_, c_, expected_, actual_;
+  tuner::Scratch a_, b_, c_, expected_, actual_;
   std::vector<Candidate> list_;
   bool begun_ = false;
   int stage_ = 0;
@@ -279,7 +279,7 @@ std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
   static std::mutex searching;
   const std::string operation = key.operation(), problem = key.problem();
   const auto known = [&]() -> std::optional<Choice> {
-    const std::optional<std::string> name = tuning::find(plan.device, operation, problem);
+    const std::optional<std::string> name = tuner::find(plan.device, operation, problem);
     if (!name) return std::nullopt;
     const std::optional<Choice> choice = choice_named(plan, *name);
     static std::atomic<bool> warned{false};
@@ -290,16 +290,16 @@ std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
     return choice;
   };
   if (const std::optional<Choice> choice = known()) return choice;
-  const tuning::Settings settings = tuning::settings();
+  const tuner::Settings settings = tuner::settings();
   if (!settings.tuning) return Choice{};
   const std::unique_lock<std::mutex> lock(searching, std::try_to_lock);
   if (!lock.owns_lock()) return std::nullopt;
   if (const std::optional<Choice> choice = known()) return choice;
   try {
     ProductCandidates candidates(plan);
-    const tuning::Found found = tuning::search(plan.queue, candidates, settings);
+    const tuner::Found found = tuner::search(plan.queue, candidates, settings);
     const std::string name = candidates.name(found.best);
-    tuning::store(plan.device, {operation, problem, name, found.milliseconds});
+    tuner::store(plan.device, {operation, problem, name, found.milliseconds});
     if (verbose(Verbose::tune)) trace("tune: " + operation + " " + problem + ": " + name);
     return candidates.choice(found.best);
   } catch (const std::exception& error) {
@@ -312,9 +312,9 @@ std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
 }  // namespace
 
 bool run_tuned(const Plan& plan) {
-  const uint32_t epoch = tuning::epoch();
+  const uint32_t epoch = tuner::epoch();
   if (epoch == 0 || plan.problem.k == 0) return false;
-  static thread_local tuning::TunedTable<Key, Choice> table;
+  static thread_local tuner::TunedTable<Key, Choice> table;
   const Key key = key_of(plan);
   const Choice* choice = table.find(key, epoch);
   if (choice == nullptr) {

@@ -87,9 +87,8 @@ void run(ReducePlan& plan) {
   ReduceArguments arguments = make_arguments(problem, job, shared, elements);
   arguments.nowhere = (uint64_t{1} << (key.bits - 1) << 1) - 1;
   const uint32_t n = arguments.steps;
-  sort::Plan order{device, plan.queue, key, 1, n, {}, {}};
+  sort::Plan order{device, plan.queue, key, 1, n, n, {}, {}};
   order.keys = order.allocate_keys();
-  order.index = order.allocate_index();
   const auto go = [&](const KernelFamily& family, size_t items, const auto&... others) {
     launch(family.get(device, defines), plan.queue, NDRange::linear(items, group_of_rows(device)),
            problem.pointers(), used_part(arguments, problem), device.asserts().mem(),

@@ -113,9 +113,6 @@ constexpr size_t kMostPrefetchBytes = 4096;
 // groups.
 constexpr int64_t kMostHeld = 16;
 constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
-// As measured on an NVIDIA H200: with so few registers so many groups of a compute unit run at a
-// time.
-constexpr int64_t kHeldSharesPerUnit = 10, kHeldRegisters = 96;
 constexpr int64_t kSumColumns = 16, kSumGroup = 256;  // of norm_partial_sums_group
 
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
@@ -275,15 +272,16 @@ void run_prefetch_backward(RowPlan& plan) {
 }
 
 void run_registers_backward(RowPlan& plan) {
+  const DeviceRow& row = device_row(plan.device);
   Kernel& kernel = kernel_of(plan, registers_backward_family, tag_or(plan.weight, plan.in_tag),
                              plan.held_width, plan.held_group,
                              {{"RMS", !plan.mean.defined()},
                               {"DX", plan.dx->defined()},
                               {"DPARAM", plan.wants_parameters()},
                               {"ROW_VECTORS", plan.held_vectors},
-                              {"OCL_MAX_REGISTERS", kHeldRegisters},
+                              {"OCL_MAX_REGISTERS", row.norm_registers},
                               alignment(plan, plan.held_width)});
-  launch_shares(plan, kernel, plan.held_group, kHeldSharesPerUnit);
+  launch_shares(plan, kernel, plan.held_group, row.norm_groups_per_unit);
 }
 
 const char* refuse_rows_backward(const RowPlan& plan) {
@@ -344,14 +342,15 @@ void RowPlan::hold_forward() {
   // Half types: half the bytes of a row in each work-item, and of layer norm, which meets at twice
   // as many barriers, two rows.
   const bool half = x.element_size() == 2;
-  RowShare share = share_row(shape.length, width, x.element_size(), half ? 2 : 1);
+  RowShare share = share_row(device, shape.length, width, x.element_size(), half ? 2 : 1);
   if (half && share.vectors == 0) {
-    share = share_row(shape.length, width, x.element_size());
+    share = share_row(device, shape.length, width, x.element_size());
   } else if (half && mean.defined()) {
     held_rows = 2;
   }
   held_vectors = share.vectors;
-  group = held_group = std::max<uint32_t>(share.items, kLeastSharers);
+  group = held_group =
+      std::max(share.items, static_cast<uint32_t>(device_row(device).least_sharers));
 }
 
 /// Rows that aren't whole vectors are taken as single elements.

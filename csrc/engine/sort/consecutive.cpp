@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/sort/runs.h"
 #include "opencl/kernel_family.h"
@@ -31,7 +32,7 @@ Consecutive consecutive(const at::Tensor& flat, bool wants_inverse, bool wants_s
   Device& device = queue.device();
   const auto n = static_cast<uint32_t>(flat.numel());
   const uint32_t chunk = std::max(kMinChunk, n / (wanted_items(device) * 4) + 1);
-  const uint32_t chunks = (n + chunk - 1) / chunk;
+  const uint32_t chunks = ceil_div(n, chunk);
   const auto longs = flat.options().dtype(at::kLong);
   const at::Tensor counts = at::empty({int64_t{chunks} + 1}, flat.options().dtype(at::kInt));
   const auto get = [&](const KernelFamily& family) -> Kernel& {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -24,10 +25,11 @@ const char* refuse_insertion(const Plan& plan) {
 }
 
 void run_insertion(Plan& plan) {
+  plan.index = plan.allocate_index();
   const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
   launch(insertion_family.get(plan.device, {{"KEY", plan.key.tag}, {"SIZE", kInsertionSize}}),
-         plan.queue, NDRange::linear((plan.rows + per_item - 1) / per_item, 1),
-         Pointer{plan.keys.get()}, Pointer{plan.index.get()}, plan.n, plan.rows, per_item);
+         plan.queue, NDRange::linear(ceil_div(plan.rows, per_item), 1), Pointer{plan.keys.get()},
+         Pointer{plan.index.get()}, plan.n, plan.rows, per_item);
 }
 
 /// Bytes of local memory per element: a key and a position.
@@ -42,6 +44,7 @@ const char* refuse_bitonic(const Plan& plan) {
 }
 
 void run_bitonic(Plan& plan) {
+  plan.index = plan.allocate_index();
   Kernel& kernel = bitonic_family.get(plan.device, {{"KEY", plan.key.tag}});
   const uint32_t size = std::bit_ceil(plan.n);
   // A work-item takes a pair, or several of a long row; short rows share a work-group.
@@ -50,7 +53,7 @@ void run_bitonic(Plan& plan) {
   const uint32_t rows_per_group =
       std::max<uint32_t>(1, static_cast<uint32_t>(2 * group) / std::max<uint32_t>(2, size));
   const size_t slots = size_t{rows_per_group} * size;
-  const size_t groups = (plan.rows + rows_per_group - 1) / rows_per_group;
+  const size_t groups = ceil_div(plan.rows, rows_per_group);
   launch(kernel, plan.queue, NDRange::linear(groups * group, group), Pointer{plan.keys.get()},
          Pointer{plan.index.get()}, plan.n, size, plan.rows, rows_per_group,
          LocalMemory{slots * plan.key.size}, LocalMemory{slots * sizeof(uint32_t)});

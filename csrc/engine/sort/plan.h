@@ -30,13 +30,16 @@ struct KeyType {
   uint64_t mask() const { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
 };
 
-/// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from.
+/// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from. Of each
+/// row the first `wanted` have to be in place; an implementation that leaves no others says so in
+/// `n`.
 struct Plan {
   Device& device;
   Queue& queue;
   KeyType key;
-  uint32_t rows, n;
-  // Device memory; an implementation may leave its results in other memory than it was given.
+  uint32_t rows, n, wanted;
+  // Device memory. An implementation allocates `index`, and may leave `keys` in other memory than
+  // it was given.
   c10::DataPtr keys, index;
 
   c10::DataPtr allocate_keys() const;
@@ -45,15 +48,11 @@ struct Plan {
 
 using SortImplementation = Implementation<Plan>;
 
-extern const SortImplementation sort_insertion, sort_radix_rows, sort_radix_parts, sort_bitonic,
-    sort_radix_wide, sort_radix_tiles;
+extern const SortImplementation sort_select, sort_insertion, sort_radix_rows, sort_radix_parts,
+    sort_bitonic, sort_radix_wide, sort_radix_tiles;
 
-/// Sorts by the first implementation that takes the plan; plan.keys and plan.index are allocated.
+/// Sorts plan.keys by the first implementation that takes the plan.
 void sort_keys(Plan& plan);
-
-/// Makes rows of the first k of each row, in order, unless that is no better than sorting: then
-/// false.
-bool select_first(Plan& plan, uint32_t k);
 
 /// `bytes` of the current device's memory; given back in the order of the current stream.
 c10::DataPtr allocate(size_t bytes);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/ceil_div.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -33,10 +34,11 @@ const char* refuse_rows(const Plan& plan) {
 }
 
 void run_rows(Plan& plan) {
+  plan.index = plan.allocate_index();
   const c10::DataPtr spare_keys = plan.allocate_keys(), spare_index = plan.allocate_index();
   const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
   launch(rows_family.get(plan.device, {{"KEY", plan.key.tag}}), plan.queue,
-         NDRange::linear((plan.rows + per_item - 1) / per_item, 1), Pointer{plan.keys.get()},
+         NDRange::linear(ceil_div(plan.rows, per_item), 1), Pointer{plan.keys.get()},
          Pointer{plan.index.get()}, Pointer{spare_keys.get()}, Pointer{spare_index.get()}, plan.n,
          plan.rows, per_item);
 }
@@ -46,11 +48,12 @@ void run_rows(Plan& plan) {
 template <class Count, class Move>
 void run_passes(Plan& plan, uint32_t digit_bits, uint32_t part, size_t group, bool by_digit,
                 const Count& count, const Move& move) {
-  const uint32_t parts = (plan.n + part - 1) / part;
+  const uint32_t parts = ceil_div(plan.n, part);
   const uint32_t length = by_digit ? parts : parts << digit_bits;
   const uint32_t arrays = by_digit ? plan.rows << digit_bits : plan.rows;
   const NDRange range = NDRange::linear(size_t{plan.rows} * parts * group, group);
   const c10::DataPtr counts = allocate(size_t{arrays} * (size_t{length} + 1) * sizeof(uint32_t));
+  plan.index = plan.allocate_index();
   c10::DataPtr to_keys = plan.allocate_keys(), to_index = plan.allocate_index();
   for (uint32_t shift = 0; shift < plan.key.bits; shift += digit_bits) {
     const RadixPass pass{plan.n, plan.rows, parts, part, shift, shift == 0};

@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "engine/ceil_div.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -30,24 +31,31 @@ void select(Plan& plan, uint32_t k, uint32_t parts, bool has_source) {
                                 {"WIDTH", plan.key.vector()},
                                 {"FEW", kFew},
                                 {"CAPACITY", std::bit_ceil(std::max(2 * k, 2 * kFew))}}),
-         plan.queue, NDRange::linear((units + per_item - 1) / per_item, 1),
-         Pointer{plan.keys.get()}, Pointer{has_source ? plan.index.get() : plan.keys.get()},
-         Pointer{keys.get()}, Pointer{index.get()}, selection);
+         plan.queue, NDRange::linear(ceil_div(units, per_item), 1), Pointer{plan.keys.get()},
+         Pointer{has_source ? plan.index.get() : plan.keys.get()}, Pointer{keys.get()},
+         Pointer{index.get()}, selection);
   plan.n = parts * k;
   plan.keys = std::move(keys);
   plan.index = std::move(index);
 }
 
-}  // namespace
+const char* refuse(const Plan& plan) {
+  if (!plan.device.is_cpu()) return "only for CPU devices";
+  if (plan.n / 4 < plan.wanted) return "more than a quarter of the elements is wanted";
+  return 2 * plan.wanted > kMostCapacity ? "too many elements are wanted" : nullptr;
+}
 
-bool select_first(Plan& plan, uint32_t k) {
-  if (!plan.device.is_cpu() || 2 * k > kMostCapacity || plan.n < 4 * k) return false;
+void run(Plan& plan) {
+  const uint32_t k = plan.wanted;
   // Every core gets several parts, where they are long and have much more than is wanted.
-  const uint32_t wanted = (wanted_items(plan.device) + plan.rows - 1) / plan.rows;
+  const uint32_t wanted = ceil_div(wanted_items(plan.device), plan.rows);
   const uint32_t parts = std::clamp<uint32_t>(plan.n / std::max(kPart, 16 * k), 1, wanted);
   if (parts > 1) select(plan, k, parts, false);
   select(plan, k, 1, parts > 1);
-  return true;
 }
+
+}  // namespace
+
+constexpr SortImplementation sort_select{"select", refuse, run};
 
 }  // namespace ocl::sort

@@ -89,14 +89,16 @@ NDRange chunks(const RowArguments& arguments, const Device& device, uint64_t tot
                          device.is_cpu() ? 1 : group_of_rows(device));
 }
 
-constexpr const SortImplementation* kImplementations[] = {&sort_insertion,   &sort_radix_rows,
-                                                          &sort_radix_parts, &sort_bitonic,
-                                                          &sort_radix_wide,  &sort_radix_tiles};
+constexpr const SortImplementation* kImplementations[] = {
+    &sort_select,  &sort_insertion,  &sort_radix_rows, &sort_radix_parts,
+    &sort_bitonic, &sort_radix_wide, &sort_radix_tiles};
 
 Engine engine{"sort", kImplementations};
 
 std::string describe(const Plan& plan) {
-  return "sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n) + " " + plan.key.tag;
+  std::string text = "sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n);
+  if (plan.wanted < plan.n) text += " first " + std::to_string(plan.wanted);
+  return text + " " + plan.key.tag;
 }
 
 Plan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
@@ -109,6 +111,7 @@ Plan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
           queue,
           key_type(op, self.scalar_type()),
           static_cast<uint32_t>(rows),
+          static_cast<uint32_t>(n),
           static_cast<uint32_t>(n),
           {},
           {}};
@@ -175,14 +178,12 @@ Rows::Rows(const char* op, const at::Tensor& self, int64_t dim, bool descending)
 }
 
 void Rows::sort() {
-  if (self_.numel() == 0) return;
-  plan_.index = plan_.allocate_index();
-  sort_keys(plan_);
+  if (self_.numel() != 0) sort_keys(plan_);
 }
 
 void Rows::sort_first(int64_t k) {
-  if (self_.numel() == 0) return;
-  if (!select_first(plan_, static_cast<uint32_t>(k))) sort();
+  plan_.wanted = static_cast<uint32_t>(k);
+  sort();
 }
 
 template <class Launch>

@@ -19,7 +19,7 @@
 #define TORCH_OCL_VERSION "unknown"
 #endif
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 namespace {
 
@@ -275,4 +275,4 @@ bool write_file(const Device& device, const std::string& path) {
   return write_locked(device, path, store.known[device.index()]);
 }
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

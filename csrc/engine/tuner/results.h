@@ -8,7 +8,7 @@
 
 #include "opencl/device.h"
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 /// No member has a comma or a line end in it.
 struct Result {
@@ -42,4 +42,4 @@ bool read_file(const Device& device, const std::string& path);
 /// False, with a warning, if that fails.
 bool write_file(const Device& device, const std::string& path);
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

@@ -8,7 +8,7 @@
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 namespace {
 
@@ -73,4 +73,4 @@ bool same_results(Queue& queue, const Scratch& x, const Scratch& y, double scale
   return different == 0;
 }
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

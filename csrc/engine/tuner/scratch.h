@@ -9,7 +9,7 @@
 
 #include "opencl/queue.h"
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 /// Memory like an operand's, with the same alignment and some elements on either side that kernels
 /// must leave alone. Throws OutOfMemoryError.
@@ -36,4 +36,4 @@ class Scratch {
 /// `scale` is the size of sums that may have cancelled. Integers must be equal. Waits.
 bool same_results(Queue& queue, const Scratch& x, const Scratch& y, double scale);
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

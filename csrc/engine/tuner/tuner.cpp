@@ -11,7 +11,7 @@
 #include "opencl/environment.h"
 #include "opencl/log.h"
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 namespace {
 
@@ -195,4 +195,4 @@ Found search(Queue& queue, Candidates& candidates, const Settings& limits) {
   return Search(queue, candidates, limits).run();
 }
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

@@ -14,7 +14,7 @@
 
 #include "opencl/queue.h"
 
-namespace ocl::tuning {
+namespace ocl::tuner {
 
 /// What torch.ocl.tunable sets; at first as the environment says.
 struct Settings {
@@ -110,4 +110,4 @@ class TunedTable {
   uint32_t epoch_ = 0;
 };
 
-}  // namespace ocl::tuning
+}  // namespace ocl::tuner

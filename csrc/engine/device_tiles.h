@@ -1,0 +1,182 @@
+// The device table's part on tiles: which tiles of sums a GPU's kernels of products and
+// convolutions can take, and how fast a compute unit is that is full of one. The kernels choose by
+// these numbers (gemm/tiles.h); what the tuner finds for one device takes their place. GPUs with a
+// table of their own say so in its name; all others start from what was measured on NVIDIA's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+namespace ocl {
+
+/// A work-group of `items` work-items takes m x n sums, k elements of each at a time.
+struct TileShape {
+  int m, n, k, items;
+  float efficiency;  // of a compute unit full of these, beside the other shapes of the kernel
+};
+
+/// An implementation's shapes, each with a `tile`, and their tiles side by side.
+template <class Shape, size_t count>
+struct ShapeTable {
+  std::array<Shape, count> shapes;
+  std::array<TileShape, count> tiles;
+};
+template <class Shape, class... Shapes>
+constexpr ShapeTable<Shape, 1 + sizeof...(Shapes)> shape_table(const Shape& first,
+                                                               const Shapes&... others) {
+  return {{first, others...}, {first.tile, others.tile...}};
+}
+/// A table of any length.
+template <class Shape>
+struct TileCandidates {
+  template <size_t count>
+  TileCandidates(const ShapeTable<Shape, count>& table)
+      : shapes(table.shapes), tiles(table.tiles) {}
+  std::span<const Shape> shapes;
+  std::span<const TileShape> tiles;
+};
+
+/// Tiles in local memory, for any GPU. A work-item has rows x columns sums, in runs of `run`
+/// elements (16 bytes); `slices` work-items share them.
+struct TiledShape {
+  TileShape tile;
+  int rows, columns, run, slices;
+};
+constexpr TiledShape tiled_shape(int m, int n, int k, int rows, int columns, int run,
+                                 float efficiency, int slices = 1) {
+  return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
+}
+
+// gemm/tiled.cl, by the bytes of a sum. Measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1) and
+// float64; complex ones derived from those.
+constexpr auto kTiled4 = shape_table(
+    tiled_shape(256, 128, 8, 16, 8, 4, 1.24F), tiled_shape(128, 128, 8, 16, 8, 4, 1.20F),
+    tiled_shape(64, 128, 8, 16, 8, 4, 1.20F), tiled_shape(64, 128, 16, 8, 8, 4, 1.18F, 2),
+    tiled_shape(64, 64, 32, 8, 8, 4, 1.03F, 4), tiled_shape(64, 64, 16, 8, 4, 4, 1.03F),
+    tiled_shape(32, 64, 32, 4, 8, 4, 0.83F, 4), tiled_shape(128, 16, 16, 8, 4, 4, 0.64F),
+    tiled_shape(32, 32, 32, 4, 4, 4, 0.73F), tiled_shape(32, 32, 8, 4, 4, 4, 0.60F));
+constexpr auto kTiled8 =
+    shape_table(tiled_shape(64, 128, 8, 8, 8, 2, 1.00F), tiled_shape(64, 64, 8, 8, 8, 2, 0.96F),
+                tiled_shape(64, 64, 8, 8, 4, 2, 0.86F), tiled_shape(64, 64, 8, 4, 4, 2, 0.72F),
+                tiled_shape(32, 32, 8, 4, 4, 2, 0.60F));
+constexpr auto kTiledComplex8 =
+    shape_table(tiled_shape(64, 64, 8, 4, 4, 1, 1.00F), tiled_shape(32, 32, 8, 4, 2, 1, 0.70F));
+constexpr auto kTiledComplex16 =
+    shape_table(tiled_shape(32, 32, 8, 4, 2, 1, 1.00F), tiled_shape(16, 16, 8, 2, 2, 1, 0.60F));
+
+// conv/tiled.cl, by the bytes of a sum. Measured on an NVIDIA H200 in float32 (44 TFLOP/s is 1).
+constexpr auto kConvTiled4 =
+    shape_table(tiled_shape(128, 128, 8, 16, 8, 4, 1.08F), tiled_shape(128, 64, 8, 8, 8, 4, 0.98F),
+                tiled_shape(64, 64, 16, 8, 8, 4, 0.88F), tiled_shape(64, 64, 16, 8, 8, 4, 0.80F, 4),
+                tiled_shape(128, 32, 8, 8, 4, 4, 0.82F), tiled_shape(32, 64, 32, 4, 8, 4, 0.70F, 4),
+                tiled_shape(64, 16, 8, 4, 4, 4, 0.50F));
+constexpr auto kConvTiled8 =
+    shape_table(tiled_shape(64, 64, 8, 4, 4, 2, 1.00F), tiled_shape(64, 32, 8, 4, 4, 2, 0.90F),
+                tiled_shape(64, 16, 8, 4, 4, 2, 0.70F));
+
+/// Sub-groups of Intel's GPUs: each of `size` work-items takes rows x columns of the tile's sums.
+struct SubgroupShape {
+  TileShape tile;
+  int rows, columns, size;
+};
+constexpr SubgroupShape subgroup_shape(int m, int n, int k, int rows, int columns, int size,
+                                       float efficiency) {
+  return {{m, n, k, m / rows * (n / columns) * size, efficiency}, rows, columns, size};
+}
+
+// gemm/subgroup.cl: by matrix instructions, and by broadcasts, by the bytes of a sum. The sums of a
+// work-item are to leave room for the operands among its registers: it has 128 of them in a
+// sub-group of 8, of 4 bytes each, and in one of 16 as many on the GPUs that have no smaller ones,
+// half as many on the others. Derived from how often an operand is read again; not measured.
+constexpr auto kSubgroupMatrix = shape_table(
+    subgroup_shape(128, 128, 32, 32, 32, 16, 1.00F), subgroup_shape(64, 64, 32, 32, 32, 16, 0.80F),
+    subgroup_shape(32, 32, 32, 16, 16, 16, 0.50F), subgroup_shape(128, 64, 32, 32, 16, 8, 1.00F),
+    subgroup_shape(64, 32, 32, 32, 16, 8, 0.80F), subgroup_shape(32, 32, 16, 16, 16, 8, 0.50F));
+constexpr auto kSubgroup4 = shape_table(
+    subgroup_shape(64, 128, 16, 16, 32, 8, 1.00F), subgroup_shape(64, 64, 16, 16, 32, 8, 0.95F),
+    subgroup_shape(32, 32, 16, 8, 16, 8, 0.70F), subgroup_shape(64, 64, 16, 16, 32, 16, 0.90F),
+    subgroup_shape(32, 32, 16, 8, 16, 16, 0.65F));
+constexpr auto kSubgroup8 = shape_table(subgroup_shape(64, 64, 16, 16, 16, 8, 1.00F),
+                                        subgroup_shape(32, 32, 16, 8, 16, 8, 0.70F),
+                                        subgroup_shape(32, 32, 16, 8, 16, 16, 0.65F));
+
+/// NVIDIA's tensor cores: each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in
+/// local memory.
+struct TensorCoreShape {
+  TileShape tile;
+  int warp_m, warp_n, stages;
+  int lag;          // tiles between an operand's last use and the next one in its place
+  bool warpgroup;   // by Hopper's instructions for 4 warps
+  int element = 2;  // bytes
+
+  /// Of operands that lie by k or not: lines of floats that don't are 8 longer.
+  constexpr size_t local_memory(bool a_by_k = true, bool b_by_k = true) const {
+    const auto lines = [&](int size, bool by_k) { return by_k || element != 4 ? size : size + 8; };
+    return static_cast<size_t>((lines(tile.m, a_by_k) + lines(tile.n, b_by_k)) * tile.k * stages *
+                               element);
+  }
+  /// The same bytes of 8-bit integers, and of floats.
+  constexpr TensorCoreShape of_bytes() const {
+    TensorCoreShape shape = *this;
+    shape.tile.k *= 2;
+    shape.element = 1;
+    return shape;
+  }
+  constexpr TensorCoreShape of_floats() const {
+    TensorCoreShape shape = *this;
+    shape.tile.k /= 2;
+    shape.tile.efficiency /= 2;
+    shape.element = 4;
+    return shape;
+  }
+};
+constexpr TensorCoreShape warp_shape(int m, int n, int k, int warp_m, int warp_n, int stages,
+                                     float efficiency) {
+  const int items = m / warp_m * (n / warp_n) * 32;
+  return {{m, n, k, items, efficiency}, warp_m, warp_n, stages, 1, false};
+}
+constexpr TensorCoreShape warpgroup_shape(int m, int n, int k, int stages, int lag,
+                                          float efficiency) {
+  return {{m, n, k, m * 2, efficiency}, 16, n, stages, lag, true};
+}
+
+// gemm/tensor_core.cl. Measured on an NVIDIA H200 in bfloat16 (460 TFLOP/s is 1).
+constexpr auto kTensorCore = shape_table(
+    warpgroup_shape(128, 256, 64, 4, 2, 1.70F), warpgroup_shape(128, 192, 64, 5, 2, 1.60F),
+    warpgroup_shape(128, 128, 64, 3, 1, 1.36F), warpgroup_shape(64, 128, 64, 4, 2, 1.12F),
+    warpgroup_shape(128, 64, 64, 4, 2, 1.20F), warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
+    warpgroup_shape(64, 128, 64, 2, 1, 1.00F), warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
+    warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
+constexpr auto kTensorCoreBytes =
+    shape_table(kTensorCore.shapes[0].of_bytes(), kTensorCore.shapes[1].of_bytes(),
+                kTensorCore.shapes[2].of_bytes(), kTensorCore.shapes[3].of_bytes(),
+                kTensorCore.shapes[4].of_bytes(), kTensorCore.shapes[5].of_bytes(),
+                kTensorCore.shapes[6].of_bytes());
+constexpr auto kTensorCoreFloats = shape_table(
+    kTensorCore.shapes[0].of_floats(), kTensorCore.shapes[1].of_floats(),
+    kTensorCore.shapes[2].of_floats(), kTensorCore.shapes[3].of_floats(),
+    kTensorCore.shapes[4].of_floats(), kTensorCore.shapes[5].of_floats(),
+    kTensorCore.shapes[6].of_floats(), warp_shape(128, 128, 64, 64, 64, 3, 0.70F).of_floats(),
+    warp_shape(128, 64, 64, 64, 32, 3, 0.60F).of_floats(),
+    warp_shape(64, 64, 64, 32, 32, 3, 0.50F).of_floats(),
+    warp_shape(128, 128, 32, 64, 64, 2, 0.50F).of_floats(),
+    warp_shape(64, 64, 32, 32, 32, 3, 0.40F).of_floats());
+
+/// NVIDIA's tensor cores in double precision: each warp takes warp_m x warp_n of the tile's sums.
+struct TensorCoreF64Shape {
+  TileShape tile;
+  int warp_m, warp_n;
+};
+constexpr TensorCoreF64Shape f64_shape(int m, int n, int k, int warp_m, int warp_n,
+                                       float efficiency) {
+  return {{m, n, k, m / warp_m * (n / warp_n) * 32, efficiency}, warp_m, warp_n};
+}
+
+// gemm/tensor_core_f64.cl. Measured on an NVIDIA H200 (45 TFLOP/s is 1).
+constexpr auto kTensorCoreF64 =
+    shape_table(f64_shape(128, 128, 8, 32, 64, 0.90F), f64_shape(64, 128, 8, 32, 64, 1.00F),
+                f64_shape(64, 64, 16, 32, 32, 0.92F), f64_shape(32, 64, 16, 16, 32, 0.75F),
+                f64_shape(32, 32, 16, 16, 16, 0.50F));
+
+}  // namespace ocl
