@@ -1,29 +1,20 @@
-"""What torch.compile's default backend, inductor, gets for `ocl`: an error that says what works.
+"""The classes that inductor asks torch.ocl for, by name, when it is first used."""
 
-Inductor asks torch.ocl for these classes by name when it is first used. Without them it fails with
-a KeyError that names the device and nothing else.
-"""
+from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen  # noqa: F401
 
-from typing import Any, NoReturn
+from torch_ocl import inductor
 
-from torch._inductor.codegen.common import DeviceOpOverrides, register_device_op_overrides
+inductor.register()
+
+from torch_ocl.inductor.scheduling import OclScheduling as Scheduling  # noqa: E402, F401
+from torch_ocl.inductor.wrapper import OclWrapper as PythonWrapperCodegen  # noqa: E402, F401
 
 
-class _Missing:
-    """Raises wherever inductor begins to use it, for graphs with `ocl` tensors only."""
-
-    supports_caching = False  # asked before anything is made
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.create()
+class CppWrapperCodegen:
+    """Raises where inductor would begin to use it."""
 
     @staticmethod
-    def create(*args: Any, **kwargs: Any) -> NoReturn:
+    def create(*args: object, **kwargs: object) -> None:
         raise NotImplementedError(
-            "torch.compile's backend inductor has no code generator for ocl: use "
-            'torch.compile(..., backend="aot_eager")'
+            "torch.compile on ocl has no C++ wrapper yet: unset torch._inductor.config.cpp_wrapper"
         )
-
-
-Scheduling = PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = _Missing
-register_device_op_overrides("ocl", DeviceOpOverrides())

@@ -232,6 +232,12 @@ std::string kernel_source(const std::string& path) {
   return expander.take();
 }
 
+std::string expand_kernel_source(const std::string& name, const std::string& text) {
+  Expander expander(kernel_folders());
+  expander.append(name, text);
+  return expander.take();
+}
+
 void add_kernel_files(std::span<const KernelFile> files) {
   AddedFiles& added = added_files();
   std::lock_guard<std::mutex> lock(added.mutex);

@@ -1,0 +1,135 @@
+"""How lanes lie in memory: what is one value for all of them, and what are neighbours."""
+
+from __future__ import annotations
+
+import sympy
+from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from torch_ocl.inductor.values import Value
+
+
+def is_multiple(expression: sympy.Expr | int, of: int) -> bool:
+    """Whether it is for certain a multiple of `of`, whatever the sizes."""
+    return of == 1 or V.graph.sizevars.statically_known_multiple_of(
+        sympy.sympify(expression), sympy.Integer(of)
+    )
+
+
+class Lanes:
+    """`width` lanes along one of a kernel's trees of loop indices, from a multiple of it on.
+
+    Args:
+        entries: The symbols of loop indices.
+        tree: Along which the lanes run.
+        width: How many they are.
+    """
+
+    def __init__(
+        self,
+        entries: dict[sympy.Symbol, IterationRangesEntry],
+        tree: IterationRangesRoot,
+        width: int,
+    ) -> None:
+        self._entries, self.tree, self.width = entries, tree, width
+        self._strides: dict[sympy.Expr, sympy.Expr | None] = {}
+        self._varies: dict[Value, bool] = {}
+
+    def kind(self, symbol: sympy.Symbol) -> str:
+        """Of a symbol: "same" for all lanes, "step" by one, or "any"."""
+        entry = self._entries.get(symbol)
+        if entry is None or entry.root is not self.tree or self.width == 1:
+            return "same"
+        if entry.divisor != 1:
+            return "same" if is_multiple(entry.divisor, self.width) else "any"
+        whole = V.graph.sizevars.statically_known_equals(entry.length, entry.root.numel)
+        return "step" if whole or is_multiple(entry.length, self.width) else "any"
+
+    def _linear(self, index: sympy.Expr) -> sympy.Expr | None:
+        """index with x // c and x % c replaced where that is known of neighbours."""
+        replaced = {}
+        for part in index.atoms(FloorDiv, ModularIndexing):
+            if not any(self.kind(s) != "same" for s in part.free_symbols):
+                continue
+            base = part.args[0]
+            if not (isinstance(base, sympy.Symbol) and self.kind(base) == "step"):
+                return None
+            divisor = part.args[1]
+            if isinstance(part, FloorDiv):
+                if not is_multiple(divisor, self.width):
+                    return None
+                replaced[part] = sympy.Integer(0)
+            elif divisor == 1:
+                if not is_multiple(part.args[2], self.width):
+                    return None
+                replaced[part] = base
+            elif is_multiple(divisor, self.width):
+                replaced[part] = sympy.Integer(0)
+            else:
+                return None
+        return index.xreplace(replaced)
+
+    def stride(self, index: sympy.Expr) -> sympy.Expr | None:
+        """By how much it grows from lane to lane; None if that isn't one number."""
+        if index not in self._strides:
+            self._strides[index] = self._stride(index)
+        return self._strides[index]
+
+    def _stride(self, index: sympy.Expr) -> sympy.Expr | None:
+        symbols = [s for s in index.free_symbols if self.kind(s) != "same"]
+        if not symbols or self.width == 1:
+            return sympy.Integer(0)
+        if any(self.kind(s) == "any" for s in symbols):
+            return None
+        linear = self._linear(index)
+        if linear is None:
+            return None
+        after = linear.xreplace({s: s + 1 for s in symbols})
+        step = sympy.expand(sympy.expand(after) - sympy.expand(linear))
+        return None if step.free_symbols & set(symbols) else step
+
+    def varies(self, value: Value) -> bool:
+        """Whether lanes have values of their own."""
+        if self.width == 1:
+            return False
+        if value not in self._varies:
+            self._varies[value] = self._value_varies(value)
+        return self._varies[value]
+
+    def _value_varies(self, value: Value) -> bool:
+        if value.op in ("result", "constant", "number"):
+            return value.op == "result" and bool(value.attrs["lanes"])
+        if value.op == "compare" and self.compares_alike(value):
+            return False
+        if any(self.varies(v) for v in value.args):
+            return True
+        if value.op == "masked":
+            return self.varies(value.attrs["result"])
+        return value.index is not None and self.stride(value.index) != 0
+
+    def compares_alike(self, value: Value) -> bool:
+        """Whether a comparison of an index with a constant has one result for all lanes, since
+        the constant is a multiple of their number."""
+        a, b = value.args
+        while a.op == "cast" and not a.dtype.is_floating_point:
+            a = a.args[0]
+        if a.op != "index" or b.op != "constant" or a.dtype.is_floating_point:
+            return False
+        if self.stride(a.index) != 1 or a.args:
+            return False
+        bound = b.attrs["value"]
+        if not isinstance(bound, int) or value.attrs["sign"] not in ("<", "<=", ">", ">="):
+            return False
+        linear = sympy.expand(self._linear(a.index))
+        steps = [s for s in linear.free_symbols if self.kind(s) == "step"]
+        rest = linear.xreplace(dict.fromkeys(steps, sympy.Integer(0)))
+        if value.attrs["sign"] in ("<=", ">"):
+            bound += 1
+        return is_multiple(bound - rest, self.width)
+
+
+def temporaries(index: sympy.Expr) -> list[sympy.Symbol]:
+    """The symbols in an index that stand for values."""
+    return sorted((s for s in index.free_symbols if symbol_is_type(s, SymT.TMP)), key=str)

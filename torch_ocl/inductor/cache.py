@@ -1,0 +1,44 @@
+"""What a compiled graph depends on beside its code: part of the key of inductor's cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphModulePass
+
+from torch_ocl import _C
+
+# Settings that change what is generated, or what it calls.
+_SETTINGS = ("TORCH_OCL_TUNE_AS", "TORCH_OCL_WITHOUT", "TORCH_OCL_INDUCTOR_FALLBACK")
+
+
+@functools.cache
+def _generator() -> str:
+    """A hash of this package and of the kernels' prelude."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    from torch_ocl.inductor import runtime
+
+    everything = [*runtime._PARTS, "float8", "special_f32"]
+    digest.update(runtime.prelude(everything).encode())
+    return digest.hexdigest()
+
+
+class Generator(CustomGraphModulePass):
+    """A pass that changes nothing: its uuid is what inductor's cache asks for."""
+
+    def __call__(self, gm: torch.fx.GraphModule) -> None:
+        return
+
+    def uuid(self) -> tuple[str, ...]:
+        devices = []
+        for index in range(torch.ocl.device_count()):
+            p = _C.properties(index)
+            devices += [p["name"], p["driver_version"], p["version"], str(p["has_fp64"])]
+        settings = [f"{name}={os.environ.get(name, '')}" for name in _SETTINGS]
+        return (_generator(), torch.__version__, *devices, *settings)

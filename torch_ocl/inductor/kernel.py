@@ -1,0 +1,695 @@
+"""One generated kernel: collects values from Inductor's ops, then writes the program's text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.common import CSE, CSEVariable, SizeArg, WorkspaceArg
+from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot, SIMDKernel
+from torch._inductor.codegen.triton_utils import should_unwrap_unspec_arg
+from torch._inductor.utils import IndentedBuffer
+from torch._inductor.virtualized import V
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.access import is_multiple, temporaries
+from torch_ocl.inductor.emit import Emitter
+from torch_ocl.inductor.ops import Overrides, cast, constant, promote, unwrap
+from torch_ocl.inductor.printer import Printer, is_condition, is_real
+from torch_ocl.inductor.stages import Plan
+from torch_ocl.inductor.types import FLOAT8, TAGS, c_type, compute_dtype
+from torch_ocl.inductor.values import Assert, Reduction, Region, Store, Value
+
+# Rows up to this length are kept in private arrays from pass to pass: the first cache holds them.
+_LONGEST_KEPT = 8192
+# Of a GPU's work-item, in elements.
+_MOST_KEPT_ON_GPU = 32
+_CPU_LANES, _GPU_LANES = 16, 4
+# Lanes below this are worth less than what a division for each lane costs.
+_FEWEST_LANES = 4
+
+
+class _Values(CSE):
+    """Values need no text: what is handed over is one already."""
+
+    def generate(self, buffer: Any, expr: Any, **kwargs: Any) -> CSEVariable:
+        expr = unwrap(expr)
+        if not isinstance(expr, CSEVariable):
+            expr = constant(expr, promote(expr))
+        bounds = kwargs.get("bounds")
+        if bounds is not None:
+            expr.bounds = expr.bounds.tighten(bounds)
+        expr.use_count += 1
+        return expr
+
+
+class OclKernel(SIMDKernel):
+    """See SIMDKernel: loops over x (and y, z), and over r0_ where it reduces."""
+
+    overrides = Overrides
+    index_long = False
+
+    def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
+        super().__init__(tiling, **kwargs)
+        self.cse = _Values()
+        self.items: list[Any] = []
+        self.known: dict[Any, Value] = {}
+        self.region: Region | None = None
+        self.parts: set[str] = set()
+        self.sites: list[tuple[str, bool]] = []
+        self.checked: dict[str, Value] = {}
+        self.reductions: dict[Any, Any] = {}
+        self.reduction_count = itertools.count()
+        self.host_numbers: dict[str, torch.dtype] = {}
+        self.index_torch_dtype = self.get_index_dtype_as_torch_dtype()
+        self.device = V.graph.get_current_device_or_throw()
+        self.is_cpu_form = devices.is_cpu_form(self.device.index)
+        self.is_gpu_form = not self.is_cpu_form
+        self.lanes_in_rows = self.features.is_reduction() and self._rows_are_contiguous()
+        self.group = self._group_size()
+        self.width = 1
+        self.plan: Plan
+
+    # --- what Inductor asks
+    def create_cse_var(self, name: str, *args: Any, **kwargs: Any) -> Value:
+        return Value(name, kwargs.get("dtype") or torch.float32, "constant", attrs={"value": 0})
+
+    def dtype_to_str(self, dtype: torch.dtype) -> str:
+        return c_type(dtype)
+
+    @staticmethod
+    def kexpr(e: sympy.Expr) -> str:  # type: ignore[override]
+        return Printer(V.kernel.index_torch_dtype == torch.int64).doprint(e)
+
+    def should_use_persistent_reduction(self) -> bool:
+        # What is kept from pass to pass is this backend's affair (stages.py), and so is where
+        # passes end: Inductor needn't close its loops.
+        return self.features.is_reduction()
+
+    def codegen_body(self) -> None:
+        """Nothing is text yet."""
+
+    def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
+        """Declared where it is used."""
+
+    def _rows_are_contiguous(self) -> bool:
+        """Whether lanes are better off along the reduction: by what most reads step by one."""
+        numel, rows = self.features.reduction_numel, self.features.numel
+        sizes = V.graph.sizevars
+        if sizes.statically_known_equals(rows, 1):
+            return True
+        votes = 0
+        for node in self.features.scheduler_nodes():
+            if not node.is_reduction():
+                continue
+            body = node._body
+            columns, row = body.vars
+            for read in body.get_read_exprs():
+                if row and sympy.diff(read, row[-1]) == 1:
+                    votes += 1
+                elif columns and row and read.has(row[-1]) and sympy.diff(read, columns[-1]) == 1:
+                    votes -= 1
+        short = isinstance(numel, sympy.Integer) and numel < _FEWEST_LANES
+        return votes >= 0 and not (short and votes == 0)
+
+    def _group_size(self) -> int:
+        """Work-items of a GPU's work-group."""
+        if not self.lanes_in_rows:
+            return 128
+        numel = self.features.reduction_numel
+        size = int(numel) if isinstance(numel, sympy.Integer) else 1 << 20
+        group = 32
+        while group < 256 and group * _GPU_LANES * 2 <= size:
+            group *= 2
+        return group
+
+    # --- values
+    def emit(
+        self,
+        op: str,
+        dtype: torch.dtype,
+        *args: Value,
+        index: sympy.Expr | None = None,
+        **attrs: Any,
+    ) -> Value:
+        """The value of an operation; the same one for the same operation."""
+        key = (op, dtype, args, index, tuple(attrs.items()))
+        region, inside = self.region, self.region
+        if op == "constant":  # it is the same wherever
+            region = inside = None
+        while True:
+            found = (region.known if region else self.known).get(key)
+            if found is not None:
+                return found
+            if region is None:
+                break
+            region = region.parent
+        self._need(dtype, op)
+        value = self._new(Value, dtype, op, args, attrs, index)
+        (inside.known if inside else self.known)[key] = value
+        (inside.items if inside else self.items).append(value)
+        return value
+
+    def _new(self, make: type, dtype: torch.dtype, *rest: Any) -> Value:
+        name = f"tmp{next(self.cse.iter_buffer_ids)}"
+        value = make(name, dtype, *rest)
+        value.region = self.region
+        self.cse.varname_map[name] = value
+        return value
+
+    def _items(self) -> list[Any]:
+        return self.region.items if self.region else self.items
+
+    def _need(self, dtype: torch.dtype, op: str) -> None:
+        if dtype == torch.float64:
+            devices.require_fp64(self.device.index)
+        if "NORMAL_CDF" in op:
+            self.parts.add("normal")
+        elif "EXP" in op:
+            self.parts.add("exponential")
+        elif "TANH" in op:
+            self.parts.add("hyperbolic")
+        elif op == "special":
+            self.parts.add(f"special_{TAGS[dtype]}")
+        elif op in ("pow", "lanes"):
+            self.parts.add("power")
+
+    def _resolved(self, index: sympy.Expr) -> tuple[sympy.Expr, tuple[Value, ...]]:
+        """An index with the checked ones of its values, and these."""
+        values = {s: self.cse.varname_map[s.name] for s in temporaries(index)}
+        replaced = {
+            s: sympy.Symbol(self.checked[v.name].name, integer=True)
+            for s, v in values.items()
+            if v.name in self.checked
+        }
+        if replaced:
+            index = index.xreplace(replaced)
+            values = {s: self.cse.varname_map[s.name] for s in temporaries(index)}
+        return index, tuple(values.values())
+
+    def index_value(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        """A number computed of loop indices and sizes."""
+        expr = self.prepare_indexing(sympy.sympify(expr))
+        if expr.is_number and not expr.has(sympy.Function) and (expr.is_Integer or expr.is_Float):
+            return constant(int(expr) if expr.is_Integer else float(expr), dtype)
+        expr, values = self._resolved(expr)
+        own = torch.float32 if is_real(expr) else self.index_torch_dtype
+        if is_condition(expr):
+            own = torch.bool
+        return cast(self.emit("index", own, *values, index=expr), dtype)
+
+    def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
+        """What body computes where the mask is true, else `other`."""
+        parent = self.region
+        region = Region(mask, parent)
+        if parent is not None and parent.full_mask is not None:
+            region.full_mask = Overrides.logical_and(parent.full_mask, mask)
+        else:
+            region.full_mask = mask
+        self.region = region
+        try:
+            result = unwrap(body())
+            dtype = result.dtype if isinstance(result, Value) else promote(result, other)
+            result = cast(result, dtype)
+        finally:
+            self.region = parent
+        other = cast(other, dtype)
+        if all(isinstance(i, Value) and i.op == "constant" for i in region.items):
+            return self.emit("where", dtype, mask, result, other)
+        key = ("masked", mask, other, _shape_of(region, result))
+        known = parent.known if parent else self.known
+        if key not in known:
+            args = (mask, other) if result in region.items else (mask, other, result)
+            attrs = {"region": region, "result": result}
+            known[key] = self._new(Value, dtype, "masked", args, attrs)
+            self._items().append(known[key])
+        return known[key]
+
+    def _host_number(self, name: str) -> Value:
+        """The one element of a tensor on the CPU: a number of the call."""
+        dtype = V.graph.get_dtype(name)
+        self.args.input(name)
+        self.host_numbers[name] = dtype
+        value = self.emit("number", compute_dtype(dtype), name=name)
+        return value
+
+    # --- memory
+    def memory_of(self, name: str) -> str:
+        """Names of buffers that are the same memory have one."""
+        if V.graph.scheduler:
+            name = V.graph.scheduler.mutation_real_name.get(name, name)
+        return self.args.arg_name(name) or name
+
+    def pointer_of(self, name: str) -> str:
+        """A buffer's parameter."""
+        return self.memory_of(name)
+
+    def load(self, name: str, index: sympy.Expr) -> Value:
+        dtype = V.graph.get_dtype(name)
+        self._check_dtype(dtype, name)
+        if name in V.graph.zero_dim_cpu_tensor_list or should_unwrap_unspec_arg(name):
+            return self._host_number(name)
+        self.args.input(name)
+        index, values = self._resolved(self.prepare_indexing(index))
+        return self.emit("load", compute_dtype(dtype), *values, index=index, name=name)
+
+    def _check_dtype(self, dtype: torch.dtype, name: str) -> None:
+        if dtype not in TAGS:
+            raise NotImplementedError(f"inductor's kernels on ocl have no {dtype} (buffer {name})")
+        if dtype in FLOAT8:
+            self.parts.add("float8")
+        if dtype == torch.float64:
+            devices.require_fp64(self.device.index)
+
+    def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode: Any = None) -> None:
+        dtype = V.graph.get_dtype(name)
+        self._check_dtype(dtype, name)
+        self.args.output(name)
+        index, values = self._resolved(self.prepare_indexing(index))
+        if mode == "atomic_add":
+            self.parts.add("atomics")
+        self._items().append(
+            Store(name, index, cast(value, compute_dtype(dtype)), values, mode or "")
+        )
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: CSEVariable) -> None:
+        prior, self.inside_reduction = self.inside_reduction, False
+        try:
+            self.store(name, index, value)
+        finally:
+            self.inside_reduction = prior
+
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        if not (lower or upper) or not isinstance(expr, sympy.Symbol):
+            return
+        value = self.cse.varname_map[expr.name]
+        if value.name in self.checked:
+            return
+        index = cast(value, self.index_torch_dtype if value.dtype != torch.int64 else torch.int64)
+        bound = self.index_value(size, index.dtype)
+        self.parts.add("check")
+        site = self._site("index", False)
+        self.checked[value.name] = self.emit(
+            "checked_index", index.dtype, index, bound, lower=lower, upper=upper, site=site
+        )
+
+    def _site(self, text: str, is_message: bool) -> int:
+        if (text, is_message) not in self.sites:
+            self.sites.append((text, is_message))
+        return self.sites.index((text, is_message))
+
+    def device_assert_async(self, cond: CSEVariable, msg: str) -> None:
+        self.parts.add("check")
+        self._items().append(Assert(cast(cond, torch.bool), self._site(msg, True)))
+
+    # --- reductions
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        values = tuple(map(unwrap, value)) if isinstance(value, tuple) else (unwrap(value),)
+        key = (reduction_type, dtype, src_dtype, values)
+        if key not in self.reductions:
+            self.reductions[key] = self._reduction(dtype, src_dtype, reduction_type, values)
+        return self.reductions[key]
+
+    def _reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, values: Sequence[Value]
+    ) -> Any:
+        dtype, source = compute_dtype(dtype), compute_dtype(src_dtype)
+        if kind == "welford_reduce" and self._sums_twice():
+            from torch._inductor.virtualized import OpsValue
+
+            moments = self.welford_reduce_fallback(source, OpsValue(cast(values[0], source)))
+            return tuple(cast(m, dtype) for m in moments)
+        if kind == "any" or source == torch.bool and kind in ("max", "min", "prod"):
+            kind = "any" if kind in ("any", "max") else "all"
+            accumulated = torch.bool
+        elif kind in ("sum", "prod", "xor_sum"):
+            accumulated = dtype
+        elif source == torch.bool:
+            accumulated = torch.int32
+        else:
+            accumulated = source
+        if kind.startswith("arg"):
+            operands = (cast(values[0], accumulated), *values[1:])
+        else:
+            operands = tuple(cast(v, accumulated) for v in values)
+        number = next(self.reduction_count)
+        reduction = Reduction(kind, number, accumulated, operands)
+        count = 3 if kind.startswith("welford") else 1
+        lanes = not self.lanes_in_rows
+        results = tuple(
+            self._new(Value, dtype, "result", (), {"lanes": lanes, "number": (number, i)})
+            for i in range(count)
+        )
+        reduction.results = results
+        self.items.append(reduction)
+        self.items.extend(results)
+        if kind == "max":
+            results[0].attrs["maximum_of"] = operands[0]
+        return results if count > 1 else results[0]
+
+    def _sums_twice(self) -> bool:
+        """Whether variance is taken by two passes over a row that is at hand."""
+        numel = self.features.reduction_numel
+        return self.lanes_in_rows and isinstance(numel, sympy.Integer) and numel <= _LONGEST_KEPT
+
+    # --- the program's text
+    @property
+    def lane_tree(self) -> IterationRangesRoot:
+        """The loop that lanes run along."""
+        if self.lanes_in_rows:
+            return next(t for t in self.range_trees if t.is_reduction)
+        return next(t for t in reversed(self.range_trees) if not t.is_reduction)
+
+    def _in_row(self, item: Any) -> bool:
+        index = item.index if isinstance(item, Value | Store) else None
+        if index is not None and any(
+            self.range_tree_nodes[s].root.is_reduction
+            for s in index.free_symbols
+            if s in self.range_tree_nodes
+        ):
+            return True
+        if isinstance(item, Value) and item.op == "masked":
+            return any(self._in_row(i) for i in item.attrs["region"].items)
+        return False
+
+    def _may_keep(self, value: Value) -> bool:
+        numel = self.features.reduction_numel
+        if not (self.lanes_in_rows and isinstance(numel, sympy.Integer)):
+            return False
+        if self.is_cpu_form:
+            return bool(numel <= _LONGEST_KEPT)
+        return bool(numel <= _MOST_KEPT_ON_GPU * self.group)
+
+    def _is_removed(self, name: str) -> bool:
+        return (
+            name in V.graph.removed_buffers
+            or name in self.removed_buffers
+            or name in V.graph.inplaced_to_remove
+            or name in self.inplaced_to_remove
+        )
+
+    def _make_plan(self) -> None:
+        self.plan = Plan(
+            self.items,
+            in_row=self._in_row,
+            memory_of=self.memory_of,
+            is_removed=self._is_removed,
+            may_keep=self._may_keep,
+        )
+
+    def _choose_width(self) -> int:
+        """How many lanes: at most as many as divide what loop indices are split by."""
+        tree = self.lane_tree
+        most = _CPU_LANES if self.is_cpu_form else _GPU_LANES
+        items = [*_all_items(self.plan.needed)]
+        if any(isinstance(i, Value) and i.dtype.itemsize == 8 for i in items) and self.is_gpu_form:
+            most //= 2
+        if isinstance(tree.numel, sympy.Integer):
+            while most > 1 and most > tree.numel:
+                most //= 2
+        used = {
+            s
+            for i in items
+            if isinstance(i, Value | Store) and i.index is not None
+            for s in i.index.free_symbols
+            if s in self.range_tree_nodes and self.range_tree_nodes[s].root is tree
+        }
+        entries = [self.range_tree_nodes[s] for s in used]
+        width = most
+        while width > 1 and not all(_splits_into(e, width) for e in entries):
+            width //= 2
+        if width < min(_FEWEST_LANES, most):
+            width = most if self._many_contiguous(items, most) else 1
+        return width
+
+    def _many_contiguous(self, items: list[Any], width: int) -> bool:
+        """Whether vectors pay although some indices differ from lane to lane."""
+        from torch_ocl.inductor.access import Lanes
+
+        lanes = Lanes(self.range_tree_nodes, self.lane_tree, width)
+        places = [
+            i for i in items if isinstance(i, Store) or (isinstance(i, Value) and i.op == "load")
+        ]
+        near = sum(lanes.stride(i.index) in (0, 1) for i in places)
+        return 2 * near >= len(places)
+
+    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
+        self._make_plan()
+        self.width = self._choose_width()
+        emitter = Emitter(self, self.width)
+        body = IndentedBuffer()
+        if self.lanes_in_rows:
+            self._rows_loop(emitter, body)
+        else:
+            self._columns_loop(emitter, body)
+        self.helpers = emitter.helpers
+        return self._assemble(name, emitter, body)
+
+    def _trees(self) -> tuple[IterationRangesRoot | None, list[IterationRangesRoot]]:
+        """The one whose indices are columns, and the others but the reduction, innermost first."""
+        outer = [t for t in reversed(self.range_trees) if not t.is_reduction]
+        if self.lanes_in_rows:
+            return None, outer
+        return (outer[0], outer[1:]) if outer else (None, [])
+
+    def _declare_outer(
+        self, emitter: Emitter, trees: list[IterationRangesRoot], row: str
+    ) -> list[str]:
+        """Declares indices of loops whose one counter is `row`, and what is derived of them."""
+        t = c_type(self.index_torch_dtype)
+        lines = []
+        rest = row
+        for i, tree in enumerate(trees):
+            last = i == len(trees) - 1
+            text = rest if last else f"{rest} % {tree.prefix}numel"
+            lines.append(f"const {t} {tree.prefix}index = {text};")
+            rest = f"({rest} / {tree.prefix}numel)"
+        for symbol in emitter.outer_symbols:
+            entry = self.range_tree_nodes[symbol]
+            if entry.root in trees and not self.lanes_in_rows:
+                text = self.kexpr(self.rename_indexing(entry.expr))
+                lines.append(f"const {t} {symbol} = {text};")
+        return lines
+
+    def _rows_loop(self, emitter: Emitter, out: IndentedBuffer) -> None:
+        row = emitter.row()
+        _, trees = self._trees()
+        lines = self._declare_outer(emitter, trees, "row")
+        t = c_type(self.index_torch_dtype)
+        if self.is_gpu_form:
+            out.writeline(f"const {t} row = get_group_id(0);")
+            out.writelines(lines)
+            out.splice(row)
+            return
+        rows = " * ".join(f"{tree.prefix}numel" for tree in trees) or "1"
+        out.writeline(f"const {t} first = get_global_id(0) * ({t})a.rows_each;")
+        out.writeline(f"const {t} end = min(first + ({t})a.rows_each, ({t})({rows}));")
+        out.writeline(f"for ({t} row = first; row < end; ++row) {{")
+        with out.indent():
+            out.writelines(lines)
+            out.splice(row)
+        out.writeline("}")
+
+    def _columns_loop(self, emitter: Emitter, out: IndentedBuffer) -> None:
+        width = self.width
+        wide = emitter.columns(width)
+        one = emitter.columns(1) if width > 1 else None
+        tree, trees = self._trees()
+        assert tree is not None
+        p, t = tree.prefix, c_type(self.index_torch_dtype)
+        lines = self._declare_outer(emitter, trees, "row")
+        exact = is_multiple(tree.numel, width)
+        if self.is_gpu_form:
+            out.writeline(f"const {t} row = get_global_id(1);")
+            out.writelines(lines)
+            out.writeline(f"{t} {p}index = ({t})get_global_id(0) * {width};")
+            out.writeline(f"if ({p}index + {width - 1} < {p}numel) {{")
+            with out.indent():
+                out.splice(wide)
+            out.writeline("}")
+            if one is not None and not exact:
+                out.writeline(f"else for (; {p}index < {p}numel; ++{p}index) {{")
+                with out.indent():
+                    out.splice(one)
+                out.writeline("}")
+            return
+        out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
+        out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {p}numel);")
+        depth = bool(trees)
+        if depth:
+            rows = " * ".join(f"{x.prefix}numel" for x in trees)
+            out.writeline(f"const {t} first_row = get_global_id(1) * ({t})a.rows_each;")
+            out.writeline(f"const {t} end_row = min(first_row + ({t})a.rows_each, ({t})({rows}));")
+            out.writeline(f"for ({t} row = first_row; row < end_row; ++row) {{")
+        with out.indent(int(depth)):
+            out.writelines(lines)
+            out.writeline(f"{t} {p}index = first;")
+            out.writeline(f"for (; {p}index + {width - 1} < end; {p}index += {width}) {{")
+            with out.indent():
+                out.splice(wide)
+            out.writeline("}")
+            if one is not None and not exact:
+                out.writeline(f"for (; {p}index < end; ++{p}index) {{")
+                with out.indent():
+                    out.splice(one)
+                out.writeline("}")
+        if depth:
+            out.writeline("}")
+
+    def _assemble(self, name: str, emitter: Emitter, body: IndentedBuffer) -> str:
+        """The struct of arguments, the head and what it declares, the body."""
+        tensors, numbers = self.call_parameters()
+        out = IndentedBuffer()
+        out.writeline("typedef struct {")
+        with out.indent():
+            for inner, _ in tensors:
+                out.writeline(f"ADDRESS({inner})")
+            for inner, _, kind in numbers:
+                out.writeline(
+                    {"l": f"long {inner}", "d": f"double {inner}", "f": f"float {inner}, {inner}_"}[
+                        kind
+                    ]
+                    + ";"
+                )
+            for i in range(len(self.sites)):
+                out.writeline(f"ulong site{i};")
+            out.writeline("long columns_each, rows_each;")
+        out.writeline(f"}} {name}_arguments;")
+        out.writeline("")
+        buffers = " ".join(f"BUFFER({inner})" for inner, _ in tensors)
+        checks = ", global int* asserts" if self.sites else ""
+        items = "ITEM_BY_ITEM " if self.is_cpu_form else ""
+        out.writeline(f"kernel {items}void {name}({buffers} const {name}_arguments a{checks}) {{")
+        with out.indent():
+            for inner, _ in tensors:
+                out.writeline(f"global char* {inner} = POINTER({inner});")
+            t = c_type(self.index_torch_dtype)
+            for inner, outer, kind in numbers:
+                if inner.endswith("_number"):
+                    dtype = compute_dtype(self.host_numbers[outer])
+                    out.writeline(f"const {c_type(dtype)} {inner} = ({c_type(dtype)})a.{inner};")
+                elif kind == "l":
+                    out.writeline(f"const {t} {inner} = ({t})a.{inner};")
+                else:
+                    out.writeline(f"const float {inner} = a.{inner};")
+            for tree in self.range_trees:
+                if isinstance(tree.numel, sympy.Integer):
+                    out.writeline(f"const {t} {tree.prefix}numel = {tree.numel};")
+            if self.is_gpu_form and self.lanes_in_rows:
+                out.writeline("const int lid = get_local_id(0);")
+            for line in dict.fromkeys(emitter.locals):
+                out.writeline(line)
+            out.splice(body)
+        out.writeline("}")
+        return out.getvalue()
+
+    # --- the call
+    def call_parameters(self) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
+        """(parameter, buffer) of the tensors, and (parameter, expression, kind) of the numbers."""
+        _, call_args, args, _ = self.args.python_argdefs()
+        tensors: list[tuple[str, str]] = []
+        numbers: list[tuple[str, Any, str]] = []
+        for arg, outer in zip(args, call_args, strict=True):
+            if isinstance(arg, WorkspaceArg):
+                raise NotImplementedError("inductor's workspaces have no use on ocl")
+            if isinstance(arg, SizeArg):
+                real = isinstance(outer, sympy.Symbol) and symbol_is_type(
+                    outer, (SymT.FLOAT, SymT.UNBACKED_FLOAT)
+                )
+                numbers.append((arg.name, outer, "f" if real else "l"))
+            elif outer in self.host_numbers:
+                dtype = self.host_numbers[outer]
+                kind = "l"
+                if dtype.is_floating_point:
+                    kind = "d" if dtype == torch.float64 else "f"
+                numbers.append((f"{arg.name}_number", outer, kind))
+            else:
+                tensors.append((arg.name, outer))
+        for tree in self.range_trees:
+            if not isinstance(tree.numel, sympy.Integer):
+                numbers.append((f"{tree.prefix}numel", tree.numel, "l"))
+        known = [expression for _, expression, _ in numbers]
+        for name, size in zip(("columns", "rows", "length"), self._sizes(), strict=True):
+            if not isinstance(size, sympy.Integer) and size not in known:
+                numbers.append((f"{name}_size", size, "l"))
+        return tensors, numbers
+
+    def _sizes(self) -> list[sympy.Expr]:
+        """Columns, rows, and a row's length."""
+        tree, trees = self._trees()
+        columns = tree.numel if tree is not None else 1
+        rows = sympy.prod([t.numel for t in trees])
+        length = sympy.prod([t.numel for t in self.range_trees if t.is_reduction])
+        return [sympy.sympify(size) for size in (columns, rows, length)]
+
+    def launch_sizes(self, numbers: list[tuple[str, Any, str]]) -> list[tuple[bool, int]]:
+        """The same for the launcher: constants, or which number of the call."""
+        places = {e: i for i, (_, e, kind) in enumerate(numbers) if kind == "l"}
+        return [
+            (False, int(size)) if isinstance(size, sympy.Integer) else (True, places[size])
+            for size in self._sizes()
+        ]
+
+    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+        wrapper = V.graph.wrapper_code
+        tensors, numbers = self.call_parameters()
+        args: list[Any] = [outer for _, outer in tensors]
+        for _, expression, _ in numbers:
+            if isinstance(expression, sympy.Expr):
+                for symbol in expression.free_symbols:
+                    wrapper.ensure_size_computed(symbol)
+                args.append(wrapper.codegen_python_sizevar(expression))
+            else:
+                args.append(str(expression))
+        wrapper.generate_kernel_call(name, args, device=self.device, triton=False)
+
+    def form(self) -> str:
+        """The launcher's."""
+        return ("item" if self.is_cpu_form else "group") + (
+            "_rows" if self.lanes_in_rows else "_lanes"
+        )
+
+    def work(self) -> int:
+        """Elementary operations for an element of the loops."""
+        return max(1, len(self.plan.needed) // 8)
+
+
+def _all_items(items: Any) -> Any:
+    for item in items:
+        yield item
+        if isinstance(item, Value) and item.op == "masked":
+            yield from _all_items(item.attrs["region"].items)
+
+
+def _splits_into(entry: IterationRangesEntry, width: int) -> bool:
+    if entry.divisor != 1 and not is_multiple(entry.divisor, width):
+        return False
+    whole = V.graph.sizevars.statically_known_equals(entry.divisor * entry.length, entry.root.numel)
+    return whole or is_multiple(entry.length, width) or entry.divisor != 1
+
+
+def _shape_of(region: Region, result: Value) -> tuple[Any, ...]:
+    """What two regions that compute the same have in common."""
+    number = {item: i for i, item in enumerate(region.items)}
+
+    def name(value: Value) -> Any:
+        return number.get(value, value.name)
+
+    parts = []
+    for item in region.items:
+        if not isinstance(item, Value) or item.op == "masked":
+            return (id(region),)
+        index = item.index
+        if index is not None:
+            places = {s: name(v) for s in temporaries(index) for v in item.args if v.name == s.name}
+            index = str(index.xreplace({s: sympy.Symbol(f"at{p}") for s, p in places.items()}))
+        plain = str | int | float | tuple
+        attrs = tuple((k, v) for k, v in item.attrs.items() if isinstance(v, plain))
+        parts.append((item.op, item.dtype, tuple(map(name, item.args)), index, attrs))
+    return (*parts, name(result))

@@ -1,0 +1,142 @@
+"""What compiled graphs call: their kernels' programs, built by threads, and the kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from torch_ocl import _C
+
+# Kernels of one program: several programs are built side by side.
+_KERNELS_PER_PROGRAM = 6
+
+_PARTS = {
+    "exponential": ["math/exponential.clh"],
+    "hyperbolic": ["math/hyperbolic.clh"],
+    "normal": ["math/normal.clh"],
+    "atomics": ["include/atomics.clh"],
+    "check": ["inductor/check.clh"],
+    "random": ["inductor/random.clh"],
+    "power": ["inductor/power.clh"],
+}
+
+empty_strided = _C.empty_strided
+_pool: ThreadPoolExecutor | None = None
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        count = max(1, min(4, len(os.sched_getaffinity(0))))
+        _pool = ThreadPoolExecutor(count, thread_name_prefix="ocl-build")
+        os.register_at_fork(after_in_child=_forget_threads)
+    return _pool
+
+
+def _forget_threads() -> None:
+    global _pool
+    _pool = None
+
+
+def prelude(parts: Sequence[str]) -> str:
+    """The headers that kernels need, expanded."""
+    lines = ["#pragma OPENCL FP_CONTRACT OFF"]
+    if "float8" in parts:
+        lines.append("#define NEED_FLOAT8")
+    special = [part[-3:] for part in parts if part.startswith("special_")]
+    if special:
+        lines.append(f"#define C {special[0]}")
+    files = ["include/dtype.clh", "include/item_by_item.clh", "inductor/base.clh"]
+    for part in sorted(parts):
+        files += _PARTS.get(part, [])
+    if special:
+        files.append("inductor/special.clh")
+    lines += [f'#include "{file}"' for file in files]
+    return str(_C.expand_kernel_source("inductor", "\n".join(lines) + "\n"))
+
+
+@dataclass
+class Kernel:
+    """A generated kernel: its text and how it is called; see csrc/python/generated_kernel.cpp."""
+
+    name: str
+    source: str
+    parts: tuple[str, ...]
+    helpers: tuple[str, ...]
+    tensors: int
+    kinds: str
+    sites: tuple[tuple[str, bool], ...]
+    form: str
+    width: int
+    group: int
+    sizes: tuple[tuple[bool, int], ...]
+    work: int
+    origin: str = ""
+
+    @property
+    def family(self) -> str:
+        """Kernels of different ones can't be in one program."""
+        special = [part for part in self.parts if part.startswith("special_")]
+        assert len(special) < 2, "special functions of float and of double in one kernel"
+        return special[0] if special else ""
+
+
+class Program:
+    """The kernels of a graph, for one device."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.kernels: list[Kernel] = []
+        self.builds: list[Future[None]] = []
+
+    def add(self, **attributes: Any) -> None:
+        """Takes a kernel."""
+        self.kernels.append(Kernel(**attributes))
+
+    def groups(self) -> list[list[Kernel]]:
+        """Kernels by program."""
+        families: dict[str, list[Kernel]] = {}
+        for kernel in self.kernels:
+            families.setdefault(kernel.family, []).append(kernel)
+        size = _KERNELS_PER_PROGRAM
+        return [
+            members[i : i + size]
+            for members in families.values()
+            for i in range(0, len(members), size)
+        ]
+
+    def finish(self, names: dict[str, Any]) -> None:
+        """Puts the kernels into a module's names, and has threads build them."""
+        for members in self.groups():
+            text = source_of(members)
+            file = f"inductor:{members[0].name}"
+            self.builds.append(_threads().submit(_build, self.device, text, file))
+            for kernel in members:
+                names[kernel.name] = _C.generated_kernel(
+                    self.device,
+                    text,
+                    kernel.name,
+                    file,
+                    kernel.tensors,
+                    kernel.kinds,
+                    [_C.assert_site(*site) for site in kernel.sites],
+                    kernel.form,
+                    kernel.width,
+                    kernel.group,
+                    kernel.sizes,
+                    kernel.work,
+                )
+
+
+def source_of(kernels: Sequence[Kernel]) -> str:
+    """The text of a program."""
+    parts = sorted({part for kernel in kernels for part in kernel.parts})
+    helpers = dict.fromkeys(line for kernel in kernels for line in kernel.helpers)
+    return "\n".join([prelude(parts), *helpers, *(kernel.source for kernel in kernels), ""])
+
+
+def _build(device: int, text: str, file: str) -> None:
+    _C.build_generated(device, text, file)

@@ -1,0 +1,60 @@
+"""What is fused, and how kernels get into the graph's module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._inductor import config
+from torch._inductor.codegen.common import BackendFeature
+from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from torch_ocl.inductor.kernel import OclKernel
+
+
+class OclScheduling(SIMDScheduling):
+    """See SIMDScheduling."""
+
+    kernel_type = OclKernel
+
+    @classmethod
+    def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
+        return OrderedSet(
+            [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX]
+        )
+
+    def codegen_sync(self) -> None:
+        V.graph.wrapper_code.writeline("torch.ocl.synchronize()")
+
+    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OclKernel) -> str:
+        wrapper = V.graph.wrapper_code
+        tensors, numbers = kernel.call_parameters()
+        rest = {
+            "parts": tuple(sorted(kernel.parts)),
+            "helpers": tuple(kernel.helpers),
+            "tensors": len(tensors),
+            "kinds": "".join(kind for _, _, kind in numbers),
+            "sites": tuple(kernel.sites),
+            "form": kernel.form(),
+            "width": kernel.width,
+            "group": kernel.group if kernel.is_gpu_form else 1,
+            "sizes": tuple(kernel.launch_sizes(numbers)),
+            "work": kernel.work(),
+        }
+        key = f"{kernel.device} {src_code} {rest}"
+        if key in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[key]
+        fused = get_fused_kernel_name(node_schedule, config.triton.descriptive_names)
+        name = f"ocl_{fused}_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[key] = name
+        origins, details = get_kernel_metadata(node_schedule, wrapper)
+        source = src_code.replace("KERNEL_NAME", name)
+        lines = [*origins.splitlines(), *details.splitlines(), "ocl_program.add("]
+        lines.append(f"    name={name!r},")
+        lines += [f"    {key}={value!r}," for key, value in rest.items()]
+        lines += ["    source='''", *source.replace("\\", "\\\\").splitlines(), "''')"]
+        wrapper.add_kernel(kernel.device.index, "\n".join(lines))
+        return name

@@ -1,0 +1,76 @@
+"""All that this backend changes in torch itself, in one place.
+
+Each change says why, and tests for the part that it changes by feature: tests/compile has a test
+of each that fails once it is no longer needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+
+def install() -> None:
+    """Applies all of them, once."""
+    _gpu_types()
+    _create_backend()
+    _current_backend()
+
+
+def _gpu_types() -> None:
+    """A device in inductor's list of GPUs gets device guards, numbers from 0-dimensional operands
+    on the CPU, and copies of inputs that are not aligned any more."""
+    from torch._inductor import utils
+
+    if "ocl" not in utils.GPU_TYPES:
+        utils.GPU_TYPES.append("ocl")
+    upstream = utils.get_gpu_type
+    upstream.cache_clear()
+
+    # Upstream's asserts that there is one at most; beside a CUDA device it is that one.
+    @functools.lru_cache(None)
+    def get_gpu_type() -> str:
+        others = [t for t in utils.GPU_TYPES if t != "ocl" and getattr(torch, t).is_available()]
+        return others[0] if others else "ocl" if torch.ocl.is_available() else "cuda"
+
+    utils.get_gpu_type = get_gpu_type
+
+
+def _create_backend() -> None:
+    """Without triton a scheduler refuses every GPU but `mps`."""
+    from torch._inductor import scheduler
+    from torch._inductor.virtualized import V
+
+    upstream = scheduler.Scheduler.create_backend
+
+    @functools.wraps(upstream)
+    def create_backend(self: Any, device: torch.device) -> Any:
+        if device.type != "ocl":
+            return upstream(self, device)
+        from torch_ocl.inductor.scheduling import OclScheduling
+
+        V.graph.add_device_info(device)
+        return OclScheduling(self)
+
+    scheduler.Scheduler.create_backend = create_backend
+
+
+def _current_backend() -> None:
+    """An unknown device's backend would be CUDA's, triton."""
+    from torch._inductor import utils
+    from torch._inductor.codegen import common
+
+    upstream = utils.get_current_backend
+
+    @functools.wraps(upstream)
+    def get_current_backend(device_type: str | None = None) -> str:
+        from torch._inductor.virtualized import V
+
+        if not device_type:
+            device_type = V.graph.get_current_device_or_throw().type
+        return "ocl" if device_type == "ocl" else upstream(device_type)
+
+    for module in (utils, common):
+        module.get_current_backend = get_current_backend

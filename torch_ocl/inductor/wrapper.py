@@ -1,0 +1,90 @@
+"""The Python that calls a graph's kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.utils import IndentedBuffer
+from torch._inductor.virtualized import V
+
+
+class _Calls:
+    """How kernels are called and tensors made, in a graph and in its subgraphs."""
+
+    def _generate_kernel_call_helper(
+        self, kernel_name: str, call_args: Any, *, device: Any = None, **kwargs: Any
+    ) -> None:
+        device = device or V.graph.get_current_device_or_throw()
+        if device.type != "ocl":
+            super()._generate_kernel_call_helper(  # type: ignore[misc]
+                kernel_name, call_args, device=device, **kwargs
+            )
+            return
+        self.writeline(f"{kernel_name}({', '.join(map(str, call_args))})")  # type: ignore[attr-defined]
+
+    def make_allocation(
+        self,
+        name: str,
+        device: torch.device,
+        dtype: torch.dtype,
+        shape: Any,
+        stride: Any,
+        allocation_shape: Any = None,
+        is_pinned: bool = False,
+    ) -> str:
+        if device.type != "ocl":
+            return super().make_allocation(  # type: ignore[misc, no-any-return]
+                name, device, dtype, shape, stride, allocation_shape, is_pinned
+            )
+        text = self.codegen_python_shape_tuple  # type: ignore[attr-defined]
+        made = text(allocation_shape if allocation_shape is not None else shape)
+        line = f"{name} = empty_strided_ocl({made}, {text(stride)}, {dtype}, {device.index or 0})"
+        if made != text(shape):
+            line += f".as_strided({text(shape)}, {text(stride)})"
+        return line
+
+
+class OclWrapper(_Calls, PythonWrapperCodegen):
+    """Of a graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ocl_kernels: dict[int, list[str]] = {}
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: PythonWrapperCodegen | None,
+        partition_signatures: Any = None,
+    ) -> PythonWrapperCodegen:
+        if is_subgraph:
+            assert subgraph_name is not None and parent_wrapper is not None
+            return OclSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return OclWrapper()
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.writeline("from torch_ocl.inductor import runtime as ocl_runtime")
+        self.header.writeline("empty_strided_ocl = ocl_runtime.empty_strided")
+
+    def add_kernel(self, device: int, text: str) -> None:
+        """Takes the arguments of runtime.Program.add()."""
+        self.ocl_kernels.setdefault(device, []).append(text)
+
+    def generate_after_suffix(self, result: IndentedBuffer) -> None:
+        for device, kernels in self.ocl_kernels.items():
+            result.writeline(f"ocl_program = ocl_runtime.Program({device})")
+            for text in kernels:
+                result.splice(text)
+            result.writeline("ocl_program.finish(globals())")
+        super().generate_after_suffix(result)
+
+
+class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
+    """Of a part of a graph, such as a branch of torch.cond: its kernels are the whole graph's."""
+
+    def add_kernel(self, device: int, text: str) -> None:
+        self.parent_wrapper.add_kernel(device, text)
