@@ -111,7 +111,7 @@ class BuildExtension(build_ext):
 
     def copy_extensions_to_source(self):
         super().copy_extensions_to_source()
-        for name in COMPANIONS:
+        for name in (*COMPANIONS, Path(self.get_ext_filename("_distributed")).name):
             self.copy_file(
                 str(Path(self.build_lib, "torch_ocl", name)), str(ROOT / "torch_ocl" / name)
             )

@@ -15,6 +15,11 @@ VARIABLES = {
         "`accelerator`, `cpu`) or parts of a device's, platform's or vendor's name or "
         "version (`pocl`). Default: GPUs, accelerators, CPUs"
     ),
+    "TORCH_OCL_PARTITION": (
+        "a number: each device becomes as many. A CPU is split into sub-devices with a part of the "
+        "cores each; a device that can't be split is listed so often. For programs that use "
+        "several devices; default 1"
+    ),
     "TORCH_OCL_AUTOLOAD": (
         "whether `import torch` adds `ocl`: `always`, `never` or `auto`, the default: not where "
         "torch has a CUDA device ([beside CUDA](install.md#beside-cuda)). `import torch_ocl` "
@@ -31,6 +36,10 @@ VARIABLES = {
     "TORCH_OCL_VERBOSE": (
         "traces on stderr: any of `build`, `launch`, `dispatch`, `memory`, `tune`, "
         "`integrations`, or `all`"
+    ),
+    "TORCH_OCL_DISTRIBUTED_CHUNK": (
+        "bytes of the pieces in which large tensors of process groups go to the host and back, the "
+        "same in all processes; `0`: whole tensors; default 8388608"
     ),
     "TORCH_OCL_CACHE": "`0`: compiled kernels aren't kept on disk",
     "TORCH_OCL_CACHE_DIR": (

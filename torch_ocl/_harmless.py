@@ -97,14 +97,13 @@ def _pin_memory() -> None:
 
 
 def _fully_shard(module) -> None:
-    """fully_shard() without a mesh takes one of the accelerator's devices, which nothing can
-    communicate between unless a backend is known: it takes the CPU's."""
-    known = distributed_c10d.Backend.default_device_backend_map
+    """fully_shard() without a mesh takes the accelerator's devices and moves the parameters there.
+    As long as a program has not used `ocl`, it takes the CPU's."""
     upstream = module._init_default_mesh
 
     @functools.wraps(upstream)
     def init_default_mesh(mesh_dim_names=None):
-        if torch._C._get_accelerator().type != "ocl" or "ocl" in known:
+        if torch._C._get_accelerator().type != "ocl" or torch.ocl.is_initialized():
             return upstream(mesh_dim_names)
         if not distributed_c10d.is_initialized():
             distributed_c10d.init_process_group()
@@ -115,8 +114,8 @@ def _fully_shard(module) -> None:
 
 
 def _process_groups() -> None:
-    """init_process_group() without a backend takes the accelerator's and fails where none is
-    known: it takes the CPU's."""
+    """init_process_group() without a backend takes the accelerator's alone: CPU tensors would have
+    none."""
     config = distributed_c10d.BackendConfig
     known = distributed_c10d.Backend.default_device_backend_map
     upstream = config.__init__
@@ -124,8 +123,9 @@ def _process_groups() -> None:
     @functools.wraps(upstream)
     def __init__(self, backend):
         unspecified = str(backend) == distributed_c10d.Backend.UNDEFINED
-        if unspecified and torch._C._get_accelerator().type == "ocl" and "ocl" not in known:
-            backend = f"cpu:{known['cpu']}"
+        if unspecified and torch._C._get_accelerator().type == "ocl":
+            pairs = [f"{kind}:{known[kind]}" for kind in ("cpu", "ocl") if kind in known]
+            backend = ",".join(pairs)
         upstream(self, backend)
 
     config.__init__ = __init__

@@ -1,12 +1,16 @@
-"""Gloo's process groups know nothing of `ocl` tensors: an error instead of a crash.
+"""Process groups of gloo take `ocl` tensors, in scripts that know nothing of `ocl`.
 
-Some of gloo's calls look at no device and read a tensor's address, which on `ocl` is only reserved.
-Collectives go by the device to the backend that a group has for it, so gloo must not be registered
-for `ocl`; a backend's own methods are guarded one by one. What a group without a backend for `ocl`
-says is in csrc/ops/Collectives.cpp.
+`init_process_group()`, `"gloo"` and `"cpu:gloo,ocl:gloo"` name gloo for `ocl`; this puts the
+backend of csrc/distributed around that gloo as soon as a group is made, and loads it then. Gloo
+itself, and groups for CPU tensors only ("cpu:gloo"), raise an error for `ocl` tensors: some of
+gloo's calls look at no device and read a tensor's address, which on `ocl` is only reserved. What a
+group without a backend for `ocl` says is in csrc/ops/Collectives.cpp.
 """
 
+import datetime
 import functools
+import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +18,7 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.utils import _pytree
 
+# Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
 _METHODS = (
     "_allgather_base",
     "_reduce_scatter_base",
@@ -33,9 +38,12 @@ _METHODS = (
     "send",
 )
 _ADVICE = (
-    "gloo takes no ocl tensors. Send them as CPU tensors, tensor.cpu(), in a group of the backend "
-    '"gloo" or "cpu:gloo".'
+    "gloo itself takes no ocl tensors. Make the group with init_process_group() or the backend "
+    '"gloo" or "cpu:gloo,ocl:gloo", or send them as CPU tensors, tensor.cpu().'
 )
+#: Bytes of a chunk where large tensors are copied to the host: about what a network and a copy need
+#: to reach their full speed, and a few of them fit a processor's caches.
+_CHUNK = 8 << 20
 
 
 def install() -> None:
@@ -43,21 +51,51 @@ def install() -> None:
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         return
     group, gloo = distributed_c10d.ProcessGroup, distributed_c10d.ProcessGroupGloo
-    group._register_backend = _not_gloo_for_ocl(group._register_backend)
+    backends = distributed_c10d.Backend
+    for name in ("gloo", "mpi", "ucc"):
+        if "ocl" not in backends.backend_capability.get(name, ["ocl"]):
+            backends.backend_capability[name].append("ocl")
+    backends.default_device_backend_map.setdefault("ocl", "gloo")
+    group._register_backend = _wrapping_for_ocl(group._register_backend)
     for name in ("_get_backend", "_start_coalescing"):
         setattr(group, name, _saying_what_to_do(getattr(group, name)))
     for name in _METHODS:
         setattr(gloo, name, _without_ocl_tensors(getattr(gloo, name)))
+    distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)
 
 
-def _not_gloo_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
+def chunk_size() -> int:
+    """Bytes of a chunk of large tensors: TORCH_OCL_DISTRIBUTED_CHUNK, the same in all processes."""
+    text = os.environ.get("TORCH_OCL_DISTRIBUTED_CHUNK", "")
+    if text.isdecimal():
+        return int(text)
+    if text:
+        warnings.warn(
+            f"TORCH_OCL_DISTRIBUTED_CHUNK={text}: it is a number of bytes; ignored", stacklevel=2
+        )
+    return _CHUNK
+
+
+def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
+    kinds = distributed_c10d.ProcessGroup.BackendType
+    inner = (kinds.GLOO, kinds.MPI, kinds.UCC)
+
     @functools.wraps(upstream)
     def _register_backend(
-        self: Any, device: torch.device, backend_type: Any, *backend: Any
+        self: Any, device: torch.device, backend_type: Any, backend: Any = None
     ) -> None:
-        if device.type == "ocl" and backend_type == distributed_c10d.ProcessGroup.BackendType.GLOO:
-            raise RuntimeError(_ADVICE)
-        upstream(self, device, backend_type, *backend)
+        if device.type != "ocl" or backend_type not in inner or backend is None:
+            upstream(self, device, backend_type, *([] if backend is None else [backend]))
+            return
+        from torch_ocl import _distributed
+
+        wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size())
+        upstream(self, device, kinds.CUSTOM, wrapped)
+        # It becomes the one way to that backend, which numbers its calls: ranks with CPU tensors
+        # and ranks with `ocl` tensors must make them in one order.
+        for other in self._device_types:
+            if other.type == "cpu" and self._get_backend(other) is backend:
+                upstream(self, other, kinds.CUSTOM, wrapped)
 
     return _register_backend
 
@@ -83,3 +121,21 @@ def _without_ocl_tensors(upstream: Callable[..., Any]) -> Callable[..., Any]:
         return upstream(self, *args, **kwargs)
 
     return method
+
+
+def _of_ours_too(upstream: Callable[..., None]) -> Callable[..., None]:
+    """Upstream asks for the class of gloo, which is inside."""
+
+    @functools.wraps(upstream)
+    def _set_pg_timeout(timeout: datetime.timedelta, group: Any = None) -> None:
+        group = distributed_c10d._get_default_group() if group is None else group
+        ours = isinstance(group, distributed_c10d.ProcessGroup) and any(
+            device.type == "ocl" for device in group._device_types
+        )
+        if not ours or distributed_c10d._rank_not_in_group(group):
+            upstream(timeout, group)
+            return
+        distributed_c10d._check_valid_timeout(timeout)
+        group._get_backend(torch.device("ocl"))._set_default_timeout(timeout)
+
+    return _set_pg_timeout

@@ -36,7 +36,8 @@ def install() -> None:
 def _warn(size: str) -> None:
     warnings.warn(
         f"WORLD_SIZE is {size}, but this process trains on ocl and is in no process group: each "
-        "of the processes trains a model of its own. No backend of torch.distributed takes ocl "
-        "tensors: start a single process (without torchrun), or train on the CPU.",
+        "of the processes trains a model of its own. Call torch.distributed.init_process_group() "
+        "and wrap the model in DistributedDataParallel. docs/user/distributed.md says what to set "
+        "for transformers' Trainer, accelerate and Lightning.",
         stacklevel=3,
     )

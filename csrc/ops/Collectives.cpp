@@ -34,8 +34,9 @@ void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Group group = group_of(arguments[i], values[i]);
     TORCH_CHECK(!group || has_backend(*group), op.schema().name(),
-                ": the process group has no backend for ocl tensors. Send them as CPU tensors, "
-                "tensor.cpu(), in a group of the backend gloo, or run a single process.");
+                ": the process group has no backend for ocl tensors. Make it with "
+                "init_process_group() or the backend \"gloo\" or \"cpu:gloo,ocl:gloo\", or send "
+                "them as CPU tensors, tensor.cpu().");
   }
   op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
 }

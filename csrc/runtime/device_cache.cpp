@@ -193,7 +193,7 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
     throw error;
   }
   void *base = nullptr, *host = nullptr;
-  if (device_.properties().has_system_svm) {
+  if (device_.properties().device_class == DeviceClass::cpu) {  // see create_segment_buffer
     OCL_CALL(&device_, clGetMemObjectInfo, mem, CL_MEM_HOST_PTR, sizeof host, &host, nullptr);
   }
   try {

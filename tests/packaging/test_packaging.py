@@ -103,7 +103,7 @@ def test_import_torch_alone_offers_the_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="needs binutils")
-@pytest.mark.parametrize("pattern", ("libtorch_ocl.so", "_C*.so"))
+@pytest.mark.parametrize("pattern", ("libtorch_ocl.so", "_C*.so", "_distributed*.so"))
 def test_opencl_is_not_linked(pattern: str) -> None:
     (library,) = PACKAGE.glob(pattern)
     dynamic = subprocess.run(

@@ -1,0 +1,219 @@
+#include "distributed/backend.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <pybind11/pybind11.h>
+
+#include "runtime/stream.h"
+
+namespace ocl::distributed {
+namespace {
+
+/// The device of a call's tensors; none for CPU tensors and for a call without any. Throws
+/// c10::Error if they are not all on one.
+std::optional<c10::Device> device_of(c10d::OpType type, const Tensors& inputs,
+                                     const Tensors& outputs) {
+  std::optional<c10::Device> first;
+  bool several = false, ours = false;
+  for (const Tensors* tensors : {&inputs, &outputs}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!tensor.defined()) continue;
+      if (!first) first = tensor.device();
+      several |= tensor.device() != *first;
+      ours |= tensor.device().type() == kDeviceType;
+    }
+  }
+  TORCH_CHECK(!several || !ours, c10d::opTypeToString(type),
+              ": expected all tensors to be on the same device");
+  return ours ? first : std::nullopt;
+}
+
+}  // namespace
+
+Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk)
+    : Base(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      chunks_(*inner_, std::move(store), chunk) {
+  init();
+}
+
+// Threads end here that may have to call Python first.
+Backend::~Backend() {
+  std::optional<pybind11::gil_scoped_release> released;
+  if (Py_IsInitialized() && PyGILState_Check()) released.emplace();
+  queue_.reset();
+  coalesced_.clear();
+  inner_.reset();
+}
+
+void Backend::setGroupUid(const std::string& uid) {
+  Base::setGroupUid(uid);
+  inner_->setGroupUid(uid);
+}
+
+c10d::ErrorType Backend::getError() {
+  return *failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+}
+
+void Backend::shutdown() {
+  queue_->drain();
+  inner_->shutdown();
+}
+
+Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                            const std::vector<int>& ranks,
+                            const c10::intrusive_ptr<Options>& opts) {
+  queue_->drain();
+  Ptr inner = inner_->split(store, ranks, opts);
+  if (!inner) return inner;
+  return c10::make_intrusive<Backend>(inner, store, chunks_.bytes());
+}
+
+void Backend::startCoalescing() {
+  coalesced_.clear();
+  coalescing_ = true;
+}
+
+WorkPtr Backend::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
+}
+
+WorkPtr Backend::keep(WorkPtr work) {
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+Streams& Backend::streams(c10::Device device) {
+  std::lock_guard lock(streams_mutex_);
+  auto& slot = streams_[device.index()];
+  if (!slot) {
+    slot.emplace(
+        Streams{stream_from_pool(device.index(), -1), stream_from_pool(device.index(), -1)});
+  }
+  return *slot;
+}
+
+c10::intrusive_ptr<Work> Backend::make_work(const Request& request,
+                                            std::optional<c10::Device> device) {
+  std::vector<c10::Device> devices;
+  if (device) devices.push_back(*device);
+  return c10::make_intrusive<Work>(rank_, request.type, request.outputs, devices, ++number_);
+}
+
+std::function<void(std::exception_ptr)> Backend::failing(
+    const c10::intrusive_ptr<Work>& work) const {
+  return [failed = failed_, work](std::exception_ptr error) {
+    *failed = true;
+    work->fail(error);
+  };
+}
+
+void Backend::push(CallQueue::Call call, bool synchronous) {
+  // What is coalesced is waited for at the end.
+  const bool at_once = synchronous && !coalescing_;
+  queue_->push(std::move(call), at_once ? CallQueue::By::caller : CallQueue::By::whoever_is_free);
+}
+
+namespace {
+
+/// Calls `arrived` once the inner work has ended well, and `failed` otherwise, on whatever thread.
+void follow(c10d::Work& inner, std::function<void()> arrived,
+            std::function<void(std::exception_ptr)> failed) {
+  inner.getFuture()->addCallback(
+      [arrived = std::move(arrived), failed = std::move(failed)](c10::ivalue::Future& future) {
+        if (future.hasError()) return failed(future.exception_ptr());
+        try {
+          arrived();
+        } catch (...) {
+          failed(std::current_exception());
+        }
+      },
+      /*uses_future=*/false);
+}
+
+}  // namespace
+
+WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
+  WorkPtr inner;
+  if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
+  const auto work = make_work(request, std::nullopt);
+  const auto failed = failing(work);
+  push({nullptr,
+        [work, call, failed] {
+          const WorkPtr inner = call();
+          work->posted(inner);
+          follow(*inner, [work] { work->complete(); }, failed);
+        },
+        failed},
+       false);
+  return keep(work);
+}
+
+WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
+  const auto device = device_of(request.type, request.inputs, request.outputs);
+  if (!device) {
+    Staging none;
+    return run_on_cpu(request, prepare(none));
+  }
+  const at::NoGradGuard no_grad;
+  const c10::InferenceMode off(false);  // the copies are written by threads in no such mode
+  const c10::DeviceGuard guard(*device);
+  const Streams where = streams(*device);
+  auto staging = std::make_shared<Staging>(*device, where);
+  InnerCall call = prepare(*staging);
+  const auto work = make_work(request, device);
+  const auto failed = failing(work);
+  auto arrived = [work, staging, where, finish = request.finish] {
+    const at::NoGradGuard no_grad;
+    const c10::StreamGuard on(where.in);
+    staging->bring_back();
+    if (finish) finish();
+    work->complete();
+  };
+  push({staging->ready(),
+        [work, call = std::move(call), arrived = std::move(arrived), failed] {
+          const WorkPtr inner = call();
+          work->posted(inner);
+          follow(*inner, arrived, failed);
+        },
+        failed},
+       request.synchronous);
+  return keep(work);
+}
+
+WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepare) {
+  const auto device = device_of(request.type, request.inputs, request.outputs);
+  Staging none;
+  if (!device) {
+    WorkPtr inner;
+    const InnerCall call = prepare(none);
+    if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
+  }
+  const at::NoGradGuard no_grad;
+  const c10::InferenceMode off(false);
+  std::optional<c10::DeviceGuard> guard;
+  if (device) guard.emplace(*device);
+  auto staging =
+      device ? std::make_shared<Staging>(*device, streams(*device)) : std::make_shared<Staging>();
+  InnerCall call = prepare(*staging);
+  std::vector<c10::Device> devices;
+  if (device) devices.push_back(*device);
+  const auto work =
+      c10::make_intrusive<PointToPoint>(rank_, request.type, request.outputs, devices, ++number_);
+  if (device) {
+    const c10::Stream in = streams(*device).in;
+    work->on_arrival([staging, in, device = *device] {
+      const at::NoGradGuard no_grad;
+      staging->bring_back();
+      // The waiting thread's stream, which is current, goes on after the copies.
+      record(in)->block(current_stream(device.index()));
+    });
+  }
+  push({staging->ready(), [work, call = std::move(call)] { work->posted(call()); }, failing(work)},
+       false);
+  return keep(work);
+}
+
+}  // namespace ocl::distributed

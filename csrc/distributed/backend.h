@@ -1,0 +1,128 @@
+// torch.distributed on `ocl` tensors: a c10d backend around one for CPU tensors (gloo, MPI, UCC).
+//
+// The inner backend gets a CPU device's memory as it lies, and pinned memory otherwise: staging.h.
+// It is called in the program's order: call_queue.h. Its future starts the way back to the device.
+// CPU tensors go through the same queue, since the inner backend numbers its calls: ranks with a
+// device and ranks without one can be in one group.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "distributed/call_queue.h"
+#include "distributed/chunks.h"
+#include "distributed/staging.h"
+#include "distributed/work.h"
+#include "runtime/stream_table.h"
+
+namespace ocl::distributed {
+
+class Backend final : public c10d::Backend {
+ public:
+  using Base = c10d::Backend;
+  using Ptr = c10::intrusive_ptr<Base>;
+
+  /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks.
+  Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return inner_->getBackendName(); }
+  bool supportsSplitting() const override { return inner_->supportsSplitting(); }
+  void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
+  void setGroupUid(const std::string& uid) override;
+  void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
+  uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
+  void enableCollectivesTiming() override { inner_->enableCollectivesTiming(); }
+  c10d::ErrorType getError() override;
+  void abort() override { inner_->abort(); }
+  void shutdown() override;
+  Ptr split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+            const c10::intrusive_ptr<Options>& opts) override;
+
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes,
+                        const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+ private:
+  struct Request {
+    c10d::OpType type;
+    Tensors inputs, outputs;
+    bool synchronous = false;           // the program waits for the result at once
+    std::function<void()> finish = {};  // the last step on the device, on the stream for copies in
+  };
+  using InnerCall = std::function<WorkPtr()>;
+  /// Puts a call's tensors where the inner backend can use them, and returns its call.
+  using Prepare = std::function<InnerCall(Staging&)>;
+  using TensorsCall = std::function<WorkPtr(Tensors&)>;
+  struct ChunkedCall;
+
+  WorkPtr run(const Request& request, const Prepare& prepare);
+  WorkPtr run_on_cpu(const Request& request, const InnerCall& call);
+  /// Of calls that treat every element alike.
+  WorkPtr run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
+                          const TensorsCall& call);
+  void run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked);
+  WorkPtr run_point_to_point(const Request& request, const Prepare& prepare);
+  WorkPtr allreduce_sparse_tensor(const at::Tensor& tensor, const c10d::AllreduceOptions& opts);
+  WorkPtr reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
+                                std::vector<int64_t> sizes, const c10d::ReduceScatterOptions& opts);
+
+  void push(CallQueue::Call call, bool synchronous);
+  WorkPtr keep(WorkPtr work);
+  Streams& streams(c10::Device device);
+  c10::intrusive_ptr<Work> make_work(const Request& request, std::optional<c10::Device> device);
+  std::function<void(std::exception_ptr)> failing(const c10::intrusive_ptr<Work>& work) const;
+
+  Ptr inner_;
+  Chunks chunks_;
+  std::atomic<uint64_t> number_{0};
+  // Shared with callbacks of the inner backend's threads.
+  std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+  std::mutex streams_mutex_;
+  std::array<std::optional<Streams>, kMaxDevices> streams_;
+  // Last: it uses the others as long as it lives.
+  std::unique_ptr<CallQueue> queue_ = std::make_unique<CallQueue>();
+};
+
+}  // namespace ocl::distributed

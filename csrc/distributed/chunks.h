@@ -1,0 +1,39 @@
+// Whether a group's large tensors travel in chunks, so that copies to and from the device overlap
+// with the network. All ranks must do the same, also those whose tensors lie on the CPU.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "distributed/work.h"
+
+namespace ocl::distributed {
+
+class Chunks {
+ public:
+  /// `bytes` is the size of a chunk, which must be the same on all ranks; 0: no chunks. `store` is
+  /// the group's; null: no chunks.
+  Chunks(c10d::Backend& inner, c10::intrusive_ptr<c10d::Store> store, int64_t bytes);
+
+  int64_t bytes() const { return bytes_; }
+  /// Whether the tensors may be sent in chunks. The same on all ranks, whatever their devices are.
+  bool may_apply(const Tensors& tensors) const;
+  /// Whether they are, which the ranks agree on with the group's first large tensors: if one of
+  /// them copies. On the queue's thread only. Throws what the inner backend does where a rank is
+  /// missing.
+  bool apply(bool copies);
+
+ private:
+  bool all_present();
+
+  c10d::Backend& inner_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  int64_t bytes_;
+  enum State { unknown, whole, chunked };
+  std::atomic<State> state_{unknown};
+};
+
+}  // namespace ocl::distributed

@@ -1,0 +1,175 @@
+// The calls of a c10d backend: what each hands to the inner one.
+#include <ATen/ops/cat.h>
+
+#include "distributed/backend.h"
+
+namespace ocl::distributed {
+namespace {
+
+using c10d::OpType;
+
+Tensors flat(const std::vector<Tensors>& lists) {
+  Tensors all;
+  for (const Tensors& tensors : lists) all.insert(all.end(), tensors.begin(), tensors.end());
+  return all;
+}
+
+}  // namespace
+
+WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  return run_elementwise(
+      OpType::BROADCAST, tensors, opts.rootRank == rank_, !opts.asyncOp,
+      [inner = inner_.get(), opts](Tensors& hosts) { return inner->broadcast(hosts, opts); });
+}
+
+WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  if (tensors.size() == 1 && tensors[0].is_sparse() && tensors[0].is_privateuseone()) {
+    return allreduce_sparse_tensor(tensors[0], opts);
+  }
+  return run_elementwise(
+      OpType::ALLREDUCE, tensors, true, !opts.asyncOp,
+      [inner = inner_.get(), opts](Tensors& hosts) { return inner->allreduce(hosts, opts); });
+}
+
+WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  return run_elementwise(
+      OpType::REDUCE, tensors, true, !opts.asyncOp,
+      [inner = inner_.get(), opts](Tensors& hosts) { return inner->reduce(hosts, opts); });
+}
+
+// Its elements and indices are put together on the host, as the inner backend does it.
+WorkPtr Backend::allreduce_sparse_tensor(const at::Tensor& tensor,
+                                         const c10d::AllreduceOptions& opts) {
+  const at::NoGradGuard no_grad;
+  Tensors hosts{tensor.to(at::kCPU)};
+  Request request{OpType::_ALLREDUCE_SPARSE, {}, {tensor}, !opts.asyncOp};
+  request.finish = [tensor, host = hosts[0]] {
+    at::Tensor(tensor).copy_(host.to(tensor.device()));
+  };
+  return run(request, [&](Staging&) {
+    return [inner = inner_.get(), hosts, opts]() mutable { return inner->allreduce(hosts, opts); };
+  });
+}
+
+WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
+                                     const c10d::AllreduceCoalescedOptions& opts) {
+  return run({OpType::ALLREDUCE_COALESCED, tensors, tensors, !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kBoth), opts]() mutable {
+      return inner->allreduce_coalesced(hosts, opts);
+    };
+  });
+}
+
+WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                           const c10d::AllgatherOptions& opts) {
+  return run({OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->allgather(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                 const c10d::AllgatherOptions& opts) {
+  return run({OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
+    at::Tensor out = staging.host(output, Staging::kWritten);
+    at::Tensor in = staging.host(input, Staging::kRead);
+    // Gloo takes a row for each rank, of the input's shape.
+    if (output.is_privateuseone()) out = out.view({-1}), in = in.view({-1});
+    return [inner = inner_.get(), out, in, opts]() mutable {
+      return inner->_allgather_base(out, in, opts);
+    };
+  });
+}
+
+WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                     const c10d::AllgatherOptions& opts) {
+  const Request request{OpType::ALLGATHER_COALESCED, inputs, flat(outputs), !opts.asyncOp};
+  return run(request, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->allgather_coalesced(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                 const c10d::AllgatherOptions& opts) {
+  return run({OpType::COALESCED, inputs, outputs, !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->allgather_into_tensor_coalesced(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                        const c10d::GatherOptions& opts) {
+  return run({OpType::GATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->gather(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ScatterOptions& opts) {
+  return run({OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->scatter(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                               std::vector<int64_t>& output_sizes,
+                               std::vector<int64_t>& input_sizes,
+                               const c10d::AllToAllOptions& opts) {
+  return run({OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
+            in = staging.host(input, Staging::kRead), output_sizes, input_sizes, opts]() mutable {
+      return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
+    };
+  });
+}
+
+WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  return run({OpType::ALLTOALL, inputs, outputs, !opts.asyncOp}, [&](Staging& staging) {
+    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+            ins = staging.host(inputs, Staging::kRead),
+            opts]() mutable { return inner->alltoall(outs, ins, opts); };
+  });
+}
+
+WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
+  return run_point_to_point({OpType::SEND, tensors, {}}, [&](Staging& staging) {
+    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kRead), to,
+            tag]() mutable { return inner->send(hosts, to, tag); };
+  });
+}
+
+WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
+  return run_point_to_point({OpType::RECV, {}, tensors}, [&](Staging& staging) {
+    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), from,
+            tag]() mutable { return inner->recv(hosts, from, tag); };
+  });
+}
+
+WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
+  return run_point_to_point({OpType::RECVANYSOURCE, {}, tensors}, [&](Staging& staging) {
+    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), tag]() mutable {
+      return inner->recvAnysource(hosts, tag);
+    };
+  });
+}
+
+WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
+  return run({OpType::BARRIER, {}, {}, !opts.asyncOp}, [&](Staging&) {
+    return [inner = inner_.get(), opts] { return inner->barrier(opts); };
+  });
+}
+
+void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  queue_->drain();
+  inner_->monitoredBarrier(opts, wait_all_ranks);
+}
+
+}  // namespace ocl::distributed

@@ -1,0 +1,97 @@
+"""Functions that several processes run, as the ranks of a process group.
+
+The ranks are forked from a process that has imported torch and touched no device. Each ends after a
+time, with the stacks of its threads on stderr, whatever it waits for."""
+
+import datetime
+import faulthandler
+import importlib
+import os
+import pickle
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+
+from tests.fresh import run_script
+
+#: Seconds for what a test does, with a first compilation of its kernels.
+LIMIT = 100
+#: Seconds until a group gives up waiting for a rank.
+TIMEOUT = 60
+_CODE = "from tests.distributed import processes; processes.main()"
+
+
+def run(
+    function: Callable,
+    *arguments,
+    size: int = 2,
+    backend: str | None = None,
+    limit: int = LIMIT,
+    environment: dict | None = None,
+) -> list:
+    """What a function of a test module returns in each rank: function(rank, *arguments).
+
+    A rank that raises fails the test with its traceback. The group's backend is "" for none."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Pytest's name is shorter.
+        module = "tests.distributed." + function.__module__.rpartition(".")[2]
+        request = {
+            "function": (module, function.__name__, arguments),
+            "size": size,
+            "backend": backend,
+            "limit": limit,
+            "folder": folder,
+        }
+        with open(f"{folder}/request", "wb") as file:
+            pickle.dump(request, file)
+        variables = os.environ | {"GLOO_SOCKET_IFNAME": "lo"} | (environment or {})
+        done = run_script(_CODE, folder, environment=variables)
+        assert done.returncode == 0, done.stderr[-6000:]
+        results = []
+        for rank in range(size):
+            with open(f"{folder}/result{rank}", "rb") as file:
+                results.append(pickle.load(file))
+        return results
+
+
+def main() -> None:
+    """Forks the ranks and waits for them; exits with 1 if one failed."""
+    with open(f"{sys.argv[1]}/request", "rb") as file:
+        request = pickle.load(file)
+    children = []
+    for rank in range(request["size"]):
+        child = os.fork()
+        if child == 0:
+            os._exit(_rank(rank, **request))
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    if any(codes):
+        print(f"exit codes of the ranks: {codes}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _rank(rank: int, function: tuple, size: int, backend: str | None, limit: int, folder: str):
+    faulthandler.dump_traceback_later(limit, exit=True)
+    try:
+        import torch.distributed as dist
+
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
+        if backend != "":
+            dist.init_process_group(
+                backend,
+                store=dist.FileStore(f"{folder}/store", size),
+                rank=rank,
+                world_size=size,
+                timeout=datetime.timedelta(seconds=TIMEOUT),
+            )
+        module, name, arguments = function
+        result = getattr(importlib.import_module(module), name)(rank, *arguments)
+        if backend != "":
+            dist.destroy_process_group()
+        with open(f"{folder}/result{rank}", "wb") as file:
+            pickle.dump(result, file)
+        return 0
+    except BaseException:
+        print(f"rank {rank}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        return 1
