@@ -38,6 +38,10 @@ class Aten:
             str(packaged / "native_functions.yaml"), str(packaged / "tags.yaml")
         )
         self.cpu = parsed.backend_indices[DispatchKey.CPU].index
+        #: What CPU and CUDA register for sparse layouts, by dispatch key.
+        self.sparse = {
+            key: index for key, index in parsed.backend_indices.items() if "Sparse" in key.name
+        }
         self.functions = {str(f.func.name): f for f in parsed.native_functions}
         self.structured: dict[str, NativeFunctionsGroup] = {}  # by any member's name
         for group in get_grouped_native_functions(parsed.native_functions):

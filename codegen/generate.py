@@ -28,6 +28,7 @@ from codegen.registration import (  # noqa: E402
     shard_of,
     signature,
 )
+from codegen.sparse import sparse_source  # noqa: E402
 from codegen.stubs import bind, declared_stubs, pointwise_ops  # noqa: E402
 
 REGISTRATION_SHARDS = 6
@@ -40,6 +41,7 @@ def output_names(registered: list[Registered]) -> list[str]:
         *(f"PointwiseStubs_{shard}.cpp" for shard in range(POINTWISE_SHARDS)),
         *(f"RegisterPrivateUse1_{shard}.cpp" for shard in range(REGISTRATION_SHARDS)),
         "KernelStubs.cpp",
+        "RegisterSparse.cpp",
         "ops_manifest.json",
         *(f"ops/{root}.h" for root in _own_by_root(registered)),
     ]
@@ -56,6 +58,7 @@ def outputs(
     ops = pointwise_ops(entries, functors)
     files = {"ops_manifest.json": manifest(registered)}
     files["KernelStubs.cpp"] = kernel_source([b for b in bindings if b.kind == "kernel"])
+    files["RegisterSparse.cpp"] = sparse_source(Aten.installed())
     for shard in range(POINTWISE_SHARDS):
         part = [
             b

@@ -123,9 +123,21 @@ def test_manifest(generated):
 
 
 def test_manifest_is_what_is_registered(generated):
-    registered = generated.all_text("Register*.cpp").split('m.impl("')[1:]
+    registered = generated.all_text("RegisterPrivateUse1_*.cpp").split('m.impl("')[1:]
     names = sorted(text.split('"')[0] for text in registered)
     assert names == sorted(json.loads(generated.text("ops_manifest.json")))
+
+
+def test_sparse_functions_that_serve_every_device(generated):
+    text = generated.text("RegisterSparse.cpp")
+    coo, compressed = text.split("TORCH_LIBRARY_IMPL(")[1:]
+    assert coo.startswith("aten, SparsePrivateUse1")
+    assert compressed.startswith("aten, SparseCsrPrivateUse1")
+    assert 'm.impl("sin", static_cast<at::Tensor (*)(const at::Tensor & self)>' in coo
+    assert 'm.impl("crow_indices"' in compressed
+    # What only the CPU has, and what ours replaces.
+    assert 'm.impl("_coalesce"' not in coo and 'm.impl("sparse_mask"' not in coo
+    assert 'm.impl("_to_sparse_bsr"' not in compressed
 
 
 def test_no_trace_of_the_borrowed_key(generated):

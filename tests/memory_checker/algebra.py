@@ -7,6 +7,26 @@ from torch.nn import functional
 
 
 @family
+def sparse():
+    """Products of compressed matrices, their indices, and the check of these."""
+    matrix = (torch.arange(35 * 13).view(13, 35) % 3 == 0) * torch.randn(13, 35)
+    coo = matrix.to("ocl").to_sparse()
+    csr = coo.to_sparse_csr()
+    keep = []
+    for columns in (1, 3, 16, 37):
+        other = torch.randn(35, columns).to("ocl").requires_grad_()
+        keep += [coo @ other, torch.sparse.mm(csr, other, "mean")]
+        keep += [torch.sparse.mm(csr, other, "amax"), csr.half() @ other.detach().half()]
+    left, right = matrix[:, :5].to("ocl"), matrix[:5].to("ocl")
+    keep += [torch.sparse.sampled_addmm(csr, left, right).values()]
+    keep += [csr.to_sparse_csc().values(), csr.to_sparse().values()]
+    torch.sparse_csr_tensor(
+        csr.crow_indices(), csr.col_indices(), csr.values(), csr.shape, check_invariants=True
+    )
+    return keep
+
+
+@family
 def products():
     """Matrix products, quantised weights, float8."""
     x, _ = operands()

@@ -270,9 +270,3 @@ def test_steps(optimizer):
             module(torch.tensor(indices, device=module.weight.device)).square().sum().backward()
             steps.step()
     assert_close(device.weight.cpu(), host.weight)
-
-
-def test_what_is_not_there_says_so():
-    device = made().to("ocl")
-    with pytest.raises(NotImplementedError):
-        device.sin()

@@ -15,13 +15,16 @@ inline at::Tensor with_entries(const at::Tensor& like, const at::Tensor& indices
 }
 
 /// The number of each entry's place among those of the sparse dimensions, in row-major order.
-inline at::Tensor places(const at::Tensor& sparse) {
+/// `without`: a sparse dimension that doesn't count, -1 for none.
+inline at::Tensor places(const at::Tensor& sparse, int64_t without = -1) {
   const at::Tensor indices = sparse._indices();
-  at::Tensor place = indices.select(0, 0);
-  for (int64_t d = 1; d < sparse.sparse_dim(); ++d) {
-    place = place.mul(sparse.size(d)).add_(indices.select(0, d));
+  at::Tensor place;
+  for (int64_t d = 0; d < sparse.sparse_dim(); ++d) {
+    if (d == without) continue;
+    const at::Tensor index = indices.select(0, d);
+    place = place.defined() ? place.mul(sparse.size(d)).add_(index) : index;
   }
-  return place;
+  return place.defined() ? place : indices.new_zeros({sparse._nnz()});
 }
 
 /// A dense tensor with the sparse dimensions of `sparse` made one.
@@ -35,5 +38,16 @@ inline at::Tensor by_places(const at::Tensor& dense, const at::Tensor& sparse) {
   sizes[0] = elements;
   return dense.view(sizes);
 }
+
+/// Where in an ascending list of places the wanted ones are, and whether they are there at all. The
+/// positions of others are any.
+struct Found {
+  at::Tensor position, there;
+};
+Found find_places(const at::Tensor& ascending, const at::Tensor& wanted);
+
+/// The values [entries, ...] at the places that are there, 0 for the others.
+at::Tensor values_at(const at::Tensor& ascending, const at::Tensor& values,
+                     const at::Tensor& wanted);
 
 }  // namespace ocl::native

@@ -1,19 +1,16 @@
-// Sums, differences, products and quotients of sparse COO tensors with each other, with dense
-// tensors and with numbers.
+// Sums, differences and products of sparse COO tensors with each other and with dense tensors.
 //
 // Upstream's functions make the results and call the ones that write into a given tensor; those are
 // here where upstream's walk through the indices on the host. Entries at one place needn't be
 // coalesced before they are added to a dense tensor: index_add_ takes them in order.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/SparseTensorUtils.h>
-#include <ATen/ops/add_native.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mul_native.h>
 #include <ATen/ops/searchsorted.h>
-#include <ATen/ops/sub_native.h>
 #include <torch/library.h>
 
-#include "ops/Sparse.h"
+#include "ops/sparse/Sparse.h"
 
 namespace ocl::native {
 
@@ -114,48 +111,9 @@ Tensor& mul_out(const Tensor& self, const Tensor& other, Tensor& out) {
   return at::native::mul_out_sparse_cpu(self, other, out);
 }
 
-void check_divisor(const Tensor& divisor) {
-  TORCH_CHECK(divisor.dim() == 0, "Sparse division requires a scalar or zero-dim dense tensor ",
-              "divisor (got shape ", divisor.sizes(), " for divisor)");
-  TORCH_CHECK(!divisor.is_sparse(),
-              "Sparse division requires a scalar or zero-dim dense tensor divisor (got a sparse "
-              "divisor)");
-}
-
-// Quotients of sums differ from sums of quotients only by rounding.
-Tensor& div_out(const Tensor& self, const Tensor& other, Tensor& out) {
-  check_divisor(other);
-  const Tensor quotients = self._values().div(other);
-  TORCH_CHECK(c10::canCast(quotients.scalar_type(), out.scalar_type()), "result type ",
-              quotients.scalar_type(), " can't be cast to the desired output type ",
-              out.scalar_type());
-  return set_entries(out, self, self._indices(), quotients, self.is_coalesced());
-}
-
-Tensor div(const Tensor& self, const Tensor& other) {
-  check_divisor(other);
-  return with_entries(self, self._indices(), self._values().div(other), self.is_coalesced());
-}
-
-Tensor& div_(Tensor& self, const Tensor& other) {
-  check_divisor(other);
-  self._values().div_(other);
-  return self;
-}
-
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
-  m.impl("add.Tensor", TORCH_FN(at::native::add_sparse));
   m.impl("add.out", TORCH_FN(add_out));
-  m.impl("add_.Tensor", TORCH_FN(at::native::add_sparse_));
-  m.impl("div.Tensor", TORCH_FN(div));
-  m.impl("div.out", TORCH_FN(div_out));
-  m.impl("div_.Tensor", TORCH_FN(div_));
-  m.impl("mul.Tensor", TORCH_FN(at::native::mul_sparse));
   m.impl("mul.out", TORCH_FN(mul_out));
-  m.impl("mul_.Tensor", TORCH_FN(at::native::mul_sparse_));
-  m.impl("sub.Tensor", TORCH_FN(at::native::sub_sparse));
-  m.impl("sub.out", TORCH_FN(at::native::sub_out_sparse));
-  m.impl("sub_.Tensor", TORCH_FN(at::native::sub_sparse_));
 }
 
 }  // namespace
