@@ -10,7 +10,12 @@ from torch.overrides import has_torch_function_unary
 
 def install() -> None:
     """Parts that another version of torch lacks are left out: `import torch` must go on."""
-    for change in (_dlpack_device, _accelerator_snapshot):
+    for change in (
+        _dlpack_device,
+        _accelerator_snapshot,
+        _generators_without_graphs,
+        _inductor_before_its_caches,
+    ):
         with contextlib.suppress(AttributeError, ImportError):
             change()
 
@@ -43,3 +48,31 @@ def _accelerator_snapshot() -> None:
         return torch.ocl.memory._snapshot(device, augment_with_fx_traces)
 
     torch.accelerator.memory._snapshot = _snapshot
+
+
+def _generators_without_graphs() -> None:
+    """Dynamo compiles no function of torch.cuda that seeds or has a generator's state, by its list
+    of files. torch calls them where no graph can be made."""
+    from torch_ocl import random
+
+    frames = torch._C._dynamo.eval_frame
+    skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    for function in vars(random).values():
+        if getattr(function, "__module__", None) == random.__name__:
+            frames.set_code_exec_strategy(function.__code__, skipped)
+
+
+def _inductor_before_its_caches() -> None:
+    """Inductor asks for a device's backend after it has looked for the graph in its caches, whose
+    key has what backends add to it: ours must be there before."""
+    wrapper = torch._TorchCompileInductorWrapper
+    upstream = wrapper.__call__
+
+    @functools.wraps(upstream)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from torch_ocl import inductor
+
+        inductor.register()
+        return upstream(self, *args, **kwargs)
+
+    wrapper.__call__ = __call__

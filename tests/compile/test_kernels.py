@@ -81,11 +81,12 @@ def test_rows_of_any_length(function, length):
 
 
 def test_special_values():
-    x = torch.tensor([[0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40, 3e38, -5.5] * 3])
-    check(lambda x: (x * 0, x / 0, x + x, x.sign(), x.relu(), x.clamp(-1, 1), x.abs()), x)
+    infinity = float("inf")
+    x = torch.tensor([[0.0, -0.0, infinity, -infinity, float("nan"), 1e-40, 3e38, -5.5] * 3])
+    check(lambda x: (x - x, x / 0, x + x, x.sign(), x.relu(), x.clamp(-1, 1), x.abs()), x)
     check(lambda x: (x.amax(-1), x.amin(-1), x.argmax(-1), x.argmin(-1), torch.maximum(x, -x)), x)
     check(lambda x: (x.isnan(), x.isinf(), x > 0, x == x, x.signbit(), x.nan_to_num()), x)
-    check(lambda x: (x.exp(), x.tanh(), x.sigmoid(), functional.gelu(x)), x)
+    check(lambda x: (x.exp(), x.tanh(), x.sigmoid(), torch.rsqrt(x)), x)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_floats(dtype):
     x, y = numbers(9, 130).to(dtype), numbers(9, 130, seed=1).to(dtype)
     check(lambda x, y: (x * y + 1).tanh() / 2, x, y, tol=tol)
     check(lambda x, y: (x.softmax(-1), functional.gelu(x) * y), x, y, tol=tol)
-    check(lambda x, y: (x.float().sum(0), (x > y).to(dtype), x.t() + y.t()), x, y, tol=tol)
+    check(lambda x, y: (x.sum(0), (x > y).to(dtype), x.t() + y.t()), x, y, tol=tol)
 
 
 def test_bools():

@@ -11,10 +11,10 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch_ocl.inductor.values import Value
 
 
-def is_multiple(expression: sympy.Expr | int, of: int) -> bool:
+def is_multiple(expression: sympy.Expr | int, of: sympy.Expr | int) -> bool:
     """Whether it is for certain a multiple of `of`, whatever the sizes."""
     return of == 1 or V.graph.sizevars.statically_known_multiple_of(
-        sympy.sympify(expression), sympy.Integer(of)
+        sympy.sympify(expression), sympy.sympify(of)
     )
 
 
@@ -25,6 +25,9 @@ class Lanes:
         entries: The symbols of loop indices.
         tree: Along which the lanes run.
         width: How many they are.
+        line: A length such that they never cross a multiple of it, and begin at a multiple of
+            width behind one: for lengths that width does not divide. None if they begin at
+            multiples of width of the whole loop.
     """
 
     def __init__(
@@ -32,8 +35,10 @@ class Lanes:
         entries: dict[sympy.Symbol, IterationRangesEntry],
         tree: IterationRangesRoot,
         width: int,
+        line: sympy.Expr | None = None,
     ) -> None:
-        self._entries, self.tree, self.width = entries, tree, width
+        self._entries, self.tree, self.width, self.line = entries, tree, width, line
+        self._unit = sympy.Integer(width) if line is None else line
         self._strides: dict[sympy.Expr, sympy.Expr | None] = {}
         self._varies: dict[Value, bool] = {}
 
@@ -43,9 +48,13 @@ class Lanes:
         if entry is None or entry.root is not self.tree or self.width == 1:
             return "same"
         if entry.divisor != 1:
-            return "same" if is_multiple(entry.divisor, self.width) else "any"
+            return "same" if is_multiple(entry.divisor, self._unit) else "any"
         whole = V.graph.sizevars.statically_known_equals(entry.length, entry.root.numel)
-        return "step" if whole or is_multiple(entry.length, self.width) else "any"
+        return "step" if whole or is_multiple(entry.length, self._unit) else "any"
+
+    def _begins_at_a_multiple(self, symbol: sympy.Symbol) -> bool:
+        """Of width: at the first lane."""
+        return self.line is None or self._entries[symbol].length == self.line
 
     def _linear(self, index: sympy.Expr) -> sympy.Expr | None:
         """index with x // c and x % c replaced where that is known of neighbours."""
@@ -55,6 +64,8 @@ class Lanes:
                 continue
             base = part.args[0]
             if not (isinstance(base, sympy.Symbol) and self.kind(base) == "step"):
+                return None
+            if not self._begins_at_a_multiple(base):
                 return None
             divisor = part.args[1]
             if isinstance(part, FloorDiv):
@@ -124,6 +135,8 @@ class Lanes:
             return False
         linear = sympy.expand(self._linear(a.index))
         steps = [s for s in linear.free_symbols if self.kind(s) == "step"]
+        if not all(map(self._begins_at_a_multiple, steps)):
+            return False
         rest = linear.xreplace(dict.fromkeys(steps, sympy.Integer(0)))
         if value.attrs["sign"] in ("<=", ">"):
             bound += 1

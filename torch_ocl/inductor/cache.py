@@ -36,6 +36,8 @@ class Generator(CustomGraphModulePass):
         return
 
     def uuid(self) -> tuple[str, ...]:
+        if not torch.ocl.is_initialized():
+            return ("no ocl",)
         devices = []
         for index in range(torch.ocl.device_count()):
             p = _C.properties(index)

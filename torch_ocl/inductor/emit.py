@@ -48,7 +48,7 @@ class Emitter:
 
     def renderer(self, width: int) -> Renderer:
         kernel = self.kernel
-        lanes = Lanes(kernel.range_tree_nodes, self.tree, width)
+        lanes = Lanes(kernel.range_tree_nodes, self.tree, width, kernel.line)
         return Renderer(lanes, kernel.index_torch_dtype, kernel.pointer_of, kernel.rename_indexing)
 
     # --- statements
@@ -65,7 +65,7 @@ class Emitter:
             self._statement(item, r, out)
 
     def _statement(self, item: Item, r: Renderer, out: IndentedBuffer) -> None:
-        if isinstance(item, Reduction):
+        if isinstance(item, Reduction) or item in r.names:
             return
         if isinstance(item, Store):
             out.writelines(r.store(item))
@@ -174,21 +174,66 @@ class Emitter:
         out.writeline("}")
 
     # --- bodies
-    def columns(self, width: int) -> IndentedBuffer:
+    def columns(
+        self,
+        width: int,
+        names: dict[Value, str] | None = None,
+        inner: IterationRangesRoot | None = None,
+    ) -> IndentedBuffer:
         """What is done at one place of the columns: everything, for a kernel without rows of
-        lanes."""
+        lanes. `names` are values that are at hand; `inner` is a loop whose index is known there
+        only."""
         out = IndentedBuffer()
         r = self.renderer(width)
+        r.names.update(names or {})
         plan = self.plan
         if not plan.count:
             self.statements(plan.outside[0], r, out)
         else:
             self._column_passes(r, out)
-        lines = self.declare_symbols(r, lambda root: root is self.tree)
+        lines = self.declare_symbols(r, lambda root: root is self.tree or root is inner)
         whole = IndentedBuffer()
         whole.writelines(lines)
         whole.splice(out)
         return whole
+
+    def turned(self, across: IterationRangesRoot) -> list[Value]:
+        """Loads whose neighbours in memory lie along another loop than the lanes'."""
+        width = self.width
+        along = self.renderer(width).lanes
+        other = Lanes(self.kernel.range_tree_nodes, across, width)
+        items = [i for part in (*self.plan.outside, *self.plan.passes) for i in part]
+        return [
+            item
+            for item in dict.fromkeys(items)
+            if isinstance(item, Value)
+            and item.op == "load"
+            and not item.args
+            and along.stride(item.index) not in (0, 1)
+            and other.stride(item.index) == 1
+        ]
+
+    def tiles(self, loads: list[Value], across: IterationRangesRoot, out: IndentedBuffer) -> None:
+        """Reads squares of memory and turns them: tile_<value>[j] then has the lanes at place j
+        of the other loop."""
+        width, p, q = self.width, self.tree.prefix, across.prefix
+        kernel = self.kernel
+        lanes = Lanes(kernel.range_tree_nodes, across, width)
+        r = Renderer(lanes, kernel.index_torch_dtype, kernel.pointer_of, kernel.rename_indexing)
+        t = c_type(kernel.index_torch_dtype)
+        inner = IndentedBuffer()
+        for load in loads:
+            kind = c_type(load.dtype, width)
+            out.writeline(f"{kind} tile_{load.name}[{width}];")
+            inner.writeline(f"tile_{load.name}[j] = {r.expression(load)};")
+            r.helpers[f"DEFINE_TRANSPOSE({c_type(load.dtype)}, {width})"] = None
+        lines = self.declare_symbols(r, lambda root: root is self.tree or root is across)
+        with self.block(f"for (int j = 0; j < {width}; ++j)", out):
+            out.writeline(f"const {t} {p}index = {p}first + j, {q}index = {q}first;")
+            out.writelines(lines)
+            out.splice(inner)
+        for load in loads:
+            out.writeline(f"transpose_{c_type(load.dtype)}_{width}(tile_{load.name});")
 
     def _column_passes(self, r: Renderer, out: IndentedBuffer) -> None:
         """Reductions over rows of memory, a result to a lane."""

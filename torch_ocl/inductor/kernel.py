@@ -13,6 +13,7 @@ from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRo
 from torch._inductor.codegen.triton_utils import should_unwrap_unspec_arg
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, Identity
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor import device as devices
@@ -72,6 +73,8 @@ class OclKernel(SIMDKernel):
         self.lanes_in_rows = self.features.is_reduction() and self._rows_are_contiguous()
         self.group = self._group_size()
         self.width = 1
+        self.line: sympy.Expr | None = None
+        self.turned: list[Value] = []
         self.plan: Plan
 
     # --- what Inductor asks
@@ -193,7 +196,7 @@ class OclKernel(SIMDKernel):
 
     def index_value(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         """A number computed of loop indices and sizes."""
-        expr = self.prepare_indexing(sympy.sympify(expr))
+        expr = _plain(self.prepare_indexing(sympy.sympify(expr)))
         if expr.is_number and not expr.has(sympy.Function) and (expr.is_Integer or expr.is_Float):
             return constant(int(expr) if expr.is_Integer else float(expr), dtype)
         expr, values = self._resolved(expr)
@@ -254,7 +257,7 @@ class OclKernel(SIMDKernel):
         if name in V.graph.zero_dim_cpu_tensor_list or should_unwrap_unspec_arg(name):
             return self._host_number(name)
         self.args.input(name)
-        index, values = self._resolved(self.prepare_indexing(index))
+        index, values = self._resolved(_plain(self.prepare_indexing(index)))
         return self.emit("load", compute_dtype(dtype), *values, index=index, name=name)
 
     def _check_dtype(self, dtype: torch.dtype, name: str) -> None:
@@ -269,7 +272,7 @@ class OclKernel(SIMDKernel):
         dtype = V.graph.get_dtype(name)
         self._check_dtype(dtype, name)
         self.args.output(name)
-        index, values = self._resolved(self.prepare_indexing(index))
+        index, values = self._resolved(_plain(self.prepare_indexing(index)))
         if mode == "atomic_add":
             self.parts.add("atomics")
         self._items().append(
@@ -351,6 +354,8 @@ class OclKernel(SIMDKernel):
         self.items.extend(results)
         if kind == "max":
             results[0].attrs["maximum_of"] = operands[0]
+        elif kind == "sum":
+            results[0].attrs["sum_of"] = operands[0]
         return results if count > 1 else results[0]
 
     def _sums_twice(self) -> bool:
@@ -408,6 +413,7 @@ class OclKernel(SIMDKernel):
         tree = self.lane_tree
         most = _CPU_LANES if self.is_cpu_form else _GPU_LANES
         items = [*_all_items(self.plan.needed)]
+        self.line = None
         if any(isinstance(i, Value) and i.dtype.itemsize == 8 for i in items) and self.is_gpu_form:
             most //= 2
         if isinstance(tree.numel, sympy.Integer):
@@ -421,12 +427,33 @@ class OclKernel(SIMDKernel):
             if s in self.range_tree_nodes and self.range_tree_nodes[s].root is tree
         }
         entries = [self.range_tree_nodes[s] for s in used]
+        self.line = self._find_line(entries, most)
+        if self.line is not None:
+            return most
         width = most
         while width > 1 and not all(_splits_into(e, width) for e in entries):
             width //= 2
         if width < min(_FEWEST_LANES, most):
             width = most if self._many_contiguous(items, most) else 1
         return width
+
+    def _find_line(self, entries: list[IterationRangesEntry], most: int) -> sympy.Expr | None:
+        """The length of lines whose ends lanes must not cross, if most lanes don't divide it."""
+        if self.is_gpu_form or self.lanes_in_rows:
+            return None
+        sizes = V.graph.sizevars
+        lengths = [
+            e.length
+            for e in entries
+            if e.divisor == 1 and not sizes.statically_known_equals(e.length, e.root.numel)
+        ]
+        lengths += [e.divisor for e in entries if e.divisor != 1]
+        if not lengths or all(is_multiple(n, most) for n in lengths):
+            return None
+        line = min(lengths, key=lambda n: sizes.optimization_hint(n))
+        if sizes.optimization_hint(line) < most or not is_multiple(self.lane_tree.numel, line):
+            return None
+        return line if all(is_multiple(n, line) for n in lengths) else None
 
     def _many_contiguous(self, items: list[Any], width: int) -> bool:
         """Whether vectors pay although some indices differ from lane to lane."""
@@ -496,15 +523,73 @@ class OclKernel(SIMDKernel):
             out.splice(row)
         out.writeline("}")
 
+    def _find_turned(self, emitter: Emitter) -> list[Value]:
+        """Loads that are done in squares, on CPUs."""
+        _, trees = self._trees()
+        usable = self.is_cpu_form and not self.lanes_in_rows and trees and not self.plan.count
+        if not usable or self.line is not None or self.width < _FEWEST_LANES:
+            return []
+        return emitter.turned(trees[0])
+
+    def _tiles_loop(self, emitter: Emitter, out: IndentedBuffer) -> None:
+        """Squares of width x width of columns and the next loop; what is left, place by place."""
+        tree, trees = self._trees()
+        assert tree is not None
+        across, width = trees[0], self.width
+        p, q, t = tree.prefix, across.prefix, c_type(self.index_torch_dtype)
+        tiles = IndentedBuffer()
+        emitter.tiles(self.turned, across, tiles)
+        names = {load: f"tile_{load.name}[j]" for load in self.turned}
+        square = emitter.columns(width, names, across)
+        wide, one = emitter.columns(width, None, across), emitter.columns(1, None, across)
+        out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
+        out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {p}numel);")
+        blocks = f"(({q}numel + {width - 1}) / {width})"
+        rows = " * ".join([blocks, *(f"{x.prefix}numel" for x in trees[1:])])
+        out.writeline(f"const {t} first_row = get_global_id(1) * ({t})a.rows_each;")
+        out.writeline(f"const {t} end_row = min(first_row + ({t})a.rows_each, ({t})({rows}));")
+
+        def each_row(body: IndentedBuffer, stop: str) -> None:
+            head = f"for ({t} {q}index = {q}first; {q}index < {stop}; ++{q}index)"
+            with emitter.block(head, out):
+                out.splice(body)
+
+        with emitter.block(f"for ({t} row = first_row; row < end_row; ++row)", out):
+            out.writeline(f"const {t} {q}first = row % {blocks} * {width};")
+            out.writelines(self._declare_outer(emitter, trees[1:], f"(row / {blocks})"))
+            out.writeline(f"{t} {p}first = first;")
+            with emitter.block(f"for (; {p}first + {width - 1} < end; {p}first += {width})", out):
+                with emitter.block(f"if ({q}first + {width - 1} < {q}numel)", out):
+                    out.splice(tiles)
+                    with emitter.block(f"for (int j = 0; j < {width}; ++j)", out):
+                        out.writeline(f"const {t} {p}index = {p}first, {q}index = {q}first + j;")
+                        out.splice(square)
+                    out.writeline("continue;")
+                out.writeline(f"const {t} {p}index = {p}first;")
+                each_row(wide, f"{q}numel")
+            with emitter.block(f"for ({t} {p}index = {p}first; {p}index < end; ++{p}index)", out):
+                each_row(one, f"min({q}first + {width}, {q}numel)")
+
     def _columns_loop(self, emitter: Emitter, out: IndentedBuffer) -> None:
+        self.turned = self._find_turned(emitter)
+        if self.turned:
+            self._tiles_loop(emitter, out)
+            return
         width = self.width
         wide = emitter.columns(width)
         one = emitter.columns(1) if width > 1 else None
         tree, trees = self._trees()
         assert tree is not None
         p, t = tree.prefix, c_type(self.index_torch_dtype)
-        lines = self._declare_outer(emitter, trees, "row")
-        exact = is_multiple(tree.numel, width)
+        columns, rest = f"{p}numel", "row"
+        lines = []
+        if self.line is not None:
+            columns = f"({t})({self.kexpr(self.rename_indexing(self.line))})"
+            count = f"({p}numel / {columns})"
+            lines.append(f"const {t} line = row % {count} * {columns};")
+            rest = f"(row / {count})"
+        lines += self._declare_outer(emitter, trees, rest)
+        exact = is_multiple(tree.numel if self.line is None else self.line, width)
         if self.is_gpu_form:
             out.writeline(f"const {t} row = get_global_id(1);")
             out.writelines(lines)
@@ -520,27 +605,48 @@ class OclKernel(SIMDKernel):
                 out.writeline("}")
             return
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
-        out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {p}numel);")
-        depth = bool(trees)
+        out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {columns});")
+        depth = bool(trees) or self.line is not None
         if depth:
-            rows = " * ".join(f"{x.prefix}numel" for x in trees)
+            rows = [f"{x.prefix}numel" for x in trees]
+            if self.line is not None:
+                rows.append(f"{p}numel / {columns}")
+            rows = " * ".join(rows)
             out.writeline(f"const {t} first_row = get_global_id(1) * ({t})a.rows_each;")
             out.writeline(f"const {t} end_row = min(first_row + ({t})a.rows_each, ({t})({rows}));")
             out.writeline(f"for ({t} row = first_row; row < end_row; ++row) {{")
         with out.indent(int(depth)):
             out.writelines(lines)
-            out.writeline(f"{t} {p}index = first;")
-            out.writeline(f"for (; {p}index + {width - 1} < end; {p}index += {width}) {{")
+            start, stop = ("first", "end") if self.line is None else ("line + first", "line + end")
+            out.writeline(f"{t} {p}index = {start};")
+            out.writeline(f"for (; {p}index + {width - 1} < {stop}; {p}index += {width}) {{")
             with out.indent():
                 out.splice(wide)
             out.writeline("}")
+            for part in self._tail_widths(width):
+                out.writeline(f"for (; {p}index + {part - 1} < {stop}; {p}index += {part}) {{")
+                with out.indent():
+                    out.splice(emitter.columns(part))
+                out.writeline("}")
             if one is not None and not exact:
-                out.writeline(f"for (; {p}index < end; ++{p}index) {{")
+                out.writeline(f"for (; {p}index < {stop}; ++{p}index) {{")
                 with out.indent():
                     out.splice(one)
                 out.writeline("}")
         if depth:
             out.writeline("}")
+
+    def _tail_widths(self, width: int) -> list[int]:
+        """Of vectors for what is left of a short line."""
+        if not isinstance(self.line, sympy.Integer):
+            return []
+        rest, widths = int(self.line) % width, []
+        while width > _FEWEST_LANES:
+            width //= 2
+            if rest >= width:
+                widths.append(width)
+                rest -= width
+        return widths
 
     def _assemble(self, name: str, emitter: Emitter, body: IndentedBuffer) -> str:
         """The struct of arguments, the head and what it declares, the body."""
@@ -625,7 +731,14 @@ class OclKernel(SIMDKernel):
         tree, trees = self._trees()
         columns = tree.numel if tree is not None else 1
         rows = sympy.prod([t.numel for t in trees])
+        if self.line is not None:
+            rows, columns = rows * FloorDiv(columns, self.line), self.line
+        if self.turned:
+            blocks = FloorDiv(trees[0].numel + self.width - 1, self.width)
+            rows = sympy.prod([blocks, *(t.numel for t in trees[1:])])
         length = sympy.prod([t.numel for t in self.range_trees if t.is_reduction])
+        if self.turned:
+            length = self.width
         return [sympy.sympify(size) for size in (columns, rows, length)]
 
     def launch_sizes(self, numbers: list[tuple[str, Any, str]]) -> list[tuple[bool, int]]:
@@ -658,6 +771,11 @@ class OclKernel(SIMDKernel):
     def work(self) -> int:
         """Elementary operations for an element of the loops."""
         return max(1, len(self.plan.needed) // 8)
+
+
+def _plain(index: sympy.Expr) -> sympy.Expr:
+    """Without the marks that keep sympy from expanding parts of it."""
+    return index.replace(Identity, lambda x: x) if index.has(Identity) else index
 
 
 def _all_items(items: Any) -> Any:

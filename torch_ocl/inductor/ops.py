@@ -254,9 +254,21 @@ class Overrides(OpOverrides):
     _sub = _arithmetic("{0} - {1}", fold=torch.sub)
     mul = _arithmetic("{0} * {1}", "({0} & {1})", fold=torch.mul)
     mul_rn = mul
-    truediv = _binary_real("({0} / {1})", fold=torch.div)
-    int_truediv = truediv
-    div_rn = truediv
+    _truediv = _binary_real("({0} / {1})", fold=torch.div)
+    int_truediv = _truediv
+    div_rn = _truediv
+
+    @staticmethod
+    def truediv(a: Operand, b: Operand) -> Value:
+        x, total = unwrap(a), unwrap(b)
+        # A division takes as long as the rest of a softmax. Exponentials of what is 0 at most have
+        # a sum of 1 at least: its reciprocal is a number.
+        if isinstance(x, Value) and isinstance(total, Value) and x.attrs.get("below_1"):
+            if total.attrs.get("sum_of") is x and x.dtype == torch.float32:
+                share = _emit("(({T})(1) / {0})", torch.float32, total)
+                return Overrides.mul(x, share)
+        return Overrides._truediv(a, b)
+
     lt, le, gt, ge = _compare("<"), _compare("<="), _compare(">"), _compare(">=")
     eq, ne = _compare("=="), _compare("!=")
 
@@ -265,7 +277,10 @@ class Overrides(OpOverrides):
         dtype = _real(promote(x))
         value = cast(x, dtype)
         name = "EXP_BELOW" if _is_nonpositive(value) else "EXP"
-        return _emit(f"{name}({{S}}, {{n}}, {{0}})", dtype, value)
+        result = _emit(f"{name}({{S}}, {{n}}, {{0}})", dtype, value)
+        if name == "EXP_BELOW":
+            result.attrs["below_1"] = True
+        return result
 
     @staticmethod
     def erf(x: Operand) -> Value:

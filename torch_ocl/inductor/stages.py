@@ -68,6 +68,7 @@ class Plan:
             if self.in_row[item]:
                 self.count = max(self.count, self.stage[item] + 1)
         self.kept: dict[Value, int] = {}
+        self._members: list[set[Item]] = []
         self._costs: dict[Value, float] = {}
         self._fill(effects, reductions)
 
@@ -117,7 +118,7 @@ class Plan:
         return self._costs[value]
 
     def _fill(self, effects: list[Item], reductions: list[Reduction]) -> None:
-        members: list[set[Item]] = [set() for _ in range(self.count)]
+        members = self._members = [set() for _ in range(self.count)]
         reads: list[set[str]] = [set() for _ in range(self.count)]
         stores = [i for i in effects if isinstance(i, Store) and self.in_row[i]]
         late = {}
@@ -156,9 +157,10 @@ class Plan:
             if isinstance(item, Value) and self.stage[item] < stage:
                 if item in self.kept:
                     continue
+                before = [s for s in range(stage) if item in self._members[s]]
                 dear = item.op != "constant" and self._cost(item) >= _KEPT_FROM
-                if dear and self._may_keep(item):
-                    self.kept[item] = self.stage[item]
+                if before and dear and self._may_keep(item):
+                    self.kept[item] = before[0]
                     self._costs.clear()
                     continue
             into.add(item)

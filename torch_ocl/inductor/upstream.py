@@ -17,6 +17,41 @@ def install() -> None:
     _gpu_types()
     _create_backend()
     _current_backend()
+    _aligned_inputs()
+    _big_gpu()
+
+
+def _aligned_inputs() -> None:
+    """Inputs of a GPU that are not aligned are copied. Generated kernels take elements as they
+    lie."""
+    from torch._inductor import compile_fx, graph, utils
+
+    upstream = utils.should_assume_input_aligned
+
+    @functools.wraps(upstream)
+    def should_assume_input_aligned(example_input: torch.Tensor) -> bool:
+        return example_input.device.type != "ocl" and upstream(example_input)
+
+    for module in (utils, compile_fx, graph):
+        if hasattr(module, "should_assume_input_aligned"):
+            module.should_assume_input_aligned = should_assume_input_aligned
+
+
+def _big_gpu() -> None:
+    """Whether a GPU is one for triton's products, with a warning where it is not."""
+    from torch._inductor import utils
+
+    upstream = utils.is_big_gpu
+
+    @functools.wraps(upstream)
+    def is_big_gpu(index_or_device: int | torch.device = 0) -> bool:
+        if isinstance(index_or_device, torch.device):
+            kind = index_or_device.type
+        else:
+            kind = utils.get_gpu_type()
+        return kind != "ocl" and upstream(index_or_device)
+
+    utils.is_big_gpu = is_big_gpu
 
 
 def _gpu_types() -> None:

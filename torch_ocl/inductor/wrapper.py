@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.codegen.wrapper import (
+    EnterDeviceContextManagerLine,
+    PythonWrapperCodegen,
+    SubgraphPythonWrapperCodegen,
+)
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
@@ -46,6 +50,14 @@ class _Calls:
         return line
 
 
+class _OneDevice(EnterDeviceContextManagerLine):
+    """In place of a device guard, where it would take longer than a launch and change nothing."""
+
+    def codegen(self, code: IndentedBuffer) -> None:
+        code.writeline("if True:")
+        code.do_indent()
+
+
 class OclWrapper(_Calls, PythonWrapperCodegen):
     """Of a graph."""
 
@@ -69,6 +81,13 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         super().write_header()
         self.imports.writeline("from torch_ocl.inductor import runtime as ocl_runtime")
         self.header.writeline("empty_strided_ocl = ocl_runtime.empty_strided")
+
+    def codegen_device_guard_enter(self, device_idx: int, *args: Any, **kwargs: Any) -> None:
+        if torch.ocl.device_count() > 1 or args or kwargs:
+            super().codegen_device_guard_enter(device_idx, *args, **kwargs)
+        else:
+            self.writeline(_OneDevice(device_idx, self.last_seen_device_guard_index))
+            self.last_seen_device_guard_index = device_idx
 
     def add_kernel(self, device: int, text: str) -> None:
         """Takes the arguments of runtime.Program.add()."""
