@@ -19,6 +19,26 @@ def install() -> None:
     _current_backend()
     _aligned_inputs()
     _big_gpu()
+    _no_atomic_sums()
+
+
+def _no_atomic_sums() -> None:
+    """Sums through indices are left to this package's ops, which are faster than atomic updates,
+    and the same in every run."""
+    from torch._inductor import decomposition, lowering, utils
+    from torch._inductor.virtualized import V
+
+    upstream = utils.needs_fallback_due_to_atomic_add_limitations
+
+    @functools.wraps(upstream)
+    def needs_fallback_due_to_atomic_add_limitations(dtype: torch.dtype) -> bool:
+        on_ocl = "ocl" in getattr(V.graph, "device_types", ())
+        return on_ocl or upstream(dtype)
+
+    for module in (utils, lowering, decomposition):
+        module.needs_fallback_due_to_atomic_add_limitations = (
+            needs_fallback_due_to_atomic_add_limitations
+        )
 
 
 def _aligned_inputs() -> None:
