@@ -80,6 +80,63 @@ def test_jagged_attention_without_gradients():
     assert_close(flat(got).cpu(), flat(want), rtol=1e-4, atol=1e-5)
 
 
+def sequences(device, lengths, dtype, heads=2, depth=8):
+    """Jagged [batch, heads, ragged, depth] and its leaf [batch, ragged, heads * depth]."""
+    g = torch.Generator().manual_seed(sum(lengths))
+    made = [torch.randn(n, heads * depth, generator=g).to(dtype).to(device) for n in lengths]
+    leaf = torch.nested.nested_tensor(made, layout=torch.jagged).detach().requires_grad_()
+    return leaf, leaf.unflatten(-1, (heads, depth)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("keys", [(3, 40, 7), (5, 9, 2)])
+def test_jagged_attention_by_sequences(keys, dtype, causal):
+    """Against CPU torch's of each sequence alone, with gradients: its own has no causal one."""
+    queries = (3, 40, 7)
+    leaves, heads = zip(
+        *(sequences("ocl", lengths, dtype) for lengths in (queries, keys, keys)), strict=True
+    )
+    out = F.scaled_dot_product_attention(*heads, is_causal=causal)
+    assert out.is_nested and out.size(0) == 3 and out.device.type == "ocl"
+    found = out.transpose(1, 2).flatten(-2)
+    grads = torch.autograd.grad(found.values().square().sum(), leaves)
+    alone = [[t.detach().cpu() for t in leaf.unbind()] for leaf in leaves]
+    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-4
+    for b in range(3):
+        own = [tensors[b].float().requires_grad_() for tensors in alone]
+        split = [t.unflatten(-1, (2, 8)).transpose(0, 1) for t in own]
+        want = F.scaled_dot_product_attention(*split, is_causal=causal).transpose(0, 1).flatten(1)
+        wanted = torch.autograd.grad(want.square().sum(), own)
+        got = [found, *grads]
+        for actual, expected in zip(got, [want, *wanted], strict=True):
+            actual = actual.unbind()[b].detach().cpu().float()
+            assert_close(actual, expected.detach(), rtol=tolerance, atol=tolerance)
+
+
+def test_jagged_attention_is_one_kernel_for_each_sequence():
+    _, x = sequences("ocl", (3, 40, 7), torch.float32)
+    run = lambda: F.scaled_dot_product_attention(x, x, x)  # noqa: E731
+    run()
+    before = torch.ocl.launch_count()
+    run()
+    assert torch.ocl.launch_count() - before == 3
+
+
+def test_jagged_attention_with_dropout_and_empty_sequences():
+    _, x = sequences("ocl", (3, 0, 7), torch.float32)
+    plain = F.scaled_dot_product_attention(x, x, x)
+    assert plain.values().size(1) == 10 or plain.values().size(0) == 10
+    torch.manual_seed(1)
+    first = F.scaled_dot_product_attention(x, x, x, dropout_p=0.5).values()
+    torch.manual_seed(1)
+    again = F.scaled_dot_product_attention(x, x, x, dropout_p=0.5).values()
+    assert torch.equal(first.cpu(), again.cpu())
+    assert not torch.equal(first.cpu(), plain.values().cpu())
+    everything = F.scaled_dot_product_attention(x, x, x, dropout_p=1.0).values()
+    assert not everything.cpu().any()
+
+
 @pytest.mark.parametrize("trailing", [(), (3,), (2, 3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 def test_padding_and_back(dtype, trailing):

@@ -24,6 +24,7 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
     "stable_baselines3": "stable_baselines3",
+    "torch.nested._internal.sdpa": "jagged_attention",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torchao": "torchao",
     "torchvision": "torchvision",
@@ -33,7 +34,7 @@ LIBRARIES = {
 
 
 #: Those that get kernels for their ops and are not changed: with TORCH_OCL_INTEGRATIONS=off, too.
-KERNELS = frozenset({"torchvision"})
+KERNELS = frozenset({"torch.nested._internal.sdpa", "torchvision"})
 
 
 def install() -> None:
