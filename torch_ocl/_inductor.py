@@ -7,14 +7,7 @@ from torch_ocl import inductor
 inductor.register()
 
 from torch_ocl.inductor.scheduling import OclScheduling as Scheduling  # noqa: E402, F401
+from torch_ocl.inductor.wrapper import (  # noqa: E402
+    CppWrapperCodegen,  # noqa: F401
+)
 from torch_ocl.inductor.wrapper import OclWrapper as PythonWrapperCodegen  # noqa: E402, F401
-
-
-class CppWrapperCodegen:
-    """Raises where inductor would begin to use it."""
-
-    @staticmethod
-    def create(*args: object, **kwargs: object) -> None:
-        raise NotImplementedError(
-            "torch.compile on ocl has no C++ wrapper yet: unset torch._inductor.config.cpp_wrapper"
-        )

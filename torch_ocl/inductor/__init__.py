@@ -29,5 +29,6 @@ def register() -> None:
         "ocl",
         scheduling.OclScheduling,
         wrapper.OclWrapper,
+        wrapper.CppWrapperCodegen,
         device_custom_pass=cache.Generator(),
     )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from torch_ocl.inductor.kernel import OclKernel
 
 
-
 class Emitter(Rows):
     """Writes the body of one kernel."""
 

@@ -286,7 +286,10 @@ class OclKernel(Loops, SIMDKernel):
             self.inside_reduction = prior
 
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
-        if not (lower or upper) or not isinstance(expr, sympy.Symbol):
+        if not (lower or upper):
+            return
+        if expr not in temporaries(expr):
+            self._check_loop_index(expr, size, lower, upper)
             return
         value = self.cse.varname_map[expr.name]
         if value.name in self.checked:
@@ -298,6 +301,18 @@ class OclKernel(Loops, SIMDKernel):
         self.checked[value.name] = self.emit(
             "checked_index", index.dtype, index, bound, lower=lower, upper=upper, site=site
         )
+
+    def _check_loop_index(
+        self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool
+    ) -> None:
+        """Of an index that is computed of loop indices, such as arange's."""
+        index = self.index_value(expr, torch.int64)
+        text = f"index out of bounds: {expr} of {size}"
+        if lower:
+            self.device_assert_async(Overrides.ge(index, 0), text)
+        if upper:
+            bound = self.index_value(size, torch.int64)
+            self.device_assert_async(Overrides.lt(index, bound), text)
 
     def _site(self, text: str, is_message: bool) -> int:
         if (text, is_message) not in self.sites:

@@ -337,9 +337,7 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def to_dtype_bitcast(x: Operand, dtype: torch.dtype, src_dtype: torch.dtype) -> Value:
-        return emit(
-            "bitcast", compute_dtype(dtype), cast(x, src_dtype), source=src_dtype, to=dtype
-        )
+        return emit("bitcast", compute_dtype(dtype), cast(x, src_dtype), source=src_dtype, to=dtype)
 
     @staticmethod
     def index_expr(expr: sympy.Expr, dtype: torch.dtype) -> Value:

@@ -1,4 +1,4 @@
-"""Rows whose lanes run along them: passes, accumulators, and what is left behind the last vector."""
+"""Rows whose lanes run along them: passes, accumulators, what is behind the last vector."""
 
 from __future__ import annotations
 
@@ -110,7 +110,12 @@ class Rows:
             self._results(red, accumulator, one, out)
 
     def _loop_body(
-        self: Emitter, stage: int, made: dict[Reduction, Accumulator], width: int, turns: int, rest: bool
+        self: Emitter,
+        stage: int,
+        made: dict[Reduction, Accumulator],
+        width: int,
+        turns: int,
+        rest: bool,
     ) -> tuple[IndentedBuffer, bool]:
         r = self.renderer(width)
         end = "_rest" if rest else ""
@@ -135,7 +140,11 @@ class Rows:
         return whole, bool(self.plan.kept)
 
     def _main_loop(
-        self: Emitter, stage: int, made: dict[Reduction, Accumulator], turns: int, out: IndentedBuffer
+        self: Emitter,
+        stage: int,
+        made: dict[Reduction, Accumulator],
+        turns: int,
+        out: IndentedBuffer,
     ) -> None:
         assert self._row_tree is not None
         p, width = self._row_tree.prefix, self.width
@@ -211,7 +220,9 @@ class Rows:
         if self.kernel.is_gpu_form:
             self._across_group(accumulator, out)
 
-    def _fold(self: Emitter, accumulator: Accumulator, names: list[str], out: IndentedBuffer) -> None:
+    def _fold(
+        self: Emitter, accumulator: Accumulator, names: list[str], out: IndentedBuffer
+    ) -> None:
         """Halves the lanes until one is left."""
         width, parts = self.width, accumulator.parts
         names = list(names)

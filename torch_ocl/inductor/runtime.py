@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from torch_ocl import _C
+from torch_ocl.inductor import refused
 
+# What build logs call a program, before the name of its first kernel.
+_FILE = "inductor:"
 # Kernels of one program: several programs are built side by side.
 _KERNELS_PER_PROGRAM = 6
 
@@ -90,7 +93,6 @@ class Program:
     def __init__(self, device: int) -> None:
         self.device = device
         self.kernels: list[Kernel] = []
-        self.builds: list[Future[None]] = []
 
     def add(self, **attributes: Any) -> None:
         """Takes a kernel."""
@@ -112,23 +114,51 @@ class Program:
         """Puts the kernels into a module's names, and has threads build them."""
         for members in self.groups():
             text = source_of(members)
-            file = f"inductor:{members[0].name}"
-            self.builds.append(_threads().submit(_build, self.device, text, file))
+            label = members[0].name
+            building = _threads().submit(build, self.device, text, label)
             for kernel in members:
-                names[kernel.name] = _C.generated_kernel(
-                    self.device,
-                    text,
-                    kernel.name,
-                    file,
-                    kernel.tensors,
-                    kernel.kinds,
-                    [_C.assert_site(*site) for site in kernel.sites],
-                    kernel.form,
-                    kernel.width,
-                    kernel.group,
-                    kernel.sizes,
-                    kernel.work,
-                )
+                names[kernel.name] = _first_call(self.device, kernel, text, label, building, names)
+
+
+def _first_call(
+    device: int,
+    kernel: Kernel,
+    text: str,
+    label: str,
+    building: Future[None],
+    names: dict[str, Any],
+) -> Callable[..., None]:
+    """What stands for a kernel until it is called: waits for its program, and puts the kernel in
+    its place."""
+
+    def call(*args: Any) -> None:
+        try:
+            building.result()
+        except RuntimeError as error:
+            message = refused.explain(kernel.name, kernel.origin, text, error)
+            raise refused.RefusedKernel(message, ()) from None
+        names[kernel.name] = made = _C.generated_kernel(
+            device,
+            text,
+            kernel.name,
+            _FILE + label,
+            kernel.tensors,
+            kernel.kinds,
+            [_C.assert_site(*site) for site in kernel.sites],
+            kernel.form,
+            kernel.width,
+            kernel.group,
+            kernel.sizes,
+            kernel.work,
+        )
+        made(*args)
+
+    return call
+
+
+def build(device: int, text: str, label: str) -> None:
+    """Builds a program, or loads it; RuntimeError with the driver's log if it does not build."""
+    _C.build_generated(device, text, _FILE + label)
 
 
 def source_of(kernels: Sequence[Kernel]) -> str:
@@ -136,7 +166,3 @@ def source_of(kernels: Sequence[Kernel]) -> str:
     parts = sorted({part for kernel in kernels for part in kernel.parts})
     helpers = dict.fromkeys(line for kernel in kernels for line in kernel.helpers)
     return "\n".join([prelude(parts), *helpers, *(kernel.source for kernel in kernels), ""])
-
-
-def _build(device: int, text: str, file: str) -> None:
-    _C.build_generated(device, text, file)

@@ -12,6 +12,7 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from torch_ocl.inductor import refused, runtime
 from torch_ocl.inductor.kernel import OclKernel
 
 
@@ -32,7 +33,7 @@ class OclScheduling(SIMDScheduling):
     def define_kernel(self, src_code: str, node_schedule: Any, kernel: OclKernel) -> str:
         wrapper = V.graph.wrapper_code
         tensors, numbers = kernel.call_parameters()
-        rest = {
+        rest: dict[str, Any] = {
             "parts": tuple(sorted(kernel.parts)),
             "helpers": tuple(kernel.helpers),
             "tensors": len(tensors),
@@ -52,9 +53,23 @@ class OclScheduling(SIMDScheduling):
         wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(node_schedule, wrapper)
         source = src_code.replace("KERNEL_NAME", name)
+        nodes = refused.origins(node_schedule)
+        rest["origin"] = refused.describe(nodes)
+        if refused.runs_eagerly():
+            self._try(runtime.Kernel(name=name, source=source, **rest), kernel, nodes)
         lines = [*origins.splitlines(), *details.splitlines(), "ocl_program.add("]
         lines.append(f"    name={name!r},")
         lines += [f"    {key}={value!r}," for key, value in rest.items()]
         lines += ["    source='''", *source.replace("\\", "\\\\").splitlines(), "''')"]
         wrapper.add_kernel(kernel.device.index, "\n".join(lines))
         return name
+
+    def _try(self, made: runtime.Kernel, kernel: OclKernel, nodes: list[torch.fx.Node]) -> None:
+        """Builds a kernel now, so that the graph can do without it."""
+        text = runtime.source_of([made])
+        try:
+            runtime.build(kernel.device.index, text, made.name)
+        except RuntimeError as error:
+            message = refused.explain(made.name, made.origin, text, error)
+            ops = {n.target for n in nodes if isinstance(n.target, torch._ops.OpOverload)}
+            raise refused.RefusedKernel(message, ops) from None

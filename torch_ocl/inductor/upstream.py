@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl.inductor import refused
+
 
 def install() -> None:
     """Applies all of them, once."""
@@ -20,6 +22,7 @@ def install() -> None:
     _aligned_inputs()
     _big_gpu()
     _no_atomic_sums()
+    refused.install()
 
 
 def _no_atomic_sums() -> None:

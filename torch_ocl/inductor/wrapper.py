@@ -107,3 +107,15 @@ class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
 
     def add_kernel(self, device: int, text: str) -> None:
         self.parent_wrapper.add_kernel(device, text)
+
+
+class CppWrapperCodegen:
+    """Raises where inductor would begin to use it: cpp_wrapper, AOTInductor."""
+
+    supports_caching = False  # asked before anything is made
+
+    @staticmethod
+    def create(*args: object, **kwargs: object) -> None:
+        raise NotImplementedError(
+            "torch.compile on ocl has no C++ wrapper yet: unset torch._inductor.config.cpp_wrapper"
+        )

@@ -1,0 +1,68 @@
+"""What torch.compile says of kernels that a driver refuses, and of what it can't compile."""
+
+import pytest
+import torch
+
+from torch_ocl.inductor import refused, runtime
+
+
+@pytest.fixture
+def a_driver_without_sines(monkeypatch):
+    """Refuses programs with a sine."""
+    upstream = runtime.build
+
+    def build(device, text, label):
+        if "= sin(" in text:
+            raise RuntimeError("the driver's log")
+        upstream(device, text, label)
+
+    monkeypatch.setattr(runtime, "build", build)
+    torch._dynamo.reset()
+
+
+def waves(x):
+    return x.sin() * 2 + x.cos()
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_a_refused_kernel(a_driver_without_sines):
+    with pytest.raises(refused.RefusedKernel) as raised:
+        torch.compile(waves)(torch.ones(5, device="ocl"))
+    text = str(raised.value)
+    assert "aten.sin" in text
+    assert "test_errors.py" in text
+    assert "x.sin() * 2 + x.cos()" in text
+    assert "the driver's log" in text
+    kept = text.split("kept in ")[1].split(". TORCH")[0]
+    with open(kept) as file:
+        assert "sin(" in file.read()
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_its_ops_run_eagerly(a_driver_without_sines, monkeypatch):
+    monkeypatch.setenv("TORCH_OCL_INDUCTOR_FALLBACK", "1")
+    before = refused.fallback_counts().get("aten.sin.default", 0)
+    x = torch.linspace(-1, 1, 5)
+    torch.testing.assert_close(torch.compile(waves)(x.to("ocl")).cpu(), waves(x))
+    assert refused.fallback_counts()["aten.sin.default"] == before + 1
+    # Other graphs' sines are generated as ever.
+    monkeypatch.undo()
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(waves)(x.to("ocl")).cpu(), waves(x))
+
+
+def test_no_c_wrapper_yet():
+    torch._dynamo.reset()
+    with (
+        torch._inductor.config.patch(cpp_wrapper=True),
+        pytest.raises(Exception, match=r"no C\+\+ wrapper"),
+    ):
+        torch.compile(waves)(torch.ones(5, device="ocl"))
+
+
+def test_errors_of_the_call():
+    """The same as eagerly, of a graph that is compiled."""
+    torch._dynamo.reset()
+    add = torch.compile(lambda x, y: x + y)
+    with pytest.raises(Exception, match="shape|size|broadcast"):
+        add(torch.ones(3, device="ocl"), torch.ones(4, device="ocl"))
