@@ -12,11 +12,14 @@ import functools
 import os
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.distributed import distributed_c10d
 from torch.utils import _pytree
+
+from torch_ocl import _harmless, _sharded_attention
 
 # Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
 _METHODS = (
@@ -61,6 +64,9 @@ def install() -> None:
         setattr(group, name, _saying_what_to_do(getattr(group, name)))
     for name in _METHODS:
         setattr(gloo, name, _without_ocl_tensors(getattr(gloo, name)))
+    _harmless.patch_later("torch.distributed.device_mesh", _sharing_devices)
+    for name, change in _sharded_attention.PATCHES.items():
+        _harmless.patch_later(name, change)
     distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)
 
 
@@ -98,6 +104,25 @@ def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
                 upstream(self, other, kinds.CUSTOM, wrapped)
 
     return _register_backend
+
+
+def _sharing_devices(module: ModuleType) -> None:
+    """A mesh makes the device of the local rank's number current. Where there are fewer devices,
+    processes take them by turns: on a CPU there is often one for all."""
+    kind = module.DeviceMesh
+    upstream = kind._setup_world_group_and_device
+
+    @functools.wraps(upstream)
+    def _setup_world_group_and_device(self: Any) -> Any:
+        rank = os.environ.get("LOCAL_RANK", "")
+        if self._device_type == "ocl" and not torch.ocl.is_initialized() and rank.isdecimal():
+            count = torch.ocl.device_count()
+            if 0 < count <= int(rank):
+                torch.ocl.set_device(int(rank) % count)
+                torch.ocl.init()  # upstream takes it that the program has chosen
+        return upstream(self)
+
+    kind._setup_world_group_and_device = _setup_world_group_and_device
 
 
 def _saying_what_to_do(upstream: Callable[..., Any]) -> Callable[..., Any]:

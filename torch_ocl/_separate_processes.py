@@ -38,6 +38,6 @@ def _warn(size: str) -> None:
         f"WORLD_SIZE is {size}, but this process trains on ocl and is in no process group: each "
         "of the processes trains a model of its own. Call torch.distributed.init_process_group() "
         "and wrap the model in DistributedDataParallel. docs/user/distributed.md says what to set "
-        "for transformers' Trainer, accelerate and Lightning.",
+        "for transformers' Trainer and accelerate.",
         stacklevel=3,
     )

@@ -50,18 +50,16 @@ struct Backend::ChunkedCall {
       slots.release();
     }
     if (left.fetch_sub(1) != 1) return;
-    if (copies && !flat.is_alias_of(tensor)) {
-      copy_on(streams->in, tensor, flat.view(tensor.sizes()));
-    }
+    const bool back = (copies || tensor.is_cpu()) && !flat.is_alias_of(tensor);
+    if (back && streams) copy_on(streams->in, tensor, flat.view(tensor.sizes()));
+    if (back && !streams) tensor.copy_(flat.view(tensor.sizes()));
     work->complete();
   }
 };
 
 WorkPtr Backend::run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
                                  const TensorsCall& call) {
-  const bool takes_chunks =
-      chunks_.may_apply(tensors) && (tensors[0].is_privateuseone() || tensors[0].is_contiguous());
-  if (!takes_chunks) {
+  if (!chunks_.may_apply(tensors)) {
     const auto use = reads ? Staging::kBoth : Staging::kWritten;
     return run({type, tensors, tensors, synchronous}, [&](Staging& staging) {
       return [call, hosts = staging.host(tensors, use)]() mutable { return call(hosts); };
@@ -78,7 +76,7 @@ WorkPtr Backend::run_elementwise(c10d::OpType type, Tensors& tensors, bool reads
   chunked->reads = reads;
   if (tensor.is_cpu()) {
     chunked->copies = false;
-    chunked->flat = tensor.detach().view({-1});
+    chunked->flat = tensor.detach();  // in a row once it is known to be cut
   } else {
     device = tensor.device();
     const c10::DeviceGuard guard(*device);
@@ -122,11 +120,14 @@ void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
   if (chunked->streams) guard.emplace(chunked->streams->out.device());
   const int64_t numel = chunked->flat.numel();
   const int64_t in_a_chunk = std::max<int64_t>(1, chunks_.bytes() / chunked->flat.element_size());
-  const int64_t step = chunks_.apply(chunked->copies) ? in_a_chunk : numel;
+  const bool cut = chunks_.apply(chunked->copies);
+  const int64_t step = cut ? in_a_chunk : numel;
+  if (cut && !chunked->streams) chunked->flat = chunked->flat.contiguous().view({-1});
   chunked->left = (numel + step - 1) / step;
 
   const auto start = [&](int64_t begin) -> Part {
-    const at::Tensor source = chunked->flat.narrow(0, begin, std::min(step, numel - begin));
+    const at::Tensor& flat = chunked->flat;
+    const at::Tensor source = cut ? flat.narrow(0, begin, std::min(step, numel - begin)) : flat;
     if (!chunked->copies) return {begin, source, nullptr};
     chunked->slots.acquire();
     TORCH_CHECK(!chunked->broken, "an earlier part of this call has failed");

@@ -17,6 +17,7 @@
 #include "opencl/driver_list.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
+#include "opencl/partition.h"
 #include "opencl/quirks.h"
 
 namespace ocl {
@@ -129,6 +130,20 @@ void apply_selectors(const char* text, Registry& registry) {
   }
 }
 
+/// Puts several in the place of each device, as TORCH_OCL_PARTITION says.
+void partition(Registry& registry) {
+  const int parts = wanted_parts();
+  if (parts == 1) return;
+  std::vector<std::unique_ptr<Slot>> slots;
+  for (const auto& whole : registry.slots) {
+    for (cl_device_id id : parts_of(whole->id, parts)) {
+      slots.push_back(
+          std::make_unique<Slot>(whole->platform, id, probe_device(whole->platform, id)));
+    }
+  }
+  registry.slots = std::move(slots);
+}
+
 /// The platform's devices; none where it has none. A failure is tried once more: a driver that
 /// another process is just starting, or that was upgraded, may fail the first time.
 std::vector<cl_device_id> devices_of(cl_platform_id platform) {
@@ -233,6 +248,7 @@ bool enumerate(Registry& registry) {
   for (const std::string& warning : registry.warnings) warn("left out: " + warning);
   const char* selectors = std::getenv("TORCH_OCL_DEVICES");
   if (selectors != nullptr && *selectors != '\0') apply_selectors(selectors, registry);
+  partition(registry);
   return true;
 }
 

@@ -37,6 +37,8 @@ struct ChannelPlan {
   // Of gradients.
   const at::Tensor *grad = nullptr, *dweight = nullptr, *dbias = nullptr;
   bool train = false;
+  // What the elements are computed with, if it is known.
+  const at::Tensor* coefficients = nullptr;
 
   Device& device;
   Queue& queue;
@@ -46,6 +48,7 @@ struct ChannelPlan {
   ChannelArguments arguments{};
 
   bool needs_sums() const {
+    if (coefficients != nullptr) return false;
     return kind == statistics ||
            (kind == gradients && (train || dweight->defined() || dbias->defined()));
   }
@@ -161,8 +164,25 @@ NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
 
 uint32_t flag(bool set, uint32_t value) { return set ? value : 0; }
 
+void run_elements(ChannelPlan& plan, const Form& form, const void* coefficients) {
+  if (!plan.out.defined()) return;
+  plan.arguments.part = static_cast<uint32_t>(form.elements.part);
+  if (plan.kind != ChannelPlan::gradients) {
+    launch(kernel_of(plan, form.families.normalize, form.defines), plan.queue, form.elements.range,
+           Pointer{plan.x.const_data_ptr()}, Pointer{plan.out.const_data_ptr()},
+           Pointer{coefficients}, plan.arguments);
+  } else {
+    launch(kernel_of(plan, form.families.gradient, form.defines), plan.queue, form.elements.range,
+           Pointer{plan.grad->const_data_ptr()}, Pointer{plan.x.const_data_ptr()},
+           Pointer{plan.out.const_data_ptr()}, Pointer{coefficients}, plan.arguments);
+  }
+}
+
 /// Sums where there are any, then coefficients per channel, then elements if they are wanted.
 void run_steps(ChannelPlan& plan, const Form& form) {
+  if (plan.coefficients != nullptr) {
+    return run_elements(plan, form, plan.coefficients->const_data_ptr());
+  }
   const ChannelVectors& vectors = plan.vectors;
   ChannelArguments& arguments = plan.arguments;
   Queue& queue = plan.queue;
@@ -212,18 +232,7 @@ void run_steps(ChannelPlan& plan, const Form& form) {
              Pointer{coefficients.get()}, eps, arguments);
       break;
   }
-  if (!plan.out.defined()) return;
-  arguments.part = static_cast<uint32_t>(form.elements.part);
-  Kernel& kernel =
-      kernel_of(plan, forward ? form.families.normalize : form.families.gradient, form.defines);
-  if (forward) {
-    launch(kernel, queue, form.elements.range, Pointer{plan.x.const_data_ptr()},
-           Pointer{plan.out.const_data_ptr()}, Pointer{coefficients.get()}, arguments);
-  } else {
-    launch(kernel, queue, form.elements.range, Pointer{plan.grad->const_data_ptr()},
-           Pointer{plan.x.const_data_ptr()}, Pointer{plan.out.const_data_ptr()},
-           Pointer{coefficients.get()}, arguments);
-  }
+  run_elements(plan, form, coefficients.get());
 }
 
 /// Whether the channels of a position are next to each other.
@@ -361,6 +370,17 @@ void channel_normalize(const at::Tensor& x, const ChannelVectors& given, double 
                        const at::Tensor& y) {
   if (x.numel() == 0) return;
   ChannelPlan plan(ChannelPlan::given, x, given, given.mean, eps, y);
+  run_first(engine, of_channels, plan, describe);
+}
+
+void channel_apply(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& coefficients,
+                   const at::Tensor& y) {
+  if (x.numel() == 0) return;
+  const ChannelVectors none;
+  ChannelPlan plan(grad.defined() ? ChannelPlan::gradients : ChannelPlan::given, x, none,
+                   coefficients, 0, y);
+  plan.grad = &grad;
+  plan.coefficients = &coefficients;
   run_first(engine, of_channels, plan, describe);
 }
 

@@ -49,6 +49,12 @@ void channel_statistics(const at::Tensor& x, const ChannelVectors& running, doub
 void channel_normalize(const at::Tensor& x, const ChannelVectors& given, double eps,
                        const at::Tensor& y);
 
+/// From coefficients that are known, a contiguous 4 x channels tensor of compute_dtype(x): y = (x -
+/// row 0) * row 1 + row 2, and with `grad` defined grad * row 1 - row 2 - (x - row 0) * row 3.
+/// grad, x and y have the same strides.
+void channel_apply(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& coefficients,
+                   const at::Tensor& y);
+
 /// The gradients that are defined among dx, dweight and dbias. grad, x and dx have the same
 /// strides. `train`: saved.mean and saved.var are the mean and the reciprocal of the deviation that
 /// x gave, else they are the running statistics.

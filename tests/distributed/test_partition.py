@@ -1,0 +1,68 @@
+"""Several devices in one process: TORCH_OCL_PARTITION."""
+
+import os
+import textwrap
+
+import pytest
+
+from tests.fresh import run_script
+
+
+def run(code, **environment):
+    done = run_script(textwrap.dedent(code), environment=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_devices_have_everything_of_their_own():
+    code = """
+    import torch
+    from torch import nn
+    assert torch.ocl.device_count() == 2 and not torch.ocl.is_initialized()
+    a = torch.randn(1000, device="ocl:0")
+    b = a.to("ocl:1")
+    assert b.device.index == 1 and torch.equal(a.cpu(), b.cpu())
+    b.copy_(a * 2, non_blocking=True)
+    assert torch.equal(b.cpu(), a.cpu() * 2)
+    # Memory, streams, generators.
+    assert torch.ocl.memory_allocated(0) >= 4000 and torch.ocl.memory_allocated(1) >= 4000
+    with torch.ocl.device(1):
+        assert torch.ones(1, device="ocl").device.index == 1
+        assert torch.ocl.current_stream().device.index == 1
+    torch.ocl.manual_seed_all(3)
+    x, y = (torch.rand(4, device=f"ocl:{i}").cpu() for i in range(2))
+    assert torch.equal(x, y)
+    torch.rand(4, device="ocl:0")
+    assert not torch.equal(torch.rand(4, device="ocl:0").cpu(), torch.rand(4, device="ocl:1").cpu())
+    # A model over both, and its gradients.
+    class Halves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 8).to("ocl:0"), nn.Linear(8, 8).to("ocl:1")
+        def forward(self, x):
+            return self.b(self.a(x).to("ocl:1"))
+    net = Halves()
+    net(torch.ones(2, 8, device="ocl:0")).sum().backward()
+    assert net.a.weight.grad.device.index == 0 and net.b.weight.grad.device.index == 1
+    try:
+        a + b
+    except RuntimeError as error:
+        assert "same device" in str(error)
+    try:
+        nn.DataParallel(nn.Linear(2, 2).to("ocl"))
+    except RuntimeError as error:
+        assert "DistributedDataParallel" in str(error)
+    nn.DataParallel(nn.Linear(2, 2).to("ocl"), device_ids=[0])(torch.ones(1, 2, device="ocl"))
+    print(torch.ocl.get_device_properties(0).multi_processor_count)
+    """
+    whole = "import torch; print(torch.ocl.get_device_properties(0).multi_processor_count)"
+    device = {"TORCH_OCL_DEVICES": "0"}
+    units, all_units = int(run(code, TORCH_OCL_PARTITION="2", **device)), int(run(whole, **device))
+    assert units in (all_units // 2, all_units)
+
+
+@pytest.mark.parametrize("value", ["0", "x", "1000"])
+def test_what_is_no_number_of_parts_is_warned_of(value):
+    code = "import torch; torch.ones(1, device='ocl')"
+    done = run_script(code, environment=os.environ | {"TORCH_OCL_PARTITION": value})
+    assert done.returncode == 0 and "TORCH_OCL_PARTITION" in done.stderr
