@@ -101,7 +101,7 @@ class ThreadKernels {
 };
 thread_local ThreadKernels thread_kernels;
 
-/// Ids, given again once no kernel has them.
+/// Ids; none is given again.
 struct Ids {
   std::mutex mutex;
   size_t next = 0;
