@@ -1,5 +1,5 @@
-// torch_ocl::jagged_attention and its gradient: attention of sequences that lie one after the other,
-// as jagged nested tensors hold them. A launch for each sequence, without padding.
+// torch_ocl::jagged_attention and its gradient: attention of sequences that lie one after the
+// other, as jagged nested tensors hold them. A launch for each sequence, without padding.
 // torch_ocl/integrations/jagged_attention.py calls them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -40,9 +40,9 @@ struct Sequences {
                     query.size(0) == key.size(0) && key.size(0) == value.size(0),
                 "jagged_attention: the shapes of query ", query.sizes(), ", key ", key.sizes(),
                 " and value ", value.sizes(), " don't fit");
-    TORCH_CHECK(query.scalar_type() == key.scalar_type() &&
-                    query.scalar_type() == value.scalar_type(),
-                "jagged_attention: query, key and value must have one dtype");
+    TORCH_CHECK(
+        query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type(),
+        "jagged_attention: query, key and value must have one dtype");
     TORCH_CHECK(dropout >= 0 && dropout <= 1,
                 "dropout probability has to be between 0 and 1, but got ", dropout);
     TORCH_CHECK(queries.size() == keys.size() && !queries.empty(),
@@ -136,9 +136,8 @@ std::tuple<Tensor, Tensor, int64_t, int64_t> jagged_attention(
     offset = state.offset;
   }
   const Tensor out = made_like(query, value.size(2), sequences.any_empty());
-  const Tensor logarithms =
-      at::empty({query.size(0) * query.size(1)},
-                query.options().dtype(compute_dtype(query.scalar_type())));
+  const Tensor logarithms = at::empty({query.size(0) * query.size(1)},
+                                      query.options().dtype(compute_dtype(query.scalar_type())));
   sequences.each(seed, offset, [&](const attention::Problem& problem, size_t b) {
     attention::forward(problem, sequences.queries_of(out, b),
                        sequences.logarithms_of(logarithms, b));
@@ -160,12 +159,10 @@ std::tuple<Tensor, Tensor, Tensor> jagged_attention_backward(
                grad_value = made_like(value, value.size(2), zero);
   sequences.each(static_cast<uint64_t>(seed), static_cast<uint64_t>(offset),
                  [&](const attention::Problem& problem, size_t b) {
-                   attention::backward(problem, sequences.queries_of(grad, b),
-                                       sequences.queries_of(out, b),
-                                       sequences.logarithms_of(logarithms, b),
-                                       sequences.queries_of(grad_query, b),
-                                       sequences.keys_of(grad_key, b),
-                                       sequences.keys_of(grad_value, b));
+                   attention::backward(
+                       problem, sequences.queries_of(grad, b), sequences.queries_of(out, b),
+                       sequences.logarithms_of(logarithms, b), sequences.queries_of(grad_query, b),
+                       sequences.keys_of(grad_key, b), sequences.keys_of(grad_value, b));
                  });
   return {grad_query, grad_key, grad_value};
 }

@@ -20,6 +20,16 @@ def sparse():
     left, right = matrix[:, :5].to("ocl"), matrix[:5].to("ocl")
     keep += [torch.sparse.sampled_addmm(csr, left, right).values()]
     keep += [csr.to_sparse_csc().values(), csr.to_sparse().values()]
+    # A transducer's loss, and states of 8 bits.
+    lengths, labels = torch.tensor([3, 2]).int().to("ocl"), torch.tensor([2, 1]).int().to("ocl")
+    logits, targets = torch.randn(2, 3, 3, 5).to("ocl"), torch.zeros(2, 2).int().to("ocl")
+    keep += [*torch.ops.torch_ocl.rnnt_loss(logits, targets, lengths, labels, 0, -1, True)]
+    p, bits = torch.zeros(300).to("ocl"), torch.zeros(300, dtype=torch.uint8).to("ocl")
+    table, most = torch.linspace(-1, 1, 256).to("ocl"), torch.ones(2).to("ocl")
+    torch.ops.torch_ocl.optimizer_8bit_(
+        *("adam", p, p, bits, bits.clone(), 0.9, 0.99, 1e-8, 1, 0.1),
+        *(table, table, most, most.clone(), 0.0, 1.0),
+    )
     torch.sparse_csr_tensor(
         csr.crow_indices(), csr.col_indices(), csr.values(), csr.shape, check_invariants=True
     )

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tests.as_gpu import run_as_gpu
 from tests.ops.test_sparse_layouts import LAYOUTS, converted, dense, made, parts, same
 from tests.refusals import raise_the_same
 
@@ -284,3 +285,9 @@ def test_gradients(name, layout):
         results.append([(g if g.layout == torch.strided else g.to_dense()).cpu() for g in grads])
     for actual, expected in zip(results[1], results[0], strict=True):
         assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.as_gpu
+def test_kernels_for_gpus():
+    """Neighbours that have neighbouring columns, and an entry for each."""
+    run_as_gpu(__file__, "-k", "widths or reductions or sampled or other_dtypes")

@@ -16,6 +16,7 @@ from torch_ocl.integrations import _hooks
 #: The names that programs import, each with the module here that serves it.
 LIBRARIES = {
     "accelerate": "accelerate",
+    "bitsandbytes": "bitsandbytes",
     "fastai": "fastai",
     "ignite": "ignite",
     "lightning": "lightning",
@@ -27,6 +28,7 @@ LIBRARIES = {
     "torch.nested._internal.sdpa": "jagged_attention",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torchao": "torchao",
+    "torchaudio": "torchaudio",
     "torchvision": "torchvision",
     "transformers": "transformers",
     "ultralytics": "ultralytics",
@@ -34,7 +36,7 @@ LIBRARIES = {
 
 
 #: Those that get kernels for their ops and are not changed: with TORCH_OCL_INTEGRATIONS=off, too.
-KERNELS = frozenset({"torch.nested._internal.sdpa", "torchvision"})
+KERNELS = frozenset({"bitsandbytes", "torch.nested._internal.sdpa", "torchaudio", "torchvision"})
 
 
 def install() -> None:

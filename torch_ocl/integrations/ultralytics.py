@@ -1,4 +1,5 @@
-"""Ultralytics: device="ocl", and mixed precision in training. It treats `ocl` as it does `xpu`."""
+"""Ultralytics: device="ocl" or a number, and mixed precision in training. It treats `ocl` as it
+does `xpu`."""
 
 import contextlib
 from collections.abc import Callable
@@ -29,6 +30,9 @@ def _or_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
             and _choice.chooses_ocl("Ultralytics", _ADVICE)
         ):
             device = f"ocl:{torch.ocl.current_device()}"
+        # A number is that of an accelerator: of `ocl` where there is no other.
+        elif str(device).strip().isdecimal() and not _choice.has_other_accelerator():
+            device = f"ocl:{device}"
         return upstream(device, *args, **kwargs)
 
     return select_device

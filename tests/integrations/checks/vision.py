@@ -160,6 +160,14 @@ def _(device):
 YOLO = "yolo11n.yaml"
 
 
+def with_nms_on_cpu():
+    """Torchvision's library for the CPU can't be loaded everywhere."""
+    from tests.ops import vision_reference
+
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("torchvision::nms", "CPU"):
+        torch.library.impl("torchvision::nms", "CPU", vision_reference.nms)
+
+
 def yolo_data(folder):
     """Eight images of bright squares, with their boxes."""
     from PIL import Image
@@ -188,12 +196,36 @@ def yolo_data(folder):
 def _(device):
     from ultralytics import YOLO as Model
 
+    with_nms_on_cpu()
     torch.manual_seed(1)
     found = Model(YOLO).predict(
         small.images(1, 64), device=device, conf=0.0001, max_det=20, verbose=False
     )[0]
     assert found.boxes.data.device.type == device
     return found.boxes.conf.sort().values
+
+
+@check("ultralytics", "device=0, and by its index", integration="ultralytics", mode="always")
+def _():
+    from ultralytics import YOLO as Model
+    from ultralytics.utils.torch_utils import select_device
+
+    assert select_device("0", verbose=False) == torch.device("ocl", 0)
+    torch.manual_seed(1)
+    for device in (0, "ocl:0"):
+        found = Model(YOLO).predict(small.images(1, 64), device=device, verbose=False)[0]
+        assert found.boxes.data.device == torch.device("ocl", 0)
+
+
+@check("ultralytics", "YOLO: masks, poses and classes", integration="ultralytics")
+def _():
+    from ultralytics import YOLO as Model
+
+    for name in ("yolo11n-seg.yaml", "yolo11n-pose.yaml", "yolo11n-cls.yaml"):
+        torch.manual_seed(1)
+        found = Model(name).predict(small.images(1, 64), device="ocl", conf=1e-4, verbose=False)[0]
+        part = found.probs if "cls" in name else found.boxes
+        assert part.data.device.type == "ocl" and part.data.isfinite().all()
 
 
 @check(
