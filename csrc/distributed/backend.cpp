@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 #include <pybind11/pybind11.h>
 
+#include "distributed/follow.h"
 #include "runtime/stream.h"
 
 namespace ocl::distributed {
@@ -115,25 +116,6 @@ void Backend::push(CallQueue::Call call, bool synchronous) {
   const bool at_once = synchronous && !coalescing_;
   queue_->push(std::move(call), at_once ? CallQueue::By::caller : CallQueue::By::whoever_is_free);
 }
-
-namespace {
-
-/// Calls `arrived` once the inner work has ended well, and `failed` otherwise, on whatever thread.
-void follow(c10d::Work& inner, std::function<void()> arrived,
-            std::function<void(std::exception_ptr)> failed) {
-  inner.getFuture()->addCallback(
-      [arrived = std::move(arrived), failed = std::move(failed)](c10::ivalue::Future& future) {
-        if (future.hasError()) return failed(future.exception_ptr());
-        try {
-          arrived();
-        } catch (...) {
-          failed(std::current_exception());
-        }
-      },
-      /*uses_future=*/false);
-}
-
-}  // namespace
 
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   WorkPtr inner;

@@ -4,6 +4,8 @@
 #include <c10/util/ScopeExit.h>
 #include <pthread.h>
 
+#include "distributed/follow.h"
+
 namespace ocl::distributed {
 
 CallQueue::~CallQueue() {
@@ -58,6 +60,7 @@ void CallQueue::drain() {
 
 void CallQueue::loop() {
   pthread_setname_np(pthread_self(), "pt_ocl_gloo");
+  this_thread_makes_calls();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return !busy_ && (stop_ || !calls_.empty()); });

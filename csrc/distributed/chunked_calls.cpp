@@ -12,6 +12,7 @@
 #include <semaphore>
 
 #include "distributed/backend.h"
+#include "distributed/follow.h"
 #include "runtime/stream.h"
 
 namespace ocl::distributed {
@@ -147,16 +148,9 @@ void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
     Tensors hosts{part.host};
     const WorkPtr inner = chunked->call(hosts);
     chunked->work->posted(inner);
-    inner->getFuture()->addCallback(
-        [chunked, part](c10::ivalue::Future& future) {
-          try {
-            if (future.hasError()) std::rethrow_exception(future.exception_ptr());
-            chunked->arrive(part.host, part.begin);
-          } catch (...) {
-            chunked->fail(std::current_exception());
-          }
-        },
-        /*uses_future=*/false);
+    follow(
+        *inner, [chunked, part] { chunked->arrive(part.host, part.begin); },
+        [chunked](std::exception_ptr error) { chunked->fail(error); });
   }
 }
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -96,6 +96,15 @@ def hooks(rank):
         optimizer = training.optimizer(net.parameters())
         losses = training.train(net, optimizer, rank, 2, "ocl", 8)
         training.check(losses, 8, tolerance)
+    net = DDP(training.model("ocl"))
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    losses = training.train(net, training.optimizer(net.parameters()), rank, 2, "ocl", 6)
+    assert losses.isfinite().all()
+    mine = torch.cat([parameter.flatten() for parameter in net.parameters()])
+    others = [torch.empty_like(mine) for _ in range(2)]
+    dist.all_gather(others, mine.detach())
+    assert torch.equal(others[0], others[1])
 
 
 class Checkpointed(nn.Module):
