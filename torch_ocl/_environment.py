@@ -37,6 +37,10 @@ VARIABLES = {
         "traces on stderr: any of `build`, `launch`, `dispatch`, `memory`, `tune`, "
         "`integrations`, or `all`"
     ),
+    "TORCH_OCL_INDUCTOR_FALLBACK": (
+        "`1`: where the driver refuses a kernel that torch.compile generated, its ops run eagerly, "
+        "and are counted ([torch.compile](compile.md))"
+    ),
     "TORCH_OCL_DISTRIBUTED_CHUNK": (
         "bytes of the pieces in which large tensors of process groups go to the host and back, the "
         "same in all processes; `0`: whole tensors; default 8388608"
