@@ -162,6 +162,8 @@ YOLO = "yolo11n.yaml"
 
 def with_nms_on_cpu():
     """Torchvision's library for the CPU can't be loaded everywhere."""
+    import torchvision  # noqa: F401 - which declares the op
+
     from tests.ops import vision_reference
 
     if not torch._C._dispatch_has_kernel_for_dispatch_key("torchvision::nms", "CPU"):
