@@ -91,6 +91,20 @@ def test_uncoalesced_and_empty():
     same(lambda device: torch.mm(made(device, "coo"), factor(device), out=out.to(device)))
 
 
+def test_rows_that_do_not_ascend_in_a_coalesced_matrix():
+    """PyTorch Geometric calls its transposed matrices coalesced, whose columns ascend."""
+
+    def of(device):
+        turned = made(device, "coo").coalesce().t()._coalesced_(True)
+        dense_factor = factor(device, turned.shape[1])
+        first, again = turned @ dense_factor, turned @ dense_factor
+        turned._indices()[:, 0] = 0  # the same memory with other rows
+        return first, again, turned @ dense_factor
+
+    for actual, expected in zip(of("ocl"), of("cpu"), strict=True):
+        assert_close(actual.cpu(), expected)
+
+
 def test_batches():
     batch = torch.stack([dense(), dense().flip(0)])
     same(lambda device: torch.bmm(batch.to(device).to_sparse(), factor(device).expand(2, 8, 5)))

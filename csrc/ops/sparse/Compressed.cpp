@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 #include "engine/ceil_div.h"
 #include "engine/device_table.h"
@@ -164,10 +166,49 @@ void expand_rows(const Tensor& offsets, const Tensor& rows) {
          pointer(offsets), Pointer{rows.mutable_data_ptr()}, arguments);
 }
 
+namespace {
+
+/// What was found out about the rows of a matrix, while its indices live and nobody writes to them.
+struct KnownRows {
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  int64_t offset, count;
+  uint32_t version;
+  bool sorted;
+};
+
+/// Whether rows ascend. A tensor may be called coalesced by whom that suits (_coalesced_), as
+/// PyTorch Geometric does of transposed matrices. Waits for the device at the first call for given
+/// indices.
+bool ascend(const Tensor& rows) {
+  if (rows.is_inference()) return rows.diff().ge(0).all().item().toBool();
+  static std::mutex mutex;
+  static std::deque<KnownRows>& known = *new std::deque<KnownRows>;  // outlives static objects
+  constexpr size_t kMostKnown = 64;
+  const auto weak = rows.storage().getWeakStorageImpl();
+  const auto storage = weak.lock();
+  const auto version = static_cast<uint32_t>(rows._version());
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (const KnownRows& one : known) {
+      if (one.storage.lock() == storage && one.offset == rows.storage_offset() &&
+          one.count == rows.numel() && one.version == version) {
+        return one.sorted;
+      }
+    }
+  }
+  const bool sorted = rows.diff().ge(0).all().item().toBool();
+  const std::lock_guard<std::mutex> lock(mutex);
+  known.push_back({weak, rows.storage_offset(), rows.numel(), version, sorted});
+  if (known.size() > kMostKnown) known.pop_front();
+  return sorted;
+}
+
+}  // namespace
+
 Rows rows_of_coo(const Tensor& sparse) {
   Tensor rows = sparse._indices().select(0, 0), columns = sparse._indices().select(0, 1);
   Tensor values = sparse._values();
-  if (!sparse.is_coalesced() && sparse._nnz() > 1) {
+  if (sparse._nnz() > 1 && !(sparse.is_coalesced() && ascend(rows))) {
     const auto [sorted, order] = rows.sort(std::optional<bool>(true), 0, false);
     rows = sorted;
     columns = columns.index_select(0, order);
