@@ -20,12 +20,17 @@ def takes_gpu_kernels():
     )
 
 
-def run_as_gpu(file, *arguments):
+def run_as_gpu(file, *arguments, unvectorised=True):
     """The tests of `file` that are not slow, in a process of their own; of the dtypes that
-    TORCH_OCL_AS_GPU_DTYPES names, where it is set, else of TORCH_OCL_TEST_DTYPES'."""
+    TORCH_OCL_AS_GPU_DTYPES names, where it is set, else of TORCH_OCL_TEST_DTYPES'. `unvectorised`:
+    without Intel's vectorizer, which takes long."""
     if takes_gpu_kernels():
         return
-    environment = {**os.environ, "TORCH_OCL_TUNE_AS": "gpu", **UNVECTORISED}
+    environment = {
+        **os.environ,
+        "TORCH_OCL_TUNE_AS": "gpu",
+        **(UNVECTORISED if unvectorised else {}),
+    }
     if dtypes := os.environ.get("TORCH_OCL_AS_GPU_DTYPES"):
         environment["TORCH_OCL_TEST_DTYPES"] = dtypes
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", file, *arguments]

@@ -118,6 +118,7 @@ ENGINES = (
     "linalg_implicit_qr",
     "linalg_lu",
     "linalg_qr",
+    "linalg_reflect",
     "linalg_triangular",
     "lstm",
     "max_pool",

@@ -94,12 +94,7 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
                 f"the tensor's first element is not aligned to the {element} bytes of {p.type}"
             )
         storage = value.untyped_storage()
-        size = storage.data_ptr() + storage.nbytes() - address
-        if size < element:
-            raise ValueError(
-                f"the tensor ends {size} bytes past its first element, a {p.type} has {element}"
-            )
-        return address, size
+        return address, storage.data_ptr() + storage.nbytes() - address
 
     return convert
 

@@ -237,4 +237,6 @@ def test_scans_and_sorts_are_ops():
 
 
 def test_kernels_for_gpus():
-    run_as_gpu(__file__)
+    # Without its vectorizer Intel's compiler gets the position of a maximum of 4099 elements wrong,
+    # where CPU torch, PoCL and the vectorised kernel agree.
+    run_as_gpu(__file__, unvectorised=False)

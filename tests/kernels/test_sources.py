@@ -84,7 +84,15 @@ def test_every_source_of_floor_1_has_a_header():
 
 def test_every_engine_has_a_folder():
     """What several engines share lies on the ground floor."""
-    shared = {"ceil_div", "device_table", "dispatch", "dtype", "geometry", "kernel_types"}
+    shared = {
+        "ceil_div",
+        "device_table",
+        "device_tiles",
+        "dispatch",
+        "dtype",
+        "geometry",
+        "kernel_types",
+    }
     shared |= {"row_major", "row_share"}
     files = (ROOT / "csrc" / "engine").glob("*.*")
     assert {path.stem for path in files} <= shared

@@ -407,7 +407,7 @@ def _():
     assert error < 0.15, error
 
 
-@check("torchao", "AdamW with states of 8 bits", fails="it compiles its step with Inductor")
+@check("torchao", "AdamW with states of 8 bits")
 def _():
     from torchao.optim import AdamW8bit
 
