@@ -28,7 +28,7 @@ PARTS = (
     ("sorts", "optimisers", "indices", "random"),
     ("selections", "fourier_in_registers", "binning", "lines"),
     ("scans", "shapes", "special_functions", "detection"),
-    ("fallbacks",),
+    ("fallbacks", "sparse"),
 )
 #: Of a part that begins with that family: what takes more local memory than the 32 KiB of
 #: oclgrind's device, where other kernels stand in for it.
