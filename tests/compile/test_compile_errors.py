@@ -30,7 +30,7 @@ def test_a_refused_kernel(a_driver_without_sines):
         torch.compile(waves)(torch.ones(5, device="ocl"))
     text = str(raised.value)
     assert "aten.sin" in text
-    assert "test_errors.py" in text
+    assert "test_compile_errors.py" in text
     assert "x.sin() * 2 + x.cos()" in text
     assert "the driver's log" in text
     kept = text.split("kept in ")[1].split(". TORCH")[0]

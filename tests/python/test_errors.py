@@ -341,13 +341,14 @@ def test_embedding_names_itself():
 
 def test_fallback_of_every_kind_of_op():
     code = """
-rows = torch.tensor([0, 1, 1]).to("ocl")
-starts = torch._convert_indices_from_coo_to_csr(rows, 3)  # structured
-assert starts.device.type == "ocl" and starts.tolist() == [0, 1, 3, 3]
-out = torch.empty(4, dtype=torch.int64, device="ocl")
-torch._convert_indices_from_coo_to_csr(rows, 3, out=out)
-assert out.tolist() == [0, 1, 3, 3]
-assert cpu_only(rows).tolist() == [1, 2, 2]
+convolve = torch._C._nn.slow_conv_transpose2d  # structured
+image, weight = torch.ones(1, 1, 1, 1).to("ocl"), torch.ones(1, 1, 1, 3).to("ocl")
+result = convolve(image, weight, (1, 3))
+assert result.device.type == "ocl" and result.tolist() == [[[[1, 1, 1]]]]
+out = torch.empty(1, 1, 1, 3, device="ocl")
+convolve(image, weight, (1, 3), out=out)
+assert out.tolist() == [[[[1, 1, 1]]]]
+assert cpu_only(torch.tensor([0, 1, 1]).to("ocl")).tolist() == [1, 2, 2]
 assert sum(torch.ocl.fallback_counts().values()) == 3, torch.ocl.fallback_counts()
 """
     exit_code, output = run(CPU_OP + code, TORCH_OCL_FALLBACK="1")
