@@ -85,6 +85,12 @@ def _typedefs(code: str) -> dict[str, str]:
     return {name: text for text, name in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;", code)}
 
 
+def _pointer_types(code: str) -> dict[str, list[str]]:
+    """Typedefs of pointers: what each name stands for, as of a macro."""
+    pattern = r"\btypedef\s+([\w\s]+\*)\s*(\w+)\s*;"
+    return {name: [text] for text, name in re.findall(pattern, code)}
+
+
 def _expand(text: str, macros: Mapping[str, Sequence[str]]) -> str:
     """The text with macros' definitions; Unreadable where there is more than one."""
     for _ in range(16):
@@ -174,7 +180,7 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
     if body is None:
         raise Unreadable
     text = code[begin : end - 1]
-    macros, typedefs = _definitions(code, options), _typedefs(code)
+    macros, typedefs = _pointer_types(code) | _definitions(code, options), _typedefs(code)
     parts = [] if text.strip() in ("", "void") else _split(text, begin)
     return Signature(
         tuple(_parameter(part, at, macros, typedefs) for part, at in parts), end + body.end()

@@ -36,7 +36,7 @@ def _sizes(value: Sizes, what: str, least: int) -> list[int]:
         raise TypeError(f"{what} must be integers, got {value!r}") from None
     if min(sizes) < least:
         raise ValueError(f"{what} must be at least {least}, got {value!r}")
-    if max(sizes) >= 2**63:
+    if math.prod(sizes) >= 2**63:
         raise ValueError(f"{what} is too large: {value!r}")
     return sizes
 

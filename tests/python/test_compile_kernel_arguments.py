@@ -299,6 +299,23 @@ def test_integers_of_the_same_width(bits):
     assert y.cpu().tolist() == [2**bits - 1, 2]
 
 
+def test_a_typedef_of_a_pointer():
+    kernel = compiled(
+        "typedef global float* floats;\nkernel void f(floats x) { x[get_global_id(0)] = 1; }"
+    )
+    x = torch.zeros(3, device="ocl")
+    kernel(x[1:], global_size=2)
+    assert x.tolist() == [0, 1, 1]
+    with pytest.raises(TypeError, match="parameter 'x': it takes a tensor"):
+        kernel(bytes(8), global_size=1)
+
+
+def test_more_work_items_than_there_are_numbers():
+    kernel = compiled("kernel void f(global float* x) {}")
+    with pytest.raises(ValueError, match="global_size is too large"):
+        kernel(torch.zeros(3, device="ocl"), global_size=(2**31, 2**31, 4))
+
+
 def test_complex_numbers_are_pairs():
     kernel = compiled(
         "kernel void f(global float2* x, float2 z) { x[get_global_id(0)].y += z.x + 10 * z.y; }"
