@@ -141,7 +141,8 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::ReduceScatterOptions& opts) {
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
-    return run({OpType::REDUCE_SCATTER_TENSOR_COALESCED, inputs, outputs}, [&](Staging&) {
+    // Its own type is not in torch 2.11.
+    return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs}, [&](Staging&) {
       return [inner = inner_.get(), outputs, inputs, opts]() mutable {
         return inner->reduce_scatter_tensor_coalesced(outputs, inputs, opts);
       };
