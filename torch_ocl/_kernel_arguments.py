@@ -190,6 +190,8 @@ def converter(p: Parameter) -> Callable[[Any], tuple[int, int] | int | bytes]:
     """
     if p.is_opaque:
         raise TypeError(f"a kernel can't be given a {p.type}: only buffers, numbers and structs")
+    if "long long" in p.type or p.type == "ulong long":
+        raise TypeError("OpenCL C has no `long long` (6.1.4 of 1.2): a long has 64 bits")
     if p.is_local:
         return _local_argument
     return _buffer_argument(p) if p.is_buffer else _value_argument(p)

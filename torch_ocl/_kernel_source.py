@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -14,9 +15,39 @@ def _line(number: int, file: str) -> str:
     return f'#line {number} "{escaped}"\n'
 
 
+def read_options(options: str | Sequence[str]) -> list[str]:
+    """Options one by one, each with its value ("-I folder"): a string is read as a shell does, and
+    so are strings of a sequence that have several in them, or quotes."""
+    words: list[str] = []
+    for text in [options] if isinstance(options, str) else options:
+        several = isinstance(options, str) or re.search(r"\s-[A-Za-z]|[\"'].*\s", text)
+        words += shlex.split(text) if several else [text.strip()]
+    read: list[str] = []
+    for word in words:
+        if read and read[-1] in ("-I", "-D"):
+            read[-1] += " " + word
+        else:
+            read.append(word)
+    return read
+
+
+def split_options(options: Sequence[str]) -> tuple[str, list[str]]:
+    """Values with blanks in them, which drivers read each in their own way, as lines in front of
+    the source, and the options for the driver. expand() looks into folders with blanks."""
+    lines, others = "", []
+    for option in options:
+        value = re.fullmatch(r"-([DI])\s*(\S.*)", option, re.S)
+        if value is None or not re.search(r"\s", value[2]):
+            others.append(option)
+        elif value[1] == "D":
+            name, _, text = value[2].partition("=")
+            lines += f"#define {name} {' '.join(text.split())}\n"
+    return lines, others
+
+
 def include_folders(options: Sequence[str]) -> list[Path]:
     """The folders that -I names."""
-    return [Path(f) for f in re.findall(r"(?:^|\s)-I\s*(\S+)", " ".join(options))]
+    return [Path(o.removeprefix("-I").strip()) for o in options if o.startswith("-I")]
 
 
 def expand(

@@ -76,12 +76,14 @@ def _definitions(code: str, options: Sequence[str]) -> dict[str, list[str]]:
     pattern = r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(?)((?:\\\n|[^\n])*)"
     for name, is_function, text in re.findall(pattern, code, re.M):
         found.setdefault(name, []).append("(" if is_function else text.strip())
-    for name, text in re.findall(r"(?:^|\s)-D\s*(\w+)(?:=(\S*))?", " ".join(options)):
-        found.setdefault(name, []).append(text or "1")
+    for option in options:
+        if define := re.fullmatch(r"-D\s*(\w+)(?:=(\S*))?", option):
+            found.setdefault(define[1], []).append("1" if define[2] is None else define[2])
     return found
 
 
 def _typedefs(code: str) -> dict[str, str]:
+    code = re.sub(r"\benum\b[\s\w]*\{[^}]*\}", " int ", code)  # OpenCL C 1.2, 6.1: enums are ints
     return {name: text for text, name in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;", code)}
 
 
@@ -117,6 +119,8 @@ def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) 
         if len(words) != 1 or words[0] not in (typedefs or {}):
             break
         words = [w for w in typedefs[words[0]].split() if w not in _QUALIFIERS]
+    if words[:1] == ["enum"]:
+        return "int"
     sign = _SIGNS & set(words)
     if sign or (len(words) > 1 and words[-1] == "int"):
         rest = [word for word in words if word not in _SIGNS and word != "int"] or ["int"]
@@ -127,11 +131,15 @@ def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) 
 def _parameter(
     text: str, start: int, macros: Mapping[str, Sequence[str]], typedefs: Mapping[str, str]
 ) -> Parameter:
+    as_array = re.search(r"\[[^\[\]]*\]\s*$", text)  # C11, 6.7.6.3: `x[]` is a pointer
+    text = text[: as_array.start()] if as_array else text
     plain = _expand(text, macros)
     if not re.fullmatch(r"[\w\s*]+", plain):
         raise Unreadable
     words = re.findall(r"\w+|\*", plain)
-    if plain.count("*") > 1 or not words or not _IDENTIFIER.fullmatch(words[-1]):
+    if as_array:
+        words.insert(-1, "*")
+    if words.count("*") > 1 or not words or not _IDENTIFIER.fullmatch(words[-1]):
         raise Unreadable
     name = words.pop()
     is_pointer = "*" in words
@@ -141,9 +149,11 @@ def _parameter(
     access |= {"__" + a for a in access}
     kept = [word for word in words if word not in names | access | {"*"}]
     space = spaces[0] if spaces else "private"
-    if not re.search(rf"\b{name}\s*$", text):
-        raise Unreadable
-    span = (start, start + len(text))
+    if not kept or not re.search(rf"\b{name}\s*$", text):
+        raise Unreadable  # without a name, or with one that a macro writes
+    if as_array and space == "private":
+        raise Unreadable  # the driver's error says what is wrong
+    span = (start, start + len(text) + (len(as_array[0]) if as_array else 0))
     return Parameter(name, space, plain_type(kept, typedefs), is_pointer, span)
 
 
@@ -166,6 +176,8 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
     if len(places) != 1:
         raise Unreadable
     before = code[: places[0].start()]
+    if re.search(r"(?:^|\n)[ \t]*#(?:\\\n|[^\n])*\Z", before):
+        raise Unreadable  # within a macro
     head = before[max(before.rfind(c) for c in ";}") + 1 :]
     if not re.search(r"\b(?:__)?kernel\b", head) or not re.search(r"\bvoid\b", head):
         raise Unreadable
@@ -176,10 +188,10 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
             raise Unreadable
         depth += (code[end] == "(") - (code[end] == ")")
         end += 1
-    body = re.match(r"\s*\{", code[end:])
+    body = re.match(r"[\s\\]*\{", code[end:])
     if body is None:
         raise Unreadable
-    text = code[begin : end - 1]
+    text = code[begin : end - 1].replace("\\\n", " \n")
     macros, typedefs = _pointer_types(code) | _definitions(code, options), _typedefs(code)
     parts = [] if text.strip() in ("", "void") else _split(text, begin)
     return Signature(
@@ -197,14 +209,16 @@ def told_parameter(space: str, type_name: str, name: str, source: str) -> Parame
 def with_offsets(source: str, parameters: Sequence[Parameter], body: int) -> str:
     """The source of the same kernel with a `uint` more at the end for each buffer, in order: the
     bytes from the buffer's beginning to the first element. Lines stay where they are."""
-    code = _bare(source)
+    code = _bare(source).replace("\\\n", " \n")
     edits, more, moves = [], "", ""
     for p in parameters:
         if not p.is_buffer:
             continue
         start, end = p.span
-        place = start + re.search(rf"\b{p.name}\s*$", code[start:end]).start()
+        found = re.search(rf"\b{p.name}\s*(\[[^\[\]]*\])?\s*$", code[start:end])
+        place, is_array = start + found.start(), found[1] is not None
         type_ = " ".join(code[start:place].split())
+        type_ += "*" if is_array else ""
         base, offset = f"{p.name}_ocl_base", f"{p.name}_ocl_offset"
         edits.append((place, place + len(p.name), base))
         more += f", uint {offset}"

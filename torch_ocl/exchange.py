@@ -54,7 +54,15 @@ def to_pyopencl(tensor: torch.Tensor) -> "pyopencl.array.Array":
         raise RuntimeError("PyOpenCL knows no gradients: use to_pyopencl(tensor.detach())")
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
         raise TypeError("expected a strided tensor; resolve_conj() and resolve_neg() copy")
-    dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype  # TypeError where NumPy has none
+    try:
+        dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+    except TypeError:
+        same_bytes = {1: "torch.uint8", 2: "torch.uint16", 4: "torch.uint32"}
+        bits = same_bytes.get(tensor.element_size(), "an integer dtype")
+        raise TypeError(
+            f"NumPy and PyOpenCL have no {tensor.dtype}: pass tensor.view({bits}), whose elements "
+            "are the same bytes"
+        ) from None
     if tensor.numel() == 0:
         raise ValueError("a tensor without elements has no buffer")
     address, storage = tensor.data_ptr(), tensor.untyped_storage()

@@ -27,7 +27,10 @@ Sizes = int | Sequence[int]
 
 
 def _sizes(value: Sizes, what: str, least: int) -> list[int]:
-    sizes = list(value) if isinstance(value, tuple | list) else [value]
+    try:
+        sizes: list[Any] = list(value)  # type: ignore[arg-type]
+    except TypeError:
+        sizes = [value]
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"{what} has 1 to 3 sizes, got {value!r}")
     try:
@@ -53,7 +56,8 @@ class _Program:
         self.source = source
         self.path = path
         self.option_list = list(options)
-        self.options = " ".join(options)
+        self._defines, driver_options = _kernel_source.split_options(options)
+        self.options = " ".join(driver_options)
         self.text = self._numbered((_LABEL, 1))
         self._files = _kernel_source.files_of_callers(frame)
         self._compiled_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -63,7 +67,7 @@ class _Program:
         folders = _kernel_source.include_folders(self.option_list)
         if self.path is not None:
             folders = [self.path.resolve().parent, *folders]
-        return _kernel_source.expand(self.source, folders, *place)
+        return self._defines + _kernel_source.expand(self.source, folders, *place)
 
     def names(self, device: int, wanted: str | None) -> list[str]:
         """The kernels it has. A build error names the user's file and lines."""
@@ -81,8 +85,8 @@ class _Program:
         try:
             return _C.kernel_names(device, text, self.options, title)
         except RuntimeError as error:
-            named = "" if wanted is None else f" {wanted!r}"
-            raise RuntimeError(f"kernel{named} does not build: {error}") from None
+            what = "the source" if wanted is None else f"kernel {wanted!r}"
+            raise RuntimeError(f"{what} does not build: {error}") from None
 
 
 def _sized(convert: Callable[[Any], bytes], type_: str, size: int) -> Callable[[Any], bytes]:
@@ -222,7 +226,7 @@ class Kernel:
 
     def _named(self, error: Exception, p: Parameter | None = None) -> Exception:
         """The error with the kernel's and the parameter's name in front."""
-        parameter = "" if p is None else f", parameter {p.name!r}"
+        parameter = "" if p is None else f", parameter {p.name or str(p)!r}"
         return type(error)(f"kernel {self.name!r}{parameter}: {error}")
 
     def __repr__(self) -> str:
@@ -326,8 +330,9 @@ def compile_kernel(
         source: the program, or a pathlib.Path of its file. `#include "file"` is looked for in the
             file's folder and in those of -I options.
         name: which of its kernels; not needed if there is one only.
-        options: for the compiler, such as ("-DTILE=16", "-cl-fast-relaxed-math"). By default the
-            language is the newest that the device compiles, at least OpenCL C 1.2.
+        options: for the compiler, such as ("-DTILE=16", "-cl-fast-relaxed-math"), or one string of
+            them as a shell reads it. By default the language is the newest that the device
+            compiles, at least OpenCL C 1.2.
 
     It is compiled for the current device now, and for others when they are first used. Binaries are
     kept on disk as those of the package's own kernels.
@@ -351,10 +356,11 @@ def compile_kernel(
         source = Path(source)
     elif not isinstance(source, str):
         raise TypeError(f"the source must be a string or a path, got {type(source).__name__}")
-    options = [options] if isinstance(options, str) else list(options)
-    if not all(isinstance(option, str) for option in options):
-        raise TypeError(f"options must be strings, got {options!r}")
-    return _compile(source, name, options)
+    if not isinstance(options, str):
+        options = list(options)
+        if not all(isinstance(option, str) for option in options):
+            raise TypeError(f"options must be strings, got {options!r}")
+    return _compile(source, name, _kernel_source.read_options(options))
 
 
 def local_memory(nbytes: int) -> LocalMemory:

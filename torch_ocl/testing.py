@@ -35,11 +35,14 @@ def force(**implementations: str) -> Iterator[None]:
             (:func:`engines`); ``""`` leaves the choice to the engine.
 
     Raises:
+        TypeError: a name is no string.
         ValueError: there is no such engine or implementation.
     """
     before: dict[str, str] = {}
     try:
         for engine, name in implementations.items():
+            if not isinstance(name, str):
+                raise TypeError(f"{engine}: the name of an implementation, or '', got {name!r}")
             before[engine] = _C.force_implementation(engine, name)
         yield
     finally:

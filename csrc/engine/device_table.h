@@ -48,6 +48,8 @@ struct DeviceRow {
   /// CPUs, in bytes. `staged`: what a first-level cache holds beside the rest. `panel`: likewise, a
   /// second-level cache. `reread`: of what is read again for every tile. `core`: of the last-level
   /// cache, for each core.
+  /// `large_group`: work-items of a group of element-wise ops where every core gets several.
+  int large_group = 1024;
   int64_t staged_bytes = 16 << 10, panel_bytes = 768 << 10, reread_bytes = 256 << 10,
           core_bytes = 2 << 20;
 };

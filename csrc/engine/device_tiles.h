@@ -1,7 +1,9 @@
 // The device table's part on tiles: which tiles of sums a GPU's kernels of products and
 // convolutions can take, and how fast a compute unit is that is full of one. The kernels choose by
 // these numbers (gemm/tiles.h); what the tuner finds for one device takes their place. GPUs with a
-// table of their own say so in its name; all others start from what was measured on NVIDIA's.
+// table of their own say so in its name; all others start from what was measured on NVIDIA's, less
+// the tiles that exceed a class's registers (Arm's and Qualcomm's take those of up to 4 x 8 sums)
+// or local memory.
 #pragma once
 
 #include <array>

@@ -157,6 +157,10 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
     p.registers_per_item = 255;
   } else if (has_word(extensions, "cl_intel_subgroups")) {
     p.registers_per_item = 64;  // 128 registers of 32 bytes, shared by the 16 lanes of a sub-group
+  } else if (p.extensions.find("cl_arm_") != std::string::npos) {
+    p.registers_per_item = 64;  // Mali, Bifrost and newer; with more than 32, half as many run
+  } else if (p.extensions.find("cl_qcom_") != std::string::npos) {
+    p.registers_per_item = 96;  // Adreno: 48 of 16 bytes would leave one wave of a unit
   }
 }
 

@@ -49,7 +49,7 @@ at::Tensor& adaptive_average(const char* name, const at::Tensor& self, at::IntAr
   // Of no images CPU torch's two-dimensional one is there for every dtype.
   if (self.numel() != 0 || axes != 2) check_floating(name, self);
   out.resize_(with_spatial_sizes(self, output_size), format_like(self, axes));
-  average_pool(out, self, adaptive_window(axes));
+  spatial::average_pool(out, self, adaptive_window(axes));
   return out;
 }
 
@@ -69,14 +69,14 @@ at::Tensor& adaptive_average_backward(const char* name, const at::Tensor& grad_o
   check_same_dtype(grad_input, self.scalar_type());
   check_floating(name, self);
   grad_input.resize_(self.sizes(), format_like(self, axes));
-  average_pool_backward(grad_input, grad_output, adaptive_window(axes));
+  spatial::average_pool_backward(grad_input, grad_output, adaptive_window(axes));
   return grad_input;
 }
 
 void adaptive_maximum(const char* name, const at::Tensor& self, const at::Tensor& out,
                       const at::Tensor& indices, int axes) {
   check_floating(name, self);
-  max_pool(out, indices, self, adaptive_window(axes));
+  spatial::max_pool(out, indices, self, adaptive_window(axes));
 }
 
 void adaptive_maximum_backward(const char* name, const at::Tensor& grad_output,
@@ -85,7 +85,7 @@ void adaptive_maximum_backward(const char* name, const at::Tensor& grad_output,
   check_floating(name, self);
   check_same_dtype(grad_output, self.scalar_type());
   check_same_dtype(indices, at::kLong);
-  max_pool_backward(grad_input, grad_output, indices, adaptive_window(axes));
+  spatial::max_pool_backward(grad_input, grad_output, indices, adaptive_window(axes));
 }
 
 }  // namespace

@@ -29,9 +29,9 @@ void structured_avg_pool2d_out::impl(const at::Tensor& self, int64_t kH, int64_t
                                      std::optional<int64_t> divisor_override,
                                      const at::Tensor& out) {
   check_average("avg_pool2d", self.scalar_type(), true);
-  average_pool(out, self,
-               average_window(pool_window(2, {kH, kW}, {dH, dW}, {padH, padW}), count_include_pad,
-                              divisor_override));
+  spatial::average_pool(out, self,
+                        average_window(pool_window(2, {kH, kW}, {dH, dW}, {padH, padW}),
+                                       count_include_pad, divisor_override));
 }
 
 void structured_avg_pool2d_backward_out::impl(const at::Tensor& grad_output, const at::Tensor& self,
@@ -41,9 +41,9 @@ void structured_avg_pool2d_backward_out::impl(const at::Tensor& grad_output, con
                                               const at::Tensor& grad_input) {
   check_average("avg_pool2d_backward", self.scalar_type(), true);
   check_same_dtype(grad_output, self.scalar_type());
-  average_pool_backward(grad_input, grad_output,
-                        average_window(pool_window(2, kernel_size, stride, padding),
-                                       count_include_pad, divisor_override));
+  spatial::average_pool_backward(grad_input, grad_output,
+                                 average_window(pool_window(2, kernel_size, stride, padding),
+                                                count_include_pad, divisor_override));
 }
 
 void structured_avg_pool3d_out::impl(const at::Tensor& self, at::IntArrayRef kernel_size,
@@ -52,9 +52,9 @@ void structured_avg_pool3d_out::impl(const at::Tensor& self, at::IntArrayRef ker
                                      std::optional<int64_t> divisor_override,
                                      const at::Tensor& out) {
   check_average("avg_pool3d_out_frame", self.scalar_type(), false);
-  average_pool(out, self,
-               average_window(pool_window(3, kernel_size, stride, padding), count_include_pad,
-                              divisor_override));
+  spatial::average_pool(out, self,
+                        average_window(pool_window(3, kernel_size, stride, padding),
+                                       count_include_pad, divisor_override));
 }
 
 void structured_avg_pool3d_backward_out::impl(const at::Tensor& grad_output, const at::Tensor& self,
@@ -64,9 +64,9 @@ void structured_avg_pool3d_backward_out::impl(const at::Tensor& grad_output, con
                                               const at::Tensor& grad_input) {
   check_average("avg_pool3d_backward_out_frame", self.scalar_type(), false);
   check_same_dtype(grad_output, self.scalar_type());
-  average_pool_backward(grad_input, grad_output,
-                        average_window(pool_window(3, kernel_size, stride, padding),
-                                       count_include_pad, divisor_override));
+  spatial::average_pool_backward(grad_input, grad_output,
+                                 average_window(pool_window(3, kernel_size, stride, padding),
+                                                count_include_pad, divisor_override));
 }
 
 }  // namespace ocl::native

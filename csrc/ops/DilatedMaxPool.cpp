@@ -45,7 +45,7 @@ void check_lengths(const char* name, at::IntArrayRef kernel, at::IntArrayRef str
 
 /// Checks the shapes and gives the output's spatial sizes.
 std::array<int64_t, 3> output_sizes(const char* name, const at::Tensor& in,
-                                    const PoolWindow& window, bool ceil_mode) {
+                                    const spatial::PoolWindow& window, bool ceil_mode) {
   TORCH_CHECK(in.dim() == 4 || in.dim() == 5, name,
               ": non-empty 4D or 5D (batch mode) tensor expected for input, but got: ", in.sizes());
   const auto &k = window.kernel, &s = window.stride, &p = window.pad, &d = window.dilation;
@@ -84,7 +84,7 @@ void structured_max_pool2d_with_indices_out::impl(const at::Tensor& self,
                                                   const at::Tensor& out,
                                                   const at::Tensor& indices) {
   check_maximum("max_pool2d", self.scalar_type());
-  max_pool(out, indices, self, pool_window(2, kernel_size, stride, padding, dilation));
+  spatial::max_pool(out, indices, self, pool_window(2, kernel_size, stride, padding, dilation));
 }
 
 void structured_max_pool2d_with_indices_backward_out::impl(
@@ -94,8 +94,8 @@ void structured_max_pool2d_with_indices_backward_out::impl(
   check_floating("max_pool2d_backward", self);
   check_same_dtype(grad_output, self.scalar_type());
   check_same_dtype(indices, at::kLong);
-  max_pool_backward(grad_input, grad_output, indices,
-                    pool_window(2, kernel_size, stride, padding, dilation));
+  spatial::max_pool_backward(grad_input, grad_output, indices,
+                             pool_window(2, kernel_size, stride, padding, dilation));
 }
 
 std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
@@ -103,14 +103,14 @@ std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
     at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out,
     at::Tensor& indices) {
   check_lengths("max_pool3d", kernel_size, stride, padding, dilation);
-  const PoolWindow window = pool_window(3, kernel_size, stride, padding, dilation);
+  const spatial::PoolWindow window = pool_window(3, kernel_size, stride, padding, dilation);
   const auto sizes = output_sizes("max_pool3d_with_indices", self, window, ceil_mode);
   check_maximum("max_pool3d", self.scalar_type());
   check_same_dtype(out, self.scalar_type());
   check_same_dtype(indices, at::kLong);
   resize_volume(out, self, sizes);
   resize_volume(indices, self, sizes);
-  max_pool(out, indices, self, window);
+  spatial::max_pool(out, indices, self, window);
   return {out, indices};
 }
 
@@ -129,7 +129,7 @@ at::Tensor& max_pool3d_with_indices_backward_grad_input(
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode,
     const at::Tensor& indices, at::Tensor& grad_input) {
   check_lengths("max_pool3d", kernel_size, stride, padding, dilation);
-  const PoolWindow window = pool_window(3, kernel_size, stride, padding, dilation);
+  const spatial::PoolWindow window = pool_window(3, kernel_size, stride, padding, dilation);
   const auto sizes = output_sizes("max_pool3d_with_indices_backward", self, window, ceil_mode);
   const c10::DimVector expected = with_spatial_sizes(self, sizes);
   TORCH_CHECK(grad_output.sizes() == at::IntArrayRef(expected) &&
@@ -142,7 +142,7 @@ at::Tensor& max_pool3d_with_indices_backward_grad_input(
   check_same_dtype(grad_input, self.scalar_type());
   check_same_dtype(indices, at::kLong);
   grad_input.resize_(self.sizes(), self.suggest_memory_format());
-  max_pool_backward(grad_input, grad_output, indices, window);
+  spatial::max_pool_backward(grad_input, grad_output, indices, window);
   return grad_input;
 }
 

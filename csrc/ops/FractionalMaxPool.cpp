@@ -21,7 +21,8 @@ void structured_fractional_max_pool2d_out::impl(const at::Tensor& self, at::IntA
                                                 const at::Tensor& indices) {
   at::native::fractional_max_pool_check_shape<2>(self, random_samples);
   check_floating("fractional_max_pool2d_out_frame", self);
-  fractional_max_pool(output, indices, self, random_samples, pool_window(2, kernel_size, {}, 0));
+  spatial::fractional_max_pool(output, indices, self, random_samples,
+                               pool_window(2, kernel_size, {}, 0));
 }
 
 void structured_fractional_max_pool2d_backward_out::impl(const at::Tensor& grad_output,
@@ -32,8 +33,8 @@ void structured_fractional_max_pool2d_backward_out::impl(const at::Tensor& grad_
   check_floating("fractional_max_pool2d_backward_out_frame", self);
   check_same_dtype(grad_output, self.scalar_type());
   check_same_dtype(indices, at::kLong);
-  fractional_max_pool_backward(grad_input, grad_output, indices,
-                               pool_window(2, kernel_size, {}, 0));
+  spatial::fractional_max_pool_backward(grad_input, grad_output, indices,
+                                        pool_window(2, kernel_size, {}, 0));
 }
 
 void structured_fractional_max_pool3d_out::impl(const at::Tensor& self, int64_t poolSizeT,
@@ -44,8 +45,8 @@ void structured_fractional_max_pool3d_out::impl(const at::Tensor& self, int64_t 
                                                 const at::Tensor& indices) {
   at::native::fractional_max_pool_check_shape<3>(self, random_samples);
   check_floating("fractional_max_pool3d_out_frame", self);
-  fractional_max_pool(output, indices, self, random_samples,
-                      pool_window(3, {poolSizeT, poolSizeH, poolSizeW}, {}, 0));
+  spatial::fractional_max_pool(output, indices, self, random_samples,
+                               pool_window(3, {poolSizeT, poolSizeH, poolSizeW}, {}, 0));
 }
 
 at::Tensor& fractional_max_pool3d_backward_grad_input(
@@ -62,8 +63,8 @@ at::Tensor& fractional_max_pool3d_backward_grad_input(
   check_same_dtype(grad_input, self.scalar_type());
   check_same_dtype(indices, at::kLong);
   grad_input.resize_(self.sizes());
-  fractional_max_pool_backward(grad_input, grad_output, indices,
-                               pool_window(3, kernel_size, {}, 0));
+  spatial::fractional_max_pool_backward(grad_input, grad_output, indices,
+                                        pool_window(3, kernel_size, {}, 0));
   return grad_input;
 }
 

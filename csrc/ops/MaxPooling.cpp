@@ -32,13 +32,13 @@ Tensor max_pool1d(const Tensor& self, at::IntArrayRef kernel_size, at::IntArrayR
                   at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode) {
   if (!is_left_to_upstream(self)) {
     at::native::check_max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode);
-    const PoolWindow window = pool_window(1, kernel_size, stride, padding, dilation);
+    const spatial::PoolWindow window = pool_window(1, kernel_size, stride, padding, dilation);
     c10::DimVector sizes(self.sizes().begin(), self.sizes().end());
     sizes.back() =
         at::native::pooling_output_shape<int64_t>(self.size(-1), window.kernel[2], window.pad[2],
                                                   window.stride[2], window.dilation[2], ceil_mode);
     const Tensor out = at::empty(sizes, self.options());
-    if (max_pool_only(out, self, window)) return out;
+    if (spatial::max_pool_only(out, self, window)) return out;
   }
   return at::compositeimplicitautograd::max_pool1d(self, kernel_size, stride, padding, dilation,
                                                    ceil_mode);

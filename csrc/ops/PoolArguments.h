@@ -21,9 +21,9 @@ inline std::array<int32_t, 3> per_axis(at::IntArrayRef values, int axes, int32_t
 }
 
 /// An empty stride means the kernel's size, an empty dilation 1.
-inline PoolWindow pool_window(int axes, at::IntArrayRef kernel, at::IntArrayRef stride,
-                              at::IntArrayRef padding, at::IntArrayRef dilation = {}) {
-  PoolWindow window;
+inline spatial::PoolWindow pool_window(int axes, at::IntArrayRef kernel, at::IntArrayRef stride,
+                                       at::IntArrayRef padding, at::IntArrayRef dilation = {}) {
+  spatial::PoolWindow window;
   window.kernel = per_axis(kernel, axes, 1);
   window.stride = stride.empty() ? window.kernel : per_axis(stride, axes, 1);
   window.pad = per_axis(padding, axes, 0);
@@ -32,15 +32,15 @@ inline PoolWindow pool_window(int axes, at::IntArrayRef kernel, at::IntArrayRef 
   return window;
 }
 
-inline PoolWindow average_window(PoolWindow window, bool count_include_pad,
-                                 std::optional<int64_t> divisor) {
+inline spatial::PoolWindow average_window(spatial::PoolWindow window, bool count_include_pad,
+                                          std::optional<int64_t> divisor) {
   window.count_pad = count_include_pad;
   window.divisor = static_cast<int32_t>(divisor.value_or(0));
   return window;
 }
 
-inline PoolWindow adaptive_window(int axes) {
-  PoolWindow window;
+inline spatial::PoolWindow adaptive_window(int axes) {
+  spatial::PoolWindow window;
   window.axes = axes;
   window.adaptive = 1;
   return window;

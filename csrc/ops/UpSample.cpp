@@ -44,8 +44,8 @@ using Scale = std::optional<double>;
 
 /// From the scale factors of the last one to three dimensions.
 template <class... Scales>
-ResampleScales scales_of(bool align_corners, Scales... given) {
-  ResampleScales scales{.axes = sizeof...(given), .align_corners = align_corners};
+spatial::ResampleScales scales_of(bool align_corners, Scales... given) {
+  spatial::ResampleScales scales{.axes = sizeof...(given), .align_corners = align_corners};
   int axis = 3 - scales.axes;
   ((scales.given[axis++] = given), ...);
   return scales;
@@ -68,21 +68,21 @@ void check_antialias(const char* name, const at::Tensor& tensor, bool bytes) {
 void structured_upsample_nearest1d_out::impl(const at::Tensor& self, at::IntArrayRef, Scale scales,
                                              const at::Tensor& out) {
   check_image("upsample_nearest1d", self);
-  nearest(out, self, scales_of(false, scales), false);
+  spatial::nearest(out, self, scales_of(false, scales), false);
 }
 
 void structured_upsample_nearest1d_backward_out::impl(const at::Tensor& grad_output,
                                                       at::IntArrayRef, at::IntArrayRef,
                                                       Scale scales, const at::Tensor& grad_input) {
   check_floating("upsample_nearest1d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales), false);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales), false);
 }
 
 void structured_upsample_nearest2d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                              Scale scales_h, Scale scales_w,
                                              const at::Tensor& out) {
   check_image("upsample_nearest2d", self);
-  nearest(out, self, scales_of(false, scales_h, scales_w), false);
+  spatial::nearest(out, self, scales_of(false, scales_h, scales_w), false);
 }
 
 void structured_upsample_nearest2d_backward_out::impl(const at::Tensor& grad_output,
@@ -90,14 +90,14 @@ void structured_upsample_nearest2d_backward_out::impl(const at::Tensor& grad_out
                                                       Scale scales_h, Scale scales_w,
                                                       const at::Tensor& grad_input) {
   check_floating("upsample_nearest2d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales_h, scales_w), false);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales_h, scales_w), false);
 }
 
 void structured_upsample_nearest3d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                              Scale scales_d, Scale scales_h, Scale scales_w,
                                              const at::Tensor& out) {
   check_image("upsample_nearest3d", self);
-  nearest(out, self, scales_of(false, scales_d, scales_h, scales_w), false);
+  spatial::nearest(out, self, scales_of(false, scales_d, scales_h, scales_w), false);
 }
 
 void structured_upsample_nearest3d_backward_out::impl(const at::Tensor& grad_output,
@@ -106,13 +106,14 @@ void structured_upsample_nearest3d_backward_out::impl(const at::Tensor& grad_out
                                                       Scale scales_w,
                                                       const at::Tensor& grad_input) {
   check_floating("upsample_nearest3d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales_d, scales_h, scales_w), false);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales_d, scales_h, scales_w),
+                            false);
 }
 
 void structured__upsample_nearest_exact1d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                     Scale scales, const at::Tensor& out) {
   check_image("_upsample_nearest_exact1d", self);
-  nearest(out, self, scales_of(false, scales), true);
+  spatial::nearest(out, self, scales_of(false, scales), true);
 }
 
 void structured__upsample_nearest_exact1d_backward_out::impl(const at::Tensor& grad_output,
@@ -120,14 +121,14 @@ void structured__upsample_nearest_exact1d_backward_out::impl(const at::Tensor& g
                                                              Scale scales,
                                                              const at::Tensor& grad_input) {
   check_floating("_upsample_nearest_exact1d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales), true);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales), true);
 }
 
 void structured__upsample_nearest_exact2d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                     Scale scales_h, Scale scales_w,
                                                     const at::Tensor& out) {
   check_image("_upsample_nearest_exact2d", self);
-  nearest(out, self, scales_of(false, scales_h, scales_w), true);
+  spatial::nearest(out, self, scales_of(false, scales_h, scales_w), true);
 }
 
 void structured__upsample_nearest_exact2d_backward_out::impl(const at::Tensor& grad_output,
@@ -135,14 +136,14 @@ void structured__upsample_nearest_exact2d_backward_out::impl(const at::Tensor& g
                                                              Scale scales_h, Scale scales_w,
                                                              const at::Tensor& grad_input) {
   check_floating("_upsample_nearest_exact2d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales_h, scales_w), true);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales_h, scales_w), true);
 }
 
 void structured__upsample_nearest_exact3d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                     Scale scales_d, Scale scales_h, Scale scales_w,
                                                     const at::Tensor& out) {
   check_image("_upsample_nearest_exact3d", self);
-  nearest(out, self, scales_of(false, scales_d, scales_h, scales_w), true);
+  spatial::nearest(out, self, scales_of(false, scales_d, scales_h, scales_w), true);
 }
 
 void structured__upsample_nearest_exact3d_backward_out::impl(const at::Tensor& grad_output,
@@ -151,33 +152,34 @@ void structured__upsample_nearest_exact3d_backward_out::impl(const at::Tensor& g
                                                              Scale scales_w,
                                                              const at::Tensor& grad_input) {
   check_floating("_upsample_nearest_exact3d_backward", grad_output);
-  nearest_backward(grad_input, grad_output, scales_of(false, scales_d, scales_h, scales_w), true);
+  spatial::nearest_backward(grad_input, grad_output, scales_of(false, scales_d, scales_h, scales_w),
+                            true);
 }
 
 void structured_upsample_linear1d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                             bool align_corners, Scale scales,
                                             const at::Tensor& out) {
   check_floating("upsample_linear1d", self);
-  interpolate(out, self, scales_of(align_corners, scales), Filter::linear);
+  spatial::interpolate(out, self, scales_of(align_corners, scales), spatial::Filter::linear);
 }
 
 void structured_upsample_linear1d_backward_out::impl(const at::Tensor& grad_output, at::IntArrayRef,
                                                      at::IntArrayRef, bool align_corners,
                                                      Scale scales, const at::Tensor& grad_input) {
   check_floating("upsample_linear1d_backward", grad_output);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales), Filter::linear,
-                    false);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales),
+                             spatial::Filter::linear, false);
 }
 
 void structured_upsample_bilinear2d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                               bool align_corners, Scale scales_h, Scale scales_w,
                                               const at::Tensor& out) {
   check_image("upsample_bilinear2d", self);
-  const ResampleScales scales = scales_of(align_corners, scales_h, scales_w);
+  const spatial::ResampleScales scales = scales_of(align_corners, scales_h, scales_w);
   if (self.scalar_type() == at::kByte) {
-    resample_separable(out, self, scales, Filter::linear, false);
+    spatial::resample_separable(out, self, scales, spatial::Filter::linear, false);
   } else {
-    interpolate(out, self, scales, Filter::linear);
+    spatial::interpolate(out, self, scales, spatial::Filter::linear);
   }
 }
 
@@ -187,15 +189,16 @@ void structured_upsample_bilinear2d_backward_out::impl(const at::Tensor& grad_ou
                                                        Scale scales_w,
                                                        const at::Tensor& grad_input) {
   check_floating("upsample_bilinear2d_backward", grad_output);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
-                    Filter::linear, false);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
+                             spatial::Filter::linear, false);
 }
 
 void structured_upsample_trilinear3d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                bool align_corners, Scale scales_d, Scale scales_h,
                                                Scale scales_w, const at::Tensor& out) {
   check_floating("upsample_trilinear3d", self);
-  interpolate(out, self, scales_of(align_corners, scales_d, scales_h, scales_w), Filter::linear);
+  spatial::interpolate(out, self, scales_of(align_corners, scales_d, scales_h, scales_w),
+                       spatial::Filter::linear);
 }
 
 void structured_upsample_trilinear3d_backward_out::impl(const at::Tensor& grad_output,
@@ -204,19 +207,20 @@ void structured_upsample_trilinear3d_backward_out::impl(const at::Tensor& grad_o
                                                         Scale scales_h, Scale scales_w,
                                                         const at::Tensor& grad_input) {
   check_floating("upsample_trilinear3d_backward", grad_output);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_d, scales_h, scales_w),
-                    Filter::linear, false);
+  spatial::resample_backward(grad_input, grad_output,
+                             scales_of(align_corners, scales_d, scales_h, scales_w),
+                             spatial::Filter::linear, false);
 }
 
 void structured_upsample_bicubic2d_out::impl(const at::Tensor& self, at::IntArrayRef,
                                              bool align_corners, Scale scales_h, Scale scales_w,
                                              const at::Tensor& out) {
   check_image("upsample_bicubic2d", self);
-  const ResampleScales scales = scales_of(align_corners, scales_h, scales_w);
+  const spatial::ResampleScales scales = scales_of(align_corners, scales_h, scales_w);
   if (self.scalar_type() == at::kByte) {
-    resample_separable(out, self, scales, Filter::cubic, false);
+    spatial::resample_separable(out, self, scales, spatial::Filter::cubic, false);
   } else {
-    interpolate(out, self, scales, Filter::cubic);
+    spatial::interpolate(out, self, scales, spatial::Filter::cubic);
   }
 }
 
@@ -230,15 +234,16 @@ void structured_upsample_bicubic2d_backward_out::impl(const at::Tensor& grad_out
     grad_input.copy_(grad_output);  // whatever the scales, as CPU torch does
     return;
   }
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
-                    Filter::cubic, false);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
+                             spatial::Filter::cubic, false);
 }
 
 void structured__upsample_bilinear2d_aa_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                   bool align_corners, Scale scales_h,
                                                   Scale scales_w, const at::Tensor& out) {
   check_antialias("_upsample_bilinear2d_aa", self, true);
-  resample_separable(out, self, scales_of(align_corners, scales_h, scales_w), Filter::linear, true);
+  spatial::resample_separable(out, self, scales_of(align_corners, scales_h, scales_w),
+                              spatial::Filter::linear, true);
 }
 
 void structured__upsample_bilinear2d_aa_backward_out::impl(const at::Tensor& grad_output,
@@ -247,15 +252,16 @@ void structured__upsample_bilinear2d_aa_backward_out::impl(const at::Tensor& gra
                                                            Scale scales_w,
                                                            const at::Tensor& grad_input) {
   check_antialias("upsample_bilinear2d_aa_backward_cpu", grad_output, false);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
-                    Filter::linear, true);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
+                             spatial::Filter::linear, true);
 }
 
 void structured__upsample_bicubic2d_aa_out::impl(const at::Tensor& self, at::IntArrayRef,
                                                  bool align_corners, Scale scales_h, Scale scales_w,
                                                  const at::Tensor& out) {
   check_antialias("_upsample_bicubic2d_aa", self, true);
-  resample_separable(out, self, scales_of(align_corners, scales_h, scales_w), Filter::cubic, true);
+  spatial::resample_separable(out, self, scales_of(align_corners, scales_h, scales_w),
+                              spatial::Filter::cubic, true);
 }
 
 void structured__upsample_bicubic2d_aa_backward_out::impl(const at::Tensor& grad_output,
@@ -264,8 +270,8 @@ void structured__upsample_bicubic2d_aa_backward_out::impl(const at::Tensor& grad
                                                           Scale scales_w,
                                                           const at::Tensor& grad_input) {
   check_antialias("upsample_bicubic2d_aa_backward_cpu", grad_output, false);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
-                    Filter::cubic, true);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
+                             spatial::Filter::cubic, true);
 }
 
 #ifdef OCL_LANCZOS
@@ -273,8 +279,8 @@ void structured__upsample_lanczos2d_aa_out::impl(const at::Tensor& self, at::Int
                                                  bool align_corners, Scale scales_h, Scale scales_w,
                                                  const at::Tensor& out) {
   check_antialias("_upsample_lanczos2d_aa", self, true);
-  resample_separable(out, self, scales_of(align_corners, scales_h, scales_w), Filter::lanczos,
-                     true);
+  spatial::resample_separable(out, self, scales_of(align_corners, scales_h, scales_w),
+                              spatial::Filter::lanczos, true);
 }
 
 void structured__upsample_lanczos2d_aa_backward_out::impl(const at::Tensor& grad_output,
@@ -283,8 +289,8 @@ void structured__upsample_lanczos2d_aa_backward_out::impl(const at::Tensor& grad
                                                           Scale scales_w,
                                                           const at::Tensor& grad_input) {
   check_antialias("upsample_lanczos2d_aa_backward_cpu", grad_output, false);
-  resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
-                    Filter::lanczos, true);
+  spatial::resample_backward(grad_input, grad_output, scales_of(align_corners, scales_h, scales_w),
+                             spatial::Filter::lanczos, true);
 }
 #endif
 }  // namespace ocl::native

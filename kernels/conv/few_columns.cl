@@ -3,7 +3,8 @@
 // element of a, which neighbouring work-items read side by side, is used COLUMNS times, and one of
 // b ROWS times. The places of k's elements and b are in local memory, a part of k at a time.
 //
-// Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS.
+// Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS,
+// ITEMS (of a work-group).
 #include "conv/conv.clh"
 
 #ifndef COLUMNS
@@ -12,7 +13,9 @@
 #ifndef ROWS
 #define ROWS 2
 #endif
+#ifndef ITEMS
 #define ITEMS 128
+#endif
 #define PART 256  // elements of k at a time; their sum is added to the total, which rounds less
 
 /// An element of k: its column of b, and its place in a. Aligned, so that one load brings it.

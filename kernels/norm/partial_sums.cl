@@ -45,7 +45,9 @@ kernel ITEM_BY_ITEM void norm_partial_sums(global const char* partial, const ulo
   }
 }
 
+#ifndef PART_ITEMS
 #define PART_ITEMS 16
+#endif
 #define COLUMNS 16
 #define LOADED 8  // parts whose loads are in flight together
 

@@ -41,7 +41,9 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
   ((global uint*)(counts_base + counts_offset))[get_global_id(0)] = count;
 }
 
+#ifndef GROUP
 #define GROUP 256
+#endif
 #define SHARE 8  // elements of a work-item; a work-group's are a chunk
 
 /// The same for GPUs. Global size: chunks * GROUP.

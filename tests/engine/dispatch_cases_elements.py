@@ -113,7 +113,7 @@ MAXIMA = [
 
 CASES = {
     "binning": [counted(50), counted(7000)],
-    "nearest": [
+    "backward_nearest": [
         pooled(lambda x: F.interpolate(x, scale_factor=2), 2, 3, 9, 20),
         pooled(lambda x: F.interpolate(x.mT, scale_factor=3), 2, 3, 9, 20),
     ],

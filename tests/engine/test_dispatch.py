@@ -96,6 +96,8 @@ def test_unknown_names():
         testing.force(sort="bitonic", gemm="fast"),
     ):
         pass
+    with pytest.raises(TypeError, match="gemm: the name of an implementation"), testing.force(gemm=None):
+        pass
     x = torch.ones(2, 40000, device="ocl")
     with testing.dispatches() as lines:
         x.sort()

@@ -27,7 +27,7 @@ ENGINES = {
     "scan": ["scan"],
     "softmax": ["softmax"],
     "sort": ["sort"],
-    "spatial": [name for name in testing.engines() if name.endswith("pool") or name == "nearest"],
+    "spatial": [n for n in testing.engines() if n.endswith("pool") or n == "backward_nearest"],
 }
 #: Kernels there that are the only ones for their op, so that there is nothing to choose.
 WITHOUT_CHOICE = {

@@ -299,6 +299,43 @@ def test_integers_of_the_same_width(bits):
     assert y.cpu().tolist() == [2**bits - 1, 2]
 
 
+@pytest.mark.parametrize(
+    "head", ["global float x[]", "global float \\\n x[4] \\\n", "global float* \\\n restrict x"]
+)
+def test_views_of_pointers_written_in_other_ways(head):
+    kernel = compiled(f"kernel void f({head}, \\\n float v) {{ x[get_global_id(0)] = v; }}")
+    x = torch.zeros(4, device="ocl")
+    kernel(x[1:], 5.0, global_size=2)
+    assert x.tolist() == [0, 5, 5, 0]
+
+
+def test_enums_are_integers():
+    kernel = compiled(
+        "typedef enum { RED, GREEN = 7, BLUE } color;\n"
+        "kernel void f(global color* x, color c) { x[get_global_id(0)] = c == GREEN ? BLUE : c; }"
+    )
+    x = torch.zeros(3, dtype=torch.int32, device="ocl")
+    kernel(x[1:], 7, global_size=1)
+    kernel(x[2:], 0, global_size=1)
+    assert x.tolist() == [0, 8, 0]
+    with pytest.raises(TypeError, match="it takes an integer"):
+        kernel(x, 1.5, global_size=1)
+
+
+def test_a_long_long_is_refused():
+    with pytest.raises((TypeError, RuntimeError), match="a long has 64 bits|does not build"):
+        compiled("kernel void f(global int* x, unsigned long long n) { *x = n; }")
+
+
+def test_sizes_of_other_types(scale):
+    numpy = pytest.importorskip("numpy")
+    x = torch.ones(4, device="ocl")
+    for size in (numpy.int64(4), numpy.array([4]), numpy.array(4), range(4, 5), torch.Size([4])):
+        y = torch.zeros(4, device="ocl")
+        scale(x, y, 2.0, 4, global_size=size)
+        assert y.tolist() == [2, 2, 2, 2]
+
+
 def test_a_typedef_of_a_pointer():
     kernel = compiled(
         "typedef global float* floats;\nkernel void f(floats x) { x[get_global_id(0)] = 1; }"

@@ -105,6 +105,28 @@ def test_options_and_language_versions():
         compiled(b"kernel void f() {}")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("-DN=(1 + 2)",), ("-D", "N=(1 + 2)"), "-DN='(1 + 2)'", '-D "N=(1 + 2)" -DM', ('-DN="1 + 2"',)],
+)
+def test_values_of_options_may_have_blanks(options):
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    kernel = compiled("kernel void f(global int* x) { *x = N; }", options=options)
+    pickle.loads(pickle.dumps(kernel))(x, global_size=1)
+    assert x.item() == 3
+
+
+def test_folders_of_options_may_have_blanks(tmp_path):
+    folder = tmp_path / "my headers"
+    folder.mkdir()
+    (folder / "value.h").write_text("#define V 5\n")
+    source = '#include "value.h"\nkernel void f(global int* x) { *x = V; }'
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    for options in ([f"-I{folder}"], ["-I", str(folder)], f'-I "{folder}"'):
+        compiled(source, options=options)(x.zero_(), global_size=1)
+        assert x.item() == 5
+
+
 def test_includes_are_read_anew(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "value.h").write_text("#ifndef V\n#define V 1\n#endif\n")
@@ -245,6 +267,9 @@ def test_bool_and_size_t_are_no_parameters():
             ["int a"],
         ),
         ("float g(float f) { return f; } kernel void f(struct s a) {}", ["struct s a"]),
+        ("kernel void f(global float x[], local int t[N + 1]) {}", ["global float* x", "local int* t"]),
+        ("kernel void f(int a, \\\n  global \\\nint* b \\\n)\\\n{}", ["int a", "global int* b"]),
+        ("typedef enum {A, B = 3} E; kernel void f(E a, enum F b) {}", ["int a", "int b"]),
     ],
 )
 def test_signatures_are_read(source, want):
@@ -263,6 +288,9 @@ def test_signatures_are_read(source, want):
         "kernel void f(int a,\n#ifdef X\nint b\n#endif\n) {}",
         "kernel void f(int a[4]) {}",
         "kernel void f(int a",
+        "kernel void f(global float*) {}",
+        "kernel void f(float) {}",
+        "#define M \\\n kernel void f(global float* x) { }\nM",
     ],
 )
 def test_signatures_that_the_driver_is_asked_for(source):

@@ -18,7 +18,7 @@ FOLDERS = {
     "backward_average_pool": "spatial",
     "backward_max_pool": "spatial",
     "max_pool": "spatial",
-    "nearest": "spatial",
+    "backward_nearest": "spatial",
 }
 OF_OPS = {
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),

@@ -5,6 +5,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 
@@ -15,7 +16,6 @@ namespace {
 constexpr int kPlaneLines = 4, kDotRows = 9, kGroupRows = 8;
 constexpr int64_t kSumVectors = 24;     // of 64 bytes, in 32 registers of that size
 constexpr int64_t kSquareVectors = 16;  // where factors take more registers, or sums are transposed
-constexpr size_t kFewColumnsGroup = 128;   // work-items
 constexpr int64_t kSumsPerItem = 1 << 15;  // fewer are not worth a work-item
 
 /// Lanes for stretches of `length` elements.
@@ -93,7 +93,8 @@ const char* refuse_few_columns(const Contraction& contraction) {
       static_cast<size_t>(contraction.columns) * contraction.element_size() + sizeof(int32_t), 16);
   const DeviceProperties& properties = contraction.device.properties();
   if (kPart * term > properties.local_memory) return "a part of the sum exceeds local memory";
-  if (properties.max_work_group_size < kFewColumnsGroup) return "work-groups are too small";
+  if (properties.max_work_group_size < group_of_rows(contraction.device))
+    return "work-groups are too small";
   const int64_t span = contraction.rows.first_span() + contraction.k.first_span();
   return span > std::numeric_limits<int32_t>::max() ? "places past 2^31 elements" : nullptr;
 }
@@ -101,15 +102,16 @@ const char* refuse_few_columns(const Contraction& contraction) {
 void run_few_columns(const Contraction& contraction) {
   static const KernelFamily family{"conv/few_columns.cl", "conv_few_columns"};
   const int64_t per_item = rows_per_item(contraction), rows = contraction.rows.elements();
-  const int64_t items = kFewColumnsGroup;
+  const auto items = static_cast<int64_t>(group_of_rows(contraction.device));
   launch(family.get(contraction.device, {{"C", contraction.compute_tag()},
                                          {"IN", tag(contraction.b_dtype)},
                                          {"OUT", tag(contraction.dtype)},
                                          {"COLUMNS", contraction.columns},
-                                         {"ROWS", per_item}}),
+                                         {"ROWS", per_item},
+                                         {"ITEMS", items}}),
          contraction.queue,
          NDRange::grid(static_cast<size_t>(ceil_div(rows, items * per_item) * items),
-                       static_cast<size_t>(contraction.groups), kFewColumnsGroup, 1),
+                       static_cast<size_t>(contraction.groups), items, 1),
          Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
          Pointer{contraction.out}, arguments_of(contraction));
 }

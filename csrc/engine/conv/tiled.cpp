@@ -29,6 +29,9 @@ bool fits(const Device& device, const TiledShape& s, size_t element) {
   const TileShape& t = s.tile;
   const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
                        static_cast<size_t>(t.m) * 12 + 2 * kMostTable * sizeof(int32_t);
+  const size_t values = static_cast<size_t>(s.rows * s.columns + s.rows + s.columns);
+  const bool least = &s == &kConvTiled4.shapes.back() || &s == &kConvTiled8.shapes.back();
+  if (!least && values * element / 4 + 16 > device.properties().registers_per_item) return false;
   return local <= device.properties().local_memory &&
          static_cast<size_t>(t.items) <= device.properties().max_work_group_size;
 }

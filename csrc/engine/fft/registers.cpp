@@ -14,6 +14,8 @@ namespace ocl::fft {
 
 namespace {
 
+// What the kernel's form needs, on any device: a line's elements are spread over the registers of a
+// work-group's items. Smaller devices take the steps of `lines`.
 // Items of a work-group: at most so many, and at least so many, of several short lines.
 constexpr uint32_t kMostItems = 512;
 constexpr uint32_t kItems = 64;

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
@@ -309,14 +310,15 @@ void finish_split(const Plan& plan, const void* sums) {
   if (p.splits <= 1) return;
   const size_t elements = static_cast<size_t>(p.m) * p.n;
   // Loads of one work-item after another would take a GPU as long as much of a dot product.
-  constexpr size_t kFewElements = 64, kManyParts = 8, kGroup = 128;
+  constexpr size_t kFewElements = 64, kManyParts = 8;
   if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
-    const std::array<Define, 1> defines{{{"LOCAL", kGroup}}};
+    const size_t group = group_of_rows(plan.device);
+    const std::array<Define, 1> defines{{{"LOCAL", group}}};
     launch_product(get_kernel(group_family, plan, defines), plan,
-                   NDRange::grid(elements * kGroup, p.batch, kGroup, 1), sums);
+                   NDRange::grid(elements * group, p.batch, group, 1), sums);
     return;
   }
-  const size_t local = plan.device.is_cpu() ? 16 : 128;
+  const size_t local = plan.device.is_cpu() ? 16 : group_of_rows(plan.device);
   launch_product(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 

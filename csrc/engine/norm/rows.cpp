@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/norm/norm.h"
 #include "engine/norm/plan.h"
 #include "engine/row_share.h"
@@ -112,8 +113,7 @@ constexpr size_t kMostPrefetchBytes = 4096;
 // Of kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers, and its
 // groups.
 constexpr int64_t kMostHeld = 16;
-constexpr uint32_t kSmallGroup = 64, kLargeGroup = 256;
-constexpr int64_t kSumColumns = 16, kSumGroup = 256;  // of norm_partial_sums_group
+constexpr int64_t kSumColumns = 16;  // of a work-group of norm_partial_sums_group
 
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily registers_family{"norm/rows_registers.cl", "norm_rows_registers"};
@@ -182,16 +182,17 @@ void launch_backward(const RowPlan& plan, Kernel& kernel, uint32_t group, int64_
   const bool cpu = plan.device.is_cpu(), both = plan.dweight->defined() && plan.dbias->defined();
   const uint32_t width = cpu ? vector_width(plan.device, plan.acc, columns) : 1;
   const at::Tensor& any = plan.dweight->defined() ? *plan.dweight : *plan.dbias;
+  const int64_t together = cpu ? 1 : static_cast<int64_t>(group_of_elements(plan.device));
   Kernel& sums = (cpu ? sums_family : group_sums_family)
                      .get(plan.device, {{"IN", plan.in_tag},
                                         {"PARAM", tag(any.scalar_type())},
                                         {"STAT", plan.stat_tag},
                                         {"ACC", plan.acc_tag},
-                                        {"WIDTH", width}});
-  const size_t items = cpu ? ceil_div(columns, width) : ceil_div(columns, kSumColumns) * kSumGroup;
-  launch(sums, plan.queue, NDRange::grid(items, both ? 2 : 1, cpu ? 1 : kSumGroup, 1),
-         Pointer{partial.get()}, Pointer{address_of(*plan.dbias)},
-         Pointer{address_of(*plan.dweight)},
+                                        {"WIDTH", width},
+                                        {"PART_ITEMS", cpu ? 1 : together / kSumColumns}});
+  const size_t items = cpu ? ceil_div(columns, width) : ceil_div(columns, kSumColumns) * together;
+  launch(sums, plan.queue, NDRange::grid(items, both ? 2 : 1, together, 1), Pointer{partial.get()},
+         Pointer{address_of(*plan.dbias)}, Pointer{address_of(*plan.dweight)},
          PartialSumArguments{static_cast<uint32_t>(parts), static_cast<uint32_t>(columns),
                              plan.dbias->defined() ? 0u : 1u});
 }
@@ -356,8 +357,10 @@ void RowPlan::hold_forward() {
 /// Rows that aren't whole vectors are taken as single elements.
 void RowPlan::hold_backward() {
   if (device.is_cpu() || shape.grouped) return;
+  const auto small = static_cast<uint32_t>(group_of_rows(device)) / 2;
+  const auto large = static_cast<uint32_t>(group_of_elements(device));
   for (const uint32_t lanes : {width, 1U}) {
-    for (const uint32_t items : {kSmallGroup, kLargeGroup}) {
+    for (const uint32_t items : {small, large}) {
       const int64_t each = ceil_div(shape.length / lanes, items);
       if (each * lanes > kMostHeld || shape.length % lanes != 0) continue;
       held_width = lanes;

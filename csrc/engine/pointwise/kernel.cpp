@@ -11,8 +11,6 @@ namespace ocl::pointwise {
 
 namespace {
 
-constexpr size_t kLargeLocalSize = 1024;
-
 // Of no access mode in particular: it has no options of its own.
 const KernelFamily plain_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
 
@@ -119,7 +117,8 @@ bool takes_complex_vectors(const Device& device, const Operands& operands, const
 size_t local_size(const Device& device, size_t items, size_t vectors) {
   if (!device.is_cpu()) return group_of_elements(device);
   const size_t usual = std::max<size_t>(1, kLocalSize / vectors);
-  const size_t larger = std::max<size_t>(1, kLargeLocalSize / vectors);
+  const size_t larger =
+      std::max<size_t>(1, static_cast<size_t>(device_row(device).large_group) / vectors);
   if (items < usual && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
   const size_t large = 8 * device.properties().compute_units * larger;
   const bool fits = larger <= device.properties().max_work_group_size;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -14,7 +15,6 @@ namespace {
 constexpr uint32_t kInsertionSize = 32;
 constexpr uint32_t kElementsPerItem = 4096;
 constexpr uint32_t kBitonicMaxSize = 4096;
-constexpr size_t kBitonicGroup = 128;
 
 const KernelFamily insertion_family{"sort/insertion.cl", "sort_insertion"};
 const KernelFamily bitonic_family{"sort/bitonic.cl", "sort_bitonic"};
@@ -49,7 +49,7 @@ void run_bitonic(Plan& plan) {
   const uint32_t size = std::bit_ceil(plan.n);
   // A work-item takes a pair, or several of a long row; short rows share a work-group.
   const size_t group =
-      std::min({kBitonicGroup * (size > 1024 ? 2 : 1), kernel.max_work_group_size()});
+      std::min(group_of_rows(plan.device) * (size > 1024 ? 2 : 1), kernel.max_work_group_size());
   const uint32_t rows_per_group =
       std::max<uint32_t>(1, static_cast<uint32_t>(2 * group) / std::max<uint32_t>(2, size));
   const size_t slots = size_t{rows_per_group} * size;

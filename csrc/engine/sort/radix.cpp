@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -14,7 +15,6 @@ constexpr uint32_t kPartsDigitBits = 8, kTilesDigitBits = 4;  // as in the kerne
 // Below that many elements a row is sorted by one work-item, whatever the others do.
 constexpr uint32_t kWholeRow = 16384;
 constexpr uint32_t kElementsPerItem = 4096;
-constexpr uint32_t kTileGroup = 256;
 // A work-group per digit and part, and the work-items of a warp that share a digit's count.
 constexpr uint32_t kWideDigitBits = 8, kWideGroup = 1 << kWideDigitBits, kWideItems = 16;
 
@@ -83,7 +83,7 @@ void run_parts(Plan& plan) {
 void run_tiles(Plan& plan) {
   // Both fit into 32 KiB of local memory with the counters.
   const uint32_t items = plan.key.size == 8 ? 4 : 8;
-  uint32_t group = kTileGroup;
+  auto group = static_cast<uint32_t>(group_of_elements(plan.device));
   while (group > plan.device.properties().max_work_group_size) group /= 2;
   const auto get = [&](const KernelFamily& family) -> Kernel& {
     return family.get(plan.device, {{"KEY", plan.key.tag}, {"GROUP", group}, {"ITEMS", items}});

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr uint32_t kMinChunk = 64;
 constexpr size_t kLocalSize = 16;
-constexpr uint32_t kGroup = 256, kGroupChunk = 8 * kGroup;  // of a GPU, as in kernels/sort/runs.cl
+constexpr uint32_t kShare = 8;  // elements of a GPU's work-item, as in kernels/sort/runs.cl
 
 const KernelFamily count_family{"sort/runs.cl", "sort_count_runs"};
 const KernelFamily write_family{"sort/runs.cl", "sort_write_runs"};
@@ -37,9 +38,11 @@ Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, 
       columns_(columns) {
   if (n == 0) return;
   const Device& device = queue_.device();
-  in_groups_ = !device.is_cpu() && device.properties().max_work_group_size >= kGroup;
+  in_groups_ =
+      !device.is_cpu() && device.properties().max_work_group_size >= group_of_elements(device);
   const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
-  chunk_ = in_groups_ ? kGroupChunk : std::max(kMinChunk, n / wanted + 1);
+  chunk_ = in_groups_ ? kShare * static_cast<uint32_t>(group_of_elements(device))
+                      : std::max(kMinChunk, n / wanted + 1);
   chunks_ = ceil_div(n, chunk_);
   counts_ = at::empty({int64_t{chunks_} + 1}, options.dtype(at::kInt));
   launch(get(in_groups_ ? group_count_family : count_family), queue_, range(), Pointer{keys_},
@@ -49,13 +52,15 @@ Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, 
 }
 
 Kernel& Runs::get(const KernelFamily& family) const {
-  return family.get(
-      queue_.device(),
-      {{"KEY", key_.tag}, {"ORDER", static_cast<int>(key_.kind)}, {"COLUMNS", columns_ != 1}});
+  return family.get(queue_.device(), {{"KEY", key_.tag},
+                                      {"ORDER", static_cast<int>(key_.kind)},
+                                      {"COLUMNS", columns_ != 1},
+                                      {"GROUP", group_of_elements(queue_.device())}});
 }
 
 NDRange Runs::range() const {
-  return in_groups_ ? NDRange::linear(size_t{chunks_} * kGroup, kGroup)
+  const size_t group = group_of_elements(queue_.device());
+  return in_groups_ ? NDRange::linear(chunks_ * group, group)
                     : NDRange::linear(chunks_, kLocalSize);
 }
 

@@ -14,7 +14,7 @@
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
 
-namespace ocl {
+namespace ocl::spatial {
 
 namespace {
 
@@ -45,7 +45,7 @@ ScalarType accumulator(ScalarType dtype) {
   return c10::elementSize(compute) < 4 ? ScalarType::Int : compute;
 }
 
-spatial::Access access(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
+Access access(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
   // Elements looked at for each one written.
   int64_t taps = 1;
   if (window.adaptive) {
@@ -74,8 +74,8 @@ bool wide(const at::Tensor& a, const at::Tensor& b, const PoolWindow& window) {
   return false;
 }
 
-spatial::PoolArguments arguments_of(const PoolWindow& window) {
-  spatial::PoolArguments arguments{};
+PoolArguments arguments_of(const PoolWindow& window) {
+  PoolArguments arguments{};
   for (int axis = 0; axis < 3; ++axis) {
     arguments.kernel_size[axis] = window.kernel[axis];
     arguments.stride[axis] = window.stride[axis];
@@ -88,8 +88,8 @@ spatial::PoolArguments arguments_of(const PoolWindow& window) {
   return arguments;
 }
 
-spatial::PoolArguments with_plane(const PoolWindow& window, const spatial::Operand& in) {
-  spatial::PoolArguments arguments = arguments_of(window);
+PoolArguments with_plane(const PoolWindow& window, const Operand& in) {
+  PoolArguments arguments = arguments_of(window);
   for (int axis = 0; axis < 3; ++axis) {
     arguments.size[axis] = static_cast<int32_t>(in.size[2 + axis]);
   }
@@ -105,8 +105,8 @@ struct Plan {
   const at::Tensor* indices;  // null: an average, or maxima without positions
   const PoolWindow& window;
 
-  spatial::Operand to() const { return spatial::operand(out, window.axes); }
-  spatial::Operand from() const { return spatial::operand(in, window.axes); }
+  Operand to() const { return operand(out, window.axes); }
+  Operand from() const { return operand(in, window.axes); }
   bool on_cpu() const { return ocl::device(in.device().index()).is_cpu(); }
 };
 
@@ -120,28 +120,28 @@ constexpr char kNoPlanes[] = "no CPU, few planes, or a dtype that sums can't be 
 
 void run_average(Plan& plan, bool lines) {
   const ScalarType dtype = plan.in.scalar_type();
-  spatial::Access how = access(plan.out, plan.in, plan.window);
+  Access how = access(plan.out, plan.in, plan.window);
   how.along_width = lines;
-  spatial::run(lines ? average_lines : average,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(accumulator(dtype))},
-                {"ADAPTIVE", plan.window.adaptive},
-                {"WIDE", wide(plan.out, plan.in, plan.window)},
-                {"LINE", lines ? kLine : 0}},
-               {plan.to(), plan.from()}, how, arguments_of(plan.window));
+  run(lines ? average_lines : average,
+      {{"IN", tag(dtype)},
+       {"ACC", tag(accumulator(dtype))},
+       {"ADAPTIVE", plan.window.adaptive},
+       {"WIDE", wide(plan.out, plan.in, plan.window)},
+       {"LINE", lines ? kLine : 0}},
+      {plan.to(), plan.from()}, how, arguments_of(plan.window));
 }
 
 /// Of any windows: an element at a time.
 void run_max(const KernelFamily& family, Plan& plan) {
   const ScalarType dtype = plan.out.scalar_type(), acc = accumulator(dtype);
-  spatial::run(family,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"INDEX", index_tag(acc)},
-                {"ADAPTIVE", plan.window.adaptive},
-                {"WIDE", wide(plan.out, plan.in, plan.window)}},
-               {plan.to(), plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
-               access(plan.out, plan.in, plan.window), arguments_of(plan.window));
+  run(family,
+      {{"IN", tag(dtype)},
+       {"ACC", tag(acc)},
+       {"INDEX", index_tag(acc)},
+       {"ADAPTIVE", plan.window.adaptive},
+       {"WIDE", wide(plan.out, plan.in, plan.window)}},
+      {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)},
+      access(plan.out, plan.in, plan.window), arguments_of(plan.window));
 }
 
 // Average pooling.
@@ -149,7 +149,7 @@ void run_max(const KernelFamily& family, Plan& plan) {
 constexpr Pooling average_by_lines{"lines",
                                    [](const Plan& plan) -> const char* {
                                      if (!plan.on_cpu()) return kForCpus;
-                                     const spatial::Operand from = plan.from();
+                                     const Operand from = plan.from();
                                      if (from.stride[4] != 1) return "rows that are not contiguous";
                                      return from.size[4] > kLine ? "long rows" : nullptr;
                                    },
@@ -161,30 +161,29 @@ constexpr const Pooling* kAverage[] = {&average_by_lines, &average_by_windows};
 constexpr Pooling average_gradient_by_planes{
     "planes",
     [](const Plan& plan) {
-      return spatial::sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
+      return sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
     },
     [](Plan& plan) {
       const ScalarType dtype = plan.out.scalar_type();
-      const spatial::Operand to = plan.to();
-      spatial::run(average_planes,
-                   {{"IN", tag(dtype)},
-                    {"ACC", tag(dtype)},
-                    {"ADAPTIVE", plan.window.adaptive},
-                    {"WIDE", wide(plan.out, plan.in, plan.window)},
-                    {"LINE", kLine}},
-                   {spatial::planes_of(to), plan.from()}, {.cost = spatial::kPlaneCost},
-                   with_plane(plan.window, to));
+      const Operand to = plan.to();
+      run(average_planes,
+          {{"IN", tag(dtype)},
+           {"ACC", tag(dtype)},
+           {"ADAPTIVE", plan.window.adaptive},
+           {"WIDE", wide(plan.out, plan.in, plan.window)},
+           {"LINE", kLine}},
+          {planes_of(to), plan.from()}, {.cost = kPlaneCost}, with_plane(plan.window, to));
     }};
 constexpr Pooling average_gradient_by_windows{
     "windows", accept, [](Plan& plan) {
       const ScalarType dtype = plan.out.scalar_type();
-      spatial::run(average_backward,
-                   {{"IN", tag(dtype)},
-                    {"ACC", tag(accumulator(dtype))},
-                    {"ADAPTIVE", plan.window.adaptive},
-                    {"WIDE", wide(plan.out, plan.in, plan.window)}},
-                   {plan.to(), plan.from()}, access(plan.out, plan.in, plan.window),
-                   arguments_of(plan.window));
+      run(average_backward,
+          {{"IN", tag(dtype)},
+           {"ACC", tag(accumulator(dtype))},
+           {"ADAPTIVE", plan.window.adaptive},
+           {"WIDE", wide(plan.out, plan.in, plan.window)}},
+          {plan.to(), plan.from()}, access(plan.out, plan.in, plan.window),
+          arguments_of(plan.window));
     }};
 constexpr const Pooling* kAverageGradient[] = {&average_gradient_by_planes,
                                                &average_gradient_by_windows};
@@ -197,32 +196,32 @@ constexpr Pooling max_by_lines{
     [](const Plan& plan) -> const char* {
       if (plan.window.adaptive) return "adaptive windows";
       if (!plan.on_cpu()) return kForCpus;
-      const spatial::Operand to = plan.to();
+      const Operand to = plan.to();
       if (to.stride[4] != 1 || plan.from().stride[4] != 1 ||
-          (plan.indices && spatial::operand(*plan.indices, plan.window.axes).stride[4] != 1)) {
+          (plan.indices && operand(*plan.indices, plan.window.axes).stride[4] != 1)) {
         return "rows that are not contiguous";
       }
       return to.size[4] < kLeastLanes ? "short rows" : nullptr;
     },
     [](Plan& plan) {
-      std::array<spatial::Operand, 3> operands{plan.to(), plan.from()};
-      if (plan.indices) operands[2] = spatial::operand(*plan.indices, plan.window.axes);
+      std::array<Operand, 3> operands{plan.to(), plan.from()};
+      if (plan.indices) operands[2] = operand(*plan.indices, plan.window.axes);
       const ScalarType dtype = plan.in.scalar_type(), acc = accumulator(dtype);
       const bool long_line = operands[0].size[4] >= 4 * kMostLanes && c10::elementSize(acc) == 4;
-      spatial::Access how = access(plan.out, plan.in, plan.window);
+      Access how = access(plan.out, plan.in, plan.window);
       how.along_width = true;
       how.cost = std::max(1, how.cost / kLeastLanes);
       const int32_t step = plan.window.stride[2];
-      const spatial::PoolArguments arguments = arguments_of(plan.window);
-      spatial::run(max_lines,
-                   {{"IN", tag(dtype)},
-                    {"ACC", tag(acc)},
-                    {"INDEX", index_tag(acc)},
-                    {"LINE", long_line ? kMostLanes : kLeastLanes},
-                    {"STEP", step <= 2 ? step : 0},
-                    {"POSITIONS", plan.indices != nullptr}},
-                   std::span<const spatial::Operand>(operands.data(), plan.indices ? 3 : 2), how,
-                   &arguments, sizeof arguments);
+      const PoolArguments arguments = arguments_of(plan.window);
+      run(max_lines,
+          {{"IN", tag(dtype)},
+           {"ACC", tag(acc)},
+           {"INDEX", index_tag(acc)},
+           {"LINE", long_line ? kMostLanes : kLeastLanes},
+           {"STEP", step <= 2 ? step : 0},
+           {"POSITIONS", plan.indices != nullptr}},
+          std::span<const Operand>(operands.data(), plan.indices ? 3 : 2), how, &arguments,
+          sizeof arguments);
     }};
 /// Adaptive pooling by the maxima of columns.
 constexpr Pooling max_by_columns{
@@ -230,25 +229,25 @@ constexpr Pooling max_by_columns{
     [](const Plan& plan) -> const char* {
       if (!plan.window.adaptive) return "windows of a fixed size";
       if (!plan.on_cpu()) return kForCpus;
-      const spatial::Operand from = plan.from();
+      const Operand from = plan.from();
       if (from.stride[4] != 1) return "rows that are not contiguous";
       return from.size[4] > kLine ? "long rows" : nullptr;
     },
     [](Plan& plan) {
       const ScalarType dtype = plan.in.scalar_type(), acc = accumulator(dtype);
-      spatial::Access how = access(plan.out, plan.in, plan.window);
+      Access how = access(plan.out, plan.in, plan.window);
       how.along_width = true;
       how.cost = std::max(1, how.cost / kLeastLanes);
-      spatial::run(max_adaptive,
-                   {{"IN", tag(dtype)},
-                    {"ACC", tag(acc)},
-                    {"INDEX", index_tag(acc)},
-                    {"ADAPTIVE", 1},
-                    {"WIDE", wide(plan.out, plan.in, plan.window)},
-                    {"LANES", 64 / c10::elementSize(acc)},
-                    {"LINE", kLine}},
-                   {plan.to(), plan.from(), spatial::operand(*plan.indices, plan.window.axes)}, how,
-                   arguments_of(plan.window));
+      run(max_adaptive,
+          {{"IN", tag(dtype)},
+           {"ACC", tag(acc)},
+           {"INDEX", index_tag(acc)},
+           {"ADAPTIVE", 1},
+           {"WIDE", wide(plan.out, plan.in, plan.window)},
+           {"LANES", 64 / c10::elementSize(acc)},
+           {"LINE", kLine}},
+          {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)}, how,
+          arguments_of(plan.window));
     }};
 constexpr Pooling max_by_windows{"windows", accept, [](Plan& plan) { run_max(max, plan); }};
 constexpr const Pooling* kMax[] = {&max_by_lines, &max_by_columns, &max_by_windows};
@@ -256,39 +255,36 @@ constexpr const Pooling* kMax[] = {&max_by_lines, &max_by_columns, &max_by_windo
 constexpr Pooling max_gradient_by_planes{
     "planes",
     [](const Plan& plan) {
-      return spatial::sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
+      return sums_by_plane(plan.out, plan.window.axes) ? nullptr : kNoPlanes;
     },
     [](Plan& plan) {
       const ScalarType dtype = plan.out.scalar_type();
-      const spatial::Operand to = plan.to();
-      spatial::run(
-          max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
-          {spatial::planes_of(to), plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
-          {.cost = spatial::kPlaneCost}, with_plane(plan.window, to));
+      const Operand to = plan.to();
+      run(max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+          {planes_of(to), plan.from(), operand(*plan.indices, plan.window.axes)},
+          {.cost = kPlaneCost}, with_plane(plan.window, to));
     }};
 /// The same where channels lie innermost in all tensors.
 constexpr Pooling max_gradient_by_channels{
     "channels",
     [](const Plan& plan) -> const char* {
       const int lanes = static_cast<int>(64 / c10::elementSize(plan.out.scalar_type()));
-      if (!spatial::sums_by_channels(plan.out, plan.window.axes, lanes)) {
+      if (!sums_by_channels(plan.out, plan.window.axes, lanes)) {
         return "no CPU, channels that are not innermost, or few of them";
       }
-      const bool apart = plan.from().stride[1] != 1 ||
-                         spatial::operand(*plan.indices, plan.window.axes).stride[1] != 1;
+      const bool apart =
+          plan.from().stride[1] != 1 || operand(*plan.indices, plan.window.axes).stride[1] != 1;
       return apart ? "channels that are not innermost in all operands" : nullptr;
     },
     [](Plan& plan) {
       const ScalarType dtype = plan.out.scalar_type();
-      const spatial::Operand to = plan.to();
-      spatial::Operand planes = spatial::planes_of(to);
+      const Operand to = plan.to();
+      Operand planes = planes_of(to);
       planes.stride[4] = to.stride[4];
-      spatial::run(max_channels,
-                   {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
-                   {planes, plan.from(), spatial::operand(*plan.indices, plan.window.axes)},
-                   {.channel_lanes = static_cast<int>(64 / c10::elementSize(dtype)),
-                    .cost = spatial::kPlaneCost},
-                   with_plane(plan.window, to));
+      run(max_channels, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+          {planes, plan.from(), operand(*plan.indices, plan.window.axes)},
+          {.channel_lanes = static_cast<int>(64 / c10::elementSize(dtype)), .cost = kPlaneCost},
+          with_plane(plan.window, to));
     }};
 constexpr Pooling max_gradient_by_windows{"windows", accept,
                                           [](Plan& plan) { run_max(max_backward, plan); }};
@@ -352,12 +348,10 @@ void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const
   check_plane(in, window.axes);
   const ScalarType dtype = in.scalar_type(), acc = accumulator(dtype);
   // (batch, channels, axes): one row per plane.
-  const spatial::Operand random = spatial::operand(samples, 1);
-  spatial::run(
-      fractional,
+  const Operand random = operand(samples, 1);
+  run(fractional,
       {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
-      {spatial::operand(out, window.axes), spatial::operand(in, window.axes),
-       spatial::operand(indices, window.axes), random},
+      {operand(out, window.axes), operand(in, window.axes), operand(indices, window.axes), random},
       {.cost = access(out, in, window).cost}, arguments_of(window));
 }
 
@@ -365,12 +359,11 @@ void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& g
                                   const at::Tensor& indices, const PoolWindow& window) {
   if (grad_in.numel() == 0) return;
   const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
-  spatial::run(
-      fractional_backward,
+  run(fractional_backward,
       {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
-      {spatial::operand(grad_in, window.axes), spatial::operand(grad_out, window.axes),
-       spatial::operand(indices, window.axes)},
+      {operand(grad_in, window.axes), operand(grad_out, window.axes),
+       operand(indices, window.axes)},
       {.cost = access(grad_in, grad_out, window).cost}, arguments_of(window));
 }
 
-}  // namespace ocl
+}  // namespace ocl::spatial

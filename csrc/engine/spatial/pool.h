@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace ocl {
+namespace ocl::spatial {
 
 /// The windows: of a fixed size, or (adaptive) as large as the sizes of input and output tell. Axes
 /// are depth, height, width.
@@ -39,4 +39,4 @@ void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const
 void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                                   const at::Tensor& indices, const PoolWindow& window);
 
-}  // namespace ocl
+}  // namespace ocl::spatial

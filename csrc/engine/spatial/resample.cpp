@@ -14,12 +14,11 @@
 #include "opencl/platform.h"
 #include "runtime/stream.h"
 
-namespace ocl {
+namespace ocl::spatial {
 
 namespace {
 
 using c10::ScalarType;
-using spatial::Operand;
 
 const KernelFamily nearest_family{"spatial/nearest.cl", "nearest"};
 const KernelFamily nearest_backward_family{"spatial/nearest.cl", "nearest_backward"};
@@ -69,35 +68,34 @@ int lanes(ScalarType acc) { return static_cast<int>(64 / c10::elementSize(acc));
 template <class T>
 void run_nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
                  bool exact) {
-  const Operand to = spatial::operand(out, scales.axes), from = spatial::operand(in, scales.axes);
+  const Operand to = operand(out, scales.axes), from = operand(in, scales.axes);
   typename Scaled<T>::ResampleArguments arguments{};
   set_scales(arguments, scales, from, to);
-  spatial::run(nearest_family,
-               {{"E", bits_tag(in.itemsize())},
-                {"POSITION", sizeof(T) == 8 ? "f64" : "f32"},
-                {"EXACT", exact}},
-               {to, from}, {.channel_lanes = 16}, arguments);
+  run(nearest_family,
+      {{"E", bits_tag(in.itemsize())},
+       {"POSITION", sizeof(T) == 8 ? "f64" : "f32"},
+       {"EXACT", exact}},
+      {to, from}, {.channel_lanes = 16}, arguments);
 }
 
 template <class T>
 void run_interpolate(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
                      Filter filter) {
-  const Operand to = spatial::operand(out, scales.axes), from = spatial::operand(in, scales.axes);
+  const Operand to = operand(out, scales.axes), from = operand(in, scales.axes);
   typename Scaled<T>::ResampleArguments arguments{};
   set_scales(arguments, scales, from, to);
   arguments.align = scales.align_corners;
   const bool cpu = device(in.device().index()).is_cpu();
   const ScalarType acc = compute_dtype(in.scalar_type());
   const int taps = filter == Filter::cubic ? 4 : 2;
-  spatial::run(interpolate_family,
-               {{"IN", tag(in.scalar_type())},
-                {"ACC", tag(acc)},
-                {"AXES", scales.axes},
-                {"TAPS", taps},
-                {"SPAN", cpu ? kCpuSpan : 1}},
-               {to, from},
-               {.channel_lanes = lanes(acc), .cost = 2 * taps, .longest_span = kCpuSpan},
-               arguments);
+  run(interpolate_family,
+      {{"IN", tag(in.scalar_type())},
+       {"ACC", tag(acc)},
+       {"AXES", scales.axes},
+       {"TAPS", taps},
+       {"SPAN", cpu ? kCpuSpan : 1}},
+      {to, from}, {.channel_lanes = lanes(acc), .cost = 2 * taps, .longest_span = kCpuSpan},
+      arguments);
 }
 
 /// A table of weights on the device, and what kernels need to know of it.
@@ -158,7 +156,7 @@ bool turn_width_into_channels(Operand& operand) {
 
 void run_axis(const KernelFamily& family, const at::Tensor& to, const at::Tensor& from,
               const Table& table, ScalarType acc, int axes, int axis, bool fixed) {
-  Operand out = spatial::operand(to, axes), in = spatial::operand(from, axes);
+  Operand out = operand(to, axes), in = operand(from, axes);
   if (axis < 2) {
     Operand turned_out = out, turned_in = in;
     if (turn_width_into_channels(turned_out) && turn_width_into_channels(turned_in)) {
@@ -166,14 +164,14 @@ void run_axis(const KernelFamily& family, const at::Tensor& to, const at::Tensor
       in = turned_in;
     }
   }
-  spatial::run(family,
-               {{"FROM", tag(from.scalar_type())},
-                {"TO", tag(to.scalar_type())},
-                {"ACC", tag(acc)},
-                {"AXIS", axis},
-                {"FIXED", fixed}},
-               {out, in, table.operand},
-               {.channel_lanes = lanes(acc), .cost = static_cast<int>(table.taps)}, table.taps);
+  run(family,
+      {{"FROM", tag(from.scalar_type())},
+       {"TO", tag(to.scalar_type())},
+       {"ACC", tag(acc)},
+       {"AXIS", axis},
+       {"FIXED", fixed}},
+      {out, in, table.operand}, {.channel_lanes = lanes(acc), .cost = static_cast<int>(table.taps)},
+      table.taps);
 }
 
 /// Axis by axis from `from` to `to`, the last axis first; an axis of unchanged size and scale is
@@ -235,19 +233,18 @@ void run_gradient(const GradientPlan& plan, bool lines) {
   set_scales(arguments, plan.scales, plan.to, plan.from);
   const ScalarType dtype = plan.grad_in.scalar_type(), acc = compute_dtype(dtype);
   if (lines) {
-    spatial::run(nearest_lines_family,
-                 {{"IN", tag(dtype)},
-                  {"ACC", tag(acc)},
-                  {"EXACT", plan.exact},
-                  {"LINE", kLine},
-                  {"SPAN", kLineSpan}},
-                 {plan.to, plan.from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true},
-                 arguments);
+    run(nearest_lines_family,
+        {{"IN", tag(dtype)},
+         {"ACC", tag(acc)},
+         {"EXACT", plan.exact},
+         {"LINE", kLine},
+         {"SPAN", kLineSpan}},
+        {plan.to, plan.from}, {.cost = 4, .longest_span = kLineSpan, .along_width = true},
+        arguments);
     return;
   }
-  spatial::run(nearest_backward_family,
-               {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"EXACT", plan.exact}}, {plan.to, plan.from},
-               {.channel_lanes = lanes(acc), .cost = 4}, arguments);
+  run(nearest_backward_family, {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"EXACT", plan.exact}},
+      {plan.to, plan.from}, {.channel_lanes = lanes(acc), .cost = 4}, arguments);
 }
 
 constexpr Implementation<GradientPlan> gradient_by_lines{
@@ -264,10 +261,10 @@ constexpr Implementation<GradientPlan> gradient_by_elements{
 constexpr const Implementation<GradientPlan>* kGradients[] = {&gradient_by_lines,
                                                               &gradient_by_elements};
 
-const Engine engine{"nearest", kGradients};
+const Engine engine{"backward_nearest", kGradients};
 
 std::string describe(const GradientPlan& plan) {
-  std::string line = "nearest backward ";
+  std::string line = "backward_nearest ";
   for (int64_t d = 0; d < plan.grad_out.dim(); ++d) {
     line += (d > 0 ? "x" : "") + std::to_string(plan.grad_out.size(d));
   }
@@ -289,12 +286,9 @@ void nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& 
 void nearest_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                       const ResampleScales& scales, bool exact) {
   if (grad_in.numel() == 0) return;
-  GradientPlan plan{grad_in,
-                    grad_out,
-                    spatial::operand(grad_in, scales.axes),
-                    spatial::operand(grad_out, scales.axes),
-                    scales,
-                    exact};
+  GradientPlan plan{
+      grad_in, grad_out, operand(grad_in, scales.axes), operand(grad_out, scales.axes),
+      scales,  exact};
   run_first(engine, kGradients, plan, describe);
 }
 
@@ -328,4 +322,4 @@ void resample_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
   }
 }
 
-}  // namespace ocl
+}  // namespace ocl::spatial

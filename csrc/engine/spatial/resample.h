@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace ocl {
+namespace ocl::spatial {
 
 /// Inputs per output along depth, height and width, as ATen computes them in double or float.
 struct ResampleScales {
@@ -38,4 +38,4 @@ void resample_separable(const at::Tensor& out, const at::Tensor& in, const Resam
 void resample_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                        const ResampleScales& scales, Filter filter, bool antialias);
 
-}  // namespace ocl
+}  // namespace ocl::spatial
