@@ -12,7 +12,8 @@ __all__ = ["flags", "is_available", "is_built", "set_flags", "version"]
 class _Float32:
     """What float32 may be rounded to in one kind of op.
 
-    fp32_precision is "tf32" (11 bits, where the device has units for that), "ieee" (all 24), or
+    fp32_precision is "tf32" (11 bits), "bf16x3" (16 bits, as two numbers in bfloat16) or "bf16" (8
+    bits), each where the device has units for it (products alone in bfloat16); "ieee" (all 24); or
     "none": as torch.set_float32_matmul_precision (products alone) and torch.backends.fp32_precision
     say, which is all 24 by default. Raises ValueError for another value.
     """

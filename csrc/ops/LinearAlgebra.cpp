@@ -145,7 +145,13 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   description.a = gemm_operand(left);
   description.b = gemm_operand(right);
   description.out = gemm_operand(out);
-  description.tf32 = out.scalar_type() == at::kFloat && allows_tf32(Float32Use::matmul);
+  if (out.scalar_type() == at::kFloat && left.scalar_type() == at::kFloat) {
+    const Float32Precision precision = allowed_precision(Float32Use::matmul);
+    description.tf32 = precision == Float32Precision::tf32;
+    description.bfloat16_products = precision == Float32Precision::bf16     ? 1
+                                    : precision == Float32Precision::bf16x3 ? 3
+                                                                            : 0;
+  }
   if (gemm::wants_contiguous_k(description)) {
     left = with_contiguous_rows(left);
     right = with_contiguous_rows(right.mT()).mT();

@@ -20,9 +20,11 @@ struct Name {
   const char* text;
   Float32Precision precision;
 };
-constexpr std::array<Name, 3> kNames{{{"none", Float32Precision::none},
+constexpr std::array<Name, 5> kNames{{{"none", Float32Precision::none},
                                       {"ieee", Float32Precision::ieee},
-                                      {"tf32", Float32Precision::tf32}}};
+                                      {"tf32", Float32Precision::tf32},
+                                      {"bf16x3", Float32Precision::bf16x3},
+                                      {"bf16", Float32Precision::bf16}}};
 
 Float32Use use_of(const std::string& name) {
   if (name == "matmul") return Float32Use::matmul;
@@ -44,7 +46,8 @@ void bind_precision(py::module_& module) {
     for (const Name& name : kNames) {
       if (wanted == name.text) return native::set_float32_precision(use_of(use), name.precision);
     }
-    throw py::value_error("fp32_precision is 'none', 'ieee' or 'tf32', not '" + wanted + "'");
+    throw py::value_error("fp32_precision is 'none', 'ieee', 'tf32', 'bf16x3' or 'bf16', not '" +
+                          wanted + "'");
   });
 }
 

@@ -96,7 +96,10 @@ def test_unknown_names():
         testing.force(sort="bitonic", gemm="fast"),
     ):
         pass
-    with pytest.raises(TypeError, match="gemm: the name of an implementation"), testing.force(gemm=None):
+    with (
+        pytest.raises(TypeError, match="gemm: the name of an implementation"),
+        testing.force(gemm=None),
+    ):
         pass
     x = torch.ones(2, 40000, device="ocl")
     with testing.dispatches() as lines:

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torch_ocl import _C
+from torch_ocl import _C, testing
 
 
 def has_tf32():
@@ -109,6 +109,93 @@ def test_convolutions(setting, layout, images, channels, size, filters, window, 
         check(*four)
 
 
+def has_bf16():
+    has = torch.ocl.get_device_properties()
+    return has.has_bf16_dot or has.subgroup_matrix_size != 0
+
+
+#: Of each factor: bfloat16 keeps 8 bits; two of them 16, of which products lose the smallest.
+BITS_LOST = {"bf16": 2.0**-8, "bf16x3": 2.0**-15}
+
+
+@pytest.mark.parametrize("name", BITS_LOST)
+@pytest.mark.parametrize(
+    "batch, m, n, k",
+    [((), 128, 96, 64), ((), 100, 36, 50), ((3,), 65, 130, 260), ((), 513, 257, 129)],
+)
+def test_products_in_bfloat16(name, batch, m, n, k):
+    a, b = torch.randn(*batch, m, k), torch.randn(*batch, k, n)
+    c = torch.randn(m, n)
+    reference = a.double() @ b.double()
+    magnitude = a.double().abs() @ b.double().abs()
+    for x in (a, a.mT.contiguous().mT):
+        for y in (b, b.mT.contiguous().mT):
+            x, y = x.to("ocl"), y.to("ocl")
+            exact = x @ y
+            with own_precision("matmul", name), testing.dispatches() as lines:
+                lower, added = x @ y, torch.add(c.to("ocl"), x @ y, alpha=1)
+            if not has_bf16():
+                torch.testing.assert_close(lower, exact, rtol=0, atol=0)
+                continue
+            assert any("bfloat16_parts runs" in line for line in lines)
+            error = ((lower.cpu().double() - reference).abs() / magnitude).max()
+            assert error < 2 * BITS_LOST[name]
+            # Not more bits than were asked for, or the test would prove nothing.
+            assert error > (2.0**-14 if name == "bf16" else 2.0**-24)
+            torch.testing.assert_close(added, lower + c.to("ocl"))
+
+
+@pytest.mark.parametrize("name", BITS_LOST)
+def test_bfloat16_keeps_infinities_nans_and_the_largest_numbers(name):
+    largest = 3e38  # rounds up in bfloat16, but not past the largest number
+    a, b = torch.ones(64, 64), torch.eye(64)
+    a[0, 0], a[1, 1], a[2, 2], a[3, 3], a[4, 4] = torch.inf, -torch.inf, torch.nan, largest, 1e-45
+    x, y = a.to("ocl"), b.to("ocl")
+    with own_precision("matmul", name):
+        left, right = (x @ y).cpu(), (y @ x).cpu()
+    # Infinity times zero is no number, as in the exact product.
+    expected = a @ b
+    assert left.isnan().equal(expected.isnan())
+    assert right.isnan().equal((b @ a).isnan())
+    full = torch.full((64, 64), 2.0)
+    with own_precision("matmul", name):
+        out = (x @ full.to("ocl")).cpu()
+    want = a @ full
+    torch.testing.assert_close(out[[0, 1, 2]], want[[0, 1, 2]], equal_nan=True)
+    with own_precision("matmul", name):
+        kept = (torch.full((64, 64), largest).to("ocl") @ y).cpu()
+    lost = 1.01 * BITS_LOST[name]
+    torch.testing.assert_close(kept, torch.full((64, 64), largest), rtol=lost, atol=0)
+
+
+def test_the_words_for_all_devices():
+    a = torch.randn(200, 300, device="ocl")
+    exact = a @ a.t()
+    has = torch.ocl.get_device_properties()
+    with matmul_precision("medium"), testing.dispatches() as lines:
+        a @ a.t()
+    assert any("bfloat16_parts runs" in line for line in lines) == (
+        has_bf16() and not has.has_tensor_cores
+    )
+    # A processor's three products in bfloat16 take longer than one in float32.
+    if has.has_bf16_dot and not has.subgroup_matrix_size:
+        with matmul_precision("high"):
+            torch.testing.assert_close(a @ a.t(), exact, rtol=0, atol=0)
+
+
+def test_gradients_in_bfloat16():
+    if not has_bf16():
+        return
+    a, b = torch.randn(96, 64), torch.randn(64, 80)
+    x, y = a.to("ocl").requires_grad_(), b.to("ocl").requires_grad_()
+    with own_precision("matmul", "bf16x3"):
+        (x @ y).square().sum().backward()
+    s, t = a.double().requires_grad_(), b.double().requires_grad_()
+    (s @ t).square().sum().backward()
+    torch.testing.assert_close(x.grad.cpu().double(), s.grad, rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(y.grad.cpu().double(), t.grad, rtol=1e-3, atol=1e-2)
+
+
 def test_own_setting_goes_before_torchs():
     a = torch.randn(200, 300, device="ocl")
     exact = a @ a.t()
@@ -134,7 +221,7 @@ def test_the_older_name():
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match="'none', 'ieee' or 'tf32', not 'bf16'"):
-        torch.backends.ocl.matmul.fp32_precision = "bf16"
+    with pytest.raises(ValueError, match="'none', 'ieee', 'tf32', 'bf16x3' or 'bf16', not 'fp8'"):
+        torch.backends.ocl.matmul.fp32_precision = "fp8"
     with pytest.raises(ValueError, match="'matmul' and 'conv', not for 'rnn'"):
         _C.float32_precision("rnn")

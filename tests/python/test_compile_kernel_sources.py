@@ -107,7 +107,13 @@ def test_options_and_language_versions():
 
 @pytest.mark.parametrize(
     "options",
-    [("-DN=(1 + 2)",), ("-D", "N=(1 + 2)"), "-DN='(1 + 2)'", '-D "N=(1 + 2)" -DM', ('-DN="1 + 2"',)],
+    [
+        ("-DN=(1 + 2)",),
+        ("-D", "N=(1 + 2)"),
+        ('-DN="1 + 2"',),
+        "-DN='(1 + 2)'",
+        '-D "N=(1 + 2)" -DM',
+    ],
 )
 def test_values_of_options_may_have_blanks(options):
     x = torch.zeros(1, dtype=torch.int32, device="ocl")
@@ -267,8 +273,14 @@ def test_bool_and_size_t_are_no_parameters():
             ["int a"],
         ),
         ("float g(float f) { return f; } kernel void f(struct s a) {}", ["struct s a"]),
-        ("kernel void f(global float x[], local int t[N + 1]) {}", ["global float* x", "local int* t"]),
-        ("kernel void f(int a, \\\n  global \\\nint* b \\\n)\\\n{}", ["int a", "global int* b"]),
+        (
+            "kernel void f(global float x[], local int t[N + 1]) {}",
+            ["global float* x", "local int* t"],
+        ),
+        (
+            "kernel void f(int a, \\\n  global \\\nint* b \\\n)\\\n{}",
+            ["int a", "global int* b"],
+        ),
         ("typedef enum {A, B = 3} E; kernel void f(E a, enum F b) {}", ["int a", "int b"]),
     ],
 )

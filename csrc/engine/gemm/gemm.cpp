@@ -129,6 +129,7 @@ Plan make_plan(const Description& d) {
   Plan plan(queue);
   plan.complex = c10::isComplexType(dtype);
   plan.tf32 = d.tf32;
+  plan.bfloat16_products = d.bfloat16_products;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -176,7 +177,9 @@ std::string describe(const Plan& plan) {
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
 }
 
-void run(const Plan& plan) {
+}  // namespace
+
+void run_product(const Plan& plan) {
   // What is packed already is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
@@ -184,13 +187,12 @@ void run(const Plan& plan) {
     return;
   }
   check_forced_tile();
-  if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr && run_tuned(plan)) {
+  if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr &&
+      plan.bfloat16_products == 0 && run_tuned(plan)) {
     return;
   }
   run_first(engine, all_products(), products(plan.device), plan, describe);
 }
-
-}  // namespace
 
 const char* refuse_windows(ScalarType dtype, bool tf32) {
   if (!device(current_device()).properties().has_tensor_cores)
@@ -367,7 +369,7 @@ void product(const Description& description) {
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);
-    run(plan);
+    run_product(plan);
     const Arguments& p = plan.problem;
     plan.a += p.a.batch * p.batch * plan.a_size;
     plan.b += p.b.batch * p.batch * plan.b_size;

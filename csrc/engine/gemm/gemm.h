@@ -32,7 +32,9 @@ struct Description {
   Operand a, b, c, out;
   c10::Scalar alpha = 1, beta = 0;
   Activation activation = Activation::none;
-  bool tf32 = false;      // factors of single precision may be rounded to 11 bits (TF32)
+  bool tf32 = false;  // factors of single precision may be rounded to 11 bits (TF32)
+  /// They may be cut to one number in bfloat16 (1), or to two, of whose products three count (3).
+  int bfloat16_products = 0;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 

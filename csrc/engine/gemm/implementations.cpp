@@ -8,20 +8,21 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr const Product* kOnCpu[] = {&small,      &skinny_axpy, &skinny_dot,
-                                     &k_blocking, &packed,      &direct};
+constexpr const Product* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
+                                     &bfloat16_parts, &packed,      &direct};
 
-constexpr const Product* kOnGpu[] = {&group_axpy, &group_dot, &tensor_core, &tensor_core_f64,
-                                     &tiled,      &packed,    &direct};
+constexpr const Product* kOnGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts, &tensor_core,
+                                     &tensor_core_f64, &tiled,     &packed,         &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
 constexpr const Product* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
                                              &tiled,      &packed,    &direct};
-constexpr const Product* kOnMatrixGpu[] = {&group_axpy, &group_dot, &subgroup_matrix, &subgroup,
-                                           &tiled,      &packed,    &direct};
-constexpr const Product* kAll[] = {&small,           &skinny_axpy, &skinny_dot,  &group_axpy,
-                                   &group_dot,       &k_blocking,  &tensor_core, &tensor_core_f64,
-                                   &subgroup_matrix, &subgroup,    &tiled,       &packed,
-                                   &direct};
+constexpr const Product* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
+                                           &subgroup_matrix, &subgroup,  &tiled,
+                                           &packed,          &direct};
+constexpr const Product* kAll[] = {
+    &small,      &skinny_axpy,    &skinny_dot,  &group_axpy,      &group_dot,
+    &k_blocking, &bfloat16_parts, &tensor_core, &tensor_core_f64, &subgroup_matrix,
+    &subgroup,   &tiled,          &packed,      &direct};
 
 }  // namespace
 

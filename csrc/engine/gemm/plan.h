@@ -35,9 +35,10 @@ struct Plan {
   char* out = nullptr;
   const char *a_tag = nullptr, *b_tag = nullptr, *out_tag = nullptr, *compute_tag = nullptr;
   size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
-  bool tf32 = false;      // of single precision: TF32 will do
-  bool complex = false;   // the kernels have no vectors of complex numbers
-  bool b_packed = false;  // for packed alone
+  bool tf32 = false;          // of single precision: TF32 will do
+  int bfloat16_products = 0;  // of single precision: so many products in bfloat16 will do
+  bool complex = false;       // the kernels have no vectors of complex numbers
+  bool b_packed = false;      // for packed alone
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
@@ -62,7 +63,7 @@ struct Product : Implementation<const Plan> {
 
 extern Engine engine;
 extern const Product small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy, group_dot,
-    tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled, direct;
+    bfloat16_parts, tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled, direct;
 
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).
@@ -70,6 +71,9 @@ int packed_group(const Plan& plan);
 /// The panels packed makes of the plan's b, and what makes them.
 Panels panels_of(const Plan& plan);
 void pack_columns(const Plan& plan, void* panels);
+
+/// Runs the first implementation that takes the plan, or as the tuner says.
+void run_product(const Plan& plan);
 
 /// The implementations for that device in order of preference. The last one takes everything.
 std::span<const Product* const> products(const Device& device);

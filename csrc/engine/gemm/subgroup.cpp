@@ -60,8 +60,10 @@ const char* refuse(const Plan& plan) {
   }
   if (plan.complex) return "complex";
   if (matrix) {
-    if (!is_half_tag(plan.out_tag)) return "neither half nor bfloat16";
-    if (std::strcmp(plan.a_tag, plan.out_tag) != 0 || std::strcmp(plan.b_tag, plan.out_tag) != 0) {
+    if (!is_half_tag(plan.a_tag)) return "neither half nor bfloat16";
+    const bool same = std::strcmp(plan.a_tag, plan.out_tag) == 0;
+    if ((!same && std::strcmp(plan.out_tag, "f32") != 0) ||
+        std::strcmp(plan.a_tag, plan.b_tag) != 0) {
       return "operands of several types";
     }
   }

@@ -1,0 +1,78 @@
+// Products of single precision where the user allows fewer bits and the device multiplies bfloat16
+// fast: factors as one or two numbers of 8 bits (kernels/gemm/bfloat16_parts.cl). With two, the
+// three largest of the four products are kept, as cuBLAS and oneDNN do: about 16 bits. See
+// torch.set_float32_matmul_precision, "high" and "medium".
+#include <algorithm>
+#include <cstring>
+
+#include "engine/device_table.h"
+#include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "opencl/kernel_family.h"
+
+namespace ocl::gemm {
+
+namespace {
+
+// Of m, n and k. Copying a factor costs as much as several products.
+constexpr uint32_t kLeastSize = 32;
+
+const char* refuse(const Plan& plan) {
+  if (plan.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
+  const Arguments& p = plan.problem;
+  if (std::min({p.m, p.n, p.k}) < kLeastSize) return "copies of the factors cost more than is won";
+  return nullptr;
+}
+
+/// An operand's lines (rows of a, columns of b) as bfloat16, contiguous along k.
+class Parts {
+ public:
+  Parts(const Plan& plan, const char* source, uint64_t stride, uint64_t line_stride,
+        uint64_t batch_stride, uint32_t lines, bool second)
+      : pitch_(NDRange::round_up(
+            size_t{plan.problem.k} * static_cast<size_t>(plan.bfloat16_products), 8)),
+        // Of an operand that all of the batch share, once.
+        batch_stride_(plan.problem.batch > 1 && batch_stride == 0 ? 0 : lines * pitch_),
+        workspace_(lines * pitch_ * 2 * (batch_stride_ == 0 ? 1 : plan.problem.batch)) {
+    static const KernelFamily family{"gemm/bfloat16_parts.cl", "gemm_bfloat16_parts"};
+    const uint32_t length = plan.problem.k;
+    Kernel& kernel = family.get(plan.device, {{"PRODUCTS", plan.bfloat16_products},
+                                              {"SECOND", second},
+                                              {"BY_LINE", !reads_by_k(line_stride, stride)}});
+    launch(kernel, plan.queue,
+           NDRange::grid(size_t{length} * lines, batch_stride_ == 0 ? 1 : plan.problem.batch,
+                         group_of_elements(plan.device), 1),
+           Pointer{source}, Pointer{workspace_.data()}, cl_ulong{stride}, cl_ulong{line_stride},
+           cl_ulong{batch_stride}, length, lines, cl_ulong{pitch_});
+  }
+  const char* data() const { return workspace_.data(); }
+  uint64_t pitch() const { return pitch_; }
+  uint64_t batch_stride() const { return batch_stride_; }
+
+ private:
+  uint64_t pitch_, batch_stride_;
+  Workspace workspace_;
+};
+
+void run(const Plan& source) {
+  const Arguments& p = source.problem;
+  const Parts a(source, source.a, p.a.column, p.a.row, p.a.batch, p.m, false);
+  const Parts b(source, source.b, p.b.row, p.b.column, p.b.batch, p.n, true);
+  Plan plan = source;
+  plan.bfloat16_products = 0;
+  plan.tf32 = false;
+  plan.a = a.data();
+  plan.b = b.data();
+  plan.a_tag = plan.b_tag = "bf16";
+  plan.a_size = plan.b_size = 2;
+  plan.problem.a = {a.pitch(), 1, a.batch_stride()};
+  plan.problem.b = {1, b.pitch(), b.batch_stride()};
+  plan.problem.k = plan.problem.split_k = static_cast<uint32_t>(a.pitch());
+  run_product(plan);
+}
+
+}  // namespace
+
+const Product bfloat16_parts{"bfloat16_parts", refuse, run};
+
+}  // namespace ocl::gemm
