@@ -32,7 +32,8 @@ constexpr DeviceRow kCpus[] = {
 };
 
 constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost, int group = 128,
-                        int element_group = 256, int resident = 1024, int groups_per_unit = 8) {
+                        int element_group = 256, int resident = 1024, int groups_per_unit = 8,
+                        int unit_registers = 65536) {
   return {.device_class = name,
           .source = source,
           .register_bytes = 16,
@@ -43,6 +44,7 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
           .row_group = group,
           .element_group = element_group,
           .launch_cost = launch_cost,
+          .unit_registers = unit_registers,
           .depthwise_group = element_group,
           .groups_per_unit = groups_per_unit,
           .resident_items = resident,
@@ -59,13 +61,13 @@ constexpr Vendor kGpus[] = {
      gpu("Intel",
          "derived from NVIDIA's: a compute unit is a vector engine of 8 lanes at 2 GHz, with 8 "
          "threads of 16 work-items",
-         0.1e6, 128, 256, 128, 1)},
+         0.1e6, 128, 256, 128, 1, 8192)},
     {"arm",
      gpu("Arm Mali", "derived from NVIDIA's: 48 lanes at 0.85 GHz; registers bound a group to 64",
-         0.2e6, 64, 64)},
+         0.2e6, 64, 64, 1024, 8, 32768)},
     {"qualcomm",
      gpu("Qualcomm Adreno", "derived from NVIDIA's: 128 lanes at 0.7 GHz; a group is a wave or two",
-         0.45e6, 64, 128)},
+         0.45e6, 64, 128, 1024, 8, 32768)},
 };
 constexpr DeviceRow kOtherGpu = gpu("other GPU", "NVIDIA's, for want of measurements", 0.9e6);
 

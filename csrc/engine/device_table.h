@@ -32,6 +32,8 @@ struct DeviceRow {
   /// second.
   double launch_cost = 0.9e6, tensor_launch_cost = 1.2e7, f64_launch_cost = 1.0e6,
          tensor_part_cost = 500;
+  /// Registers of 4 bytes of a compute unit.
+  int unit_registers = 65536;
   /// Work-items of a group of depthwise convolutions, a power of two from 32 on, and groups that
   /// fill a compute unit.
   int depthwise_group = 256, groups_per_unit = 8;

@@ -43,8 +43,10 @@ struct Choice {
 
 /// The shape and the number of parts of k, `least` or more, with the least work on the busiest
 /// compute unit.
-Choice choose(std::span<const TiledShape> shapes, const Device& device,
+Choice choose(const TileCandidates<TiledShape>& candidates, const Device& device,
               const ContractionArguments& c, size_t element, int64_t least) {
+  const std::span<const TiledShape> shapes = candidates.shapes;
+  const TileModel& model = candidates.model;
   const int64_t units = device.properties().compute_units;
   Choice best{&shapes.back(), least};
   double best_cost = 0;
@@ -55,11 +57,11 @@ Choice choose(std::span<const TiledShape> shapes, const Device& device,
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
       const int64_t part = ceil_div(c.k, splits);
       if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
-      double cost = gemm::tile_cost(s.tile, tiles * splits, part, units);
+      double cost = gemm::tile_cost(s.tile, model, tiles * splits, part, device);
       if (splits > 1) {
-        // Parts are written and read as floats, at some bytes per sum.
-        cost += device_row(device).launch_cost + static_cast<double>(splits * c.groups) * c.m *
-                                                     c.n * 48 / static_cast<double>(units);
+        const double parts = static_cast<double>(splits * c.groups) * c.m * c.n;
+        cost += model.split_launches * device_row(device).launch_cost +
+                parts * model.part / static_cast<double>(units);
       }
       if (!found || cost < best_cost) {
         best = {&s, splits};
@@ -99,8 +101,8 @@ void run(const Contraction& contraction) {
   const int64_t most =
       kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
   const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
-  auto [chosen, splits] = choose(element == 8 ? std::span<const TiledShape>(kConvTiled8.shapes)
-                                              : std::span<const TiledShape>(kConvTiled4.shapes),
+  using Candidates = TileCandidates<TiledShape>;
+  auto [chosen, splits] = choose(element == 8 ? Candidates(kConvTiled8) : Candidates(kConvTiled4),
                                  contraction.device, c, element, least);
   const TiledShape& s = *chosen;
   if (separate && !accumulator->first) splits = accumulator->splits;

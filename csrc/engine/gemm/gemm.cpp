@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/gemm/plan.h"
@@ -282,9 +283,15 @@ void copy_lines(const Plan& plan, const char* source, size_t element_size, uint6
                 uint64_t pitch, char* copy) {
   static const KernelFamily family{"gemm/copy_lines.cl", "gemm_copy_lines"};
   const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
-  const size_t local = plan.device.is_cpu() ? 16 : 64;
-  launch(family.get(plan.device, {{"TAG", bits}}), plan.queue,
-         NDRange::grid(size_t{length} * lines, plan.problem.batch, local, 1), Pointer{source},
+  const bool cpu = plan.device.is_cpu();
+  // A GPU's work-item writes 16 bytes.
+  const uint64_t most = element_size < 8 ? 16 / element_size : 1;
+  const uint64_t width =
+      !cpu && stride == 1 && pitch % most == 0 && reinterpret_cast<uintptr_t>(copy) % 16 == 0 ? most
+                                                                                              : 1;
+  const size_t chunks = ceil_div(uint64_t{length}, width);
+  launch(family.get(plan.device, {{"TAG", bits}, {"WIDTH", width}}), plan.queue,
+         NDRange::grid(chunks * lines, plan.problem.batch, cpu ? 16 : 64, 1), Pointer{source},
          Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
          lines, cl_ulong{pitch});
 }

@@ -210,8 +210,8 @@ void run(const Plan& source) {
   const uint64_t fits = fitting(plan);
   const Candidates candidates = candidates_of(plan);
   const DeviceRow& row = device_row(plan.device);
-  TileChoice choice =
-      choose_tile(plan, candidates.tiles, fits, row.tensor_launch_cost, row.tensor_part_cost);
+  TileChoice choice = choose_tile(plan, candidates.tiles, fits, row.tensor_launch_cost,
+                                  {.part = row.tensor_part_cost});
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const TensorCoreShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);

@@ -70,8 +70,8 @@ void run_tiled(const Plan& source) {
   }
   const Candidates candidates = candidates_of(source);
   const uint64_t fits = fitting(source, candidates.shapes);
-  TileChoice choice =
-      choose_tile(source, candidates.tiles, fits, device_row(source.device).launch_cost);
+  TileChoice choice = choose_tile(source, candidates.tiles, fits,
+                                  device_row(source.device).launch_cost, candidates.model);
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const TiledShape& s = candidates.shapes[static_cast<size_t>(choice.index)];

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 
@@ -64,23 +65,27 @@ bool is_near(uint64_t lines, uint64_t line_stride, uint64_t depth, uint64_t k_st
 
 }  // namespace
 
-double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units) {
-  const int64_t each = ceil_div(groups, units), resident = std::max(1, 384 / shape.items);
+double tile_cost(const TileShape& shape, const TileModel& model, int64_t groups, int64_t depth,
+                 const Device& device) {
+  const int64_t each = ceil_div(groups, int64_t{device.properties().compute_units});
+  const int registers = std::min(255, shape.registers) * shape.items;
+  const int64_t resident = std::max(
+      1, registers > 0 ? device_row(device).unit_registers / registers : 384 / shape.items);
   const auto time = [&](int64_t together) {
     const double warps = static_cast<double>(together * shape.items) / 32;
-    return static_cast<double>(together) * (warps + 1.5) / warps;
+    return static_cast<double>(together) * (warps + model.warps) / warps;
   };
   double sum = static_cast<double>(each / resident) * time(resident);
   if (each % resident != 0) sum += time(each % resident);
-  // The first tile's way and the epilogue take about as long as some tiles.
-  const double sums = static_cast<double>(shape.m) * shape.n * static_cast<double>(depth + 64);
+  const double sums =
+      static_cast<double>(shape.m) * shape.n * (static_cast<double>(depth) + model.ends);
   return sum * sums / static_cast<double>(shape.efficiency);
 }
 
 void check_forced_tile() { forced_tile(); }
 
 TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
-                       double overhead, double per_part) {
+                       double launch_cost, const TileModel& model) {
   constexpr int64_t kLeastPart = 256;
   const Arguments& p = plan.problem;
   const int64_t units = plan.device.properties().compute_units;
@@ -99,10 +104,11 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = ceil_div(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
-      double cost = tile_cost(shape, tiles * splits, part, units);
+      double cost = tile_cost(shape, model, tiles * splits, part, plan.device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
-        cost += overhead + parts * per_part / static_cast<double>(units);
+        cost +=
+            model.split_launches * launch_cost + parts * model.part / static_cast<double>(units);
       }
       if (best.index < 0 || cost < best_cost) {
         best = {static_cast<int>(i), splits};

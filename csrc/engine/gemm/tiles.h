@@ -12,9 +12,10 @@
 namespace ocl::gemm {
 
 /// The time of `groups` work-groups of `depth` elements of k on the busiest compute unit, in sums.
-/// Those that run there together hide each other's latencies: measured on an NVIDIA H200, 8 warps
-/// of them reach 84% of what many do.
-double tile_cost(const TileShape& shape, int64_t groups, int64_t depth, int64_t units);
+/// As many run there together as its registers allow (384 work-items, where the shape's aren't
+/// known), and hide each other's latencies.
+double tile_cost(const TileShape& shape, const TileModel& model, int64_t groups, int64_t depth,
+                 const Device& device);
 
 struct TileChoice {
   int index = -1;  // of the shape; -1: none of them
@@ -24,10 +25,9 @@ struct TileChoice {
 /// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
 /// units busy, where the plan's parameters don't say. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the
 /// shape, for tests and comparisons.
-/// `overhead`: what a further launch costs, in sums of one compute unit; `per_part`: what a part of
-/// a result costs to write and read.
+/// `launch_cost`: in sums of one compute unit.
 TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
-                       double overhead, double per_part = 48);
+                       double launch_cost, const TileModel& model = {});
 
 /// Warns of a TORCH_OCL_GEMM_TILE that names no tile, whether or not a product comes to use one.
 void check_forced_tile();
