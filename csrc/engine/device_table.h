@@ -31,7 +31,7 @@ struct DeviceRow {
   /// and of those in double precision; what a part of a result costs to write and read, in the
   /// second.
   double launch_cost = 0.9e6, tensor_launch_cost = 1.2e7, f64_launch_cost = 1.0e6,
-         tensor_part_cost = 500;
+         tensor_part_cost = 700;
   /// Registers of 4 bytes of a compute unit.
   int unit_registers = 65536;
   /// Work-items of a group of depthwise convolutions, a power of two from 32 on, and groups that
