@@ -98,9 +98,9 @@ def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
         wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size())
         upstream(self, device, kinds.CUSTOM, wrapped)
         # It becomes the one way to that backend, which numbers its calls: ranks with CPU tensors
-        # and ranks with `ocl` tensors must make them in one order.
+        # and ranks with `ocl` tensors must make them in one order. So must those with CUDA's.
         for other in self._device_types:
-            if other.type == "cpu" and self._get_backend(other) is backend:
+            if other.type != "ocl" and self._get_backend(other) is backend:
                 upstream(self, other, kinds.CUSTOM, wrapped)
 
     return _register_backend

@@ -3,7 +3,10 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/ScopeExit.h>
 #include <pybind11/pybind11.h>
+
+#include <tuple>
 
 #include "distributed/follow.h"
 #include "runtime/stream.h"
@@ -62,13 +65,33 @@ void Backend::shutdown() {
   inner_->shutdown();
 }
 
+// One backend serves the CPU's tensors, too, so upstream asks twice for a new group: the second
+// time it gets the same. The inner backend wants options of its own kind: they are its own, with
+// the new group's values as long as the call takes.
 Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                             const std::vector<int>& ranks,
-                            const c10::intrusive_ptr<Options>& opts) {
+                            const c10::intrusive_ptr<Base::Options>& opts) {
+  if (Ptr same = last_split_.lock(); same && opts && same->getGroupUid() == opts->group_name) {
+    return same;
+  }
   queue_->drain();
-  Ptr inner = inner_->split(store, ranks, opts);
+  const auto options = inner_->getBackendOptions();
+  const auto before =
+      std::make_tuple(options->timeout, options->group_name, options->global_ranks_in_group);
+  const auto guard = c10::make_scope_exit([&] {
+    std::tie(options->timeout, options->group_name, options->global_ranks_in_group) = before;
+  });
+  if (opts && opts != options) {
+    options->timeout = opts->timeout;
+    options->group_name = opts->group_name;
+    options->global_ranks_in_group = opts->global_ranks_in_group;
+  }
+  const Ptr inner = inner_->split(store, ranks, options);
   if (!inner) return inner;
-  return c10::make_intrusive<Backend>(inner, store, chunks_.bytes());
+  Ptr made = c10::make_intrusive<Backend>(inner, store, chunks_.bytes());
+  made->setGroupUid(options->group_name);
+  last_split_ = c10::weak_intrusive_ptr<Base>(made);
+  return made;
 }
 
 void Backend::startCoalescing() {

@@ -44,7 +44,7 @@ class Backend final : public c10d::Backend {
   void abort() override { inner_->abort(); }
   void shutdown() override;
   Ptr split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-            const c10::intrusive_ptr<Options>& opts) override;
+            const c10::intrusive_ptr<Base::Options>& opts) override;
 
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
@@ -119,6 +119,7 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
+  c10::weak_intrusive_ptr<Base> last_split_{Ptr()};
   std::mutex streams_mutex_;
   std::array<std::optional<Streams>, kMaxDevices> streams_;
   // Last: it uses the others as long as it lives.

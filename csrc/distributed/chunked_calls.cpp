@@ -51,7 +51,7 @@ struct Backend::ChunkedCall {
       slots.release();
     }
     if (left.fetch_sub(1) != 1) return;
-    const bool back = (copies || tensor.is_cpu()) && !flat.is_alias_of(tensor);
+    const bool back = (copies || !streams) && !flat.is_alias_of(tensor);
     if (back && streams) copy_on(streams->in, tensor, flat.view(tensor.sizes()));
     if (back && !streams) tensor.copy_(flat.view(tensor.sizes()));
     work->complete();
@@ -75,7 +75,7 @@ WorkPtr Backend::run_elementwise(c10d::OpType type, Tensors& tensors, bool reads
   chunked->call = call;
   chunked->tensor = tensor;
   chunked->reads = reads;
-  if (tensor.is_cpu()) {
+  if (!tensor.is_privateuseone()) {
     chunked->copies = false;
     chunked->flat = tensor.detach();  // in a row once it is known to be cut
   } else {

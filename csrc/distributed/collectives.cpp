@@ -1,5 +1,10 @@
 // The calls of a c10d backend: what each hands to the inner one.
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/irange.h>
+
+#include <numeric>
 
 #include "distributed/backend.h"
 
@@ -131,11 +136,52 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   });
 }
 
+// Gloo's lists have to be of equal sizes. Those of a device travel as one tensor, of any sizes.
 WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
-  return run({OpType::ALLTOALL, inputs, outputs, !opts.asyncOp}, [&](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
-            opts]() mutable { return inner->alltoall(outs, ins, opts); };
+  const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
+  if (outputs.empty() || !outputs[0].is_privateuseone()) {
+    return run(request, [&](Staging& staging) {
+      return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+              ins = staging.host(inputs, Staging::kRead),
+              opts]() mutable { return inner->alltoall(outs, ins, opts); };
+    });
+  }
+  TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
+              "alltoall: expected ", size_, " inputs and outputs, one for each rank, got ",
+              inputs.size(), " and ", outputs.size());
+  const at::NoGradGuard no_grad;
+  const c10::DeviceGuard guard(outputs[0].device());
+  const auto sizes_of = [&](const Tensors& tensors) {
+    std::vector<int64_t> sizes;
+    for (const at::Tensor& tensor : tensors) {
+      TORCH_CHECK(tensor.scalar_type() == outputs[0].scalar_type(),
+                  "alltoall: inputs and outputs must have the same dtype");
+      TORCH_CHECK(tensor.device() == outputs[0].device(),
+                  "alltoall: expected all tensors to be on the same device");
+      sizes.push_back(tensor.numel());
+    }
+    return sizes;
+  };
+  std::vector<int64_t> sent = sizes_of(inputs), received = sizes_of(outputs);
+  const c10::Stream in = streams(outputs[0].device()).in;
+  Tensors parts;
+  for (const at::Tensor& input : inputs) parts.push_back(input.reshape({-1}));
+  const at::Tensor pieces = at::empty(
+      {std::accumulate(received.begin(), received.end(), int64_t{0})}, outputs[0].options());
+  pieces.record_stream(in);
+  for (const at::Tensor& output : outputs) output.record_stream(in);
+  Request with_copies = request;
+  with_copies.inputs = {at::cat(parts)};
+  with_copies.finish = [pieces, outputs, received, in] {
+    const Tensors found = pieces.split_with_sizes(received);
+    for (const size_t i : c10::irange(outputs.size())) {
+      copy_on(in, outputs[i], found[i].view(outputs[i].sizes()));
+    }
+  };
+  return run(with_copies, [&](Staging& staging) {
+    return [inner = inner_.get(), out = staging.host(pieces, Staging::kWritten),
+            flat = staging.host(with_copies.inputs[0], Staging::kRead), received, sent,
+            opts]() mutable { return inner->alltoall_base(out, flat, received, sent, opts); };
   });
 }
 

@@ -4,17 +4,40 @@
 
 #include "distributed/backend.h"
 
+namespace {
+
+/// What dist.split_group copies of a group for a new one.
+struct Options final : c10d::Backend::Options {
+  using Base = c10d::Backend::Options;
+  explicit Options(const Base& base) : Base(base.backend, base.timeout) {
+    group_name = base.group_name;
+    global_ranks_in_group = base.global_ranks_in_group;
+  }
+};
+
+}  // namespace
+
 PYBIND11_MODULE(_distributed, module) {
   namespace py = pybind11;
+  using ocl::distributed::Backend;
   module.doc() = "Process groups for ocl tensors; use torch.distributed instead.";
   // The inner backend's class and the store's are torch's.
   py::module_::import("torch._C._distributed_c10d");
+  py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(
+      module, "Options", "A group's timeout, name and ranks; copy.deepcopy copies them.")
+      .def("__deepcopy__",
+           [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
+  py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
+      module, "Backend", "Takes tensors on ocl and on the CPU; wrap() makes it.")
+      .def_property_readonly("options", [](Backend& self) {
+        return c10::make_intrusive<Options>(*self.getBackendOptions());
+      });
   module.def(
       "wrap",
       [](const c10::intrusive_ptr<c10d::Backend>& inner,
          const c10::intrusive_ptr<c10d::Store>& store,
          int64_t chunk) -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<ocl::distributed::Backend>(inner, store, chunk);
+        return c10::make_intrusive<Backend>(inner, store, chunk);
       },
       py::arg("inner"), py::arg("store"), py::arg("chunk"),
       py::call_guard<py::gil_scoped_release>());

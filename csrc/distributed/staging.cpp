@@ -49,7 +49,7 @@ Staging::Staging(c10::Device device, const Streams& streams)
     : streams_(streams), before_(record(current_stream(device.index()))) {}
 
 at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
-  if (!tensor.defined() || tensor.is_cpu()) return tensor;
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
   if (is_lendable(tensor)) return lend(tensor);
   const c10::impl::VirtualGuardImpl impl(kDeviceType);

@@ -33,8 +33,8 @@ using EventPtr = std::shared_ptr<c10::Event>;
 /// What is enqueued on the stream so far.
 EventPtr record(c10::Stream stream);
 
-/// One call's tensors on the host: lent, or copied to pinned memory and back. CPU tensors are taken
-/// as they are.
+/// One call's tensors on the host: lent, or copied to pinned memory and back. Tensors of other
+/// devices are taken as they are.
 class Staging {
  public:
   enum Use { kRead = 1, kWritten = 2, kBoth = 3 };

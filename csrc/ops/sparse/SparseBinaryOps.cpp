@@ -77,9 +77,9 @@ Tensor& add_out(const Tensor& self, const Tensor& other, const Scalar& alpha, Te
               self.sparse_dim(), " sparse dimensions while 'other' has ", other.sparse_dim());
   const Tensor indices = at::cat({self._indices(), other._indices()}, 1);
   const Tensor entries = at::cat({values, more}, 0);
-  if (!coalesced) return set_entries(out, other, indices, entries, false);
+  // One entry for a place, but said to be so only where both terms' were: as on the CPU.
   const Tensor sum = with_entries(other, indices, entries, false).coalesce();
-  return set_entries(out, other, sum._indices(), sum._values(), true);
+  return set_entries(out, other, sum._indices(), sum._values(), coalesced);
 }
 
 /// Entries at the places that both have.
