@@ -82,6 +82,18 @@ def chunk_size() -> int:
     return _CHUNK
 
 
+def are_unused() -> bool:
+    """Whether no group has been used for `ocl` tensors yet, though there are some that could be."""
+    backends = [
+        group._get_backend(device)
+        for group in distributed_c10d._world.pg_map
+        if isinstance(group, distributed_c10d.ProcessGroup)
+        for device in group._device_types
+        if device.type == "ocl"
+    ]
+    return bool(backends) and not any(getattr(backend, "calls", 1) for backend in backends)
+
+
 def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
     kinds = distributed_c10d.ProcessGroup.BackendType
     inner = (kinds.GLOO, kinds.MPI, kinds.UCC)

@@ -1,7 +1,8 @@
 """A warning for processes of one launch that train separate models.
 
 torchrun starts several and sets WORLD_SIZE. Libraries choose how processes work together from lists
-of devices that they know; on any other each trains alone, in silence.
+of devices that they know; on any other each trains alone, in silence. Some make a process group all
+the same, and don't use it.
 """
 
 import os
@@ -28,15 +29,20 @@ def install() -> None:
         if any(p.device.type == "ocl" for group in optimizer.param_groups for p in group["params"]):
             looked = True
             if not torch.distributed.is_initialized():
-                _warn(size)
+                _warn(size, "is in no process group")
+                return
+            from torch_ocl import _process_groups
+
+            if _process_groups.are_unused():
+                _warn(size, "has made no call to another")
 
     register_optimizer_step_post_hook(check)
 
 
-def _warn(size: str) -> None:
+def _warn(size: str, what: str) -> None:
     warnings.warn(
-        f"WORLD_SIZE is {size}, but this process trains on ocl and is in no process group: each "
-        "of the processes trains a model of its own. Call torch.distributed.init_process_group() "
+        f"WORLD_SIZE is {size}, but this process trains on ocl and {what}: each of the "
+        "processes trains a model of its own. Call torch.distributed.init_process_group() "
         "and wrap the model in DistributedDataParallel. docs/user/distributed.md says what to set "
         "for transformers' Trainer and accelerate.",
         stacklevel=3,

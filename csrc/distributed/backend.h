@@ -32,6 +32,8 @@ class Backend final : public c10d::Backend {
   Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk);
   ~Backend() override;
 
+  /// How many calls it has made for tensors on `ocl`, or had to queue.
+  uint64_t calls() const { return number_; }
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   bool supportsSplitting() const override { return inner_->supportsSplitting(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }

@@ -29,6 +29,7 @@ PYBIND11_MODULE(_distributed, module) {
            [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
       module, "Backend", "Takes tensors on ocl and on the CPU; wrap() makes it.")
+      .def_property_readonly("calls", &Backend::calls, "How many calls it has made.")
       .def_property_readonly("options", [](Backend& self) {
         return c10::make_intrusive<Options>(*self.getBackendOptions());
       });

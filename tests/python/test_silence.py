@@ -47,16 +47,26 @@ assert len(called) == 2
     assert warnings_of(code, WORLD_SIZE="2").count("a model of its own") == 1
 
 
-def test_processes_in_a_group_are_not_warned_of():
+@pytest.mark.parametrize(
+    ("backend", "call", "times"),
+    [
+        ("gloo", "torch.distributed.all_reduce(torch.ones(2, device='ocl'))", 0),
+        ("gloo", "", 1),  # as accelerate does it for devices that aren't on its list
+        ("cpu:gloo", "", 0),  # who sends CPU tensors knows what they do
+    ],
+)
+def test_processes_in_a_group_are_not_warned_of_where_it_is_used(backend, call, times):
     code = (
         STEPS
-        + """
+        + f"""
 torch.distributed.init_process_group(
-    "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    "{backend}", store=torch.distributed.HashStore(), rank=0, world_size=1)
+{call}
+step("ocl")
 step("ocl")
 """
     )
-    assert "a model of its own" not in warnings_of(code, WORLD_SIZE="2")
+    assert warnings_of(code, WORLD_SIZE="2").count("a model of its own") == times
 
 
 def test_unknown_environment_variables():

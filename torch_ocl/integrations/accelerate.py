@@ -1,6 +1,7 @@
-"""accelerate: its default device, memory by device, mixed precision in float16."""
+"""accelerate: default device, memory by device, mixed precision in float16, torchrun."""
 
 import functools
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,52 @@ _ADVICE = "set ACCELERATE_TORCH_DEVICE=ocl"
 _ADVICE_MAP = "name it, as in device_map='ocl'"
 
 
-def _default_device(state: ModuleType) -> None:
+def _state(state: ModuleType) -> None:
     kind = attribute(state, "PartialState")
+    _default_device(kind)
+    several = attribute(attribute(state, "DistributedType"), "MULTI_CPU")
+    wrap(kind, "_prepare_backend", functools.partial(_together, several))
+    wrap(kind, "set_device", functools.partial(_a_device_each, several))
+
+
+def _together(several: Any, upstream: Callable[..., tuple]) -> Callable[..., tuple]:
+    """Processes of one launch train together. Upstream has a list of devices on which they do, and
+    lets them train separate models on others. What it calls several CPUs is gloo with any device.
+    """
+
+    def _prepare_backend(
+        self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None
+    ) -> tuple:
+        found = upstream(self, cpu, sagemaker_dp, backend)
+        launched = int(os.environ.get("LOCAL_RANK", -1)) >= 0
+        if found[0] is not None or not launched or int(os.environ.get("WORLD_SIZE", 1)) < 2:
+            return found
+        asked = self.device.type == "ocl" if self.device is not None else not cpu
+        if asked and (self.device is not None or _choice.chooses_ocl("accelerate", _ADVICE)):
+            return backend or "gloo", several
+        return found
+
+    return _prepare_backend
+
+
+def _a_device_each(several: Any, upstream: Callable[[Any], None]) -> Callable[[Any], None]:
+    """By the local rank; processes take them by turns where there are fewer."""
+
+    def set_device(self: Any) -> None:
+        named = self.device
+        upstream(self)
+        if self.distributed_type != several or named is None and self._cpu:
+            return
+        ours = named.type == "ocl" and named.index is None if named else True
+        if ours and (named or _choice.chooses_ocl("accelerate", _ADVICE)):
+            count = torch.ocl.device_count()
+            self.device = torch.device("ocl", self.local_process_index % count)
+            torch.ocl.set_device(self.device)
+
+    return set_device
+
+
+def _default_device(kind: type) -> None:
     upstream = attribute(kind, "default_device")
     if not isinstance(upstream, property):
         raise Absent("PartialState.default_device is no property")
@@ -71,6 +116,6 @@ def _accelerator(accelerator: ModuleType) -> None:
 
 PATCHES = {
     "accelerate.accelerator": _accelerator,
-    "accelerate.state": _default_device,
+    "accelerate.state": _state,
     "accelerate.utils.modeling": _modeling,
 }

@@ -1,6 +1,7 @@
 """Lightning: accelerator="ocl", also as its "auto" and "gpu", of Trainer and Fabric. The same code
 comes as `lightning`, and as `pytorch_lightning` with `lightning_fabric`."""
 
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -45,7 +46,10 @@ def _accelerator_class(base: type) -> type:
                 text = devices.strip().strip("[],")
                 devices = [int(part) for part in text.split(",")] if "," in devices else int(text)
             if isinstance(devices, int):
-                devices = list(range(count if devices == -1 else devices))
+                devices = range(count if devices == -1 else devices)
+                if len(devices) == int(os.environ.get("LOCAL_WORLD_SIZE", 0)) and count > 0:
+                    # Processes of torchrun take them by turns where there are fewer.
+                    devices = [index % count for index in devices]
             for index in devices:
                 if not 0 <= index < count:
                     raise RuntimeError(f"there is no device ocl:{index}, of {count}")
@@ -57,7 +61,7 @@ def _accelerator_class(base: type) -> type:
 
         @staticmethod
         def auto_device_count() -> int:
-            """One: several need collectives, which `ocl` hasn't."""
+            """One: several may be one processor, of several drivers."""
             return 1
 
         @staticmethod
@@ -97,13 +101,31 @@ def _or_a_gpu_of_ours(upstream: Callable[[], str]) -> Callable[[], str]:
     return _choose_gpu_accelerator_backend
 
 
+def _data_parallel(module: ModuleType) -> None:
+    """DistributedDataParallel: with indices of devices Lightning makes a stream of CUDA's."""
+    kind = attribute(module, "DDPStrategy")
+    ours = "_determine_ddp_device_ids"
+    wrap(kind, ours if hasattr(kind, ours) else ours[1:], _none_on_ocl)
+
+
+def _none_on_ocl(upstream: Callable[[Any], list | None]) -> Callable[[Any], list | None]:
+    def determine_ddp_device_ids(self: Any) -> list | None:
+        return None if self.root_device.type == "ocl" else upstream(self)
+
+    return determine_ddp_device_ids
+
+
 PATCHES = {
     "lightning.fabric.accelerators": _accelerators,
     "lightning.fabric.connector": _connector,
+    "lightning.fabric.strategies.ddp": _data_parallel,
     "lightning.pytorch.accelerators": _accelerators,
+    "lightning.pytorch.strategies.ddp": _data_parallel,
     "lightning.pytorch.trainer.connectors.accelerator_connector": _connector,
     "lightning_fabric.accelerators": _accelerators,
     "lightning_fabric.connector": _connector,
+    "lightning_fabric.strategies.ddp": _data_parallel,
     "pytorch_lightning.accelerators": _accelerators,
+    "pytorch_lightning.strategies.ddp": _data_parallel,
     "pytorch_lightning.trainer.connectors.accelerator_connector": _connector,
 }

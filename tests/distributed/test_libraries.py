@@ -1,0 +1,63 @@
+"""transformers, accelerate and Lightning train on two ranks what a single process trains."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from tests.distributed.libraries import BATCH, LIBRARIES
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+SCRIPT = str(Path(__file__).with_name("libraries.py"))
+
+
+def start(command, *arguments, **environment):
+    ours = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCH_OCL_DEVICES": "0"}
+    return subprocess.Popen(
+        [sys.executable, *command, SCRIPT, *map(str, arguments)],
+        env=ours | os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_two_ranks_train_what_one_process_does(tmp_path):
+    folders = {name: tmp_path / name for name in ("alone", "together")}
+    for folder in folders.values():
+        folder.mkdir()
+    running = [
+        start((), folders["alone"], BATCH, "cpu"),
+        start(TORCHRUN, folders["together"], BATCH // 2, "ocl", ACCELERATE_TORCH_DEVICE="ocl"),
+    ]
+    for process in running:
+        output, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, output
+    for name in LIBRARIES:
+        alone = torch.load(folders["alone"] / f"{name}.0")
+        assert alone["device"] == "cpu" and alone["size"] == 1
+        for rank in range(2):
+            found = torch.load(folders["together"] / f"{name}.{rank}")
+            assert found["device"].startswith("ocl:") and found["size"] == 2, name
+            for key, value in alone["parameters"].items():
+                torch.testing.assert_close(found["parameters"][key], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_library_that_would_train_alone_is_warned_of(tmp_path):
+    """accelerate as upstream wrote it: `ocl` is not on its list of devices."""
+    process = start(
+        TORCHRUN,
+        tmp_path,
+        BATCH,
+        "ocl",
+        "accelerate",
+        ACCELERATE_TORCH_DEVICE="ocl",
+        TORCH_OCL_INTEGRATIONS="off",
+    )
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 0, output
+    assert torch.load(tmp_path / "accelerate.0")["size"] == 1
+    assert output.count("trains a model of its own") == 2  # once on each rank
+    assert "docs/user/distributed.md" in output
