@@ -289,7 +289,7 @@ class Kernel:
 
 def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
     path = source if isinstance(source, Path) else None
-    text = path.read_text(encoding="utf-8") if path else source
+    text = path.read_text(encoding="utf-8") if path else str(source).replace("\r\n", "\n")
     program = _Program(text, options, path, _caller())
     device = _C.current_device()
     names = program.names(device, name)

@@ -25,6 +25,7 @@ using at::Tensor;
 namespace {
 
 const KernelFamily product_family{"quantize/int4.cl", "int4_product"};
+const KernelFamily group_family{"quantize/int4.cl", "int4_product_group"};
 const KernelFamily expand_family{"quantize/int4.cl", "int4_expand"};
 
 constexpr int64_t kBlock = 32;    // columns that share 16 bytes; kernels/quantize/int4.cl
@@ -140,13 +141,20 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
              depth = static_cast<uint32_t>(k), group = static_cast<uint32_t>(qGroupSize);
   if (m <= kMostRows) {
     const uint32_t together = m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
+    if (m == 0) return out;
+    if (!cpu) {
+      constexpr int64_t kShare = 32, kGroup = 64;
+      launch(group_family.get(device, {{"TAG", type}, {"NQ", together}, {"SHARE", kShare}}), queue,
+             NDRange::linear(n * kShare, kGroup), pointer(self), pointer(mat2), pointer(scales),
+             pointer(out), rows, columns, depth, group);
+      return out;
+    }
     // What the rows' sums leave of the registers.
-    const uint32_t of_weights = cpu && together <= 2 ? kWeightRows : 1;
+    const uint32_t of_weights = together <= 4 ? kWeightRows : kWeightRows / 2;
     Kernel& kernel =
         product_family.get(device, {{"TAG", type}, {"ROWS", of_weights}, {"NQ", together}});
-    if (m == 0) return out;
-    launch(kernel, queue, NDRange::linear(columns / of_weights, cpu ? 4 : 64), pointer(self),
-           pointer(mat2), pointer(scales), pointer(out), rows, columns, depth, group);
+    launch(kernel, queue, NDRange::linear(columns / of_weights, 4), pointer(self), pointer(mat2),
+           pointer(scales), pointer(out), rows, columns, depth, group);
     return out;
   }
   const Tensor weights = at::empty({n, k}, self.options().dtype(at::kFloat));

@@ -3,8 +3,9 @@
 // A row's 32 columns are 16 bytes: byte j holds column j in its low and column j + 16 in its high
 // half. A value is (bits - 8) * scale + zero; scales: [columns / group][rows][2]. Compile
 // parameters: TAG (of activations, scales and results), ROWS (of the weights, per work-item), NQ
-// (rows of activations, rounded up).
+// (rows of activations, rounded up), SHARE (work-items that share a row, on GPUs).
 #include "include/dtype.clh"
+#include "include/item_by_item.clh"
 
 #ifndef TAG
 #define TAG f32
@@ -16,6 +17,10 @@
 #define NQ 1
 #endif
 
+#ifndef SHARE
+#define SHARE 32
+#endif
+
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
 
 static inline float sum16(float16 v) {
@@ -25,13 +30,37 @@ static inline float sum16(float16 v) {
   return c.x + c.y;
 }
 
+/// The scale and what bits of 0 become: bits * scale.x + scale.y.
+static inline float2 scale_of(global const char* scales, ulong at) {
+  const float2 scale = LOADV(TAG, 2, scales, at);
+  return (float2)(scale.x, fma(-8.0f, scale.x, scale.y));
+}
+
+// The products of a half of 32 columns. Rows of x past the end repeat the last one, so that the
+// loop has no conditions.
+#define ADD_HALF(half_, bits_)                                                       \
+  {                                                                                  \
+    float16 values[NQ];                                                              \
+    _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                \
+      values[q] = LOADV(TAG, 16, AT(x, (ulong)min(q, rows - 1) * k + at), half_);    \
+    }                                                                                \
+    _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {                              \
+      const float16 weight =                                                         \
+          fma(convert_float16(bits_), (float16)(scale[r].x), (float16)(scale[r].y)); \
+      _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                              \
+        total[r][q] = fma(weight, values[q], total[r][q]);                           \
+      }                                                                              \
+    }                                                                                \
+  }
+
 /// out[q, n] = sum over k of x[q, k] * weight[n, k], for q < rows. Global size: n / ROWS or more;
 /// n is a multiple of ROWS, k and group of 32.
-kernel void int4_product(global const char* x_base, const ulong x_offset,
-                         global const char* weights_base, const ulong weights_offset,
-                         global const char* scales_base, const ulong scales_offset,
-                         global char* out_base, const ulong out_offset, const uint rows,
-                         const uint n, const uint k, const uint group) {
+kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_offset,
+                                      global const char* weights_base, const ulong weights_offset,
+                                      global const char* scales_base, const ulong scales_offset,
+                                      global char* out_base, const ulong out_offset,
+                                      const uint rows, const uint n, const uint k,
+                                      const uint group) {
   const uint row0 = get_global_id(0) * ROWS;
   if (row0 >= n) return;
   global const char *x = x_base + x_offset, *scales = scales_base + scales_offset;
@@ -45,40 +74,20 @@ kernel void int4_product(global const char* x_base, const ulong x_offset,
     for (uint q = 0; q < NQ; q++) total[r][q] = (float16)(0);
   }
   for (uint start = 0; start < k; start += group) {
-    float16 dot[ROWS][NQ], plain[NQ];
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      plain[q] = (float16)(0);
-#pragma unroll
-      for (uint r = 0; r < ROWS; r++) dot[r][q] = (float16)(0);
-    }
-    for (uint at = start; at < start + group; at += 32) {
-      float16 low[NQ], high[NQ];
-#pragma unroll
-      for (uint q = 0; q < NQ; q++) {
-        // Rows past the end repeat the last one, so that the loop has no conditions.
-        global const char* values = AT(x, (ulong)min(q, rows - 1) * k + at);
-        low[q] = LOADV(TAG, 16, values, 0);
-        high[q] = LOADV(TAG, 16, values, 1);
-        plain[q] += low[q] + high[q];
-      }
-#pragma unroll
-      for (uint r = 0; r < ROWS; r++) {
-        const uchar16 bits = vload16(0, weights + (ulong)r * (k / 2) + at / 2);
-        const float16 a = convert_float16(bits & (uchar16)(15)) - 8;
-        const float16 b = convert_float16(bits >> (uchar16)(4)) - 8;
-#pragma unroll
-        for (uint q = 0; q < NQ; q++) dot[r][q] = fma(b, high[q], fma(a, low[q], dot[r][q]));
-      }
-    }
+    float2 scale[ROWS];
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-      const float2 scale = LOADV(TAG, 2, scales, (ulong)(start / group) * n + row0 + r);
+      scale[r] = scale_of(scales, (ulong)(start / group) * n + row0 + r);
+    }
+    for (uint at = start; at < start + group; at += 32) {
+      int16 bits[ROWS];
 #pragma unroll
-      for (uint q = 0; q < NQ; q++) {
-        total[r][q] = fma(dot[r][q], (float16)(scale.x), total[r][q]);
-        total[r][q] = fma(plain[q], (float16)(scale.y), total[r][q]);
+      for (uint r = 0; r < ROWS; r++) {
+        bits[r] = convert_int16(vload16(0, weights + (ulong)r * (k / 2) + at / 2));
       }
+      // One half after the other, so that fewer activations are in registers.
+      ADD_HALF(0, bits[r] & 15);
+      ADD_HALF(1, bits[r] >> 4);
     }
   }
 #pragma unroll
@@ -87,6 +96,59 @@ kernel void int4_product(global const char* x_base, const ulong x_offset,
     for (uint q = 0; q < NQ; q++) {
       if (q < rows) STORE(TAG, out, (ulong)q * n + row0 + r, sum16(total[r][q]));
     }
+  }
+}
+
+/// The same for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by side.
+/// Global size: n * SHARE, rounded up.
+kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
+    global const char* x_base, const ulong x_offset, global const char* weights_base,
+    const ulong weights_offset, global const char* scales_base, const ulong scales_offset,
+    global char* out_base, const ulong out_offset, const uint rows, const uint n, const uint k,
+    const uint group) {
+  local float sums[NQ][64];
+  const uint item = get_local_id(0), share = item % SHARE;
+  const uint row = get_group_id(0) * (64 / SHARE) + item / SHARE, read = min(row, n - 1);
+  global const char *x = x_base + x_offset, *scales = scales_base + scales_offset;
+  global const uchar* weights =
+      (global const uchar*)(weights_base + weights_offset) + (ulong)read * (k / 2);
+  float total[NQ];
+#pragma unroll
+  for (uint q = 0; q < NQ; q++) total[q] = 0;
+  for (uint at = share * 32; at < k; at += SHARE * 32) {
+    const float2 scale = scale_of(scales, (ulong)(at / group) * n + read);
+    const uint4 bits = *(global const uint4*)(weights + at / 2);
+    float dot[NQ];
+#pragma unroll
+    for (uint q = 0; q < NQ; q++) dot[q] = 0;
+#pragma unroll
+    for (uint j = 0; j < 16; j++) {
+      const uint word = ((private const uint*)&bits)[j / 4] >> (j % 4 * 8);
+      const float low = fma((float)(word & 15), scale.x, scale.y);
+      const float high = fma((float)(word >> 4 & 15), scale.x, scale.y);
+#pragma unroll
+      for (uint q = 0; q < NQ; q++) {
+        const ulong first = (ulong)min(q, rows - 1) * k + at + j;
+        dot[q] = fma(low, LOAD(TAG, x, first), dot[q]);
+        dot[q] = fma(high, LOAD(TAG, x, first + 16), dot[q]);
+      }
+    }
+#pragma unroll
+    for (uint q = 0; q < NQ; q++) total[q] += dot[q];
+  }
+#pragma unroll
+  for (uint q = 0; q < NQ; q++) sums[q][item] = total[q];
+  for (uint half_size = SHARE / 2; half_size > 0; half_size /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (share < half_size) {
+#pragma unroll
+      for (uint q = 0; q < NQ; q++) sums[q][item] += sums[q][item + half_size];
+    }
+  }
+  if (share > 0 || row >= n) return;
+#pragma unroll
+  for (uint q = 0; q < NQ; q++) {
+    if (q < rows) STORE(TAG, out_base + out_offset, (ulong)q * n + row, sums[q][item]);
   }
 }
 

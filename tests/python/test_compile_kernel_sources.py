@@ -133,6 +133,16 @@ def test_folders_of_options_may_have_blanks(tmp_path):
         assert x.item() == 5
 
 
+def test_lines_may_end_as_on_windows():
+    kernel = compiled(
+        "// a comment\r\nkernel void f(global float* x, \\\r\n float v)\r\n"
+        "{\r\n  x[get_global_id(0)] = v;\r\n}\r\n"
+    )
+    x = torch.zeros(4, device="ocl")
+    kernel(x[1:], 3.0, global_size=2)
+    assert x.tolist() == [0, 3, 3, 0]
+
+
 def test_includes_are_read_anew(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "value.h").write_text("#ifndef V\n#define V 1\n#endif\n")
