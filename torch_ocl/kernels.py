@@ -287,6 +287,14 @@ class Kernel:
         on_device.kernel.launch(global_sizes, local_sizes, *values)
 
 
+# Dynamo reads these of a function that it leaves out of graphs, with what to say of it.
+Kernel.__call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+Kernel.__call__._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "a kernel of torch.ocl.compile_kernel is not an op; torch.library.custom_op makes one of the "
+    "function that calls it (docs/kernels/lesson6_op.md)"
+)
+
+
 def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
     path = source if isinstance(source, Path) else None
     text = path.read_text(encoding="utf-8") if path else str(source).replace("\r\n", "\n")

@@ -66,3 +66,23 @@ def test_errors_of_the_call():
     add = torch.compile(lambda x, y: x + y)
     with pytest.raises(Exception, match="shape|size|broadcast"):
         add(torch.ones(3, device="ocl"), torch.ones(4, device="ocl"))
+
+
+def test_a_kernel_of_the_users_own():
+    """It is no op: a whole graph of it raises with what to do, others are split there."""
+    torch._dynamo.reset()
+    double = torch.ocl.compile_kernel(
+        "kernel void twice(global const float* x, global float* y) {"
+        " size_t i = get_global_id(0); y[i] = 2 * x[i]; }"
+    )
+
+    def doubled(x):
+        y = torch.empty_like(x)
+        double(x + 1, y, global_size=x.numel())
+        return y - 1
+
+    x = torch.linspace(-1, 1, 5)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"torch\.library\.custom_op"):
+        torch.compile(doubled, fullgraph=True)(x.to("ocl"))
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(doubled)(x.to("ocl")).cpu(), 2 * (x + 1) - 1)
