@@ -13,6 +13,7 @@ PLACES = {
     "create_backend": [scheduler.Scheduler],
     "get_current_backend": [utils, common],
     "should_assume_input_aligned": [utils, compile_fx],
+    "is_big_gpu": [utils],
     "needs_fallback_due_to_atomic_add_limitations": [utils, lowering, decomposition],
 }
 
@@ -62,3 +63,32 @@ def test_sums_through_indices(without):
     assert torch.equal(add(x, i), add(x, i))
     without("needs_fallback_due_to_atomic_add_limitations")
     assert not utils.needs_fallback_due_to_atomic_add_limitations(torch.float32)
+
+
+def test_gpu_types(monkeypatch):
+    """A number from the CPU is an operand of a kernel because the device is a GPU to inductor."""
+    assert utils.is_gpu("ocl")
+    monkeypatch.setattr(utils, "GPU_TYPES", [t for t in utils.GPU_TYPES if t != "ocl"])
+    assert not utils.is_gpu("ocl")
+
+
+def test_get_gpu_type(monkeypatch):
+    """Beside a CUDA device it is that one, where upstream's asserts that there is one kind."""
+    assert utils.get_gpu_type() == "ocl"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    utils.get_gpu_type.cache_clear()
+    try:
+        assert utils.get_gpu_type() == "cuda"
+    finally:
+        monkeypatch.undo()
+        utils.get_gpu_type.cache_clear()
+
+
+def test_is_big_gpu(without, caplog):
+    """Upstream's takes it for one, or warns that it isn't."""
+    device = torch.device("ocl", 0)
+    assert not utils.is_big_gpu(device)
+    assert "SMs" not in caplog.text
+    without("is_big_gpu")
+    utils.is_big_gpu.cache_clear()
+    assert utils.is_big_gpu(device) or "SMs" in caplog.text
