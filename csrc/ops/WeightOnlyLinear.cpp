@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/stack.h>
@@ -47,6 +48,13 @@ void check_weights(const char* name, const Tensor& mat2, at::ScalarType dtype,
 }
 
 Pointer pointer(const Tensor& tensor) { return Pointer{tensor.const_data_ptr()}; }
+
+/// The tensor, or a copy that begins at a whole vector.
+Tensor aligned(const Tensor& tensor) {
+  constexpr uintptr_t kVector = 32;  // 8 floats
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  return address % kVector == 0 ? tensor : tensor.clone();
+}
 
 /// [n, k] values of 0 to 15 as the [n, k / 2] bytes of kernels/quantize/int4.cl.
 Tensor packed(const Tensor& values) {
@@ -144,9 +152,12 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
     if (m == 0) return out;
     if (!cpu) {
       constexpr int64_t kShare = 32, kGroup = 64;
-      launch(group_family.get(device, {{"TAG", type}, {"NQ", together}, {"SHARE", kShare}}), queue,
-             NDRange::linear(n * kShare, kGroup), pointer(self), pointer(mat2), pointer(scales),
-             pointer(out), rows, columns, depth, group);
+      const Tensor x = aligned(self), weights = aligned(mat2), factors = aligned(scales);
+      launch(
+          group_family.get(
+              device, {{"TAG", type}, {"NQ", together}, {"SHARE", kShare}, {"ALIGNED_VECTORS", 1}}),
+          queue, NDRange::linear(n * kShare, kGroup), pointer(x), pointer(weights),
+          pointer(factors), pointer(out), rows, columns, depth, group);
       return out;
     }
     // What the rows' sums leave of the registers.

@@ -99,7 +99,8 @@ kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_o
   }
 }
 
-/// The same for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by side.
+/// The same for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by side. x
+/// and the weights are aligned to vectors.
 /// Global size: n * SHARE, rounded up.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
     global const char* x_base, const ulong x_offset, global const char* weights_base,
@@ -121,16 +122,25 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
     float dot[NQ];
 #pragma unroll
     for (uint q = 0; q < NQ; q++) dot[q] = 0;
+    // 8 bytes at a time, whose columns are two vectors of 8.
 #pragma unroll
-    for (uint j = 0; j < 16; j++) {
-      const uint word = ((private const uint*)&bits)[j / 4] >> (j % 4 * 8);
-      const float low = fma((float)(word & 15), scale.x, scale.y);
-      const float high = fma((float)(word >> 4 & 15), scale.x, scale.y);
+    for (uint part = 0; part < 2; part++) {
+      float low[8], high[8];
+#pragma unroll
+      for (uint j = 0; j < 8; j++) {
+        const uint word = ((private const uint*)&bits)[2 * part + j / 4] >> (j % 4 * 8);
+        low[j] = fma((float)(word & 15), scale.x, scale.y);
+        high[j] = fma((float)(word >> 4 & 15), scale.x, scale.y);
+      }
 #pragma unroll
       for (uint q = 0; q < NQ; q++) {
-        const ulong first = (ulong)min(q, rows - 1) * k + at + j;
-        dot[q] = fma(low, LOAD(TAG, x, first), dot[q]);
-        dot[q] = fma(high, LOAD(TAG, x, first + 16), dot[q]);
+        global const char* values = AT(x, (ulong)min(q, rows - 1) * k + at);
+        const float8 first = LOADV(TAG, 8, values, part), last = LOADV(TAG, 8, values, part + 2);
+#pragma unroll
+        for (uint j = 0; j < 8; j++) {
+          dot[q] = fma(low[j], ((private const float*)&first)[j], dot[q]);
+          dot[q] = fma(high[j], ((private const float*)&last)[j], dot[q]);
+        }
       }
     }
 #pragma unroll

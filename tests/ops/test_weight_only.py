@@ -68,6 +68,24 @@ def test_int4_weights(group, rows, dtype):
     check(call, [x, values, scales], x.double() @ weights.t())
 
 
+@pytest.mark.parametrize("dtype", HALVES_TOO, ids=str)
+@pytest.mark.parametrize("first", [1, 3])
+def test_int4_weights_that_begin_anywhere(first, dtype):
+    torch.manual_seed(0)
+    n, k = 16, 96
+    x, values = torch.randn(2, k).to(dtype), torch.randint(0, 16, (n, k), dtype=torch.int32)
+    scales = torch.rand(k // 32, n, 2).to(dtype)
+
+    def moved(t):
+        store = torch.zeros(t.numel() + first, dtype=t.dtype, device="ocl")
+        return store[first:].view(t.shape).copy_(t)
+
+    packed = torch._convert_weight_to_int4pack_for_cpu(values.to("ocl"), 1)
+    expected = torch._weight_int4pack_mm_for_cpu(x.to("ocl"), packed, 32, scales.to("ocl"))
+    actual = torch._weight_int4pack_mm_for_cpu(moved(x), moved(packed), 32, moved(scales))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("tiles", [2, 4, 8])
 def test_int4_weights_as_other_devices_take_them(tiles):
     torch.manual_seed(0)
