@@ -11,6 +11,10 @@ WORDS = (
 ).split()
 
 
+#: Sizes of a transformer.
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
 def llama(**arguments):
     """A Llama of two layers with random weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -115,3 +119,17 @@ def fit(model, loss_of, optimizer, count=4):
         return loss.detach()
 
     return losses(step, count)
+
+
+def noise(*sizes, seed=1):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def seeded(make, *args, **kwargs):
+    """An object with random weights, the same every time."""
+    torch.manual_seed(1)
+    return make(*args, **kwargs)
+
+
+def tokens(count=12, top=20):
+    return torch.arange(2 * count).view(2, count) % top + 3

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from tests.integrations import small
 from tests.integrations.checklist import check
-from tests.integrations.checks.models import noise, seeded
+from tests.integrations.small import noise, seeded
 
 
 def cross_entropy(device):
