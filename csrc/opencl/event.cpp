@@ -44,8 +44,17 @@ Event::~Event() {
 
 void Event::record(Queue& queue, bool timing) {
   check_not_forked();
-  check_not_captured(queue, "an event");
   Device* const device = &queue.device();
+  if (Graph* graph = queue.capture()) {
+    point_ = graph->point(queue);
+    if (handle_ != nullptr) api().clReleaseEvent(handle_);
+    handle_ = nullptr;
+    device_ = device;
+    queue_ = &queue;
+    completion_.reset();
+    return;
+  }
+  point_.reset();
   cl_event marker = nullptr;
   number_ = queue.enqueued();
   OCL_CALL(device, clEnqueueMarkerWithWaitList, queue.handle(), 0, nullptr, &marker);
@@ -70,6 +79,7 @@ void Event::record(Queue& queue, bool timing) {
 }
 
 bool Event::try_record(Queue& queue) noexcept {
+  if (queue.capture() != nullptr) return false;
   const cl_event before = handle_;
   try {
     record(queue);
@@ -78,7 +88,20 @@ bool Event::try_record(Queue& queue) noexcept {
   return handle_ != before;
 }
 
+void Event::check_no_point() const {
+  if (__builtin_expect(point_ == nullptr, 1)) return;
+  throw std::runtime_error(
+      "ocl: the host can't wait for an event, or ask about it, that was recorded while a graph is "
+      "captured on its stream");
+}
+
 void Event::block(Queue& queue) const {
+  if (point_ != nullptr) {
+    if (point_->capture.expired()) {
+      throw std::runtime_error("ocl: the event was recorded in a capture that has ended");
+    }
+    return point_->graph->follow(queue, *point_);
+  }
   if (handle_ == nullptr) return;
   check_not_forked();
   check_not_captured(queue, "a wait for another stream");
@@ -93,6 +116,7 @@ void Event::block(Queue& queue) const {
 }
 
 bool Event::query() const {
+  check_no_point();
   if (handle_ == nullptr) return true;
   check_not_forked();
   if (status_of(handle_, device_) != CL_COMPLETE) return false;
@@ -111,6 +135,7 @@ bool Event::over() const noexcept {
 }
 
 void Event::synchronize() const {
+  check_no_point();
   if (handle_ == nullptr) return;
   check_not_forked();
   const cl_int code = api().clWaitForEvents(1, &handle_);

@@ -5,13 +5,15 @@
 #include <memory>
 
 #include "opencl/api.h"
+#include "opencl/graph.h"
 
 namespace ocl {
 
 class Device;
 class Queue;
 
-/// A point in a queue's work. Default-constructed it is complete.
+/// A point in a queue's work. Default-constructed it is complete. While a graph is captured on the
+/// queue, it is a point of the capture, for which other queues can wait, and not the host.
 class Event {
  public:
   Event() = default;
@@ -32,7 +34,7 @@ class Event {
   /// Whether the driver says that the work has ended, well or not. False where it doesn't answer.
   bool over() const noexcept;
   void synchronize() const;
-  bool recorded() const { return handle_ != nullptr; }
+  bool recorded() const { return handle_ != nullptr || point_ != nullptr; }
   /// Where it was recorded last; null before that.
   Queue* queue() const { return queue_; }
   /// Milliseconds between the completion of two timed, completed events. Throws std::runtime_error
@@ -40,11 +42,13 @@ class Event {
   static double elapsed_ms(const Event& start, const Event& end);
 
  private:
+  void check_no_point() const;
   struct Completion;  // completion time, shared with the driver's callback
   Device* device_ = nullptr;
   Queue* queue_ = nullptr;
   cl_event handle_ = nullptr;
-  uint64_t number_ = 0;  // of the queue's last command before it
+  uint64_t number_ = 0;                        // of the queue's last command before it
+  std::shared_ptr<const Graph::Point> point_;  // of a capture, instead of a handle
   std::shared_ptr<Completion> completion_;
 };
 

@@ -37,7 +37,7 @@ struct Graph::Patch {
 Graph::Graph() = default;
 
 Graph::~Graph() {
-  if (recorded_ != nullptr) recorded_->set_capture(nullptr);
+  if (recorded_ != nullptr) end();
   nodes_.clear();
   if (process_was_forked()) return;
   for (cl_mem mem : kept_) api().clReleaseMemObject(mem);
@@ -46,12 +46,42 @@ Graph::~Graph() {
 void Graph::begin(Queue& queue) {
   check_not_captured(queue, "another capture");
   recorded_ = &queue;
+  capture_ = std::make_shared<char>();
   queue.set_capture(this);
 }
 
-void Graph::end() {
+bool Graph::end() {
+  bool joined = true;
+  for (Queue* queue : forked_) {
+    queue->set_capture(nullptr);
+    joined &= seen_[queue][queue] <= seen_[recorded_][queue];
+  }
   recorded_->set_capture(nullptr);
   recorded_ = nullptr;
+  capture_.reset();
+  forked_.clear();
+  seen_.clear();
+  return joined;
+}
+
+std::shared_ptr<const Graph::Point> Graph::point(const Queue& queue) {
+  return std::make_shared<const Point>(Point{this, capture_, seen_[&queue]});
+}
+
+void Graph::follow(Queue& queue, const Point& point) {
+  if (queue.capture() != this) {
+    check_not_captured(queue, "a wait for an event of another capture");
+    if (&queue.device() != &recorded_->device()) {
+      throw std::runtime_error(
+          "ocl: a wait of another device is not possible while a graph is captured");
+    }
+    queue.set_capture(this);
+    forked_.push_back(&queue);
+  }
+  for (const auto& [other, count] : point.before) {
+    size_t& known = seen_[&queue][other];
+    known = std::max(known, count);
+  }
 }
 
 uint64_t Graph::add_placeholder() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,8 +16,19 @@ namespace ocl {
 
 /// Kernels with their arguments and sizes, copies within the device, and fills, in the order in
 /// which they were enqueued. What they work on must stay where it is.
+///
+/// Other queues take part as CUDA's streams do: one that waits for an event of a recorded queue is
+/// recorded from then on (fork), and the first queue has to wait for it (join). A replay runs all
+/// commands on one queue, in the order of their recording, which is one that the events allow.
 class Graph {
  public:
+  /// A point in what a queue has recorded: how many commands of each queue come before it.
+  struct Point {
+    Graph* graph;
+    std::weak_ptr<void> capture;  // gone when that ends
+    std::map<const Queue*, size_t> before;
+  };
+
   Graph();
   ~Graph();
   Graph(const Graph&) = delete;
@@ -25,7 +37,14 @@ class Graph {
   /// From now on commands of `queue` are recorded, until end(). Throws std::runtime_error if they
   /// are recorded already.
   void begin(Queue& queue);
-  void end();
+  /// False if commands of another queue were recorded that `queue` did not wait for.
+  bool end();
+  std::shared_ptr<const Point> point(const Queue& queue);
+  /// Later commands of `queue` come after the point; it is recorded from now on. Throws
+  /// std::runtime_error for a queue of another capture, or another device.
+  void follow(Queue& queue, const Point& point);
+  /// The last command is `queue`'s.
+  void added_by(const Queue& queue) { seen_[&queue][&queue] = nodes_.size(); }
 
   /// A number that stands for one that each replay is given: kernels that get it as an argument, or
   /// in one, will get that one. 8 bytes, a multiple of 4.
@@ -61,8 +80,12 @@ class Graph {
   void set_values(std::span<const uint64_t> values);
   void set_asserts(Queue& queue);
 
-  std::mutex mutex_;  // of what follows, but while it is recorded
-  Queue* recorded_ = nullptr;
+  std::mutex mutex_;           // of what follows, but while it is recorded
+  Queue* recorded_ = nullptr;  // the first one
+  std::shared_ptr<void> capture_;
+  std::vector<Queue*> forked_;
+  // Of each queue: its last command, and those of others that come before what it does next.
+  std::map<const Queue*, std::map<const Queue*, size_t>> seen_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Patch> patches_;
   std::vector<uint64_t> placeholders_;

@@ -159,7 +159,8 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     queue.mark_checks();
   }
   if (Graph* graph = queue.capture(); __builtin_expect(graph != nullptr, 0)) {
-    return record(*graph, range);
+    record(*graph, range);
+    return graph->added_by(queue);
   }
   const cl_int code = enqueue_kernel(queue, handle_, range, label_);
   if (__builtin_expect(code != CL_SUCCESS, 0)) {

@@ -362,7 +362,10 @@ void Queue::copy(void* destination, const void* source, size_t bytes) {
 
 void Queue::copy(const Location& to, const Location& from, size_t bytes) {
   check_not_forked();
-  if (Graph* graph = capture()) return graph->add_copy(device_, to, from, bytes);
+  if (Graph* graph = capture()) {
+    graph->add_copy(device_, to, from, bytes);
+    return graph->added_by(*this);
+  }
   submit(profile::Kind::device_to_device, bytes, false,
          [&](cl_command_queue queue, cl_bool, cl_event* event) {
            OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset,
@@ -377,7 +380,10 @@ void Queue::fill(void* address, const void* pattern, size_t pattern_bytes, size_
 
 void Queue::fill(const Location& to, const void* pattern, size_t pattern_bytes, size_t bytes) {
   check_not_forked();
-  if (Graph* graph = capture()) return graph->add_fill(device_, to, pattern, pattern_bytes, bytes);
+  if (Graph* graph = capture()) {
+    graph->add_fill(device_, to, pattern, pattern_bytes, bytes);
+    return graph->added_by(*this);
+  }
   submit(profile::Kind::fill, bytes, false, [&](cl_command_queue queue, cl_bool, cl_event* event) {
     OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,
              0, nullptr, event);

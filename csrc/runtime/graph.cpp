@@ -63,23 +63,30 @@ struct StreamGraph::Impl {
     sources.clear();
     placeholders = 0;
   }
+  /// Ends the capture; false if another stream's work was not waited for.
+  bool end() {
+    std::lock_guard lock(captures_mutex);
+    captures.erase(graph.get());
+    queue = nullptr;
+    return graph->end();
+  }
   PhiloxState reserve(const at::Generator& generator, uint64_t increment);
   std::vector<uint64_t> advance();
 
   static std::mutex captures_mutex;
-  static std::map<const Queue*, Impl*> captures;
-  /// The capture of a stream of the calling thread's; null where there is none.
+  static std::map<const Graph*, Impl*> captures;
+  /// The capture that the calling thread's stream is part of; null where there is none.
   static Impl* of(c10::DeviceIndex device) {
-    const Queue& queue = current_queue(device);
-    if (queue.capture() == nullptr) return nullptr;
+    const Graph* graph = current_queue(device).capture();
+    if (graph == nullptr) return nullptr;
     std::lock_guard lock(captures_mutex);
-    const auto entry = captures.find(&queue);
+    const auto entry = captures.find(graph);
     return entry == captures.end() ? nullptr : entry->second;
   }
 };
 
 std::mutex StreamGraph::Impl::captures_mutex;
-std::map<const Queue*, StreamGraph::Impl*> StreamGraph::Impl::captures;
+std::map<const Graph*, StreamGraph::Impl*> StreamGraph::Impl::captures;
 
 PhiloxState StreamGraph::Impl::reserve(const at::Generator& generator, uint64_t increment) {
   std::lock_guard lock(mutex);
@@ -126,16 +133,16 @@ void StreamGraph::capture_begin(c10::MempoolId_t pool) {
   std::lock_guard lock(Impl::captures_mutex);
   impl_->graph->begin(queue);
   impl_->queue = &queue;
-  Impl::captures[&queue] = impl_.get();
+  Impl::captures[impl_->graph.get()] = impl_.get();
 }
 
 void StreamGraph::capture_end() {
   TORCH_CHECK(impl_->queue != nullptr, "capture_end() without capture_begin()");
-  {
-    std::lock_guard lock(Impl::captures_mutex);
-    impl_->graph->end();
-    Impl::captures.erase(impl_->queue);
-    impl_->queue = nullptr;
+  if (!impl_->end()) {
+    impl_->clear();
+    TORCH_CHECK(false,
+                "Another stream was captured, too, and the capturing stream did not wait for its "
+                "last work: call wait_stream() or wait_event() before the capture ends");
   }
   if (!impl_->graph->placeholders_used()) {
     impl_->clear();
@@ -154,12 +161,7 @@ void StreamGraph::replay() {
 }
 
 void StreamGraph::reset() {
-  if (impl_->queue != nullptr) {
-    std::lock_guard lock(Impl::captures_mutex);
-    impl_->graph->end();
-    Impl::captures.erase(impl_->queue);
-    impl_->queue = nullptr;
-  }
+  if (impl_->queue != nullptr) impl_->end();
   impl_->clear();
 }
 

@@ -193,10 +193,9 @@ def test_random_permutations_are_refused():
         lambda x: torch.ocl.current_stream().synchronize(),
         lambda x: torch.ocl.current_stream().query(),
         lambda x: torch.tensor([1.0, 2.0]).to("ocl"),
-        lambda x: torch.ocl.Event().record(),
         lambda x: torch.ocl.empty_cache(),
     ],
-    ids="item cpu nonzero mask synchronize stream query host event empty_cache".split(),
+    ids="item cpu nonzero mask synchronize stream query host empty_cache".split(),
 )
 def test_what_waits_is_refused(act):
     x = torch.rand(1000, device="ocl")
@@ -207,6 +206,99 @@ def test_what_waits_is_refused(act):
     with pytest.raises(RuntimeError, match="without a finished capture"):
         graph.replay()
     act(x + 1)
+
+
+def forked(x, stream, times=1):
+    """Work that is spread over the current stream and another one."""
+    main = torch.ocl.current_stream()
+    y = x * 2
+    for _ in range(times):
+        stream.wait_stream(main)
+        with torch.ocl.stream(stream):
+            z = y + 1
+            noise = torch.rand_like(z)
+        w = y * 3
+        main.wait_stream(stream)
+        y = w + z + 0 * noise
+    return y, noise
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_streams_fork_and_join(times):
+    x = torch.rand(1000, device="ocl")
+    stream = torch.ocl.Stream()
+    expected = forked(x.clone(), stream, times)[0]
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        y, noise = forked(x, stream, times)
+        with torch.ocl.stream(stream):
+            assert torch.ocl.is_current_stream_capturing()
+    with torch.ocl.stream(stream):
+        assert not torch.ocl.is_current_stream_capturing()
+    graph.replay()
+    assert_close(y, expected)
+    before = noise.clone()
+    x.fill_(1)
+    graph.replay()
+    assert_close(y, forked(torch.ones(1000, device="ocl"), stream, times)[0])
+    assert not torch.equal(noise, before)  # random numbers of the other stream go on, too
+
+
+def test_events_within_a_capture():
+    x = torch.rand(100, device="ocl")
+    first, second = torch.ocl.Stream(), torch.ocl.Stream()
+    graph, event, last = torch.ocl.OclGraph(), torch.ocl.Event(), torch.ocl.Event()
+    with torch.ocl.graph(graph):
+        event.record()
+        first.wait_event(event)
+        with torch.ocl.stream(first):
+            y = x + 1
+            event.record()
+        second.wait_event(event)  # and so it waits for the capturing stream
+        with torch.ocl.stream(second):
+            z = y * 2
+            last.record()
+        torch.ocl.current_stream().wait_event(last)  # which joins both
+        for ask in (event.query, event.synchronize):
+            with pytest.raises(RuntimeError, match="the host can't wait for an event"):
+                ask()
+    graph.replay()
+    assert_close(z, (x + 1) * 2)
+    with pytest.raises(RuntimeError, match="in a capture that has ended"):
+        first.wait_event(event)
+    event.record()
+    event.synchronize()
+    assert event.query()
+
+
+def test_a_stream_that_nobody_waits_for():
+    x = torch.rand(100, device="ocl")
+    stream = torch.ocl.Stream()
+    graph = torch.ocl.OclGraph()
+    with pytest.raises(RuntimeError, match="did not wait for its last work"), torch.ocl.graph(graph):
+        stream.wait_stream(torch.ocl.current_stream())
+        with torch.ocl.stream(stream):
+            x + 1
+    with torch.ocl.stream(stream):
+        assert not torch.ocl.is_current_stream_capturing()
+        assert_close(x + 1, x.cpu().add(1).to("ocl"))
+    # One that did nothing need not be waited for.
+    with torch.ocl.graph(graph):
+        stream.wait_stream(torch.ocl.current_stream())
+        y = x + 1
+    graph.replay()
+    assert_close(y, x + 1)
+
+
+def test_events_from_before_a_capture_are_refused():
+    stream = torch.ocl.Stream()
+    event = stream.record_event()
+    graph = torch.ocl.OclGraph()
+    with (
+        pytest.raises(RuntimeError, match="a wait for another stream is not possible"),
+        torch.ocl.graph(graph),
+    ):
+        torch.ocl.current_stream().wait_event(event)
 
 
 def test_other_streams_go_on():
