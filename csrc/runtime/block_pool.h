@@ -6,6 +6,7 @@
 
 #include <c10/core/Stream.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -60,6 +61,10 @@ class BlockPool {
     if (block->free_next) block->free_next->free_previous = block;
     heads_[index] = block;
     occupied_[index / 64] |= uint64_t{1} << (index % 64);
+  }
+
+  bool empty() const {
+    return std::ranges::all_of(occupied_, [](uint64_t bits) { return bits == 0; });
   }
 
   void remove(Block* block) {

@@ -243,6 +243,8 @@ void DeviceCache::release_unused_segments(c10::MempoolId_t pool) {
     for (BlockPool* blocks : {&pools_[number]->small, &pools_[number]->large}) {
       blocks->for_each_whole_segment([this](Block* block) { release_segment(block); });
     }
+    // Its number isn't given again. Tensors that outlive it make another one as they are freed.
+    if (of != c10::MempoolId_t{0, 0} && pools_[number]->empty()) pools_[number].reset();
   }
 }
 

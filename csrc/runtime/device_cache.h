@@ -11,6 +11,7 @@
 #include <c10/core/Stream.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -71,6 +72,10 @@ class DeviceCache {
     // merging and splitting would take most of a small allocation's time.
     std::array<Block*, 8> last_freed{};
     bool splits = true;  // segments into blocks
+    bool empty() const {
+      return small.empty() && large.empty() &&
+             std::ranges::all_of(last_freed, [](const Block* block) { return block == nullptr; });
+    }
     BlockPool& of(bool is_small) { return is_small ? small : large; }
     /// Its place among them; null for other sizes.
     Block** last_freed_of(size_t size) {

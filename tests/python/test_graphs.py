@@ -1,6 +1,7 @@
 """Captured graphs: replays compute what eager calls do, from their inputs' memory as it is then."""
 
 import gc
+import mmap
 
 import pytest
 import torch
@@ -117,6 +118,28 @@ def test_memory_goes_back():
     gc.collect()
     torch.ocl.empty_cache()
     assert torch.ocl.memory_reserved() == before
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+
+def test_a_graph_leaves_nothing_behind():
+    x = torch.rand(1000, device="ocl")
+
+    def capture(times):
+        for _ in range(times):
+            graph = torch.ocl.OclGraph()
+            with torch.ocl.graph(graph):
+                x + 1
+            graph.replay()
+            torch.ocl.synchronize()
+
+    capture(50)
+    before = resident_bytes()
+    capture(500)
+    assert resident_bytes() - before < 500 * 2048
 
 
 def test_graphs_share_a_pool():
