@@ -38,6 +38,7 @@ NOT_LAUNCHED = {
     "attention/backward_tensor_core.cl": "PTX",
     "attention/forward_tensor_core.cl": "PTX",
     "gemm/subgroup.cl": "sub-groups, which OpenCL 1.2 hasn't",
+    "gemm/bfloat16_parts.cl": "needs units for bfloat16",
     "gemm/tensor_core.cl": "PTX",
     "gemm/tensor_core_f64.cl": "PTX",
     "probe/bandwidth.cl": "measures the device",
