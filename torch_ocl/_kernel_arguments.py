@@ -88,6 +88,11 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
                 "register_vmap"
             ) from None
         if address == 0:
+            if value.numel() > 0:
+                raise TypeError(
+                    f"a {type(value).__name__} has no memory of its own: pass the tensor within it "
+                    "(to_local() of a DTensor)"
+                )
             return 0, 0
         if address % element:
             raise ValueError(

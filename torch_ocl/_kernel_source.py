@@ -8,6 +8,8 @@ from pathlib import Path
 from types import FrameType
 
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]')
+_ONCE = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+once\b")
+_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 
 
 def _line(number: int, file: str) -> str:
@@ -50,23 +52,46 @@ def include_folders(options: Sequence[str]) -> list[Path]:
     return [Path(o.removeprefix("-I").strip()) for o in options if o.startswith("-I")]
 
 
+def _commented_lines(source: str) -> set[int]:
+    """The lines that begin within a comment."""
+    lines: set[int] = set()
+    for found in _COMMENT_OR_STRING.finditer(source):
+        if found[0].startswith("/*"):
+            first = source.count("\n", 0, found.start())
+            lines.update(range(first + 1, first + 1 + found[0].count("\n")))
+    return lines
+
+
 def expand(
-    source: str, folders: Sequence[Path], file: str, number: int, within: Sequence[Path] = ()
+    source: str,
+    folders: Sequence[Path],
+    file: str,
+    number: int,
+    within: Sequence[Path] = (),
+    once: set[Path] | None = None,
 ) -> str:
     """The source, its lines numbered from that one of `file` on, with the text of the files that it
     includes: so the program cache, whose key is the text, sees that a file changed. What is not
     found is left to the driver."""
     lines = source.splitlines(keepends=True)
+    commented = _commented_lines(source)
+    once = set() if once is None else once  # the files that say #pragma once
     for at, line in enumerate(lines):
+        if at in commented:
+            continue
+        if within and _ONCE.match(line):
+            once.add(within[-1])
+            lines[at] = "\n"
         found = _INCLUDE.match(line)
         path = found and next((f / found[1] for f in folders if (f / found[1]).is_file()), None)
         if not path:
             continue
         path = path.resolve()
         text = ""
-        if path not in within:  # a file that includes itself has a guard, which ends it
+        # A file that includes itself has a guard, which ends it.
+        if path not in within and path not in once:
             text = path.read_text(encoding="utf-8")
-            text = expand(text, [path.parent, *folders], str(path), 1, [*within, path])
+            text = expand(text, [path.parent, *folders], str(path), 1, [*within, path], once)
             text = text.removesuffix("\n") + "\n"
         lines[at] = text + _line(number + at + 1, file)
     return _line(number, file) + "".join(lines)

@@ -82,15 +82,36 @@ def _definitions(code: str, options: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _typedefs(code: str) -> dict[str, str]:
+def _typedefs(code: str) -> dict[str, list[str]]:
+    """What each typedef of no pointer stands for: every definition there is, each once."""
     code = re.sub(r"\benum\b[\s\w]*\{[^}]*\}", " int ", code)  # OpenCL C 1.2, 6.1: enums are ints
-    return {name: text for text, name in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;", code)}
+    found: dict[str, list[str]] = {}
+    for text, names in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+(?:\s*,\s*\w+)*)\s*;", code):
+        for name in _IDENTIFIER.findall(names):
+            if text not in found.setdefault(name, []):
+                found[name].append(text)
+    return found
 
 
 def _pointer_types(code: str) -> dict[str, list[str]]:
     """Typedefs of pointers: what each name stands for, as of a macro."""
-    pattern = r"\btypedef\s+([\w\s]+\*)\s*(\w+)\s*;"
-    return {name: [text] for text, name in re.findall(pattern, code)}
+    found: dict[str, list[str]] = {}
+    for text, name in re.findall(r"\btypedef\s+([\w\s]+\*)\s*(\w+)\s*;", code):
+        found.setdefault(name, []).append(text)
+    return found
+
+
+def candidates(type_: str, source: str) -> list[str]:
+    """The types that a typedef may stand for, where branches of #if give it several."""
+    typedefs = _typedefs(_bare(source))
+    reached, seen = [type_], {type_}
+    for name in reached:
+        for text in typedefs.get(name, ()):
+            plain = plain_type(text.split())
+            if plain not in seen:
+                seen.add(plain)
+                reached.append(plain)
+    return [name for name in reached if name not in typedefs]
 
 
 def _expand(text: str, macros: Mapping[str, Sequence[str]]) -> str:
@@ -112,13 +133,15 @@ def _expand(text: str, macros: Mapping[str, Sequence[str]]) -> str:
     return text
 
 
-def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) -> str:
-    """A type's words as one: "unsigned int" is uint, a typedef what it stands for."""
+def plain_type(words: Sequence[str], typedefs: Mapping[str, Sequence[str]] | None = None) -> str:
+    """A type's words as one: "unsigned int" is uint, a typedef what it stands for. One that has
+    several definitions stays as it is: see candidates()."""
     words = [word for word in words if word not in _QUALIFIERS]
     for _ in range(16):
-        if len(words) != 1 or words[0] not in (typedefs or {}):
+        texts = (typedefs or {}).get(words[0], ()) if len(words) == 1 else ()
+        if len(texts) != 1:
             break
-        words = [w for w in typedefs[words[0]].split() if w not in _QUALIFIERS]
+        words = [w for w in texts[0].split() if w not in _QUALIFIERS]
     if words[:1] == ["enum"]:
         return "int"
     sign = _SIGNS & set(words)
@@ -129,7 +152,10 @@ def plain_type(words: Sequence[str], typedefs: Mapping[str, str] | None = None) 
 
 
 def _parameter(
-    text: str, start: int, macros: Mapping[str, Sequence[str]], typedefs: Mapping[str, str]
+    text: str,
+    start: int,
+    macros: Mapping[str, Sequence[str]],
+    typedefs: Mapping[str, Sequence[str]],
 ) -> Parameter:
     as_array = re.search(r"\[[^\[\]]*\]\s*$", text)  # C11, 6.7.6.3: `x[]` is a pointer
     text = text[: as_array.start()] if as_array else text
@@ -192,7 +218,11 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
     if body is None:
         raise Unreadable
     text = code[begin : end - 1].replace("\\\n", " \n")
-    macros, typedefs = _pointer_types(code) | _definitions(code, options), _typedefs(code)
+    macros, typedefs = _definitions(code, options), _typedefs(code)
+    pointers = _pointer_types(code)
+    for name in macros.keys() & (typedefs.keys() | pointers.keys()):
+        macros[name].append("a type, too")
+    macros = pointers | macros
     parts = [] if text.strip() in ("", "void") else _split(text, begin)
     return Signature(
         tuple(_parameter(part, at, macros, typedefs) for part, at in parts), end + body.end()

@@ -1,5 +1,6 @@
 """Kernels of the user's own: torch.ocl.compile_kernel."""
 
+import dataclasses
 import math
 import operator
 import os
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ocl import _C, _kernel_source, _signature
 from torch_ocl._kernel_arguments import LocalMemory, converter, is_struct
@@ -101,6 +103,15 @@ def _sized(convert: Callable[[Any], bytes], type_: str, size: int) -> Callable[[
     return checked
 
 
+def _launched(kernel: Any, count: int, device: int) -> list[int]:
+    """The `count` numbers that a kernel of one argument writes, whatever modes (of fake tensors,
+    say) are on."""
+    with _disable_current_modes():
+        numbers = torch.zeros(count, dtype=torch.int32, device=f"ocl:{device}")
+        kernel.launch([1], [1], (numbers.data_ptr(), numbers.nbytes))
+        return list(numbers.tolist())
+
+
 class _OnDevice:
     """A kernel on one device, with the limits of its launches."""
 
@@ -158,7 +169,7 @@ class Kernel:
         self._lock = threading.Lock()
         self._on_device: dict[tuple[int, bool], _OnDevice] = {}
         self._body: int | None = None
-        self.parameters = self._read_parameters(device)
+        self.parameters = tuple(self._resolved(p, device) for p in self._read_parameters(device))
         self._converters = []
         for p in self.parameters:
             try:
@@ -166,6 +177,28 @@ class Kernel:
             except TypeError as error:
                 raise self._named(error, p) from None
         self._check_structs(device)
+
+    def _resolved(self, p: Parameter, device: int) -> Parameter:
+        """The parameter with the type that its typedef stands for in this program, where branches
+        of #if give several. The compiler is asked: all of them are Clang."""
+        found = _signature.candidates(p.type, self._program.text)
+        if len(found) < 2:
+            return p
+        name = f"{self.name}_ocl_type"
+        for type_ in found:
+            text = (
+                f"{self._program.text}\nkernel void {name}(global uint* same) "
+                f"{{ *same = __builtin_types_compatible_p({p.type}, {type_}); }}\n"
+            )
+            try:
+                kernel = _C.SourceKernel(device, text, name, self._program.options, _LABEL)
+            except RuntimeError:
+                continue  # a type that the device hasn't
+            if _launched(kernel, 1, device) == [1]:
+                return dataclasses.replace(p, type=type_)
+        raise self._named(
+            TypeError(f"what {p.type} stands for can't be found out: write the type itself"), p
+        )
 
     def _check_structs(self, device: int) -> None:
         """Has structs' converters check the size that the compiler knows: not all drivers do."""
@@ -181,9 +214,7 @@ class Kernel:
             kernel = _C.SourceKernel(device, text, name, self._program.options, _LABEL)
         except RuntimeError:
             return  # a type that has a name in the parameters alone
-        sizes = torch.zeros(len(structs), dtype=torch.int32, device=f"ocl:{device}")
-        kernel.launch([1], [1], (sizes.data_ptr(), sizes.nbytes))
-        for i, size in zip(structs, sizes.tolist(), strict=True):
+        for i, size in zip(structs, _launched(kernel, len(structs), device), strict=True):
             self._converters[i] = _sized(self._converters[i], self.parameters[i].type, size)
 
     def _read_parameters(self, device: int) -> tuple[Parameter, ...]:

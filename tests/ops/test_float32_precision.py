@@ -184,8 +184,6 @@ def test_the_words_for_all_devices():
 
 
 def test_gradients_in_bfloat16():
-    if not has_bf16():
-        return
     a, b = torch.randn(96, 64), torch.randn(64, 80)
     x, y = a.to("ocl").requires_grad_(), b.to("ocl").requires_grad_()
     with own_precision("matmul", "bf16x3"):

@@ -393,3 +393,23 @@ def test_tensors_that_require_grad_and_scalars(scale):
     out = torch.zeros((), device="ocl")
     scale(torch.tensor(4.0, device="ocl"), out, 0.5, 1, global_size=1)
     assert out.item() == 2
+
+
+def test_tensors_that_only_hold_others(scale):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    x = torch.ones(4, device="ocl")
+    with pytest.raises(TypeError, match="a TwoTensor has no memory of its own"):
+        scale(x, TwoTensor(x, x.clone()), 2.0, 4, global_size=4)
+
+
+def test_compiling_while_tensors_are_fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        kernel = compiled(
+            "typedef struct { int a; } S;\nkernel void f(global int* x, S s) { *x = s.a; }"
+        )
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    kernel(x, bytes([5, 0, 0, 0]), global_size=1)
+    assert x.item() == 5

@@ -318,3 +318,85 @@ def test_signatures_are_read(source, want):
 def test_signatures_that_the_driver_is_asked_for(source):
     with pytest.raises(_signature.Unreadable):
         _signature.read_signature(source, "f")
+
+
+# ---- Types with several definitions --------------------------------------------------------------
+
+BRANCHES = """
+#ifdef WHOLE
+typedef int num;
+#else
+typedef float num;
+#endif
+kernel void f(global num* out, num a) { out[get_global_id(0)] = a * 2; }
+"""
+
+
+@pytest.mark.parametrize("options, dtype", [((), torch.float32), (("-DWHOLE",), torch.int32)])
+def test_a_typedef_in_branches_is_what_the_compiler_takes(options, dtype):
+    kernel = compiled(BRANCHES, options=options)
+    x = torch.zeros(4, dtype=dtype, device="ocl")
+    kernel(x[1:], 3, global_size=2)
+    assert x.tolist() == [0, 6, 6, 0]
+    with pytest.raises(TypeError, match="takes torch"):
+        kernel(torch.zeros(4, dtype=torch.float16, device="ocl"), 3, global_size=1)
+    other = torch.int32 if dtype == torch.float32 else torch.float32
+    with pytest.raises(TypeError, match="takes torch"):
+        kernel(torch.zeros(4, dtype=other, device="ocl"), 3, global_size=1)
+
+
+def test_a_wider_typedef_in_branches():
+    source = """
+    #if PRECISION == 64
+    typedef double real;
+    #else
+    typedef float real;
+    #endif
+    kernel void fill(global real* x) { x[get_global_id(0)] = 1; }"""
+    narrow = torch.zeros(8, device="ocl")
+    compiled(source, options="-DPRECISION=32")(narrow, global_size=8)
+    assert narrow.tolist() == [1] * 8
+    if torch.ocl.get_device_properties().has_fp64:
+        kernel = compiled(source, options="-DPRECISION=64")
+        wide = torch.zeros(8, dtype=torch.float64, device="ocl")
+        kernel(wide, global_size=8)
+        assert wide.tolist() == [1] * 8
+        with pytest.raises(TypeError, match="takes torch.float64, got torch.float32"):
+            kernel(narrow, global_size=4)
+
+
+def test_a_macro_that_is_left_out_and_a_typedef():
+    source = """
+    #if 0
+    #define real float
+    #endif
+    typedef int real;
+    kernel void f(global real* x) { x[get_global_id(0)] = 7; }"""
+    x = torch.zeros(2, dtype=torch.int32, device="ocl")
+    compiled(source)(x, global_size=2)
+    assert x.tolist() == [7, 7]
+
+
+def test_several_names_in_a_typedef():
+    source = "typedef float A, B;\nkernel void f(global B* x, A a) { *x = a; }"
+    x = torch.zeros(1, device="ocl")
+    compiled(source)(x, 1.5, global_size=1)
+    assert x.item() == 1.5
+    with pytest.raises(TypeError, match="takes torch.float32"):
+        compiled(source)(x.int(), 1.5, global_size=1)
+
+
+# ---- Includes ------------------------------------------------------------------------------------
+
+
+def test_pragma_once_and_includes_in_comments(tmp_path):
+    (tmp_path / "a.h").write_text("#pragma once\n/* one */\ntypedef struct { int v; } S;\n")
+    (tmp_path / "b.h").write_text('#pragma once\n#include "a.h"\n')
+    main = tmp_path / "k.cl"
+    main.write_text(
+        '#include "a.h"\n#include "b.h"\n/* not this:\n#include "a.h"\n*/\n'
+        "kernel void f(global int* x) { S s; s.v = 4; *x = s.v; }"
+    )
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    compiled(main)(x, global_size=1)
+    assert x.item() == 4

@@ -298,7 +298,10 @@ def test_a_stream_that_nobody_waits_for():
     x = torch.rand(100, device="ocl")
     stream = torch.ocl.Stream()
     graph = torch.ocl.OclGraph()
-    with pytest.raises(RuntimeError, match="did not wait for its last work"), torch.ocl.graph(graph):
+    with (
+        pytest.raises(RuntimeError, match="did not wait for its last work"),
+        torch.ocl.graph(graph),
+    ):
         stream.wait_stream(torch.ocl.current_stream())
         with torch.ocl.stream(stream):
             x + 1

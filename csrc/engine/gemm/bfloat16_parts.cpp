@@ -21,7 +21,8 @@ const char* refuse(const Plan& plan) {
   if (plan.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
   const Arguments& p = plan.problem;
   if (std::min({p.m, p.n, p.k}) < kLeastSize) return "copies of the factors cost more than is won";
-  return nullptr;
+  constexpr uint32_t kLongest = uint32_t{1} << 29;  // three times that is a number of 32 bits
+  return p.k > kLongest ? "k is long" : nullptr;
 }
 
 /// An operand's lines (rows of a, columns of b) as bfloat16, contiguous along k.
