@@ -17,6 +17,27 @@ def _line(number: int, file: str) -> str:
     return f'#line {number} "{escaped}"\n'
 
 
+def read(path: Path) -> str:
+    """The text of a file. Raises ValueError with its name if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}") from None
+
+
+def check_text(source: str, path: Path | None) -> None:
+    """Raises ValueError for what a driver can't be given, or what is a file's name."""
+    place = f" of {path}" if path else ""
+    if "\0" in source:
+        raise ValueError(f"the source{place} has a null character")
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the source{place} is no text: {error}") from None
+    if path is None and re.fullmatch(r"\S+\.(?:cl|ocl|clh|h)", source.strip()):
+        raise ValueError(f"{source!r} is a file's name: pass pathlib.Path({source!r})")
+
+
 def read_options(options: str | Sequence[str]) -> list[str]:
     """Options one by one, each with its value ("-I folder"): a string is read as a shell does, and
     so are strings of a sequence that have several in them, or quotes."""
@@ -90,8 +111,7 @@ def expand(
         text = ""
         # A file that includes itself has a guard, which ends it.
         if path not in within and path not in once:
-            text = path.read_text(encoding="utf-8")
-            text = expand(text, [path.parent, *folders], str(path), 1, [*within, path], once)
+            text = expand(read(path), [path.parent, *folders], str(path), 1, [*within, path], once)
             text = text.removesuffix("\n") + "\n"
         lines[at] = text + _line(number + at + 1, file)
     return _line(number, file) + "".join(lines)

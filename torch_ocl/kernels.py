@@ -7,7 +7,7 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -243,7 +243,16 @@ class Kernel:
             if key not in self._on_device:
                 self._program.names(device, self.name)  # whose errors name the user's lines
                 text = self._text_with_offsets() if with_offsets else self._program.text
-                self._on_device[key] = _OnDevice(self._program, text, self.name, device)
+                try:
+                    self._on_device[key] = _OnDevice(self._program, text, self.name, device)
+                except RuntimeError as error:
+                    if not with_offsets:
+                        raise
+                    raise RuntimeError(
+                        f"kernel {self.name!r}: a tensor begins where a buffer can't, and what is "
+                        "compiled for such tensors, with an offset for each pointer, fails; pass a "
+                        f"clone() of the tensor. The driver says: {error}"
+                    ) from None
             return self._on_device[key]
 
     def _text_with_offsets(self) -> str:
@@ -328,7 +337,8 @@ Kernel.__call__._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 
 def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
     path = source if isinstance(source, Path) else None
-    text = path.read_text(encoding="utf-8") if path else str(source).replace("\r\n", "\n")
+    text = _kernel_source.read(path) if path else str(source).replace("\r\n", "\n")
+    _kernel_source.check_text(text, path)
     program = _Program(text, options, path, _caller())
     device = _C.current_device()
     names = program.names(device, name)
@@ -396,6 +406,8 @@ def compile_kernel(
     elif not isinstance(source, str):
         raise TypeError(f"the source must be a string or a path, got {type(source).__name__}")
     if not isinstance(options, str):
+        if not isinstance(options, Iterable):
+            raise TypeError(f"options must be strings, got {options!r}")
         options = list(options)
         if not all(isinstance(option, str) for option in options):
             raise TypeError(f"options must be strings, got {options!r}")

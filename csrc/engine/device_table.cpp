@@ -23,7 +23,11 @@ constexpr DeviceRow cpu(const char* name, const char* source, int register_bytes
           .packed_block_bytes = 256 << 10,
           .skinny_rows = 4,
           .skinny_local = 16,
-          .element_group = 64};
+          .element_group = 64,
+          .lane_group = 16,
+          .reduce = {.column_chunk = 128, .item_elements = 8192},
+          .scan = {.column_elements = 4096},
+          .channels = {.positions = 4096}};
 }
 constexpr DeviceRow kCpus[] = {
     cpu("CPU, 64-byte vectors", "measured on an AMD EPYC", 64, 12),

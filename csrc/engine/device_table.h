@@ -10,6 +10,41 @@
 
 namespace ocl {
 
+/// Reductions (reduce/README.md). Elements of a column that are summed before their sum is added
+/// to the others; those worth a work-item; of a row, where a GPU's groups take many and where the
+/// moments' work-items have them in registers.
+struct ReduceRow {
+  uint32_t column_chunk = 32, long_row_chunk = 16384;
+  int64_t item_elements = 256, register_elements = 32;
+  /// A GPU's group adds up so many partial results, and so many work-items take those of one
+  /// output; of as many outputs as lie in a cache line, the group takes them all.
+  uint32_t shared_splits = 32;
+  size_t partials_group = 64, partials_outputs = 16, partials_group_of_each = 16;
+};
+
+/// Scans: elements of a GPU's work-item at a time, the lines worth a group of them, and the
+/// elements of columns that are worth a work-item.
+struct ScanRow {
+  int items = 8;
+  int64_t group_length = 512, column_elements = 256;
+};
+
+/// Fourier transforms on GPUs: lines side by side that fill a memory transaction, the bytes of the
+/// smallest one, the elements a group has at hand, and the lengths that registers pay for.
+struct FftRow {
+  uint32_t side_by_side = 8, elements = 1024, register_length = 32;
+  int64_t sector = 32;
+};
+
+/// Batch norms: positions worth a part of their own, where they are adjacent and where channels
+/// are. GPUs: vectors of adjacent channels of a group, and groups of a compute unit for sums and
+/// for elements (norm/channels.cpp); channels of a group, and the work-items of each.
+struct ChannelRow {
+  int64_t positions = 2048, column_positions = 64;
+  int64_t vectors = 32, sum_groups_per_unit = 8, element_groups_per_unit = 32;
+  int64_t group_channels = 8, part_items = 32;
+};
+
 struct DeviceRow {
   const char* device_class;
   /// What the numbers were measured on, or derived from.
@@ -26,6 +61,15 @@ struct DeviceRow {
   /// Work-items of a group whose items have rows or columns of their own, or elements alone. Where
   /// a row is worth a CPU's work-item, its group has that one.
   int row_group = 128, element_group = 256;
+  /// Of a group whose items have little in common: a vector of a CPU, a few waves of a GPU.
+  int lane_group = 64;
+  /// Elements that are worth a CPU's work-item: fewer are done before another one begins. Sums,
+  /// which pass over elements faster, take a multiple.
+  int64_t item_elements = 4096;
+  /// GPUs: elements of which a work-item takes one; of more it takes several, one after another.
+  int64_t spread_elements = 1 << 20, spread_copies = 1 << 18;
+  /// GPUs: channels of a work-item that samples an image at places that all of them share.
+  int64_t sampled_channels = 8;
 
   /// GPUs: what a further launch costs, in multiply-adds of a compute unit, of its tensor cores,
   /// and of those in double precision; what a part of a result costs to write and read, in the
@@ -47,6 +91,11 @@ struct DeviceRow {
   /// groups of a compute unit that then run at once.
   int norm_registers = 96, norm_groups_per_unit = 10;
 
+  ReduceRow reduce;
+  ScanRow scan;
+  FftRow fft;
+  ChannelRow channels;
+
   /// CPUs, in bytes. `staged`: what a first-level cache holds beside the rest. `panel`: likewise, a
   /// second-level cache. `reread`: of what is read again for every tile. `core`: of the last-level
   /// cache, for each core.
@@ -60,12 +109,15 @@ struct DeviceRow {
 /// vendor. A load when warm.
 const DeviceRow& device_row(const Device& device);
 
-/// The sizes of work-groups: see row_group and element_group.
+/// The sizes of work-groups: see row_group, element_group and lane_group.
 inline size_t group_of_rows(const Device& device) {
   return static_cast<size_t>(device_row(device).row_group);
 }
 inline size_t group_of_elements(const Device& device) {
   return static_cast<size_t>(device_row(device).element_group);
+}
+inline size_t group_of_lanes(const Device& device) {
+  return static_cast<size_t>(device_row(device).lane_group);
 }
 
 /// A work-item for each of n elements.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
@@ -23,7 +24,6 @@ using at::Tensor;
 
 const KernelFamily family{"quantize/blockwise.cl", "blockwise"};
 constexpr int64_t kBlock = 256;  // bitsandbytes': elements with one largest value
-constexpr int64_t kGroup = 64;   // GPUs: work-items of a block
 
 using namespace kernel_types;
 #include "quantize/blockwise_arguments.clh"
@@ -82,7 +82,7 @@ void optimizer_8bit_(std::string_view name, const Tensor& gradient, Tensor& para
   arguments.first = step == 1 ? 1 : 0;
   Queue& queue = current_queue(parameter.device().index());
   Device& device = queue.device();
-  const int64_t group = device.is_cpu() ? 1 : kGroup;
+  const int64_t group = device.is_cpu() ? 1 : static_cast<int64_t>(group_of_lanes(device));
   const auto blocks = static_cast<size_t>(ceil_div(parameter.numel(), kBlock));
   const Tensor dense = gradient.contiguous();
   const auto optional_pointer = [](const std::optional<Tensor>& tensor) {

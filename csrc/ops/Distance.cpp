@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -47,7 +48,7 @@ void check_real(const char* name, const Tensor& tensor) {
 struct DistanceKernel {
   DistanceKernel(const KernelFamily& family, const Tensor& result, double p, bool pairs)
       : queue(current_queue(result.device().index())),
-        local(queue.device().is_cpu() ? 16 : 64),
+        local(group_of_lanes(queue.device())),
         kernel(
             family.get(queue.device(),
                        {{"C", tag(result.scalar_type())}, {"NORM", norm_of(p)}, {"PDIST", pairs}})),

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
@@ -28,8 +29,6 @@ const KernelFamily planes_family{"spatial/grid_sample.cl", "grid_sample_planes"}
 const KernelFamily scatter_family{"spatial/grid_sample.cl", "grid_sample_scatter"};
 
 using spatial::GridArguments;
-
-constexpr int64_t kGpuChannels = 8;  // of a GPU's work-item
 
 struct Sampling {
   int axes;
@@ -106,8 +105,10 @@ at::Tensor sample(const char* name, const at::Tensor& input, const at::Tensor& g
   arguments.channel_stride[0] = static_cast<uint32_t>(to.stride[1]);
   arguments.channel_stride[1] = static_cast<uint32_t>(from.stride[1]);
   // A location's taps are found once for all channels; a GPU needs more work-items.
-  const bool few = !ocl::device(input.device().index()).is_cpu() && to.size[1] % kGpuChannels == 0;
-  const int64_t channels = few ? kGpuChannels : to.size[1];
+  const Device& device = ocl::device(input.device().index());
+  const int64_t several = device_row(device).sampled_channels;
+  const bool few = !device.is_cpu() && to.size[1] % several == 0;
+  const int64_t channels = few ? several : to.size[1];
   arguments.channels = static_cast<uint32_t>(channels);
   for (Operand* each : {&to, &from}) {
     each->size[1] /= channels;

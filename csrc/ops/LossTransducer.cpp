@@ -12,6 +12,7 @@
 #include <limits>
 #include <tuple>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
@@ -25,7 +26,6 @@ namespace {
 using at::Tensor;
 
 const KernelFamily family{"loss/transducer.cl", "transducer"};
-constexpr size_t kGroup = 64;  // GPUs: work-items that share a diagonal
 
 using namespace kernel_types;
 #include "loss/transducer_arguments.clh"
@@ -86,7 +86,7 @@ std::tuple<Tensor, Tensor> rnnt_loss(const Tensor& logits, const Tensor& targets
   const Tensor lengths = logit_lengths.contiguous(), counts = target_lengths.contiguous();
   Queue& queue = current_queue(logits.device().index());
   Device& device = queue.device();
-  const size_t group = device.is_cpu() ? 1 : kGroup;
+  const size_t group = device.is_cpu() ? 1 : group_of_lanes(device);
   const TransducerArguments arguments{static_cast<uint32_t>(times), static_cast<uint32_t>(labels)};
   launch(family.get(device, {{"GROUP", group}, {"C", tag(at::kFloat)}}), queue,
          NDRange::linear(static_cast<size_t>(batch) * group, group),

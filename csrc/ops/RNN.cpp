@@ -9,6 +9,7 @@
 #include <array>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -43,7 +44,7 @@ struct CellLaunch {
     const bool cpu = queue.device().is_cpu();
     width = static_cast<uint32_t>((cpu ? 64 : 16) / c10::elementSize(compute));
     while (width > 1 && width > size) width /= 2;
-    range = NDRange::linear(rows * ceil_div(size, width), cpu ? 16 : 64);
+    range = NDRange::linear(rows * ceil_div(size, width), group_of_lanes(queue.device()));
   }
 
   Kernel& kernel(const KernelFamily& family, std::array<Define, 3> flags) const {

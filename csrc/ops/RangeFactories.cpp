@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -49,7 +50,8 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
                                                         {"POWER", sequence.power}});
   const auto scalar = [&](const c10::Scalar& value) { return scalar_argument(compute, value); };
   const size_t items = ceil_div(static_cast<uint64_t>(out.numel()), run);
-  launch(kernel, queue, NDRange::linear(items, cpu ? 1 : 64).of_work(4 * out.numel()),
+  launch(kernel, queue,
+         NDRange::linear(items, cpu ? 1 : group_of_lanes(queue.device())).of_work(4 * out.numel()),
          Pointer{dense.data_ptr()}, static_cast<uint64_t>(out.numel()), scalar(sequence.start),
          scalar(sequence.end), scalar(sequence.step), scalar(sequence.base), run);
   if (!dense.is_same(out)) out.copy_(dense);

@@ -1,4 +1,4 @@
-"""Every Python block of README and of the user guide runs, each document's one after another."""
+"""Every Python block of README, the user guide and the lessons runs, one after another."""
 
 import os
 import re
@@ -9,7 +9,13 @@ import pytest
 from tests import fresh
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ("README.md", "docs/user/*.md", "docs/index.md", "docs/performance.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/user/*.md",
+    "docs/index.md",
+    "docs/performance.md",
+    "docs/kernels/*.md",
+)
 #: A block, with the indentation of the list that it may stand in.
 BLOCK = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL

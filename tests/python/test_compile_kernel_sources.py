@@ -36,6 +36,23 @@ def test_several_kernels_in_one_source():
         compiled("int f(int x) { return x; }")
 
 
+def test_sources_that_are_no_text(tmp_path):
+    with pytest.raises(ValueError, match="null character"):
+        compiled("kernel void f(global int* x) {}\0")
+    with pytest.raises(ValueError, match="no text"):
+        compiled("kernel void f(global int* x) {} // \ud800")
+    with pytest.raises(ValueError, match=r"pathlib.Path\('kernels/relu.cl'\)"):
+        compiled("kernels/relu.cl")
+    latin = tmp_path / "latin.cl"
+    latin.write_bytes(b"// caf\xe9\nkernel void f(global int* x) {}")
+    with pytest.raises(ValueError, match="latin.cl is not UTF-8"):
+        compiled(latin)
+    with pytest.raises(ValueError, match="latin.cl is not UTF-8"):
+        compiled('#include "latin.cl"', options=f"-I {tmp_path}")
+    with pytest.raises(TypeError, match="options must be strings, got None"):
+        compiled("kernel void f(global int* x) {}", options=None)
+
+
 MACROS = """
 #define KERNEL(name, T) \\
   kernel void name(global T* x, T v) { x[get_global_id(0)] = v; }

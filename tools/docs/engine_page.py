@@ -20,6 +20,21 @@ FOLDERS = {
     "max_pool": "spatial",
     "backward_nearest": "spatial",
 }
+#: Of engines that share a folder: its README says what all of them are for.
+COMPUTES = {
+    "average_pool": "means of windows",
+    "backward_average_pool": "the gradient of means of windows",
+    "backward_max_pool": "the gradient of maxima of windows",
+    "backward_nearest": "the gradient of nearest-neighbour resampling",
+    "linalg_cholesky": "A = L L^H",
+    "linalg_condense": "a matrix's tridiagonal or bidiagonal form, before the iteration",
+    "linalg_implicit_qr": "eigenvalues or singular values of two diagonals, by implicit QR steps",
+    "linalg_lu": "P A = L U of a panel, with row pivoting",
+    "linalg_qr": "A = Q R of a panel, by Householder reflections",
+    "linalg_reflect": "products with Q, which is kept as reflections",
+    "linalg_triangular": "X with L X = B, or with U",
+    "max_pool": "maxima of windows, and where they are",
+}
 OF_OPS = {
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "lstm": ("LSTM.cpp", "a step of an LSTM's cell"),
@@ -40,7 +55,7 @@ def engines() -> str:
             folder = FOLDERS.get(engine, engine.split("_")[0])
             readme = ROOT / "csrc" / "engine" / folder / "README.md"
             bold = re.search(r"\*\*(.+?)\*\*", readme.read_text(encoding="utf-8"))
-            computes = bold[1].rstrip(".")
+            computes = COMPUTES.get(engine, bold[1].rstrip("."))
             place = f"[{folder}](../../csrc/engine/{folder}/README.md)"
         names = ", ".join(f"`{name}`" for name in implementations)
         rows.append([f"`{engine}`", computes, names, place])

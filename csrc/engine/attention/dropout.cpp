@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/attention/attention.h"
 #include "engine/attention/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -25,8 +26,7 @@ void dropout_factors(double dropout, uint64_t seed, uint64_t offset, const at::T
   kernel.set_value(index++, static_cast<cl_uint>(keys));
   kernel.set_bytes(index++, keep.threshold.bytes, keep.threshold.size);
   kernel.set_bytes(index++, keep.scale.bytes, keep.scale.size);
-  constexpr size_t kLocal = 64;
-  kernel.enqueue(queue, NDRange::grid(keys, rows, kLocal, 1));
+  kernel.enqueue(queue, NDRange::grid(keys, rows, group_of_elements(queue.device()), 1));
 }
 
 }  // namespace ocl::attention

@@ -16,8 +16,8 @@ namespace {
 using namespace kernel_types;
 #include "conv/pad_arguments.clh"
 
-constexpr int64_t kElementsPerItem = 8192;  // on a CPU, fewer are not worth a work-item
-constexpr int64_t kGpuItems = 1 << 18;      // more of them take several rows each
+/// Elements of a copy that are worth a CPU's work-item: twice those of arithmetic.
+int64_t item_elements(const Device& device) { return 2 * device_row(device).item_elements; }
 
 /// A copy of channels last whose positions are side by side.
 void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
@@ -25,7 +25,8 @@ void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
   static const KernelFamily family{"conv/pad.cl", "conv_pad_transposed"};
   const int64_t lines = copy.size[0] * copy.size[2] * copy.size[3];
   const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
-  const int64_t per_item = std::max<int64_t>(kElementsPerItem / (copy.size[1] * copy.size[4]), 1);
+  const int64_t per_item =
+      std::max<int64_t>(item_elements(device) / (copy.size[1] * copy.size[4]), 1);
   arguments.rows = static_cast<uint32_t>(lines);
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
   launch(family.get(device, {{"IN", tag(copy.in_dtype)},
@@ -78,8 +79,9 @@ void run_padded_copy(const PaddedCopy& copy) {
   const int width =
       cpu && copy.stride[4] == 1 ? static_cast<int>(64 / c10::elementSize(copy.dtype)) : 1;
   const int64_t per_item =
-      cpu ? std::max<int64_t>(kElementsPerItem / std::max<int64_t>(arguments.size[4], 1), 1)
-          : std::clamp<int64_t>(rows * static_cast<int64_t>(length) / kGpuItems, 1, 8);
+      cpu ? std::max<int64_t>(item_elements(device) / std::max<int64_t>(arguments.size[4], 1), 1)
+          : std::clamp<int64_t>(
+                rows * static_cast<int64_t>(length) / device_row(device).spread_copies, 1, 8);
   arguments.rows_per_item = static_cast<uint32_t>(per_item);
   const auto items = static_cast<size_t>(ceil_div(rows, per_item));
   // On a GPU neighbouring work-items share a row; a work-group takes several short ones.

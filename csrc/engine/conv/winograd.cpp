@@ -52,7 +52,7 @@ struct Geometry {
 
 Geometry geometry_of(const Plan& plan) {
   Geometry g{};
-  // A convolution's gradient by its input is the convolution with the windows turned around.
+  // A convolution's gradient by its input is the convolution with the windows reversed.
   g.pad = {plan.window.pad[1], plan.window.pad[2]};
   if (plan.transposed()) g.pad = {2 - g.pad[0], 2 - g.pad[1]};
   g.image_lines = ceil_div(plan.result().size[3], 2);

@@ -27,8 +27,6 @@ constexpr uint32_t kLongest = 2048;
 // for its cores.
 constexpr uint32_t kWorthCutting = 128;
 constexpr uint32_t kWorthSharing = 512;
-// A GPU holds lines of that many elements in registers.
-constexpr uint32_t kWorthRegisters = 32;
 
 }  // namespace
 
@@ -43,7 +41,7 @@ Plan Launcher::line_plan(uint32_t n) const {
   if (width_ > 1) return make_plan(n, kLongest, is_cut(n) ? 2 : 1);
   const uint32_t capacity = gpu_capacity();
   return make_plan(
-      n, n <= capacity ? capacity : std::max(kMaxPrime, capacity / (kGpuSideBySide + 1)), 1);
+      n, n <= capacity ? capacity : std::max(kMaxPrime, capacity / (table_.side_by_side + 1)), 1);
 }
 
 Plan Launcher::register_plan(uint32_t n) const {
@@ -71,7 +69,7 @@ Plan Launcher::plan(uint32_t n, bool in_registers) const {
 
 const char* Launcher::refuse_registers(uint32_t n) const {
   if (width_ > 1) return "a kernel for GPUs";
-  if (n < kWorthRegisters) return "short lines";
+  if (n < table_.register_length) return "short lines";
   if (far_) return "elements past 32-bit distances";
   return plan(n, true).steps == 0 ? "no radices that registers hold" : nullptr;
 }

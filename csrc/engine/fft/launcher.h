@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/fft/fft.h"
 #include "engine/fft/plan.h"
@@ -18,11 +19,6 @@ namespace ocl::fft {
 using namespace kernel_types;
 #include "fft/arguments.clh"
 static_assert(kMaxPasses == Schedule::kMaxPasses);
-
-// Lines side by side that fill a GPU's memory transactions.
-inline constexpr uint32_t kGpuSideBySide = 8;
-// Bytes of the smallest part of a cache line that a GPU fetches.
-inline constexpr int64_t kGpuSector = 32;
 
 inline constexpr uint32_t kNoLimit = std::numeric_limits<uint32_t>::max();
 
@@ -81,7 +77,7 @@ class Launcher {
   Plan register_plan(uint32_t n) const;
   Plan line_plan(uint32_t n) const;
   /// Lines whose elements fill a sector.
-  uint32_t side_by_side() const { return static_cast<uint32_t>(kGpuSector / complex_size_); }
+  uint32_t side_by_side() const { return static_cast<uint32_t>(table_.sector / complex_size_); }
   /// Whether a GPU's work-group can take that many lines of `length` elements in registers.
   bool fits_registers(uint32_t length, uint32_t lanes) const;
   /// Elements of scratch memory, over all lanes, that a work-group of a GPU gets.
@@ -96,6 +92,7 @@ class Launcher {
 
   Queue& queue_;
   Device& device_;
+  const FftRow& table_ = device_row(device_).fft;
   const c10::ScalarType real_;
   const int64_t real_size_, complex_size_;
   const int64_t signal_in_, signal_out_;  // elements along the dimension

@@ -22,8 +22,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr size_t kMaxLanes = 64;
-// Elements of a line that a GPU's work-group should have at hand, all lines together.
-constexpr uint32_t kGpuElements = 1024;
 
 const KernelFamily lines_family{"fft/lines.cl", "fft_lines"};
 
@@ -89,7 +87,7 @@ void Launcher::choose_lanes(uint32_t rows) {
     lanes = arguments_.pitch = width_;
   } else {
     const bool along = (arguments_.flags & kAlongIn) && (arguments_.flags & kAlongOut);
-    lanes = std::max(kGpuElements / rows, along ? 1 : kGpuSideBySide);
+    lanes = std::max(table_.elements / rows, along ? 1 : table_.side_by_side);
     lanes = std::min<uint32_t>({lanes, kMaxLanes, arguments_.lines});
     // An odd pitch spreads the rows over the memory's banks.
     while (lanes > 1 && rows * (lanes | 1) > gpu_capacity()) --lanes;

@@ -213,7 +213,7 @@ void Windows::set_grid(int axis, uint32_t positions) {
   arguments.reciprocal[axis] =
       shift == 0
           ? 0
-          : static_cast<uint32_t>(((uint64_t{1} << (31 + shift)) + positions - 1) / positions);
+          : static_cast<uint32_t>(ceil_div(uint64_t{1} << (31 + shift), uint64_t{positions}));
 }
 
 void product_of_windows(const Description& description, const Windows& windows) {
@@ -291,17 +291,17 @@ void copy_lines(const Plan& plan, const char* source, size_t element_size, uint6
                                                                                               : 1;
   const size_t chunks = ceil_div(uint64_t{length}, width);
   launch(family.get(plan.device, {{"TAG", bits}, {"WIDTH", width}}), plan.queue,
-         NDRange::grid(chunks * lines, plan.problem.batch, cpu ? 16 : 64, 1), Pointer{source},
-         Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride}, cl_ulong{batch_stride}, length,
-         lines, cl_ulong{pitch});
+         NDRange::grid(chunks * lines, plan.problem.batch, group_of_lanes(plan.device), 1),
+         Pointer{source}, Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride},
+         cl_ulong{batch_stride}, length, lines, cl_ulong{pitch});
 }
 
 void split_k(Arguments& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
   const int64_t k = problem.k;
   int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
   if (splits <= 1) return;
-  const int64_t part = NDRange::round_up((k + splits - 1) / splits, multiple);
-  splits = (k + part - 1) / part;
+  const int64_t part = NDRange::round_up(ceil_div(k, splits), multiple);
+  splits = ceil_div(k, part);
   problem.splits = static_cast<uint32_t>(splits);
   problem.split_k = static_cast<uint32_t>(part);
 }
@@ -327,7 +327,8 @@ void finish_split(const Plan& plan, const void* sums) {
                    NDRange::grid(elements * group, p.batch, group, 1), sums);
     return;
   }
-  const size_t local = plan.device.is_cpu() ? 16 : group_of_rows(plan.device);
+  const size_t local =
+      plan.device.is_cpu() ? group_of_lanes(plan.device) : group_of_rows(plan.device);
   launch_product(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 

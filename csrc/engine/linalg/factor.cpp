@@ -235,7 +235,7 @@ void swap_rows(const MatrixBatch& b, const Pivots& pivots, int64_t first, int64_
   if (b.empty() || count == 0) return;
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
-  const size_t local = device.is_cpu() ? 16 : 64;
+  const size_t local = group_of_lanes(device);
   Kernel& kernel =
       swap_family.get(device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"PIVOT", 1}});
   launch(kernel, queue, columns_range(b, local), Pointer{b.data}, Pointer{pivots.data},
@@ -287,7 +287,7 @@ void ldl_solve(const MatrixBatch& a, const int32_t* pivots, const MatrixBatch& b
   if (b.empty()) return;
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
-  const size_t local = device.is_cpu() ? 16 : 64;
+  const size_t local = group_of_lanes(device);
   Kernel& kernel = ldl_solve_family.get(
       device, {{"C", tag(b.dtype)}, {"GROUP", group_of(device)}, {"HERMITIAN", hermitian}});
   launch(kernel, queue, columns_range(b, b.columns == 1 ? 1 : local), Pointer{a.data},

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -33,7 +34,9 @@ inline int64_t half_of(int64_t n, int64_t multiple) {
 
 /// The work-items of a group that shares one matrix: vector lanes on a CPU, rows in flight on a
 /// GPU.
-inline size_t group_of(const Device& device) { return device.is_cpu() ? 16 : 128; }
+inline size_t group_of(const Device& device) {
+  return device.is_cpu() ? group_of_lanes(device) : group_of_rows(device);
+}
 
 /// LANES of kernels/linalg/columns.clh, whose work-items have a matrix to themselves; 1 where that
 /// doesn't serve: GPUs, and columns whose elements aren't adjacent.

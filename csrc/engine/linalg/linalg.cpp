@@ -54,7 +54,7 @@ void run_group(Plan& plan) {
   Queue& queue = current_queue(b.device);
   Device& device = queue.device();
   // A vector's columns per group on a CPU; a single column is better off without idle lanes.
-  const size_t most = device.is_cpu() ? 16 : 64;
+  const size_t most = group_of_lanes(device);
   const size_t local = b.columns == 1 ? 1 : most;
   launch(triangular_family.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
          columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a), strides_of(b),

@@ -82,20 +82,12 @@ ChannelPlan::ChannelPlan(Kind kind, const at::Tensor& x, const ChannelVectors& v
 
 namespace {
 
-// On a CPU: positions of a channel, or positions with all channels, per work-item at least.
-constexpr int64_t kPositionsPerPart = 4096;
-constexpr int64_t kGpuPositionsPerPart = 2048, kGpuColumnPositionsPerPart = 64;
 constexpr int64_t kMostParts = 256;
-// Of channels_last: vectors of channels that lie side by side in a work-group; positions of a
-// work-item whose loads are in flight together, LOADED there.
-constexpr int64_t kLastMostVectors = 32, kLastLoaded = 4;
-// Work-groups of a compute unit, for the sums and for the elements, and how many times kLastLoaded
-// positions a work-item takes. That many for the sums bound what shifted sums lose in rounding,
+// Of channels_last: positions of a work-item whose loads are in flight together, LOADED there; and
+// how many times as many it takes. That many for the sums bound what shifted sums lose in rounding,
 // since kLastLoaded of each work-item give the shift.
-constexpr int64_t kLastSumGroupsPerUnit = 8, kLastElementGroupsPerUnit = 32;
+constexpr int64_t kLastLoaded = 4;
 constexpr int64_t kLastLeastSumSteps = 2, kLastMostSumSteps = 64, kLastMostElementSteps = 8;
-// Of channels.cl on GPUs: the channels of a work-group, and the work-items of each of them.
-constexpr int64_t kGroupChannels = 8, kPartItems = 32;
 
 const KernelFamily statistics_family{"norm/channels.cl", "channel_statistics"};
 const KernelFamily given_family{"norm/channels.cl", "channel_given"};
@@ -151,15 +143,16 @@ Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool
                      {"WEIGHT", plan.vectors.weight.defined()},
                      {"BIAS", plan.kind != ChannelPlan::gradients && plan.vectors.bias.defined()},
                      {"VARIANCE", plan.variance},
-                     {"CHANNELS", shares ? kGroupChannels : 1},
-                     {"PART_ITEMS", shares ? kPartItems : 1}});
+                     {"CHANNELS", shares ? device_row(plan.device).channels.group_channels : 1},
+                     {"PART_ITEMS", shares ? device_row(plan.device).channels.part_items : 1}});
 }
 
 NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
   const auto channels = static_cast<size_t>(plan.channels);
   if (plan.device.is_cpu()) return NDRange::linear(channels, 1);
   if (!shares_parts) return NDRange::linear(channels, group_of_rows(plan.device));
-  return NDRange::grid(channels, kPartItems, kGroupChannels, kPartItems);
+  const ChannelRow& table = device_row(plan.device).channels;
+  return NDRange::grid(channels, table.part_items, table.group_channels, table.part_items);
 }
 
 uint32_t flag(bool set, uint32_t value) { return set ? value : 0; }
@@ -273,9 +266,9 @@ void run_channels_last(ChannelPlan& plan) {
   const int64_t vectors = plan.channels / width;
   const auto group = static_cast<int64_t>(std::bit_floor(std::min<size_t>(
       group_of_elements(plan.device), plan.device.properties().max_work_group_size)));
-  const int64_t side_by_side =
-      std::min<int64_t>({kLastMostVectors, group,
-                         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)))});
+  const ChannelRow& table = device_row(plan.device).channels;
+  const int64_t side_by_side = std::min<int64_t>(
+      {table.vectors, group, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)))});
   const int64_t rows = group / side_by_side, tiles = ceil_div(vectors, side_by_side);
   const int64_t units = plan.device.properties().compute_units, step = rows * kLastLoaded;
   const auto part = [&](int64_t groups_per_unit, int64_t least_steps, int64_t most_steps) {
@@ -291,8 +284,8 @@ void run_channels_last(ChannelPlan& plan) {
   run_steps(plan,
             {channels_last_families,
              {{"WIDTH", width}, {"VECTORS", side_by_side}, {"ROWS", rows}, {"ALIGNED_VECTORS", 1}},
-             cut(part(kLastSumGroupsPerUnit, kLastLeastSumSteps, kLastMostSumSteps)),
-             cut(part(kLastElementGroupsPerUnit, 1, kLastMostElementSteps))});
+             cut(part(table.sum_groups_per_unit, kLastLeastSumSteps, kLastMostSumSteps)),
+             cut(part(table.element_groups_per_unit, 1, kLastMostElementSteps))});
 }
 
 const char* refuse_columns(const ChannelPlan& plan) {
@@ -303,8 +296,8 @@ void run_columns(ChannelPlan& plan) {
   const bool cpu = plan.device.is_cpu();
   const uint32_t width = vector_width(plan.device, plan.acc, plan.channels);
   const int64_t tiles = ceil_div(plan.channels, width);
-  const int64_t part =
-      part_of(plan, tiles, cpu ? kPositionsPerPart / width : kGpuColumnPositionsPerPart);
+  const ChannelRow& table = device_row(plan.device).channels;
+  const int64_t part = part_of(plan, tiles, cpu ? table.positions / width : table.column_positions);
   const int64_t share = cpu ? std::max<int64_t>(1, kElementsPerItem / plan.channels) : 1;
   const size_t local = cpu ? 1 : group_of_rows(plan.device);
   const auto range = [&](int64_t items) {
@@ -325,7 +318,7 @@ void run_planes(ChannelPlan& plan) {
   const uint32_t width = cpu ? vector_width(plan.device, plan.acc, plan.inner)
                              : aligned_width(plan, plan.inner, at::Tensor());
   const uint32_t group = cpu ? 1 : static_cast<uint32_t>(group_of_rows(plan.device));
-  const int64_t least = cpu ? kPositionsPerPart : kGpuPositionsPerPart;
+  const int64_t least = device_row(plan.device).channels.positions;
   const int64_t part = ceil_div(part_of(plan, plan.channels, least), width) * width;
   const int64_t share = cpu ? kElementsPerItem : width;
   const auto range = [&](int64_t items) {

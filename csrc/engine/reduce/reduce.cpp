@@ -29,19 +29,10 @@ using namespace kernel_types;
 // A chunk is what one set of accumulators takes: short enough that rounding errors stay at the
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
 // cache.
-constexpr uint32_t kRowChunk = 4096, kGpuLongRowChunk = 16384;
-constexpr uint32_t kColumnChunk = 128, kGpuColumnChunk = 32;
+constexpr uint32_t kRowChunk = 4096;
 // Of a CPU's work-item: long stretches of every row keep the prefetchers going, and their states
 // still lie in the L1 cache.
 constexpr uint32_t kMostColumnVectors = 64;
-// Fewer elements than that are not worth a work-item of their own.
-constexpr int64_t kElementsPerItem = 8192, kGpuElementsPerItem = 256;
-// Elements of a row in the registers of a work-item, for moments.
-constexpr int64_t kGpuHeldOfMoments = 32;
-// Of outputs with that many partial states a GPU's work-group takes them, not one work-item for
-// each: for a single output, or for that many side by side, whose states share cache lines.
-constexpr uint32_t kGpuManySplits = 32;
-constexpr size_t kGpuPartialsGroup = 64, kGpuPartialsOutputs = 16, kGpuPartialsGroupOfEach = 16;
 
 const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};
 const KernelFamily columns_family{"reduce/columns.cl", "reduce_columns"};
@@ -140,6 +131,7 @@ class Plan {
   const Op& op_;
   Queue& queue_;
   Device& device_;
+  const ReduceRow& table_ = device_row(device_).reduce;
   const Operands& operands_;
   Geometry& geometry_;
   const Scalars scalars_;
@@ -205,8 +197,7 @@ void Plan::choose_chunks(uint32_t chunk) {
 
 void Plan::choose_splits(int64_t parts_per_split, int64_t elements_per_split) {
   const int64_t wanted = ceil_div(wanted_items(), parts_per_split);
-  const int64_t worthwhile =
-      elements_per_split / (device_.is_cpu() ? kElementsPerItem : kGpuElementsPerItem);
+  const int64_t worthwhile = elements_per_split / table_.item_elements;
   const int64_t splits =
       std::min<int64_t>({wanted, worthwhile, static_cast<int64_t>(arguments_.chunks)});
   arguments_.splits = static_cast<uint32_t>(std::max<int64_t>(1, splits));
@@ -264,15 +255,15 @@ bool Plan::aligned_columns(int width) const {
 
 size_t Plan::row_group() const {
   if (device_.is_cpu()) return 1;
-  const int64_t held = op_.form == Form::moments && contiguous_rows_ ? kGpuHeldOfMoments : 0;
+  const int64_t held = op_.form == Form::moments && contiguous_rows_ ? table_.register_elements : 0;
   return gpu_group(device_, geometry_.reduced_elements(), arguments_.outputs, contiguous_rows_,
                    held);
 }
 
-/// Whether a row has enough chunks of kGpuLongRowChunk to keep a GPU busy. A group of 256 has
+/// Whether a row has enough chunks of long_row_chunk to keep a GPU busy. A group of 256 has
 /// little of 4096 elements each.
 bool Plan::long_rows(size_t group) const {
-  return group == 256 && geometry_.reduced_elements() / kGpuLongRowChunk >=
+  return group == 256 && geometry_.reduced_elements() / table_.long_row_chunk >=
                              int64_t{device_.properties().compute_units} * 8;
 }
 
@@ -288,7 +279,7 @@ void Plan::even_out_chunks(uint64_t most, uint64_t unit) {
 }
 
 void Plan::choose_row_splits(size_t group) {
-  choose_chunks(long_rows(group) ? kGpuLongRowChunk : kRowChunk);
+  choose_chunks(long_rows(group) ? table_.long_row_chunk : kRowChunk);
   choose_splits(int64_t{arguments_.outputs} * static_cast<int64_t>(group),
                 geometry_.reduced_elements());
 }
@@ -300,7 +291,7 @@ int64_t Plan::hold_rows() {
   choose_row_splits(group);
   const int64_t elements = geometry_.reduced_elements();
   const bool fits = arguments_.splits == 1 && elements % width() == 0 &&
-                    elements <= kGpuHeldOfMoments * static_cast<int64_t>(group);
+                    elements <= table_.register_elements * static_cast<int64_t>(group);
   return fits ? ceil_div(elements, static_cast<int64_t>(group) * width()) : 0;
 }
 
@@ -316,7 +307,7 @@ void Plan::run_rows(int64_t held) {
     even_out_chunks(1, group * static_cast<size_t>(operands_.max_width));
   }
   if (cpu && arguments_.splits == 1) {
-    const int64_t worthwhile = kElementsPerItem / std::max<int64_t>(1, elements);
+    const int64_t worthwhile = table_.item_elements / std::max<int64_t>(1, elements);
     const int64_t wanted = arguments_.outputs / (wanted_items() * 4);
     arguments_.outputs_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
   }
@@ -346,7 +337,7 @@ void Plan::run_columns(int width, uint32_t most_vectors) {
   arguments_.tiles = ceil_div(columns, tile);
   arguments_.tile_vectors = vectors;
   const int64_t items = int64_t{arguments_.tiles} * (arguments_.outputs / columns);
-  choose_chunks(device_.is_cpu() ? kColumnChunk : kGpuColumnChunk);
+  choose_chunks(table_.column_chunk);
   choose_splits(items, geometry_.reduced_elements() * tile);
   if (!device_.is_cpu()) even_out_chunks(arguments_.chunks, 1);
   const bool partial = arguments_.splits > 1;
@@ -363,11 +354,11 @@ void Plan::run_columns(int width, uint32_t most_vectors) {
 
 void Plan::run_partials() {
   DefineList defines(op_, operands_, 1);
-  size_t group = 1, side_by_side = 1, local = device_.is_cpu() ? 16 : 64;
-  if (!device_.is_cpu() && arguments_.splits >= kGpuManySplits) {
-    const bool several = arguments_.outputs >= kGpuPartialsOutputs;
-    side_by_side = several ? kGpuPartialsOutputs : 1;
-    group = several ? kGpuPartialsGroupOfEach : kGpuPartialsGroup;
+  size_t group = 1, side_by_side = 1, local = group_of_lanes(device_);
+  if (!device_.is_cpu() && arguments_.splits >= table_.shared_splits) {
+    const bool several = arguments_.outputs >= table_.partials_outputs;
+    side_by_side = several ? table_.partials_outputs : 1;
+    group = several ? table_.partials_group_of_each : table_.partials_group;
     local = group * side_by_side;
     defines.add("OUTPUTS", static_cast<int64_t>(side_by_side));
   }

@@ -29,12 +29,7 @@ using c10::ScalarType;
 using reduce::Dimension;
 using reduce::Geometry;
 
-constexpr int kGpuItems = 8;
-// Lines shorter than that are not worth a work-group's barriers.
-constexpr int64_t kGroupLength = 512;
 constexpr int kCpuItems = 8;  // known to scan/ops.clh
-// Fewer elements than that are not worth a chunk of their own.
-constexpr int64_t kChunk = 4096;
 constexpr int64_t kLeastColumns = 4;
 // Every chunk combines the partials of all chunks before it, one by one in columns.
 constexpr int64_t kMaxColumnSplits = 128;
@@ -72,8 +67,8 @@ class Plan {
 
  private:
   /// Chunks of a multiple of `step` elements, so that there are about as many as the device can
-  /// use, given `parts` work-items or work-groups per chunk.
-  void choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t elements_per_part,
+  /// use, given `parts` work-items or work-groups per chunk, and each has `worthwhile` of them.
+  void choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t worthwhile,
                      int64_t max_splits);
   void allocate_partials();
   /// Runs `launch` for each phase.
@@ -126,12 +121,11 @@ Plan::Plan(const Op& op, const at::Tensor& self, const at::Tensor& out, const at
   }
 }
 
-void Plan::choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t elements_per_part,
+void Plan::choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t worthwhile,
                          int64_t max_splits) {
   const int64_t length = static_cast<int64_t>(arguments_.length);
   const int64_t splits = std::clamp<int64_t>(
-      std::min(wanted / std::max<int64_t>(1, parts), length * elements_per_part / kChunk), 1,
-      max_splits);
+      std::min(wanted / std::max<int64_t>(1, parts), length / worthwhile), 1, max_splits);
   const int64_t chunk = std::max<int64_t>(1, ceil_div(length, splits));
   arguments_.chunk = static_cast<uint64_t>(ceil_div(chunk, step) * step);
   arguments_.splits =
@@ -169,17 +163,17 @@ void Plan::run_rows(size_t group) {
   const int64_t units = device_.properties().compute_units;
   const bool together = op_.form == Form::arg || op_.regroup == Op::always ||
                         (op_.regroup == Op::real_doubles && acc_ == ScalarType::Double);
-  const int items = grouped ? kGpuItems : together ? kCpuItems : 1;
+  const int items = grouped ? device_row(device_).scan.items : together ? kCpuItems : 1;
   if (cpu || grouped) {
-    choose_chunks(arguments_.lines, units * (cpu ? 4 : 8), static_cast<int64_t>(group) * items, 1,
-                  INT32_MAX);
+    choose_chunks(arguments_.lines, units * (cpu ? 4 : 8), static_cast<int64_t>(group) * items,
+                  device_row(device_).item_elements, INT32_MAX);
   } else {
     arguments_.splits = 1;
     arguments_.chunk = arguments_.length;
   }
   arguments_.lines_per_item = 1;
   if (cpu && arguments_.splits == 1) {
-    const int64_t worthwhile = kChunk / std::max<int64_t>(1, length());
+    const int64_t worthwhile = device_row(device_).item_elements / std::max<int64_t>(1, length());
     const int64_t wanted = arguments_.lines / (units * 32);
     arguments_.lines_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
   }
@@ -211,7 +205,8 @@ void Plan::run_columns() {
   const int64_t blocks = int64_t{arguments_.tiles} * (arguments_.lines / columns);
   const int64_t units = device_.properties().compute_units;
   // A GPU's work-item should walk some hundred elements, a CPU's some thousand.
-  choose_chunks(blocks, units * (cpu ? 4 : 1024), 1, cpu ? width : kChunk / 256, kMaxColumnSplits);
+  choose_chunks(blocks, units * (cpu ? 4 : 1024), 1,
+                device_row(device_).scan.column_elements / width, kMaxColumnSplits);
   in_phases([&](Phase phase) {
     Kernel& kernel = columns_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
                                                   {"OP", op_.functor},
@@ -239,7 +234,8 @@ void run_columns(Plan& plan) { plan.run_columns(); }
 
 const char* refuse_group_rows(const Plan& plan) {
   if (plan.device().is_cpu()) return "only for GPU devices";
-  return plan.length() < kGroupLength ? "the lines are short" : nullptr;
+  return plan.length() < device_row(plan.device()).scan.group_length ? "the lines are short"
+                                                                     : nullptr;
 }
 void run_group_rows(Plan& plan) { plan.run_rows(group_of_elements(plan.device())); }
 

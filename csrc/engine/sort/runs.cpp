@@ -91,8 +91,9 @@ c10::DataPtr sort_lexicographic(const Rows& rows) {
   Kernel& kernel = merge_family.get(queue.device(), {{"KEY", rows.key().tag}});
   // At least once, which writes the order of a single row.
   for (uint64_t width = 1; width < n || width == 1; width *= 2) {
-    launch(kernel, queue, NDRange::linear(n, 64), Pointer{rows.keys()}, Pointer{from.get()},
-           Pointer{to.get()}, n, rows.n(), static_cast<uint32_t>(width), uint32_t{width == 1});
+    launch(kernel, queue, NDRange::linear(n, group_of_lanes(queue.device())), Pointer{rows.keys()},
+           Pointer{from.get()}, Pointer{to.get()}, n, rows.n(), static_cast<uint32_t>(width),
+           uint32_t{width == 1});
     std::swap(from, to);
   }
   return from;

@@ -24,7 +24,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr uint32_t kMinChunk = 2048;  // elements per work-item on a CPU
-constexpr uint32_t kModeGroup = 64;
 // Positions within a row and counts are uint32, with some room for rounding up.
 constexpr int64_t kMaxElements = (int64_t{1} << 32) - (int64_t{1} << 20);
 
@@ -225,8 +224,9 @@ void Rows::pick(uint32_t which, int64_t k, const at::Tensor& values,
         [&](RowArguments& arguments, Pointer in, Pointer value, Pointer index) {
           arguments.k = static_cast<uint32_t>(k);
           launch(get(pick_family, plan_.device, plan_.key), plan_.queue,
-                 NDRange::linear(plan_.rows, 16), in, Pointer{plan_.keys.get()},
-                 Pointer{plan_.index.get()}, value, index, arguments, which);
+                 NDRange::linear(plan_.rows, group_of_lanes(plan_.device)), in,
+                 Pointer{plan_.keys.get()}, Pointer{plan_.index.get()}, value, index, arguments,
+                 which);
         });
 }
 
@@ -246,7 +246,7 @@ void Rows::mode(const at::Tensor& values, const at::Tensor& indices) const {
   write(self_, values, indices,
         [&](RowArguments& arguments, Pointer in, Pointer value, Pointer index) {
           Kernel& kernel = get(mode_family, plan_.device, plan_.key);
-          const size_t wanted = plan_.device.is_cpu() ? 1 : kModeGroup;
+          const size_t wanted = plan_.device.is_cpu() ? 1 : group_of_lanes(plan_.device);
           const size_t group = std::min(wanted, kernel.max_work_group_size());
           const LocalMemory scratch{group * sizeof(uint32_t)};
           launch(kernel, plan_.queue, NDRange::linear(plan_.rows * group, group), in,

@@ -158,10 +158,10 @@ void run_axis(const KernelFamily& family, const at::Tensor& to, const at::Tensor
               const Table& table, ScalarType acc, int axes, int axis, bool fixed) {
   Operand out = operand(to, axes), in = operand(from, axes);
   if (axis < 2) {
-    Operand turned_out = out, turned_in = in;
-    if (turn_width_into_channels(turned_out) && turn_width_into_channels(turned_in)) {
-      out = turned_out;
-      in = turned_in;
+    Operand transposed_out = out, transposed_in = in;
+    if (turn_width_into_channels(transposed_out) && turn_width_into_channels(transposed_in)) {
+      out = transposed_out;
+      in = transposed_in;
     }
   }
   run(family,

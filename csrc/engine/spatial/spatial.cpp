@@ -19,12 +19,10 @@ namespace ocl::spatial {
 
 namespace {
 
-// Of more elements than that, a GPU's work-item takes those of several rows: shorter ones would be
-// over before others come.
-constexpr int64_t kGpuItems = 1 << 20, kMostGpuRows = 8;
-// On a CPU, fewer copied elements are not worth a work-item; large tensors have longer ones, as
-// long as there are kItemsPerUnit of them for each compute unit.
-constexpr int64_t kElementsPerItem = 4096, kMostElementsPerItem = 32768;
+constexpr int64_t kMostGpuRows = 8;
+// On a CPU, large tensors have longer work-items, as long as there are kItemsPerUnit of them for
+// each compute unit.
+constexpr int64_t kMostElementsPerItem = 32768;
 constexpr int64_t kItemsPerUnit = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
@@ -170,15 +168,15 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
     const int64_t units = device.properties().compute_units;
     const int64_t steps = int64_t{arguments.rows} * arguments.inner;
     const int64_t work = steps * width * access.cost / (kItemsPerUnit * units);
-    const int64_t copies = std::clamp(work, kElementsPerItem, kMostElementsPerItem);
+    const int64_t copies = std::clamp(work, device_row(device).item_elements, kMostElementsPerItem);
     const auto per_item = static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
     const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
     arguments.span = std::min(arguments.inner, longest);
     arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);
   } else {
     const int64_t elements = int64_t{arguments.rows} * arguments.inner;
-    arguments.rows_per_item =
-        static_cast<uint32_t>(std::clamp<int64_t>(elements / kGpuItems, 1, kMostGpuRows));
+    arguments.rows_per_item = static_cast<uint32_t>(
+        std::clamp<int64_t>(elements / device_row(device).spread_elements, 1, kMostGpuRows));
   }
   arguments.chunks = ceil_div(arguments.inner, arguments.span);
   set_divisor(arguments, 0, arguments.size[0]);

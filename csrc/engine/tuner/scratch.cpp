@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -22,7 +23,7 @@ constexpr size_t kGuard = 1024;  // bytes on either side, a multiple of every el
 constexpr double kUlp = 8;
 
 NDRange range_for(const Device& device, size_t count) {
-  const size_t local = device.is_cpu() ? 16 : 128;
+  const size_t local = device.is_cpu() ? group_of_lanes(device) : group_of_rows(device);
   return NDRange::linear(std::clamp<size_t>(count / 64, 1, 65536), local);
 }
 

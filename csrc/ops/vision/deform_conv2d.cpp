@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
@@ -30,9 +31,6 @@ const KernelFamily shifts_family{"vision/deform_conv.cl", "deform_shifts"};
 const KernelFamily scatter_family{"vision/deform_conv.cl", "deform_scatter"};
 const KernelFamily planes_family{"vision/deform_conv.cl", "deform_planes"};
 
-constexpr size_t kGroup = 64;
-/// Channels of a work-item on a GPU, which has more of them to fill.
-constexpr int64_t kGpuSpan = 8;
 /// Of the columns: as many images at a time as they are enough for.
 constexpr int64_t kColumnBytes = int64_t{256} << 20;
 
@@ -150,11 +148,13 @@ struct Walk {
 
   Walk(const Problem& p, int64_t count) : queue(current_queue(p.input.device().index())) {
     const int64_t channels = p.input.size(1) / p.offset_groups;
-    span = queue.device().is_cpu() ? channels : std::min(channels, kGpuSpan);
+    span = queue.device().is_cpu()
+               ? channels
+               : std::min(channels, device_row(queue.device()).sampled_channels);
     const int64_t items = count * p.offset_groups * p.kernel(0) * p.kernel(1) * p.positions();
-    taps = NDRange::linear(items, kGroup);
-    taps_and_spans =
-        NDRange::grid(items, ceil_div(channels, std::max<int64_t>(span, 1)), kGroup, 1);
+    const size_t local = group_of_lanes(queue.device());
+    taps = NDRange::linear(items, local);
+    taps_and_spans = NDRange::grid(items, ceil_div(channels, std::max<int64_t>(span, 1)), local, 1);
   }
 };
 
@@ -205,9 +205,9 @@ void add_input_gradient(const Problem& p, const Images& images, const at::Tensor
   const bool can_add = sums.scalar_type() == at::kFloat || device.properties().has_int64_atomics;
   const bool scatters =
       !device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms();
-  const NDRange range =
-      scatters ? walk.taps_and_spans
-               : NDRange::linear(images.count * p.input.size(1), device.is_cpu() ? 1 : kGroup);
+  const NDRange range = scatters ? walk.taps_and_spans
+                                 : NDRange::linear(images.count * p.input.size(1),
+                                                   device.is_cpu() ? 1 : group_of_lanes(device));
   launch(kernel(p, scatters ? scatter_family : planes_family, walk.queue.device()), walk.queue,
          range, Pointer{sums.mutable_data_ptr()}, Pointer{columns.const_data_ptr()},
          Pointer{images.offset.const_data_ptr()}, mask_pointer(p, images),

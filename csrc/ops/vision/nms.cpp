@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -27,7 +28,7 @@ const KernelFamily scan_family{"vision/nms.cl", "nms_scan"};
 constexpr int64_t kBits = 32;
 /// Of the matrix, which is made and passed over in parts if it is larger.
 constexpr int64_t kMaskBytes = int64_t{64} << 20;
-constexpr size_t kMaskGroup = 64, kScanGroup = 256;
+constexpr size_t kScanGroup = 256;
 
 /// Overlaps are numbers of the dtype computed in, and the threshold is a double. Above it is what
 /// is above the largest such number that does not pass it.
@@ -86,7 +87,8 @@ at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_thre
   for (int64_t first = 0; first < n; first += most_rows) {
     const int64_t rows = std::min(most_rows, n - first);
     launch(get(mask_family), queue,
-           NDRange::grid(rows, words - first / kBits, kMaskGroup, 1).of_work(rows * (n - first)),
+           NDRange::grid(rows, words - first / kBits, group_of_lanes(device), 1)
+               .of_work(rows * (n - first)),
            Pointer{mask.mutable_data_ptr()}, Pointer{boxes.const_data_ptr()}, u32(n), u32(first),
            u32(rows), u32(words), threshold);
     launch(get(scan_family), queue, NDRange::linear(group, group), Pointer{mask.const_data_ptr()},

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/device_assert.h"
@@ -34,8 +35,6 @@ const KernelFamily ps_pool_planes{"vision/ps_roi_pool.cl", "ps_roi_pool_planes"}
 
 const AssertSite align_site{"roi_align"}, pool_site{"roi_pool"}, ps_align_site{"ps_roi_align"},
     ps_pool_site{"ps_roi_pool"};
-
-constexpr size_t kGroup = 64;
 
 /// One of these ops.
 struct Op {
@@ -127,7 +126,7 @@ Forward pool(const Op& op, const KernelFamily& family, const at::Tensor& input,
   Kernel& kernel = op.position_sensitive && aligns
                        ? family.get(device, {storage, compute, channels, {"POSITION_SENSITIVE", 1}})
                        : family.get(device, {storage, compute, channels});
-  launch(kernel, queue, NDRange::linear(result.out.numel() / span, kGroup),
+  launch(kernel, queue, NDRange::linear(result.out.numel() / span, group_of_lanes(device)),
          Pointer{result.out.mutable_data_ptr()}, Pointer{in.const_data_ptr()},
          Pointer{boxes.const_data_ptr()},
          Pointer{has_second ? result.second.mutable_data_ptr() : nullptr}, args,
@@ -161,9 +160,9 @@ at::Tensor gradient(const Op& op, const GradientKernels& kernels, const at::Tens
                                      : family.get(device, {storage, compute, scatter})
                    : marked ? family.get(device, {storage, compute, sensitive})
                             : family.get(device, {storage, compute});
-  const NDRange range = scatters
-                            ? NDRange::linear(grad.numel(), kGroup)
-                            : NDRange::linear(shape[0] * shape[1], device.is_cpu() ? 1 : kGroup);
+  const NDRange range =
+      scatters ? NDRange::linear(grad.numel(), group_of_lanes(device))
+               : NDRange::linear(shape[0] * shape[1], device.is_cpu() ? 1 : group_of_lanes(device));
   launch(kernel, queue, range, Pointer{sums.mutable_data_ptr()}, Pointer{grad.const_data_ptr()},
          arguments..., device.asserts().mem(), op.site.id());
   return sums.to(dtype);
