@@ -78,7 +78,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     const ulong grad_offset, global char* grad_query, const ulong grad_query_offset,
     global char* grad_key, const ulong grad_key_offset, global char* grad_value,
     const ulong grad_value_offset, const Arguments p, const T factor, const T scale,
-    const T keep_threshold, const T keep_scale, local V* scratch) {
+    const T keep_threshold, const T keep_scale MODIFICATION_PARAMETERS, local V* scratch) {
   const uint range = get_global_id(0), z = get_global_id(1);
 #if FOR_KEY
   const uint key_heads = p.heads / p.group;
@@ -130,6 +130,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 #if MASKED
     global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
+#if MODIFIED
+    HEAD_BLOCKS(b, h);
+#endif
     for (uint q0 = first_query; q0 < last_query; q0 += NQ) {
       const uint queries = min((uint)NQ, p.queries - q0);
       global const char* const head_query =
@@ -148,6 +151,11 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
         const T x = lane < queries ? ((global const T*)lse)[row + lane] : (T)(INFINITY);
         ((local T*)weights)[lane] = x == -INFINITY ? (T)(INFINITY) : x;
       }
+#if MODIFIED_LSE
+      for (uint lane = 0; lane < queries; lane++) {
+        ((local T*)slopes)[lane] -= ((global const T*)OPERAND(lse_slopes))[row + lane];
+      }
+#endif
       V delta[NV], logarithm[NV];
       _Pragma("unroll") for (uint v = 0; v < NV; v++) {
         delta[v] = slopes[v];
@@ -171,11 +179,18 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
       const uint keys = p.causal ? min(last_key, q0 + queries) : last_key;
       for (uint k0 = first_key; k0 < keys; k0 += BLOCK) {
         const uint count = min((uint)BLOCK, keys - k0);
+#if MODIFIED
+        const uint kind = KIND_OF_ALL(q0, queries, k0, count);
+        if (kind == NOTHING) continue;
+#endif
         KEYS_AND_VALUES(k0, count);
         for (uint k = 0; k < count; k += R) {
           V tile[R * NV];
           score_tile(key_rows + k * key_stride, key_stride, count - 1 - k, packed_query, p.depth,
                      tile);
+#if MODIFIED
+          _Pragma("unroll") for (uint i = 0; i < R * NV; i++) slopes[k * NV + i] = tile[i];
+#endif
           MASK_TILE(tile, head_mask, k, k0, count, q0);
           _Pragma("unroll") for (uint i = 0; i < R; i++) {
             _Pragma("unroll") for (uint v = 0; v < NV; v++) {
@@ -206,7 +221,28 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
           _Pragma("unroll") for (uint i = 0; i < R; i++) {
             _Pragma("unroll") for (uint v = 0; v < NV; v++) {
               const uint at = (k + i) * NV + v;
+#if MODIFIED
+              // Slopes has the scores until now.
+              Lanes score, weight, slope;
+              score.vector = slopes[at];
+              weight.vector = weights[at];
+              slope.vector = weight.vector * (tile[i * NV + v] - delta[v]);
+              const uint key_at = min(k0 + k + i, p.keys - 1);
+              for (uint e = 0; e < WIDTH; e++) {
+                const uint q = min(q0 + v * WIDTH + e, p.queries - 1);
+#if CAPTURED_SLOPES && FOR_KEY
+                if (weight.element[e] != 0) {
+                  add_captured_slopes(score.element[e], (int)b, (int)h, (int)q, (int)key_at,
+                                      slope.element[e] CAPTURED);
+                }
+#endif
+                slope.element[e] =
+                    MODIFY_SLOPE(score.element[e], q, key_at, slope.element[e], weight.element[e]);
+              }
+              slopes[at] = slope.vector * (V)(scale);
+#else
               slopes[at] = weights[at] * ((tile[i * NV + v] - delta[v]) * (V)(scale));
+#endif
             }
           }
 #endif

@@ -13,7 +13,7 @@
 
 typedef TYPEV(C, 2) T2;
 
-#define ARGUMENTS BACKWARD_ARGUMENTS, local T4* scratch
+#define ARGUMENTS BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS, local T4 *scratch
 
 /// delta[row] = the product of a row of grad and of out, ROW_ITEMS work-items each. Buffers: as the
 /// others'. Work-groups of 64; global size: queries * ROW_ITEMS, batch * heads.
@@ -37,7 +37,11 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     if (lane < n) sums[item] += sums[item + n];
   }
   if (lane == 0 && q < p.queries) {
-    ((global T*)OPERAND(delta))[(ulong)z * p.queries + q] = sums[item];
+    const ulong at = (ulong)z * p.queries + q;
+#if MODIFIED_LSE
+    sums[item] -= ((global const T*)OPERAND(lse_slopes))[at];
+#endif
+    ((global T*)OPERAND(delta))[at] = sums[item];
   }
 }
 
@@ -57,9 +61,26 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     }                                                                  \
     const T weight_ = EXP2(score_ - (logarithm));                      \
     const T keep_ = KEEP(row + (q), k);                                \
-    slope = weight_ * (fma(slope, keep_, -(product)) * scale);         \
+    SLOPE_OF(s, slope, q, k, product);                                 \
     s = weight_ * keep_;                                               \
   } while (0)
+#if MODIFIED
+/// `scatters`, in scope: whether this kernel adds to the gradients of what is captured.
+#define SLOPE_OF(s, slope, q, k, product) \
+  slope = weight_ * (slope - (product));  \
+  ADD_CAPTURED(s* factor, q, k, slope);   \
+  slope = MODIFY_SLOPE(s * factor, q, k, slope, weight_) * scale
+#else
+#define SLOPE_OF(s, slope, q, k, product) slope = weight_ * (fma(slope, keep_, -(product)) * scale)
+#endif
+#if CAPTURED_SLOPES
+#define ADD_CAPTURED(score, q, k, slope)                                            \
+  if (scatters && weight_ != 0) {                                                   \
+    add_captured_slopes(score, (int)b, (int)h, (int)(q), (int)(k), slope CAPTURED); \
+  }
+#else
+#define ADD_CAPTURED(score, q, k, slope)
+#endif
 /// Of a row that is masked whole no weight is left.
 static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
 
@@ -162,6 +183,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
+  const bool scatters = false;
+#define SKIP_KEYS(k)                                                                        \
+  while ((k) < keys && KIND_OF_ALL(q0, queries, k, min((uint)BK, keys - (k))) == NOTHING) { \
+    (k) += BK;                                                                              \
+  }
+#else
+#define SKIP_KEYS(k)
+#endif
   const ulong row = (ulong)z * p.queries;
   local T* const left = (local T*)scratch;
   local T* const right = left + TILE_ROWS * PITCH;
@@ -188,8 +219,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     FETCH(held_left, from_, p.key, keys - k0, BK, c, p.depth);                          \
     if ((c) + 1 < CD) FETCH(held_right, from_, p.key, keys - k0, BK, (c) + 1, p.depth); \
   } while (0)
-  if (keys > 0) FETCH_SCORES_AT(0, 0);
-  for (uint k0 = 0; k0 < keys; k0 += BK) {
+  uint k0 = 0, next_k0;
+  SKIP_KEYS(k0)
+  if (k0 < keys) FETCH_SCORES_AT(k0, 0);
+  for (; k0 < keys; k0 = next_k0) {
+    next_k0 = k0 + BK;
+    SKIP_KEYS(next_k0)
+#if MODIFIED
+    const uint kind = KIND_OF_ALL(q0, queries, k0, min((uint)BK, keys - k0));
+#endif
     T s[RQ][RK], slope[RQ][RK];
     CLEAR(s)
     ADD_DOTS(s, CD, FETCH_SCORES, FETCH_SLOPES(0))
@@ -207,7 +245,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       }
     }
     share(block, slope, x, y);
-    ADD_CHUNKS(sums, CD, FETCH_KEYS, if (k0 + BK < keys) FETCH_SCORES_AT(k0 + BK, 0))
+    ADD_CHUNKS(sums, CD, FETCH_KEYS, if (next_k0 < keys) FETCH_SCORES_AT(next_k0, 0))
   }
   grad_query = OPERAND(grad_query) + HEAD_AT(grad_query, IN, b, h) +
                q0 * p.grad_query.row * STORAGE_SIZE(IN);
@@ -235,14 +273,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
 
   // The blocks of queries of all heads that share the key, one after the other.
   const uint begin = p.causal ? k0 / BK * BK : 0;
-  const uint blocks = begin < p.queries ? (p.queries - begin + BK - 1) / BK : 0;
-  const uint steps = blocks * p.group;
+  const uint steps_of_head = begin < p.queries ? (p.queries - begin + BK - 1) / BK : 0;
+  const uint steps = steps_of_head * p.group;
   T key_sums[RQ][CD][2], value_sums[RQ][CV][2], held_left[HELD], held_right[HELD];
   CLEAR_SUMS(key_sums, CD)
   CLEAR_SUMS(value_sums, CV)
-#define QUERY_AT(n) (begin + (n) % blocks * BK)
+#define QUERY_AT(n) (begin + (n) % steps_of_head * BK)
 #define ROWS_AT(base, strides, n) \
-  ((base) + ((n) / blocks * strides.head + QUERY_AT(n) * strides.row) * STORAGE_SIZE(IN))
+  ((base) + ((n) / steps_of_head * strides.head + QUERY_AT(n) * strides.row) * STORAGE_SIZE(IN))
 #define FETCH_SCORES_AT(n, c)                                                              \
   do {                                                                                     \
     FETCH(held_left, key, p.key, keys, BQ, c, p.depth);                                    \
@@ -265,9 +303,28 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     FETCH(held_left, head_query, p.query, queries, BK, c, p.depth);                          \
     if ((c) + 1 < CD) FETCH(held_right, head_query, p.query, queries, BK, (c) + 1, p.depth); \
   } while (0)
-  if (steps > 0) FETCH_SCORES_AT(0, 0);
-  for (uint n = 0; n < steps; n++) {
-    const uint h = hk * p.group + n / blocks, q0 = QUERY_AT(n), queries = p.queries - q0;
+#if MODIFIED
+  const bool scatters = true;
+#define KIND_AT(n)                                                                        \
+  kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, QUERY_AT(n), \
+              min((uint)BK, p.queries - QUERY_AT(n)), k0, keys)
+#define SKIP_QUERIES(n) \
+  while ((n) < steps && KIND_AT(n) == NOTHING) (n)++;
+  global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
+#else
+#define SKIP_QUERIES(n)
+#endif
+  uint n = 0, next_n;
+  SKIP_QUERIES(n)
+  if (n < steps) FETCH_SCORES_AT(n, 0);
+  for (; n < steps; n = next_n) {
+    next_n = n + 1;
+    SKIP_QUERIES(next_n)
+    const uint h = hk * p.group + n / steps_of_head, q0 = QUERY_AT(n), queries = p.queries - q0;
+#if MODIFIED
+    const uint kind = KIND_AT(n);
+    global const uchar* const head_blocks = all_blocks + h * m.head;
+#endif
     global const char* const head_query = ROWS_AT(query, p.query, n);
     global const char* const head_grad = ROWS_AT(grad, p.grad, n);
     const ulong row = ((ulong)b * p.heads + h) * p.queries;
@@ -293,7 +350,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     ADD_CHUNKS(value_sums, CV, FETCH_GRADS, FETCH_QUERIES(0))
     barrier(CLK_LOCAL_MEM_FENCE);
     share(block, slope, x, y);
-    ADD_CHUNKS(key_sums, CD, FETCH_QUERIES, if (n + 1 < steps) FETCH_SCORES_AT(n + 1, 0))
+    ADD_CHUNKS(key_sums, CD, FETCH_QUERIES, if (next_n < steps) FETCH_SCORES_AT(next_n, 0))
   }
   grad_key =
       OPERAND(grad_key) + HEAD_AT(grad_key, IN, b, hk) + k0 * p.grad_key.row * STORAGE_SIZE(IN);

@@ -16,7 +16,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     const ulong key_offset, global const char* value, const ulong value_offset,
     global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
     global char* lse, const ulong lse_offset, const Arguments p, const T factor,
-    const T keep_threshold, const T keep_scale, local V* scratch) {
+    const T keep_threshold, const T keep_scale MODIFICATION_PARAMETERS, local V* scratch) {
   // Blocks with the most keys first, for the sake of the balance.
   const uint q0 = (uint)(get_global_size(0) - 1 - get_global_id(0)) * NQ;
   const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
@@ -30,6 +30,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   const ulong row = (ulong)z * p.queries + q0;
 #if MASKED
   mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
+#endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
 #endif
 
   local V* const packed = scratch;
@@ -51,6 +54,10 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
 
   for (uint k0 = 0; k0 < keys; k0 += BLOCK) {
     const uint count = min((uint)BLOCK, keys - k0);
+#if MODIFIED
+    const uint kind = KIND_OF_ALL(q0, queries, k0, count);
+    if (kind == NOTHING) continue;
+#endif
     KEYS_AND_VALUES(k0, count);
     V largest[NV];
     _Pragma("unroll") for (uint v = 0; v < NV; v++) largest[v] = maximum[v];
@@ -103,6 +110,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
       ((global T*)lse)[row + v * WIDTH + e] = logarithm.element[e];
     }
+#if MODIFIED_MAXIMA
+    Lanes largest;
+    largest.vector = maximum[v];
+    for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
+      ((global T*)OPERAND(maxima))[row + v * WIDTH + e] = largest.element[e];
+    }
+#endif
   }
   for (uint q = 0; q < queries; q++) {
     store_row(out + q * p.out.row * STORAGE_SIZE(IN), p.out.column, p.columns, sums + q * VV, VV,

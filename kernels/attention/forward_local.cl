@@ -22,12 +22,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     const ulong key_offset, global const char* value, const ulong value_offset,
     global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
     global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
-    const Arguments p, const T factor, const T keep_threshold, const T keep_scale,
-    local T4* scratch) {
+    const Arguments p, const T factor, const T keep_threshold,
+    const T keep_scale MODIFICATION_PARAMETERS, local T4* scratch) {
   const uint item = get_local_id(0), x = item % 16, y = item / 16;
   LOCATE_BLOCK;
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
+#endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
 #endif
   const ulong row = (ulong)z * p.queries + q0;
   local T* const left = (local T*)scratch;
@@ -61,8 +64,24 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
                  p.columns, item);                                                              \
     }                                                                                           \
   } while (0)
-  if (first < keys) FETCH_SCORES(first, 0);
-  for (uint k0 = first; k0 < keys; k0 += BK) {
+#if MODIFIED
+/// Skips keys that no query of the block takes.
+#define SKIP_KEYS(k)                                                                        \
+  while ((k) < keys && KIND_OF_ALL(q0, queries, k, min((uint)BK, keys - (k))) == NOTHING) { \
+    (k) += BK;                                                                              \
+  }
+#else
+#define SKIP_KEYS(k)
+#endif
+  uint k0 = first, next_k0;
+  SKIP_KEYS(k0)
+  if (k0 < keys) FETCH_SCORES(k0, 0);
+  for (; k0 < keys; k0 = next_k0) {
+    next_k0 = k0 + BK;
+    SKIP_KEYS(next_k0)
+#if MODIFIED
+    const uint kind = KIND_OF_ALL(q0, queries, k0, min((uint)BK, keys - k0));
+#endif
     T s[RQ][RK];
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       _Pragma("unroll") for (uint j = 0; j < RK; j++) s[i][j] = 0;
@@ -123,8 +142,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
       barrier(CLK_LOCAL_MEM_FENCE);
       if (c + 2 < CV) {
         FETCH_VALUES(k0, c + 2);
-      } else if (k0 + BK < keys) {
-        FETCH_SCORES(k0 + BK, 0);
+      } else if (next_k0 < keys) {
+        FETCH_SCORES(next_k0, 0);
       }
       _Pragma("unroll 1") for (uint k = 0; k < BK; k += 4) {
         T4 weight[RQ];
@@ -166,6 +185,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     // A row that is masked whole is 0, as in CPU torch.
     const T shrink = sum == 0 ? (T)0 : (T)1 / sum;
     if (x == 0) ((global T*)lse)[row + q] = maximum[i] + log2(sum);
+#if MODIFIED_MAXIMA
+    if (x == 0) ((global T*)OPERAND(maxima))[row + q] = maximum[i];
+#endif
     global char* const to = out + q * p.out.row * STORAGE_SIZE(IN);
 #endif
     _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {

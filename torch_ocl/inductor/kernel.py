@@ -1,31 +1,31 @@
-"""One generated kernel: collects values from Inductor's ops, then writes the program's text."""
+"""One generated kernel: its loops, and the program's text of what collector.py collects."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
-from torch._inductor.codegen.common import CSE, CSEVariable, SizeArg, WorkspaceArg
+from torch._inductor.codegen.common import CSEVariable, SizeArg, WorkspaceArg
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot, SIMDKernel
-from torch._inductor.codegen.triton_utils import should_unwrap_unspec_arg
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import FloorDiv, Identity
+from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.access import temporaries
+from torch_ocl.inductor.collector import Collector
 from torch_ocl.inductor.emit import Emitter
-from torch_ocl.inductor.expressions import cast, constant, promote, unwrap
+from torch_ocl.inductor.expressions import cast, unwrap
 from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, Loops
 from torch_ocl.inductor.ops import Overrides
-from torch_ocl.inductor.printer import Printer, is_condition, is_real
+from torch_ocl.inductor.printer import Printer
 from torch_ocl.inductor.stages import Plan
-from torch_ocl.inductor.types import FLOAT8, TAGS, c_type, compute_dtype
-from torch_ocl.inductor.values import Assert, Reduction, Region, Store, Value
+from torch_ocl.inductor.types import c_type, compute_dtype
+from torch_ocl.inductor.values import Reduction, Store, Value
 
 # Rows up to this length are kept in private arrays from pass to pass: the first cache holds them.
 _LONGEST_KEPT = 8192
@@ -33,35 +33,14 @@ _LONGEST_KEPT = 8192
 _MOST_KEPT_ON_GPU = 32
 
 
-class _Values(CSE):
-    """Values need no text: what is handed over is one already."""
-
-    def generate(self, buffer: Any, expr: Any, **kwargs: Any) -> CSEVariable:
-        expr = unwrap(expr)
-        if not isinstance(expr, CSEVariable):
-            expr = constant(expr, promote(expr))
-        bounds = kwargs.get("bounds")
-        if bounds is not None:
-            expr.bounds = expr.bounds.tighten(bounds)
-        expr.use_count += 1
-        return expr
-
-
-class OclKernel(Loops, SIMDKernel):
+class OclKernel(Collector, Loops, SIMDKernel):
     """See SIMDKernel: loops over x (and y, z), and over r0_ where it reduces."""
 
-    overrides = Overrides
     index_long = False
 
     def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
         super().__init__(tiling, **kwargs)
-        self.cse = _Values()
-        self.items: list[Any] = []
-        self.known: dict[Any, Value] = {}
-        self.region: Region | None = None
-        self.parts: set[str] = set()
-        self.sites: list[tuple[str, bool]] = []
-        self.checked: dict[str, Value] = {}
+        self.start()
         self.reductions: dict[Any, Any] = {}
         self.reduction_count = itertools.count()
         self.host_numbers: dict[str, torch.dtype] = {}
@@ -129,109 +108,7 @@ class OclKernel(Loops, SIMDKernel):
             group *= 2
         return group
 
-    # --- values
-    def emit(
-        self,
-        op: str,
-        dtype: torch.dtype,
-        *args: Value,
-        index: sympy.Expr | None = None,
-        **attrs: Any,
-    ) -> Value:
-        """The value of an operation; the same one for the same operation."""
-        key = (op, dtype, args, index, tuple(attrs.items()))
-        region, inside = self.region, self.region
-        if op == "constant":  # it is the same wherever
-            region = inside = None
-        while True:
-            found = (region.known if region else self.known).get(key)
-            if found is not None:
-                return found
-            if region is None:
-                break
-            region = region.parent
-        self._need(dtype, op)
-        value = self._new(Value, dtype, op, args, attrs, index)
-        (inside.known if inside else self.known)[key] = value
-        (inside.items if inside else self.items).append(value)
-        return value
-
-    def _new(self, make: type, dtype: torch.dtype, *rest: Any) -> Value:
-        name = f"tmp{next(self.cse.iter_buffer_ids)}"
-        value = make(name, dtype, *rest)
-        value.region = self.region
-        self.cse.varname_map[name] = value
-        return value
-
-    def _items(self) -> list[Any]:
-        return self.region.items if self.region else self.items
-
-    def _need(self, dtype: torch.dtype, op: str) -> None:
-        if dtype == torch.float64:
-            devices.require_fp64(self.device.index)
-        if "NORMAL_CDF" in op:
-            self.parts.add("normal")
-        elif "EXP" in op:
-            self.parts.add("exponential")
-        elif "TANH" in op:
-            self.parts.add("hyperbolic")
-        elif op == "special":
-            self.parts.add(f"special_{TAGS[dtype]}")
-        elif op in ("pow", "lanes"):
-            self.parts.add("power")
-
-    def _resolved(self, index: sympy.Expr) -> tuple[sympy.Expr, tuple[Value, ...]]:
-        """An index with the checked ones of its values, and these."""
-        values = {s: self.cse.varname_map[s.name] for s in temporaries(index)}
-        replaced = {
-            s: sympy.Symbol(self.checked[v.name].name, integer=True)
-            for s, v in values.items()
-            if v.name in self.checked
-        }
-        if replaced:
-            index = index.xreplace(replaced)
-            values = {s: self.cse.varname_map[s.name] for s in temporaries(index)}
-        return index, tuple(values.values())
-
-    def index_value(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
-        """A number computed of loop indices and sizes."""
-        expr = _plain(self.prepare_indexing(sympy.sympify(expr)))
-        if expr.is_number and not expr.has(sympy.Function) and (expr.is_Integer or expr.is_Float):
-            return constant(int(expr) if expr.is_Integer else float(expr), dtype)
-        expr, values = self._resolved(expr)
-        own = torch.float32 if is_real(expr) else self.index_torch_dtype
-        if is_condition(expr):
-            own = torch.bool
-        return cast(self.emit("index", own, *values, index=expr), dtype)
-
-    def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
-        """What body computes where the mask is true, else `other`."""
-        parent = self.region
-        region = Region(mask, parent)
-        if parent is not None and parent.full_mask is not None:
-            region.full_mask = Overrides.logical_and(parent.full_mask, mask)
-        else:
-            region.full_mask = mask
-        self.region = region
-        try:
-            result = unwrap(body())
-            dtype = result.dtype if isinstance(result, Value) else promote(result, other)
-            result = cast(result, dtype)
-        finally:
-            self.region = parent
-        other = cast(other, dtype)
-        if all(isinstance(i, Value) and i.op == "constant" for i in region.items):
-            return self.emit("where", dtype, mask, result, other)
-        key = ("masked", mask, other, _shape_of(region, result))
-        known = parent.known if parent else self.known
-        if key not in known:
-            args = (mask, other) if result in region.items else (mask, other, result)
-            attrs = {"region": region, "result": result}
-            known[key] = self._new(Value, dtype, "masked", args, attrs)
-            self._items().append(known[key])
-        return known[key]
-
-    def _host_number(self, name: str) -> Value:
+    def host_number(self, name: str) -> Value:
         """The one element of a tensor on the CPU: a number of the call."""
         dtype = V.graph.get_dtype(name)
         self.args.input(name)
@@ -240,44 +117,6 @@ class OclKernel(Loops, SIMDKernel):
         return value
 
     # --- memory
-    def memory_of(self, name: str) -> str:
-        """Names of buffers that are the same memory have one."""
-        if V.graph.scheduler:
-            name = V.graph.scheduler.mutation_real_name.get(name, name)
-        return self.args.arg_name(name) or name
-
-    def pointer_of(self, name: str) -> str:
-        """A buffer's parameter."""
-        return self.memory_of(name)
-
-    def load(self, name: str, index: sympy.Expr) -> Value:
-        dtype = V.graph.get_dtype(name)
-        self._check_dtype(dtype, name)
-        if name in V.graph.zero_dim_cpu_tensor_list or should_unwrap_unspec_arg(name):
-            return self._host_number(name)
-        self.args.input(name)
-        index, values = self._resolved(_plain(self.prepare_indexing(index)))
-        return self.emit("load", compute_dtype(dtype), *values, index=index, name=name)
-
-    def _check_dtype(self, dtype: torch.dtype, name: str) -> None:
-        if dtype not in TAGS:
-            raise NotImplementedError(f"inductor's kernels on ocl have no {dtype} (buffer {name})")
-        if dtype in FLOAT8:
-            self.parts.add("float8")
-        if dtype == torch.float64:
-            devices.require_fp64(self.device.index)
-
-    def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode: Any = None) -> None:
-        dtype = V.graph.get_dtype(name)
-        self._check_dtype(dtype, name)
-        self.args.output(name)
-        index, values = self._resolved(_plain(self.prepare_indexing(index)))
-        if mode == "atomic_add":
-            self.parts.add("atomics")
-        self._items().append(
-            Store(name, index, cast(value, compute_dtype(dtype)), values, mode or "")
-        )
-
     def store_reduction(self, name: str, index: sympy.Expr, value: CSEVariable) -> None:
         prior, self.inside_reduction = self.inside_reduction, False
         try:
@@ -313,15 +152,6 @@ class OclKernel(Loops, SIMDKernel):
         if upper:
             bound = self.index_value(size, torch.int64)
             self.device_assert_async(Overrides.lt(index, bound), text)
-
-    def _site(self, text: str, is_message: bool) -> int:
-        if (text, is_message) not in self.sites:
-            self.sites.append((text, is_message))
-        return self.sites.index((text, is_message))
-
-    def device_assert_async(self, cond: CSEVariable, msg: str) -> None:
-        self.parts.add("check")
-        self._items().append(Assert(cast(cond, torch.bool), self._site(msg, True)))
 
     # --- reductions
     def reduction(
@@ -510,29 +340,3 @@ class OclKernel(Loops, SIMDKernel):
     def work(self) -> int:
         """Elementary operations for an element of the loops."""
         return max(1, len(self.plan.needed) // 8)
-
-
-def _plain(index: sympy.Expr) -> sympy.Expr:
-    """Without the marks that keep sympy from expanding parts of it."""
-    return index.replace(Identity, lambda x: x) if index.has(Identity) else index
-
-
-def _shape_of(region: Region, result: Value) -> tuple[Any, ...]:
-    """What two regions that compute the same have in common."""
-    number = {item: i for i, item in enumerate(region.items)}
-
-    def name(value: Value) -> Any:
-        return number.get(value, value.name)
-
-    parts = []
-    for item in region.items:
-        if not isinstance(item, Value) or item.op == "masked":
-            return (id(region),)
-        index = item.index
-        if index is not None:
-            places = {s: name(v) for s in temporaries(index) for v in item.args if v.name == s.name}
-            index = str(index.xreplace({s: sympy.Symbol(f"at{p}") for s, p in places.items()}))
-        plain = str | int | float | tuple
-        attrs = tuple((k, v) for k, v in item.attrs.items() if isinstance(v, plain))
-        parts.append((item.op, item.dtype, tuple(map(name, item.args)), index, attrs))
-    return (*parts, name(result))

@@ -44,8 +44,8 @@ def _forget_threads() -> None:
     _pool = None
 
 
-def prelude(parts: Sequence[str]) -> str:
-    """The headers that kernels need, expanded."""
+def prelude_lines(parts: Sequence[str]) -> list[str]:
+    """The lines that include the headers that kernels need."""
     lines = ["#pragma OPENCL FP_CONTRACT OFF"]
     if "float8" in parts:
         lines.append("#define NEED_FLOAT8")
@@ -57,8 +57,12 @@ def prelude(parts: Sequence[str]) -> str:
         files += _PARTS.get(part, [])
     if special:
         files.append("inductor/special.clh")
-    lines += [f'#include "{file}"' for file in files]
-    return str(_C.expand_kernel_source("inductor", "\n".join(lines) + "\n"))
+    return lines + [f'#include "{file}"' for file in files]
+
+
+def prelude(parts: Sequence[str]) -> str:
+    """These headers, expanded."""
+    return str(_C.expand_kernel_source("inductor", "\n".join(prelude_lines(parts)) + "\n"))
 
 
 @dataclass

@@ -7,6 +7,7 @@ of each that fails once it is no longer needed.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ def install() -> None:
     _aligned_inputs()
     _big_gpu()
     _no_atomic_sums()
+    _flex_attention()
     refused.install()
 
 
@@ -42,6 +44,32 @@ def _no_atomic_sums() -> None:
         module.needs_fallback_due_to_atomic_add_limitations = (
             needs_fallback_due_to_atomic_add_limitations
         )
+
+
+def _flex_attention() -> None:
+    """flex_attention's lowerings know CPUs and Triton."""
+    # Their modules register the lowerings.
+    import torch._inductor.kernel.flex.flex_attention
+    from torch._inductor.lowering import lowerings
+
+    from torch_ocl.inductor import flex
+
+    ops = torch.ops.higher_order
+    replacements = {
+        ops.flex_attention: flex.forward,
+        ops.flex_attention_backward: flex.backward,
+    }
+    for op, ours in replacements.items():
+        lowerings[op] = _for_ocl(lowerings[op], ours)
+
+
+def _for_ocl(upstream: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(upstream)
+    def lowering(query: Any, *args: Any, **kwargs: Any) -> Any:
+        function = ours if query.get_device().type == "ocl" else upstream
+        return function(query, *args, **kwargs)
+
+    return lowering
 
 
 def _aligned_inputs() -> None:

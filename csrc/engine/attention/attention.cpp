@@ -63,8 +63,39 @@ Plan::Plan(const Problem& given, const at::Tensor& given_out, const at::Tensor& 
   a.splits = 1;
 }
 
+Kernel& Plan::kernel(const KernelFamily& family, std::span<const Define> defines) const {
+  const Modification* m = problem.modification;
+  if (m == nullptr) return family.get(device, defines);
+  c10::SmallVector<Define, 24> all(defines.begin(), defines.end());
+  all.emplace_back("MODIFIED", 1);
+  return m->kernels.family(family).get(device, std::span<const Define>(all.data(), all.size()));
+}
+
+namespace {
+
+/// What modification.clh's MODIFICATION_PARAMETERS are.
+void set_modification(Kernel& kernel, cl_uint& index, const Modification& m) {
+  const auto set = [&](const at::Tensor& tensor) {
+    // What is not there is not read either, but the kernel needs a buffer.
+    const at::Tensor& present = tensor.defined() ? tensor : m.blocks;
+    detail::set_argument(kernel, index, Pointer{present.const_data_ptr()});
+  };
+  for (const at::Tensor* tensor : {&m.blocks, &m.maxima, &m.lse_slopes}) set(*tensor);
+  const Strides strides = strides_of(m.blocks);
+  const auto u32 = [](int64_t number) { return static_cast<uint32_t>(number); };
+  kernel.set_value(index++, kernel_arguments::Modification{strides.batch, strides.head, strides.row,
+                                                           strides.column, u32(m.blocks.size(2)),
+                                                           u32(m.blocks.size(3)),
+                                                           u32(m.query_block), u32(m.key_block)});
+  for (const at::Tensor& tensor : m.captured) set(tensor);
+  for (const int64_t number : m.numbers) kernel.set_value(index++, cl_long{number});
+}
+
+}  // namespace
+
 void Plan::launch(Kernel& kernel, const NDRange& range, std::span<const at::Tensor> operands,
-                  std::initializer_list<ScalarArgument> scalars, size_t local) const {
+                  std::initializer_list<ScalarArgument> scalars, size_t local,
+                  bool may_be_modified) const {
   cl_uint index = 0;
   for (const at::Tensor& operand : operands) {
     // What is not there is not read either, but the kernel needs a buffer.
@@ -72,12 +103,15 @@ void Plan::launch(Kernel& kernel, const NDRange& range, std::span<const at::Tens
     detail::set_argument(kernel, index, Pointer{present.const_data_ptr()});
   }
   kernel.set_value(index++, arguments);
-  const ScalarArgument factor = scalar(problem.scale * M_LOG2E);
+  // A modification sees scores in natural units.
+  const Modification* m = problem.modification;
+  const ScalarArgument factor = scalar(m == nullptr ? problem.scale * M_LOG2E : problem.scale);
   kernel.set_bytes(index++, factor.bytes, factor.size);
   for (const ScalarArgument& value : scalars) kernel.set_bytes(index++, value.bytes, value.size);
   const Keep keep(problem.dropout, compute_type);
   kernel.set_bytes(index++, keep.threshold.bytes, keep.threshold.size);
   kernel.set_bytes(index++, keep.scale.bytes, keep.scale.size);
+  if (m != nullptr && may_be_modified) set_modification(kernel, index, *m);
   if (local > 0) kernel.set_local(index, local);
   kernel.enqueue(queue, range);
 }
@@ -161,7 +195,8 @@ void forward(const Problem& problem, const at::Tensor& out, const at::Tensor& lo
   Plan plan(problem, out, logsumexp);
   Arguments& a = plan.arguments;
   if (a.queries == 0 || plan.batch == 0 || a.heads == 0) return;
-  if (!plan.device.is_cpu() && a.queries == 1 && a.group > 1) fold_group(a);
+  const bool folds = !plan.device.is_cpu() && a.queries == 1 && a.group > 1;
+  if (folds && problem.modification == nullptr) fold_group(a);
   run(plan);
 }
 

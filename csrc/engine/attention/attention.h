@@ -7,6 +7,8 @@
 
 namespace ocl::attention {
 
+struct Modification;
+
 /// query: [batch, heads, queries, depth], key: [batch, key heads, keys, depth], value: [batch, key
 /// heads, keys, columns], of one floating dtype and any strides. The key heads divide the heads: as
 /// many consecutive heads share one.
@@ -17,6 +19,7 @@ struct Problem {
   double scale = 1;
   double dropout = 0;             // the probability of a weight to become 0, in [0, 1]
   uint64_t seed = 0, offset = 0;  // Philox: as many counters as four keys fit in `keys`
+  const Modification* modification = nullptr;  // flex_attention's (modification.h)
 };
 
 /// Why the kernels do not take the problem; null if they do.

@@ -52,13 +52,14 @@ void combine_splits(const Plan& plan, std::span<const at::Tensor> operands, uint
   // A CPU's work-item takes a vector; a GPU's work-group, a row.
   const size_t together = plan.device.is_cpu() ? 1 : vectors;
   plan.launch(kernel, NDRange::volume({a.group * a.queries, heads, vectors}, {1, 1, together}),
-              operands, {}, 0);
+              operands, {}, 0, false);
 }
 
 namespace {
 
 const char* refuse(const Plan& plan) {
   if (plan.gradients != nullptr) return "it serves no gradients";
+  if (plan.problem.modification != nullptr) return "scores are modified";
   if (plan.arguments.queries > 4) return "there are more than 4 queries";
   return plan.arguments.keys == 0 ? "there are no keys" : nullptr;
 }

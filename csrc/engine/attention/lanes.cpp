@@ -104,7 +104,7 @@ void run_forward(Plan& plan) {
   const std::array<at::Tensor, 6> operands{plan.problem.query, plan.problem.key, plan.problem.value,
                                            plan.problem.mask,  plan.out,         plan.logsumexp};
   plan.launch(
-      forward_family.get(plan.device, std::span(defines).first(14)),
+      plan.kernel(forward_family, std::span(defines).first(14)),
       NDRange::grid(ceil_div(a.queries, lanes.queries()), size_t{plan.batch} * a.heads, 1, 1),
       operands, {}, local);
 }
@@ -151,7 +151,7 @@ void run_backward(Plan& plan) {
                                             value_sums};
   const auto run = [&](bool for_query, bool for_key, uint32_t ranges, size_t heads) {
     const auto defines = defines_of(plan, lanes, for_query, for_key);
-    plan.launch(backward_family.get(plan.device, std::span(defines).first(16)),
+    plan.launch(plan.kernel(backward_family, std::span(defines).first(16)),
                 NDRange::grid(ranges, plan.batch * heads, 1, 1), operands,
                 {plan.scalar(plan.problem.scale)}, local);
   };

@@ -97,14 +97,16 @@ void run_forward(Plan& plan) {
   const uint32_t query_blocks = ceil_div(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
   // Two work-groups for each compute unit, where the queries alone give fewer.
-  if (items <= plan.device.properties().compute_units) {
+  const Modification* m = plan.problem.modification;
+  const bool needs_maxima = m != nullptr && m->maxima.defined();  // which no split has
+  if (!needs_maxima && items <= plan.device.properties().compute_units) {
     split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
   }
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(std::max(1U, a.columns), kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);
   const auto defines = defines_of(plan, tile);
-  plan.launch(forward_family.get(plan.device, defines),
+  plan.launch(plan.kernel(forward_family, defines),
               groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
               tile.local_bytes(plan.compute_size, kSide));
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
@@ -123,8 +125,8 @@ void run_backward(Plan& plan) {
   }
   const auto defines = defines_of(plan, tile);
   const auto run = [&](const KernelFamily& family, const NDRange& range) {
-    plan.launch(family.get(plan.device, defines), range, operands,
-                {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
+    plan.launch(plan.kernel(family, defines), range, operands, {plan.scalar(plan.problem.scale)},
+                tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
   run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "engine/attention/attention.h"
+#include "engine/attention/modification.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -17,8 +18,12 @@
 
 namespace ocl::attention {
 
+namespace kernel_arguments {
 using namespace kernel_types;
 #include "attention/arguments.clh"
+}  // namespace kernel_arguments
+using kernel_arguments::Arguments;
+using kernel_arguments::Strides;
 
 /// What a backward pass has beside the operands of the forward one.
 struct Gradients {
@@ -42,12 +47,16 @@ struct Plan {
   size_t compute_size = 4;
   bool dropout = false;
 
+  /// A kernel, the modified one if the problem has a modification.
+  Kernel& kernel(const KernelFamily& family, std::span<const Define> defines) const;
   ScalarArgument scalar(double value) const { return scalar_argument(compute_type, value); }
   /// Sets the operands in the order of the kernel's, then the struct, factor, and what of `scalars`
   /// the kernel takes, then the probability to keep a weight, in units of 2^-24, and the factor of
-  /// those kept, then `local` bytes if any.
+  /// those kept, then what a modified kernel takes, then `local` bytes if any. Without
+  /// `may_be_modified` the kernel is none of kernel()'s.
   void launch(Kernel& kernel, const NDRange& range, std::span<const at::Tensor> operands,
-              std::initializer_list<ScalarArgument> scalars, size_t local) const;
+              std::initializer_list<ScalarArgument> scalars, size_t local,
+              bool may_be_modified = true) const;
 };
 
 /// For CPUs: a few queries with the keys split (kernels/attention/decode.cl), and blocks of queries

@@ -41,6 +41,7 @@ const char* refuse(const Plan& plan) {
   const Arguments& a = plan.arguments;
   const Problem& problem = plan.problem;
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (problem.modification != nullptr) return "scores are modified";
   const bool floats = problem.query.scalar_type() == at::kFloat;
   if (floats && plan.gradients == nullptr) return "float32 does better in local memory";
   if (!floats && !c10::isReducedFloatingType(problem.query.scalar_type()))

@@ -1,0 +1,53 @@
+// flex_attention: functions of the user's own between the scores and the softmax, as a text in
+// front of the kernels (kernels/attention/modification.clh).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "opencl/kernel_family.h"
+
+namespace ocl::attention {
+
+/// The kernels with a text in front of their files.
+class ModifiedKernels {
+ public:
+  /// Those of a text. They live for ever, as kernel families do.
+  static const ModifiedKernels& of(const std::string& text);
+  const KernelFamily& family(const KernelFamily& base) const;
+
+ private:
+  explicit ModifiedKernels(std::string text);
+
+  const std::string text_, folder_;
+  mutable std::mutex mutex_;
+  mutable std::map<const KernelFamily*, std::unique_ptr<KernelFamily>> families_;
+};
+
+/// What is done to the scores of a problem.
+struct Modification {
+  const ModifiedKernels& kernels;
+  /// uint8 [batch, heads, blocks of queries, blocks of keys], any strides: 0 nothing of a block is
+  /// taken, 1 what the mask's function takes, 2 all.
+  at::Tensor blocks;
+  int64_t query_block, key_block;  // rows and columns of a block
+  /// [batch, heads, queries], of the dtype computed in, or undefined. The rows' maxima, in units of
+  /// log(2), which the forward pass writes; and the gradient of logsumexp in these units.
+  at::Tensor maxima, lse_slopes;
+  /// What the functions read besides, and where they add gradients, in the text's order.
+  std::vector<at::Tensor> captured;
+  std::vector<int64_t> numbers;
+};
+
+/// The table of blocks: contiguous int32 counts [..., rows] and indices [..., rows, columns]; those
+/// of the full blocks may be undefined.
+at::Tensor table_of_blocks(const at::Tensor& counts, const at::Tensor& indices,
+                           const at::Tensor& full_counts, const at::Tensor& full_indices);
+
+}  // namespace ocl::attention
