@@ -140,6 +140,7 @@ class DeviceProperties:
         subgroup_matrix_size: The sub-group size of Intel's matrix instructions
             (cl_intel_subgroup_matrix_multiply_accumulate); 0 without them.
         host_unified_memory: Whether device and host share their memory.
+        vector_width_float: What the driver calls a vector of floats.
         has_fp64: Double precision.
         has_fp16: Arithmetic in half precision.
         has_subgroups: Sub-groups.
@@ -180,6 +181,7 @@ class DeviceProperties:
     required_sub_group_sizes: tuple[int, ...]
     subgroup_matrix_size: int
     host_unified_memory: bool
+    vector_width_float: int
     has_fp64: bool
     has_fp16: bool
     has_subgroups: bool

@@ -95,6 +95,7 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["subgroup_matrix_size"] = p.subgroup_matrix_size;
   d["host_unified_memory"] = p.host_unified_memory;
   d["has_fp64"] = p.has_fp64;
+  d["vector_width_float"] = p.vector_width_float;
   d["has_fp16"] = p.has_fp16;
   d["has_subgroups"] = p.has_subgroups;
   d["has_int64_atomics"] = p.has_int64_atomics;

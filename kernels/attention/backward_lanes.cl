@@ -223,23 +223,14 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
               const uint at = (k + i) * NV + v;
 #if MODIFIED
               // Slopes has the scores until now.
-              Lanes score, weight, slope;
-              score.vector = slopes[at];
-              weight.vector = weights[at];
-              slope.vector = weight.vector * (tile[i * NV + v] - delta[v]);
-              const uint key_at = min(k0 + k + i, p.keys - 1);
-              for (uint e = 0; e < WIDTH; e++) {
-                const uint q = min(q0 + v * WIDTH + e, p.queries - 1);
+              const V score = slopes[at], weight = weights[at];
+              const V slope = weight * (tile[i * NV + v] - delta[v]);
+              const uint q = q0 + v * WIDTH, key_at = min(k0 + k + i, p.keys - 1);
 #if CAPTURED_SLOPES && FOR_KEY
-                if (weight.element[e] != 0) {
-                  add_captured_slopes(score.element[e], (int)b, (int)h, (int)q, (int)key_at,
-                                      slope.element[e] CAPTURED);
-                }
+              add_captured_lanes(score, b, h, q, p.queries, key_at, slope, weight CAPTURED);
 #endif
-                slope.element[e] =
-                    MODIFY_SLOPE(score.element[e], q, key_at, slope.element[e], weight.element[e]);
-              }
-              slopes[at] = slope.vector * (V)(scale);
+              slopes[at] = slope_lanes(score, b, h, q, p.queries, key_at, slope, weight CAPTURED) *
+                           (V)(scale);
 #else
               slopes[at] = weights[at] * ((tile[i * NV + v] - delta[v]) * (V)(scale));
 #endif

@@ -304,6 +304,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     if ((c) + 1 < CD) FETCH(held_right, head_query, p.query, queries, BK, (c) + 1, p.depth); \
   } while (0)
 #if MODIFIED
+  CAPTURED_DECLARATIONS
   const bool scatters = true;
 #define KIND_AT(n)                                                                        \
   kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, QUERY_AT(n), \

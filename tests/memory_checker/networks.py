@@ -157,6 +157,43 @@ def depthwise():
     return keep
 
 
+FUNCTIONS = """
+#include "include/dtype.clh"
+#define CAPTURED_SIGNATURE , global const char* bias
+#define CAPTURED_PARAMETERS , global const char *bias_base, const ulong bias_offset
+#define CAPTURED_DECLARATIONS global const char* const bias = bias_base + bias_offset;
+#define CAPTURED , bias
+#define MODIFIED_SLOPES 1
+#define MODIFIED_MAXIMA 1
+static inline float score_mod(float score, int b, int h, int q, int k CAPTURED_SIGNATURE) {
+  return score + LOAD(f32, bias, k);
+}
+static inline int mask_mod(int b, int h, int q, int k CAPTURED_SIGNATURE) { return k <= q + 9; }
+static inline float score_slope(float score, int b, int h, int q, int k,
+                                float slope CAPTURED_SIGNATURE) {
+  return slope;
+}
+"""
+
+
+def modified(heads):
+    """As flex_attention's lowering calls it, with blocks of 8 queries and 16 keys."""
+    query, key, value = (t.detach() for t in heads)
+    bias = torch.randn(37).to("ocl")
+    counts = torch.tensor([[[1, 2, 0]]], dtype=torch.int32).to("ocl")
+    indices = torch.tensor([[[[0, 1, 2], [2, 0, 1], [1, 0, 2]]]], dtype=torch.int32).to("ocl")
+    mask = (counts, indices, counts[..., [2, 0, 1]].contiguous(), indices, 8, 16)
+    orders = [[0, 1, 2, 3]] * 3
+    out, lse, maxima = torch.ops.ocl.flex_attention(
+        query, key, value, 0.2, FUNCTIONS, *mask, [bias], [], orders[0], True
+    )
+    results = (query, key, value, out, lse, torch.ones_like(out), None)
+    gradients = torch.ops.ocl.flex_attention_backward(
+        *results, 0.2, FUNCTIONS, *mask, [bias], [], [], *orders
+    )
+    return [out, lse, maxima, *gradients[:3]]
+
+
 @family
 def attention():
     """Blocks of queries, grouped heads, a mask, dropout; forward and backward."""
@@ -174,6 +211,7 @@ def attention():
     # A query against so many keys that several work-items share them; a second derivative.
     long = [torch.randn(1, 2, 600, 16).to("ocl") for _ in range(2)]
     keep.append(functional.scaled_dot_product_attention(long[0][:, :, :1], *long))
+    keep += modified(heads)
     few = [t[:, :, :5].clone().requires_grad_() for t in (*long, long[0])]
     out = functional.scaled_dot_product_attention(*few, dropout_p=0.5)
     (first,) = torch.autograd.grad(out.square().sum(), few[0], create_graph=True)

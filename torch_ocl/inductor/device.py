@@ -26,6 +26,11 @@ def is_cpu_form(index: int) -> bool:
     return bool(_properties(index)["type"] == "cpu")
 
 
+def vector_bytes(index: int) -> int:
+    """Of a CPU's vector register, as the engines take it."""
+    return min(max(int(_properties(index)["vector_width_float"]) * 4, 16), 64)
+
+
 def require_fp64(index: int) -> None:
     """TypeError for a device without double precision."""
     if not _properties(index)["has_fp64"]:

@@ -21,6 +21,7 @@ from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
+from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import runtime
 from torch_ocl.inductor.access import Lanes, temporaries
 from torch_ocl.inductor.collector import Collector
@@ -37,7 +38,7 @@ _MOST_COLUMNS = 256  # of a head
 
 
 class _Function(Collector, Kernel):
-    """One of the user's functions, of one score."""
+    """One of the user's functions."""
 
     def __init__(self, device: torch.device, args: KernelArgs, dtype: torch.dtype) -> None:
         super().__init__(args, increase_kernel_count=False)
@@ -86,17 +87,26 @@ class _Function(Collector, Kernel):
         buffer.data.store_output(buffer.name, place, [])
 
 
+class _Queries(Lanes):
+    """Lanes along the queries."""
+
+    def _value_varies(self, value: Value) -> bool:
+        if value.op == "parameter":
+            return value.attrs["name"] in ("score", "slope", "q")
+        return super()._value_varies(value)
+
+
 class _Renderer(Renderer):
     def _parameter(self, value: Value, width: int) -> str:
         return str(value.attrs["name"])
 
 
 class _Writer(Emitter):
-    """Writes a function's body."""
+    """Writes a function's body, of one query or of `width`."""
 
-    def __init__(self, function: _Function) -> None:
-        self.kernel = function  # type: ignore[assignment]
-        lanes = Lanes({}, None, 1)  # type: ignore[arg-type]
+    def __init__(self, function: _Function, width: int) -> None:
+        self.kernel, self.width = function, width  # type: ignore[assignment]
+        lanes = _Queries({}, None, width)  # type: ignore[arg-type]
         self.r = _Renderer(
             lanes, function.index_torch_dtype, function.pointer_of, function.rename_indexing
         )
@@ -105,7 +115,7 @@ class _Writer(Emitter):
         out = IndentedBuffer(initial_indent=1)
         self.statements(self.kernel.items, self.r, out)
         if result is not None:
-            out.writeline(f"return {self.r.operand(result, 1)};")
+            out.writeline(f"return {self.r.operand(result, self.width)};")
         return str(out.getvalue())
 
 
@@ -127,6 +137,11 @@ class _Functions:
         self.parts: set[str] = set()
         self.helpers: dict[str, None] = {}
         self.texts: list[str] = []
+        index = device.index or 0
+        # Of a vector of queries, where scores have them in their lanes.
+        self.width = 1
+        if devices.is_cpu_form(index):
+            self.width = devices.vector_bytes(index) // self.dtype.itemsize
 
     def placeholders(self, *names: str) -> list[Any]:
         """The parameters of a graph."""
@@ -146,17 +161,27 @@ class _Functions:
                     function.add_to(gradient)
             else:
                 result = cast(function.run(buffer), to)
-        writer = _Writer(function)
-        body = writer.body(result)
         self.parts |= function.parts
+        self._write(name, parameters, function, result, 1)
+        if self.width > 1 and result is not None:
+            self._write(f"{name}_lanes", parameters, function, result, self.width)
+
+    def _write(
+        self, name: str, parameters: str, function: _Function, result: Value | None, width: int
+    ) -> None:
+        writer = _Writer(function, width)
+        body = writer.body(result)
         self.helpers.update(writer.r.helpers)
-        kind = "void" if to is None else c_type(to)
-        places = "const int b, const int h, const int q, const int k"
-        signature = f"{parameters.format(T=c_type(self.dtype), places=places)} CAPTURED_SIGNATURE"
+        kind = "void" if result is None else c_type(result.dtype, width)
+        queries = c_type(torch.int32, width)
+        places = f"const int b, const int h, const {queries} q, const int k"
+        scores = c_type(self.dtype, width)
+        signature = f"{parameters.format(T=scores, places=places)} CAPTURED_SIGNATURE"
         self.texts.append(f"static inline {kind} {name}({signature}) {{\n{body}}}")
 
     def text(self, **defines: bool) -> _Text:
         """All of them."""
+        defines["MODIFIED_LANES"] = self.width > 1
         read = {str(inner): name for name, inner in self.args.input_buffers.items()}
         written = [str(a) for a in self.args.output_buffers.values()]
         numbers = {name: expression for expression, name in self.args.sizevars.items()}
@@ -165,17 +190,20 @@ class _Functions:
         parameters = [
             f"global {const}char *{p}_base, const ulong {p}_offset" for p, const in pointers
         ]
-        handed = [f"{p}_base + {p}_offset" for p, _ in pointers]
+        declared = [
+            f"global {const}char* const {p} = {p}_base + {p}_offset;" for p, const in pointers
+        ]
         longs = [f"const long {name}" for name in numbers]
         lists = {
             "SIGNATURE": [*signature, *longs],
             "PARAMETERS": [*parameters, *longs],
-            "": [*handed, *numbers],
+            "": [*(p for p, _ in pointers), *numbers],
         }
         lines = runtime.prelude_lines(sorted(self.parts))
         for suffix, words in lists.items():
             name = f"CAPTURED_{suffix}".rstrip("_")
             lines.append(f"#define {name} {''.join(f', {word}' for word in words)}".rstrip())
+        lines.append(f"#define CAPTURED_DECLARATIONS {' '.join(declared)}".rstrip())
         lines += [f"#define {name} 1" for name, there in defines.items() if there]
         text = "\n".join([*lines, *self.helpers, *self.texts, ""])
         return _Text(text, [_buffer(name) for name in read.values()], list(numbers.values()))
@@ -317,7 +345,11 @@ def backward(
     wanted = [i for i, gradient in enumerate(joint.captured_grads) if gradient is not None]
     if wanted:
         functions.add("add_captured_slopes", parameters, joint.captured_grads_compute, None)
-    text = functions.text(MODIFIED_LSE=grad_logsumexp is not None, CAPTURED_SLOPES=bool(wanted))
+    text = functions.text(
+        MODIFIED_SLOPES=True,
+        MODIFIED_LSE=grad_logsumexp is not None,
+        CAPTURED_SLOPES=bool(wanted),
+    )
 
     op = fallback_handler(torch.ops.ocl.flex_attention_backward.default, add_to_fallback_set=False)
     grad_query, grad_key, grad_value, captured = op(
