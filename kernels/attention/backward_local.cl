@@ -61,25 +61,19 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     }                                                                  \
     const T weight_ = EXP2(score_ - (logarithm));                      \
     const T keep_ = KEEP(row + (q), k);                                \
-    SLOPE_OF(s, slope, q, k, product);                                 \
+    slope = weight_ * (fma(slope, keep_, -(product)) * scale);         \
     s = weight_ * keep_;                                               \
   } while (0)
 #if MODIFIED
-/// `scatters`, in scope: whether this kernel adds to the gradients of what is captured.
-#define SLOPE_OF(s, slope, q, k, product) \
-  slope = weight_ * (slope - (product));  \
-  ADD_CAPTURED(s* factor, q, k, slope);   \
-  slope = MODIFY_SLOPE(s * factor, q, k, slope, weight_) * scale
-#else
-#define SLOPE_OF(s, slope, q, k, product) slope = weight_ * (fma(slope, keep_, -(product)) * scale)
-#endif
-#if CAPTURED_SLOPES
-#define ADD_CAPTURED(score, q, k, slope)                                            \
-  if (scatters && weight_ != 0) {                                                   \
-    add_captured_slopes(score, (int)b, (int)h, (int)(q), (int)(k), slope CAPTURED); \
-  }
-#else
-#define ADD_CAPTURED(score, q, k, slope)
+/// The same, of a score that is modified, and taken or not.
+#define WEIGH_MODIFIED(s, slope, q, k, logarithm, product, taken) \
+  do {                                                            \
+    const T score_ = s * factor;                                  \
+    s = EXP2(MODIFY_IF(taken, score_, q, k) - (logarithm));       \
+    slope = s * (slope - (product));                              \
+    ADD_CAPTURED(score_, q, k, slope, s)                          \
+    slope = MODIFY_SLOPE(score_, q, k, slope, s) * scale;         \
+  } while (0)
 #endif
 /// Of a row that is masked whole no weight is left.
 static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
@@ -186,12 +180,6 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 #if MODIFIED
   HEAD_BLOCKS(b, h);
   const bool scatters = false;
-#define SKIP_KEYS(k)                                                                        \
-  while ((k) < keys && KIND_OF_ALL(q0, queries, k, min((uint)BK, keys - (k))) == NOTHING) { \
-    (k) += BK;                                                                              \
-  }
-#else
-#define SKIP_KEYS(k)
 #endif
   const ulong row = (ulong)z * p.queries;
   local T* const left = (local T*)scratch;
@@ -220,19 +208,20 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     if ((c) + 1 < CD) FETCH(held_right, from_, p.key, keys - k0, BK, (c) + 1, p.depth); \
   } while (0)
   uint k0 = 0, next_k0;
-  SKIP_KEYS(k0)
+  KINDS
+  SKIP_KEYS(k0, kind, BK)
   if (k0 < keys) FETCH_SCORES_AT(k0, 0);
-  for (; k0 < keys; k0 = next_k0) {
+  for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
     next_k0 = k0 + BK;
-    SKIP_KEYS(next_k0)
-#if MODIFIED
-    const uint kind = KIND_OF_ALL(q0, queries, k0, min((uint)BK, keys - k0));
-#endif
+    SKIP_KEYS(next_k0, next_kind, BK)
     T s[RQ][RK], slope[RQ][RK];
     CLEAR(s)
     ADD_DOTS(s, CD, FETCH_SCORES, FETCH_SLOPES(0))
     CLEAR(slope)
     ADD_DOTS(slope, CV, FETCH_SLOPES, FETCH_KEYS(0))
+#if MODIFIED
+    TAKEN_BITS(RQ * RK, QUERY_OF, KEY_OF, kind, k0 + BK > keys || queries < BQ)
+#endif
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       // Here, not before the loop: Intel's compiler for CPUs then mixes up the work-items' values.
       const uint q = q0 + y + SIDE * i;
@@ -241,7 +230,11 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       const T product = ((global const T*)delta)[at];
       _Pragma("unroll") for (uint j = 0; j < RK; j++) {
         const uint k = k0 + x + 16 * j;
+#if MODIFIED
+        WEIGH_MODIFIED(s[i][j], slope[i][j], q, k, logarithm, product, taken >> (i * RK + j) & 1);
+#else
         WEIGH(s[i][j], slope[i][j], q, k, logarithm, product);
+#endif
       }
     }
     share(block, slope, x, y);
@@ -309,21 +302,21 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
 #define KIND_AT(n)                                                                        \
   kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, QUERY_AT(n), \
               min((uint)BK, p.queries - QUERY_AT(n)), k0, keys)
-#define SKIP_QUERIES(n) \
-  while ((n) < steps && KIND_AT(n) == NOTHING) (n)++;
+#define SKIP_QUERIES(n, kind) \
+  while ((n) < steps && (kind = KIND_AT(n)) == NOTHING) (n)++;
   global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
 #else
-#define SKIP_QUERIES(n)
+#define SKIP_QUERIES(n, kind)
 #endif
   uint n = 0, next_n;
-  SKIP_QUERIES(n)
+  KINDS
+  SKIP_QUERIES(n, kind)
   if (n < steps) FETCH_SCORES_AT(n, 0);
-  for (; n < steps; n = next_n) {
+  for (; n < steps; n = next_n NEXT_KIND) {
     next_n = n + 1;
-    SKIP_QUERIES(next_n)
+    SKIP_QUERIES(next_n, next_kind)
     const uint h = hk * p.group + n / steps_of_head, q0 = QUERY_AT(n), queries = p.queries - q0;
 #if MODIFIED
-    const uint kind = KIND_AT(n);
     global const uchar* const head_blocks = all_blocks + h * m.head;
 #endif
     global const char* const head_query = ROWS_AT(query, p.query, n);
@@ -337,6 +330,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     ADD_DOTS(s, CD, FETCH_SCORES, FETCH_SLOPES(0))
     CLEAR(slope)
     ADD_DOTS(slope, CV, FETCH_SLOPES, FETCH_GRADS(0))
+#if MODIFIED
+    // Here the keys are the items' own.
+#define OWN_QUERY_OF(i) (q0 + x + 16 * ((i) % RK))
+#define OWN_KEY_OF(i) (k0 + y + SIDE * ((i) / RK))
+    TAKEN_BITS(RQ * RK, OWN_QUERY_OF, OWN_KEY_OF, kind, queries < BK || keys < BQ)
+#endif
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
       const uint q = q0 + x + 16 * j;
       const ulong at = row + min(q, p.queries - 1);
@@ -344,7 +343,11 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
       const T product = ((global const T*)delta)[at];
       _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
         const uint k = k0 + y + SIDE * i;
+#if MODIFIED
+        WEIGH_MODIFIED(s[i][j], slope[i][j], q, k, logarithm, product, taken >> (i * RK + j) & 1);
+#else
         WEIGH(s[i][j], slope[i][j], q, k, logarithm, product);
+#endif
       }
     }
     share(block, s, x, y);

@@ -53,6 +53,17 @@
     slope = weight_ * fma(slope, keep_, -(product));                      \
     s = weight_ * keep_;                                                  \
   } while (0)
+#if MODIFIED
+/// The same, of a score that is modified, and taken or not.
+#define WEIGH_MODIFIED(s, slope, q, k, logarithm, product, taken)  \
+  do {                                                             \
+    const float score_ = s * factor;                               \
+    s = native_exp2(MODIFY_IF(taken, score_, q, k) - (logarithm)); \
+    slope = s * (slope - (product));                               \
+    ADD_CAPTURED(score_, q, k, slope, s)                           \
+    slope = MODIFY_SLOPE(score_, q, k, slope, s);                  \
+  } while (0)
+#endif
 #if DROPOUT
 #define KEEP(row, k) keep_weight(p.seed, p.counter, row, k, keep_threshold, keep_scale)
 #else
@@ -72,7 +83,7 @@ static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY
 /// Also leaves, for the other kernel, the product of each query's row of grad and of out in delta.
 /// Global size: blocks of OWN queries * ITEMS, batch * heads.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient_tensor_core(
-    BACKWARD_ARGUMENTS) {
+    BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS) {
   local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -88,6 +99,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
+  const bool scatters = false;
+#endif
   const ulong row = (ulong)z * p.queries;
   const uint stages = local_address(memory);
 
@@ -101,7 +116,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     commit_copies();                                                                            \
   } while (0)
   uint tile = stages, other = stages + STAGE_BYTES;
-  FETCH(tile, 0);
+  uint k0 = 0, next_k0;
+  KINDS
+  SKIP_KEYS(k0, kind, WALK)
+  FETCH(tile, k0);
   OWNED(own_query, query, p.query.row, queries, DEPTH, p.depth);
   OWNED(own_grad, grad, p.grad.row, queries, COLUMNS, p.columns);
   float logarithm[2], product[2] = {0, 0};
@@ -118,27 +136,45 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       product[r] += exchange(product[r], step);
     }
     const bool there = at < queries;
+#if MODIFIED_LSE
+    if (there) product[r] -= ((global const T*)OPERAND(lse_slopes))[row + q0 + at];
+#endif
     if (there && lane % 4 == 0) ((global T*)OPERAND(delta))[row + q0 + at] = product[r];
     logarithm[r] = there ? logarithm_of(((global const T*)OPERAND(lse))[row + q0 + at]) : INFINITY;
   }
 
   float sums[DEPTH / 2];
   _Pragma("unroll") for (uint i = 0; i < DEPTH / 2; i++) sums[i] = 0;
-  for (uint k0 = 0; k0 < keys; k0 += WALK) {
+  for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
+    next_k0 = k0 + WALK;
+    SKIP_KEYS(next_k0, next_kind, WALK)
     // This work-item's part of the tile is there; after the barrier, everyone's is, and no one
     // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, k0 + WALK);
+    FETCH(other, next_k0);
     float s[FW * 4], slope[FW * 4];
     PRODUCTS(s, own_query, tile, DEPTH);
     PRODUCTS(slope, own_grad, tile + FIRST_BYTES, COLUMNS);
+#if MODIFIED
+#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
+#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
+    TAKEN_BITS(FW * 4, QUERY_OF, KEY_OF, kind, k0 + WALK > keys || queries < OWN)
+    _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
+      const uint r = i / 2 % 2;
+      WEIGH_MODIFIED(s[i], slope[i], QUERY_OF(i), KEY_OF(i), logarithm[r], product[r],
+                     taken >> i & 1);
+    }
+#undef QUERY_OF
+#undef KEY_OF
+#else
     const bool checked = MASKED || k0 + WALK > keys || (p.causal && k0 + WALK > q0 + warp * 16 + 1);
     _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
       const uint r = i / 2 % 2, q_ = q0 + own_row + r * 8;
       const uint k_ = k0 + i / 4 * 8 + own_column + i % 2;
       WEIGH(s[i], slope[i], q_, k_, logarithm[r], product[r], checked);
     }
+#endif
     ADD_PRODUCTS(sums, slope, tile, DEPTH);
     SWAP_STAGES;
   }
@@ -150,7 +186,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 
 /// Global size: blocks of OWN keys * ITEMS, batch * heads of key.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient_tensor_core(
-    BACKWARD_ARGUMENTS) {
+    BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS) {
   local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(16)));
   local float2 states[2][WALK];  // of the tiles' queries: logarithm, and product of grad and out
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
@@ -168,14 +204,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
 
   // The blocks of queries of all heads that share the key, one after the other.
   const uint begin = p.causal ? k0 : 0;
-  const uint blocks = begin < p.queries ? (p.queries - begin + WALK - 1) / WALK : 0;
-  const uint steps = blocks * p.group;
+  const uint steps_of_head = begin < p.queries ? (p.queries - begin + WALK - 1) / WALK : 0;
+  const uint steps = steps_of_head * p.group;
   const ulong row0 = ((ulong)b * p.heads + hk * p.group) * p.queries;
   float2 next = (float2)(0);
 #define FETCH(to, n)                                                                               \
   do {                                                                                             \
     if ((n) < steps) {                                                                             \
-      const uint head_ = (n) / blocks, q_ = begin + (n) % blocks * WALK, there_ = p.queries - q_;  \
+      const uint head_ = (n) / steps_of_head, q_ = begin + (n) % steps_of_head * WALK;             \
+      const uint there_ = p.queries - q_;                                                          \
       COPY_ROWS(to, query + (head_ * p.query.head + q_ * p.query.row) * SIZE, p.query.row, WALK,   \
                 there_, DEPTH, p.depth);                                                           \
       COPY_ROWS((to) + FIRST_BYTES, grad + (head_ * p.grad.head + q_ * p.grad.row) * SIZE,         \
@@ -189,18 +226,40 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     commit_copies();                                                                               \
   } while (0)
   uint tile = stages, other = stages + STAGE_BYTES;
-  FETCH(tile, 0);
+#if MODIFIED
+  CAPTURED_DECLARATIONS
+  const bool scatters = true;
+  global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
+#define KIND_AT(n)                                                           \
+  kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, \
+              begin + (n) % steps_of_head * WALK,                            \
+              min((uint)WALK, p.queries - (begin + (n) % steps_of_head * WALK)), k0, keys)
+#define SKIP_QUERIES(n, kind) \
+  while ((n) < steps && (kind = KIND_AT(n)) == NOTHING) (n)++;
+#else
+#define SKIP_QUERIES(n, kind)
+#endif
+  uint n = 0, next_n, stage = 0;
+  KINDS
+  SKIP_QUERIES(n, kind)
+  FETCH(tile, n);
   if (item < WALK) states[0][item] = next;
   OWNED(own_key, key, p.key.row, keys, DEPTH, p.depth);
   OWNED(own_value, value, p.value.row, keys, COLUMNS, p.columns);
   float key_sums[DEPTH / 2], value_sums[COLUMNS / 2];
   _Pragma("unroll") for (uint i = 0; i < DEPTH / 2; i++) key_sums[i] = 0;
   _Pragma("unroll") for (uint i = 0; i < COLUMNS / 2; i++) value_sums[i] = 0;
-  for (uint n = 0; n < steps; n++) {
+  for (; n < steps; n = next_n NEXT_KIND) {
+    next_n = n + 1;
+    SKIP_QUERIES(next_n, next_kind)
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, n + 1);
-    const uint head = n / blocks, q0 = begin + n % blocks * WALK;
+    FETCH(other, next_n);
+    const uint head = n / steps_of_head, q0 = begin + n % steps_of_head * WALK;
+#if MODIFIED
+    const uint h = hk * p.group + head;
+    global const uchar* const head_blocks = all_blocks + h * m.head;
+#endif
     const ulong row = row0 + (ulong)head * p.queries;
 #if MASKED
     global const char* const head_mask =
@@ -209,16 +268,27 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     float s[FW * 4], slope[FW * 4];
     PRODUCTS(s, own_key, tile, DEPTH);
     PRODUCTS(slope, own_value, tile + FIRST_BYTES, COLUMNS);
+#if MODIFIED
+#define QUERY_OF(i) (q0 + (i) / 4 * 8 + own_column + (i) % 2)
+#define KEY_OF(i) (k0 + own_row + (i) / 2 % 2 * 8)
+    TAKEN_BITS(FW * 4, QUERY_OF, KEY_OF, kind, q0 + WALK > p.queries || keys < OWN)
+#else
     const bool checked = MASKED || q0 + WALK > p.queries || (p.causal && k0 + OWN > q0 + 1);
+#endif
     _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
       const uint column = i / 4 * 8 + own_column + i % 2;
-      const float2 state = states[n % 2][column];
+      const float2 state = states[stage][column];
       const uint q_ = q0 + column, k_ = k0 + own_row + i / 2 % 2 * 8;
+#if MODIFIED
+      WEIGH_MODIFIED(s[i], slope[i], q_, k_, state.x, state.y, taken >> i & 1);
+#else
       WEIGH(s[i], slope[i], q_, k_, state.x, state.y, checked);
+#endif
     }
     ADD_PRODUCTS(value_sums, s, tile + FIRST_BYTES, COLUMNS);
     ADD_PRODUCTS(key_sums, slope, tile, DEPTH);
-    if (item < WALK) states[(n + 1) % 2][item] = next;
+    stage = 1 - stage;
+    if (item < WALK) states[stage][item] = next;
     SWAP_STAGES;
   }
   WAIT_COPIES(0);

@@ -64,24 +64,13 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
                  p.columns, item);                                                              \
     }                                                                                           \
   } while (0)
-#if MODIFIED
-/// Skips keys that no query of the block takes.
-#define SKIP_KEYS(k)                                                                        \
-  while ((k) < keys && KIND_OF_ALL(q0, queries, k, min((uint)BK, keys - (k))) == NOTHING) { \
-    (k) += BK;                                                                              \
-  }
-#else
-#define SKIP_KEYS(k)
-#endif
   uint k0 = first, next_k0;
-  SKIP_KEYS(k0)
+  KINDS
+  SKIP_KEYS(k0, kind, BK)
   if (k0 < keys) FETCH_SCORES(k0, 0);
-  for (; k0 < keys; k0 = next_k0) {
+  for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
     next_k0 = k0 + BK;
-    SKIP_KEYS(next_k0)
-#if MODIFIED
-    const uint kind = KIND_OF_ALL(q0, queries, k0, min((uint)BK, keys - k0));
-#endif
+    SKIP_KEYS(next_k0, next_kind, BK)
     T s[RQ][RK];
     _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
       _Pragma("unroll") for (uint j = 0; j < RK; j++) s[i][j] = 0;

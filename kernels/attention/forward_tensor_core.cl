@@ -46,12 +46,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     const ulong key_offset, global const char* value, const ulong value_offset,
     global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
     global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
-    const Arguments p, const T factor, const T keep_threshold, const T keep_scale) {
+    const Arguments p, const T factor, const T keep_threshold,
+    const T keep_scale MODIFICATION_PARAMETERS) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   LOCATE_BLOCK;
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
+#endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
 #endif
   const ulong row0 = (ulong)z * p.queries + q0;
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -81,13 +85,18 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, sums[FC * 4];
   _Pragma("unroll") for (uint i = 0; i < FC * 4; i++) sums[i] = 0;
   uint tile = stages, other = stages + STAGE_BYTES;
-  FETCH(tile, first);
-  for (uint k0 = first; k0 < keys; k0 += BK) {
+  uint k0 = first, next_k0;
+  KINDS
+  SKIP_KEYS(k0, kind, BK)
+  FETCH(tile, k0);
+  for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
+    next_k0 = k0 + BK;
+    SKIP_KEYS(next_k0, next_kind, BK)
     // This work-item's part of the tile is there; after the barrier, everyone's is, and no one
     // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, k0 + BK);
+    FETCH(other, next_k0);
     float s[FK * 4];
     _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] = 0;
     _Pragma("unroll") for (uint d = 0; d < FD; d++) {
@@ -98,6 +107,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         MULTIPLY(IN, s + j * 8 + 4, q[d], k.s2, k.s3);
       }
     }
+#if MODIFIED
+#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
+#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
+    TAKEN_BITS(FK * 4, QUERY_OF, KEY_OF, kind, k0 + BK > keys || queries < BQ)
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
+      s[i] = MODIFY_IF(taken >> i & 1, s[i] * factor, QUERY_OF(i), KEY_OF(i));
+    }
+#else
     _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] *= factor;
     // Masks where the block needs any.
     if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1)) {
@@ -112,6 +129,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
         }
       }
     }
+#endif
     float base[2];
     _Pragma("unroll") for (uint r = 0; r < 2; r++) {
       float largest = maximum[r];
@@ -180,6 +198,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     // A row that is masked whole is 0, as in CPU torch.
     const float scale = sum == 0 ? 0.0f : 1.0f / sum;
     if (lane % 4 == 0) ((global T*)lse)[row0 + at] = maximum[r] + log2(sum);
+#if MODIFIED_MAXIMA
+    if (lane % 4 == 0) ((global T*)OPERAND(maxima))[row0 + at] = maximum[r];
+#endif
 #endif
     _Pragma("unroll") for (uint n = 0; n < FC; n++) {
       const uint column = n * 8 + own_column;

@@ -41,7 +41,6 @@ const char* refuse(const Plan& plan) {
   const Arguments& a = plan.arguments;
   const Problem& problem = plan.problem;
   if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
-  if (problem.modification != nullptr) return "scores are modified";
   const bool floats = problem.query.scalar_type() == at::kFloat;
   if (floats && plan.gradients == nullptr) return "float32 does better in local memory";
   if (!floats && !c10::isReducedFloatingType(problem.query.scalar_type()))
@@ -73,17 +72,20 @@ void run_forward(Plan& plan) {
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = ceil_div(a.queries, kQueries);
   const uint64_t items = query_blocks * heads;
-  if (2 * items <= units) split_keys(plan, items, 2 * uint64_t{units}, keys);
+  const Modification* m = plan.problem.modification;
+  const bool needs_maxima = m != nullptr && m->maxima.defined();  // which no split has
+  if (!needs_maxima && 2 * items <= units) split_keys(plan, items, 2 * uint64_t{units}, keys);
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(a.columns, kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);
-  Kernel& kernel = family.get(plan.device, {{"IN", plan.in},
-                                            {"MASK", plan.mask},
-                                            {"DROPOUT", plan.dropout},
-                                            {"DEPTH", whole_pieces(a.depth)},
-                                            {"COLUMNS", whole_pieces(a.columns)},
-                                            {"BK", keys},
-                                            {"SPLIT", a.splits > 1}});
+  const std::array<Define, 7> defines{{{"IN", plan.in},
+                                       {"MASK", plan.mask},
+                                       {"DROPOUT", plan.dropout},
+                                       {"DEPTH", whole_pieces(a.depth)},
+                                       {"COLUMNS", whole_pieces(a.columns)},
+                                       {"BK", keys},
+                                       {"SPLIT", a.splits > 1}}};
+  Kernel& kernel = plan.kernel(family, defines);
   const NDRange range{2, {size_t{query_blocks} * a.splits * kItems, heads, 1}, {kItems, 1, 1}};
   plan.launch(kernel, range, operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
@@ -103,12 +105,13 @@ void run_backward(Plan& plan) {
   const bool narrow = std::max(depth, columns) <= 64;
   const bool floats = plan.problem.query.scalar_type() == at::kFloat;
   const auto run = [&](const KernelFamily& family, uint32_t walk, uint32_t rows, size_t heads) {
-    Kernel& kernel = family.get(plan.device, {{"IN", plan.in},
-                                              {"MASK", plan.mask},
-                                              {"DROPOUT", plan.dropout},
-                                              {"DEPTH", depth},
-                                              {"COLUMNS", columns},
-                                              {"WALK", floats ? kFloatRows : walk}});
+    const std::array<Define, 6> defines{{{"IN", plan.in},
+                                         {"MASK", plan.mask},
+                                         {"DROPOUT", plan.dropout},
+                                         {"DEPTH", depth},
+                                         {"COLUMNS", columns},
+                                         {"WALK", floats ? kFloatRows : walk}}};
+    Kernel& kernel = plan.kernel(family, defines);
     plan.launch(kernel, {2, {size_t{ceil_div(rows, kQueries)} * kItems, heads, 1}, {kItems, 1, 1}},
                 operands, {plan.scalar(plan.problem.scale)}, 0);
   };
