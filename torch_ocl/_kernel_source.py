@@ -3,6 +3,7 @@
 import linecache
 import re
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -10,6 +11,13 @@ from types import FrameType
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]')
 _ONCE = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+once\b")
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+#: A file that keeps itself from being read twice.
+_GUARD = re.compile(
+    r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef[ \t]+(\w+)[ \t]*\n[ \t]*#[ \t]*define[ \t]+\1\b",
+    re.S,
+)
 
 
 def _line(number: int, file: str) -> str:
@@ -68,6 +76,13 @@ def split_options(options: Sequence[str]) -> tuple[str, list[str]]:
     return lines, others
 
 
+def uncached(text: str) -> str:
+    """The text with something new in it, if files are left that the compiler is to include: the
+    caches of programs go by the text, and would not see that a file changed."""
+    left = re.search(r"#[ \t]*include\b", text)
+    return f"{text}\n// {time.time_ns()}\n" if left else text
+
+
 def include_folders(options: Sequence[str]) -> list[Path]:
     """The folders that -I names."""
     return [Path(o.removeprefix("-I").strip()) for o in options if o.startswith("-I")]
@@ -103,13 +118,16 @@ def expand(
         if within and _ONCE.match(line):
             once.add(within[-1])
             lines[at] = "\n"
-        found = _INCLUDE.match(line)
+        found = _INCLUDE.match(re.sub(r"/\*.*?\*/", " ", line))
         path = found and next((f / found[1] for f in folders if (f / found[1]).is_file()), None)
         if not path:
             continue
         path = path.resolve()
         text = ""
-        # A file that includes itself has a guard, which ends it.
+        if path in within and path not in once and not _GUARD.match(read(path)):
+            # It counts how often it is read: the compiler's affair.
+            lines[at] = f'#include "{path}"\n'
+            continue
         if path not in within and path not in once:
             text = expand(read(path), [path.parent, *folders], str(path), 1, [*within, path], once)
             text = text.removesuffix("\n") + "\n"

@@ -18,7 +18,8 @@ _OPAQUE = re.compile(r"image\w*_t|sampler_t|pipe|queue_t|event_t|reserve_id_t|cl
 class Parameter:
     """One parameter: `type` is what a pointer points to, in one word ("uint", "float4").
 
-    `span` is where its text lies in the source, None if it was not read from there.
+    `span` is where its text lies in the source, None if it was not read from there. Where macros
+    leave the type open, type and space are "": the compiler knows them.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Unreadable(Exception):
 #: What is no part of a signature: comments, strings, attributes.
 _BLANKED = re.compile(
     r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
-    r"|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)",
+    r"|__attribute__\s*(?!\(\(\s*(?:__)?ext_vector_type)\(\((?:[^()]|\([^()]*\))*\)\)",
     re.S,
 )
 
@@ -70,21 +71,51 @@ def _bare(source: str) -> str:
     return _BLANKED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
-def _definitions(code: str, options: Sequence[str]) -> dict[str, list[str]]:
-    """What each macro without arguments stands for: every definition there is."""
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(\w*)(\(?)((?:\\\n|[^\n])*)", re.M)
+
+
+def _definitions(code: str, options: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
+    """What each macro without arguments stands for: every definition there is. One that a
+    condition decides on, or that is taken back, counts as several. And whether a condition decides
+    on what follows the code."""
     found: dict[str, list[str]] = {}
-    pattern = r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(?)((?:\\\n|[^\n])*)"
-    for name, is_function, text in re.findall(pattern, code, re.M):
-        found.setdefault(name, []).append("(" if is_function else text.strip())
+    depth, guard, guards = 0, "", []
+    for directive, name, is_function, text in _DIRECTIVE.findall(code):
+        if directive.startswith("if"):
+            guard = name if directive == "ifndef" else ""
+            guards.append(False)
+            depth += 1
+            continue
+        if directive == "define":
+            # A file that keeps itself from being read twice is no condition.
+            if name == guard and not text.strip() and guards:
+                guards[-1] = True
+                depth -= 1
+            found.setdefault(name, []).append("(" if is_function else text.strip())
+            if depth:
+                found[name].append("by a condition")
+        elif directive == "undef":
+            found.setdefault(name, []).append("taken back")
+        elif directive == "endif" and guards:
+            depth -= not guards.pop()
+        guard = ""
     for option in options:
         if define := re.fullmatch(r"-D\s*(\w+)(?:=(\S*))?", option):
             found.setdefault(define[1], []).append("1" if define[2] is None else define[2])
-    return found
+    return found, depth > 0
+
+
+#: A vector as Clang writes one.
+_EXTENDED = re.compile(
+    r"\btypedef\s+(\w+)\s+(\w+)\s+__attribute__\s*\(\(\s*(?:__)?ext_vector_type(?:__)?\s*"
+    r"\(\s*(\d+)\s*\)\s*\)\)\s*;"
+)
 
 
 def _typedefs(code: str) -> dict[str, list[str]]:
     """What each typedef of no pointer stands for: every definition there is, each once."""
     code = re.sub(r"\benum\b[\s\w]*\{[^}]*\}", " int ", code)  # OpenCL C 1.2, 6.1: enums are ints
+    code = re.sub(_EXTENDED, r"typedef \1\3 \2;", code)
     found: dict[str, list[str]] = {}
     for text, names in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+(?:\s*,\s*\w+)*)\s*;", code):
         for name in _IDENTIFIER.findall(names):
@@ -159,7 +190,14 @@ def _parameter(
 ) -> Parameter:
     as_array = re.search(r"\[[^\[\]]*\]\s*$", text)  # C11, 6.7.6.3: `x[]` is a pointer
     text = text[: as_array.start()] if as_array else text
-    plain = _expand(text, macros)
+    span = (start, start + len(text) + (len(as_array[0]) if as_array else 0))
+    try:
+        plain = _expand(text, macros)
+    except Unreadable:
+        last = re.search(r"(\w+)\s*\Z", text)
+        if last is None or last[1] in macros or not re.fullmatch(r"[\w\s*]+", text):
+            raise
+        return Parameter(last[1], "", "", as_array is not None or "*" in text, span)
     if not re.fullmatch(r"[\w\s*]+", plain):
         raise Unreadable
     words = re.findall(r"\w+|\*", plain)
@@ -179,7 +217,6 @@ def _parameter(
         raise Unreadable  # without a name, or with one that a macro writes
     if as_array and space == "private":
         raise Unreadable  # the driver's error says what is wrong
-    span = (start, start + len(text) + (len(as_array[0]) if as_array else 0))
     return Parameter(name, space, plain_type(kept, typedefs), is_pointer, span)
 
 
@@ -205,6 +242,10 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
     if re.search(r"(?:^|\n)[ \t]*#(?:\\\n|[^\n])*\Z", before):
         raise Unreadable  # within a macro
     head = before[max(before.rfind(c) for c in ";}") + 1 :]
+    macros, conditional = _definitions(before, options)
+    if conditional:
+        raise Unreadable
+    head = _expand(head, {name: texts for name, texts in macros.items() if len(texts) == 1})
     if not re.search(r"\b(?:__)?kernel\b", head) or not re.search(r"\bvoid\b", head):
         raise Unreadable
     begin = end = places[0].end()
@@ -218,7 +259,7 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
     if body is None:
         raise Unreadable
     text = code[begin : end - 1].replace("\\\n", " \n")
-    macros, typedefs = _definitions(code, options), _typedefs(code)
+    typedefs = _typedefs(code)
     pointers = _pointer_types(code)
     for name in macros.keys() & (typedefs.keys() | pointers.keys()):
         macros[name].append("a type, too")
@@ -234,6 +275,25 @@ def told_parameter(space: str, type_name: str, name: str, source: str) -> Parame
     words = re.findall(r"\w+", type_name)
     typedefs = _typedefs(_bare(source))
     return Parameter(name, space, plain_type(words, typedefs), "*" in type_name)
+
+
+def with_wrapper(source: str, parameters: Sequence[Parameter], name: str) -> str:
+    """The source with a kernel more, `name`_ocl_offsets, that takes what with_offsets() adds and
+    calls the kernel: for kernels whose text can't be changed."""
+    taken, given, more = [], [], []
+    for number, p in enumerate(parameters):
+        own = f"a{number}"
+        star = "*" if p.is_pointer else ""
+        space = "" if p.space == "private" else f"{p.space} "
+        taken.append(f"{space}{p.type}{star} {own}")
+        if p.is_buffer:
+            more.append(f"uint {own}_offset")
+            own = f"({space}{p.type}*)(({space}char*){own} + {own}_offset)"
+        given.append(own)
+    return (
+        f"{source}\nkernel void {name}_ocl_offsets({', '.join(taken + more)}) "
+        f"{{ {name}({', '.join(given)}); }}\n"
+    )
 
 
 def with_offsets(source: str, parameters: Sequence[Parameter], body: int) -> str:

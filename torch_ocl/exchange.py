@@ -89,10 +89,10 @@ def _device_of(buffer: Any) -> int:
 def from_pyopencl(source: "pyopencl.array.Array | pyopencl.Buffer") -> torch.Tensor:
     """A tensor of a PyOpenCL array's memory, or of a buffer's as uint8 (`.view(dtype)` follows).
 
-    The buffer must belong to the context of torch.ocl.pyopencl_queue(); it lives as long as the
-    tensor does. What other queues than that one have under way on a buffer must be waited for by
-    hand; for an array, the commands that it knows of are. A buffer that was made READ_ONLY must not
-    be written.
+    The buffer must belong to the context of torch.ocl.pyopencl_queue(). It, and memory of a pool,
+    lives as long as the tensor does. What other queues than that one have under way on a buffer
+    must be waited for by hand; for an array, the commands that it knows of are. A buffer that was
+    made READ_ONLY must not be written.
 
     Raises ValueError for a buffer of another context, and for negative strides; TypeError for other
     objects, and for dtypes that torch lacks.
@@ -124,4 +124,6 @@ def _empty(dtype: Any) -> Any:
 
 
 def _memory(buffer: Any) -> torch.Tensor:
-    return _C.import_memory(_device_of(buffer), buffer.int_ptr)
+    if not hasattr(buffer, "int_ptr") or not hasattr(buffer, "context"):
+        raise TypeError(f"expected memory of a buffer, got {type(buffer).__name__}")
+    return _C.import_memory(_device_of(buffer), buffer.int_ptr, buffer)

@@ -60,7 +60,7 @@ class _Program:
         self.option_list = list(options)
         self._defines, driver_options = _kernel_source.split_options(options)
         self.options = " ".join(driver_options)
-        self.text = self._numbered((_LABEL, 1))
+        self.text = _kernel_source.uncached(self._numbered((_LABEL, 1)))
         self._files = _kernel_source.files_of_callers(frame)
         self._compiled_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -160,6 +160,24 @@ class _OnDevice:
             )
 
 
+@dataclasses.dataclass
+class _Typed:
+    """A kernel's parameters on one device, what makes bytes of arguments, and where its body
+    begins, if its text can be changed."""
+
+    parameters: tuple[Parameter, ...]
+    converters: list[Any]
+    body: int | None
+
+
+def _device_of(arguments: Sequence[Any]) -> int:
+    """The device of the first tensor, else the current one."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor) and argument.device.type == "ocl":
+            return argument.device.index
+    return _C.current_device()
+
+
 class Kernel:
     """A compiled kernel, to be called with its arguments; see compile_kernel()."""
 
@@ -168,15 +186,26 @@ class Kernel:
         self._program = program
         self._lock = threading.Lock()
         self._on_device: dict[tuple[int, bool], _OnDevice] = {}
-        self._body: int | None = None
-        self.parameters = tuple(self._resolved(p, device) for p in self._read_parameters(device))
-        self._converters = []
-        for p in self.parameters:
+        # By device: types may depend on what the compiler defines there.
+        self._signatures: dict[int, _Typed] = {}
+        self.parameters = self._signature(device).parameters
+
+    def _signature(self, device: int) -> "_Typed":
+        if (known := self._signatures.get(device)) is None:
+            known = self._signatures[device] = self._typed(device)
+        return known
+
+    def _typed(self, device: int) -> "_Typed":
+        read, body = self._read_parameters(device)
+        parameters = tuple(self._resolved(p, device) for p in read)
+        converters = []
+        for p in parameters:
             try:
-                self._converters.append(converter(p))
+                converters.append(converter(p))
             except TypeError as error:
                 raise self._named(error, p) from None
-        self._check_structs(device)
+        self._check_structs(parameters, converters, device)
+        return _Typed(parameters, converters, body)
 
     def _resolved(self, p: Parameter, device: int) -> Parameter:
         """The parameter with the type that its typedef stands for in this program, where branches
@@ -200,14 +229,16 @@ class Kernel:
             TypeError(f"what {p.type} stands for can't be found out: write the type itself"), p
         )
 
-    def _check_structs(self, device: int) -> None:
+    def _check_structs(
+        self, parameters: Sequence[Parameter], converters: list[Any], device: int
+    ) -> None:
         """Has structs' converters check the size that the compiler knows: not all drivers do."""
-        structs = [i for i, p in enumerate(self.parameters) if is_struct(p)]
+        structs = [i for i, p in enumerate(parameters) if is_struct(p)]
         if not structs:
             return
         name = f"{self.name}_ocl_sizes"
         stores = " ".join(
-            f"sizes[{at}] = sizeof({self.parameters[i].type});" for at, i in enumerate(structs)
+            f"sizes[{at}] = sizeof({parameters[i].type});" for at, i in enumerate(structs)
         )
         text = f"{self._program.text}\nkernel void {name}(global uint* sizes) {{ {stores} }}\n"
         try:
@@ -215,25 +246,31 @@ class Kernel:
         except RuntimeError:
             return  # a type that has a name in the parameters alone
         for i, size in zip(structs, _launched(kernel, len(structs), device), strict=True):
-            self._converters[i] = _sized(self._converters[i], self.parameters[i].type, size)
+            converters[i] = _sized(converters[i], parameters[i].type, size)
 
-    def _read_parameters(self, device: int) -> tuple[Parameter, ...]:
-        """From the source, or where that is not enough from the driver."""
-        program = self._program
+    def _read_parameters(self, device: int) -> tuple[tuple[Parameter, ...], int | None]:
+        """From the source, with where the body begins; where that is not enough, from the
+        driver."""
+        program, read = self._program, None
         try:
             read = _signature.read_signature(program.text, self.name, program.option_list)
-            if len(read.parameters) == self._get(device).kernel.argument_count:
-                self._body = read.body
-                return read.parameters
         except _signature.Unreadable:
             pass
+        if read and len(read.parameters) != self._get(device).kernel.argument_count:
+            read = None
+        if read and all(p.type for p in read.parameters):
+            return read.parameters, read.body
         told = _C.kernel_parameters(device, program.text, self.name, program.options, _LABEL)
         if told is None:
             raise RuntimeError(
                 f"kernel {self.name!r}: neither its source nor the driver tells its parameters; "
                 "write them without macros"
             )
-        return tuple(_signature.told_parameter(*one, program.text) for one in told)
+        parameters = tuple(_signature.told_parameter(*one, program.text) for one in told)
+        if read is None:
+            return parameters, None
+        places = zip(parameters, read.parameters, strict=True)
+        return tuple(dataclasses.replace(p, span=at.span) for p, at in places), read.body
 
     def _get(self, device: int, with_offsets: bool = False) -> _OnDevice:
         key = device, with_offsets
@@ -242,9 +279,14 @@ class Kernel:
         with self._lock:
             if key not in self._on_device:
                 self._program.names(device, self.name)  # whose errors name the user's lines
-                text = self._text_with_offsets() if with_offsets else self._program.text
+                text, name = self._program.text, self.name
+                if with_offsets:
+                    text, name = self._text_with_offsets(device)
                 try:
-                    self._on_device[key] = _OnDevice(self._program, text, self.name, device)
+                    made = _OnDevice(self._program, text, name, device)
+                    if with_offsets:
+                        made.required = self._on_device[device, False].required
+                    self._on_device[key] = made
                 except RuntimeError as error:
                     if not with_offsets:
                         raise
@@ -255,14 +297,20 @@ class Kernel:
                     ) from None
             return self._on_device[key]
 
-    def _text_with_offsets(self) -> str:
-        if self._body is None:
+    def _text_with_offsets(self, device: int) -> tuple[str, str]:
+        """The program for tensors that begin where a buffer can't, and its kernel's name."""
+        typed, text = self._signatures[device], self._program.text
+        if typed.body is not None:
+            return _signature.with_offsets(text, typed.parameters, typed.body), self.name
+        # Of kernels that others call, OpenCL C leaves open what their local variables are.
+        if self._on_device[device, False].own_local_memory:
             raise ValueError(
-                "a tensor begins where a buffer can't, and the parameters can't be extended: the "
-                "kernel's name stands in the source more than once (a declaration, a branch of "
-                "#if, a call), or macros or #if write its parameters; pass a clone() of the tensor"
+                "a tensor begins where a buffer can't, and the kernel can't be given its offset: "
+                "it has local variables, and its text can't be changed, since its name stands "
+                "there more than once or macros write its parameters; pass a clone() of the tensor"
             )
-        return _signature.with_offsets(self._program.text, self.parameters, self._body)
+        text = _signature.with_wrapper(text, typed.parameters, self.name)
+        return text, f"{self.name}_ocl_offsets"
 
     def _named(self, error: Exception, p: Parameter | None = None) -> Exception:
         """The error with the kernel's and the parameter's name in front."""
@@ -291,10 +339,11 @@ class Kernel:
         Raises TypeError, ValueError or OverflowError with the kernel's and the parameter's name for
         arguments and sizes that don't fit, RuntimeError if the driver fails.
         """
-        if len(arguments) != len(self.parameters):
-            names = ", ".join(map(str, self.parameters))
+        typed = self._signature(_device_of(arguments))
+        if len(arguments) != len(typed.parameters):
+            names = ", ".join(map(str, typed.parameters))
             raise TypeError(
-                f"kernel {self.name!r} takes {len(self.parameters)} arguments ({names}), "
+                f"kernel {self.name!r} takes {len(typed.parameters)} arguments ({names}), "
                 f"got {len(arguments)}"
             )
         device, addresses, local_memory = None, [], 0
@@ -302,7 +351,7 @@ class Kernel:
         p = None
         try:
             for p, convert, argument in zip(
-                self.parameters, self._converters, arguments, strict=True
+                typed.parameters, typed.converters, arguments, strict=True
             ):
                 value = convert(argument)
                 values.append(value)

@@ -136,7 +136,7 @@ class Import {
 };
 
 /// Bytes of a buffer as a tensor of uint8, without a copy.
-py::object import_memory(int index, uintptr_t handle) {
+py::object import_memory(int index, uintptr_t handle, py::object owner_object) {
   Device& owner = device(index);
   auto* mem = reinterpret_cast<cl_mem>(handle);
   if (info_of<cl_context>(owner, mem, CL_MEM_CONTEXT) != owner.context()) {
@@ -146,10 +146,20 @@ py::object import_memory(int index, uintptr_t handle) {
   }
   const auto bytes = static_cast<int64_t>(info_of<size_t>(owner, mem, CL_MEM_SIZE));
   auto import = std::make_shared<Import>(owner, mem);
+  // What hands the memory out, a pool for one, lives as long: the tensor may die in any thread.
+  const auto let_go = [](PyObject* object) {
+    if (Py_IsInitialized() == 0) return;
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(object);
+  };
+  std::shared_ptr<PyObject> object(owner_object.release().ptr(), let_go);
   const c10::Device where(kDeviceType, static_cast<c10::DeviceIndex>(index));
   void* address = import->address();
   at::Tensor tensor = at::for_blob(address, {bytes})
-                          .deleter([import = std::move(import)](void*) mutable { import.reset(); })
+                          .deleter([import = std::move(import), object](void*) mutable {
+                            import.reset();
+                            object.reset();
+                          })
                           .options(at::TensorOptions().dtype(at::kByte).device(where))
                           .target_device(where)
                           .make_tensor();

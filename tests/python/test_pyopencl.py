@@ -270,3 +270,13 @@ def test_without_pyopencl(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyopencl.array", None)
     with pytest.raises(ImportError, match="pip install pyopencl"):
         torch.ocl.pyopencl_queue()
+
+
+def test_memory_of_a_pool_is_not_handed_out_again():
+    queue = torch.ocl.pyopencl_queue()
+    pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(queue))
+    array = cl.array.arange(queue, 1000, dtype="float32", allocator=pool)
+    tensor = torch.ocl.from_pyopencl(array)
+    del array
+    cl.array.zeros(queue, 1000, "float32", allocator=pool)
+    assert tensor.sum().item() == 499500
