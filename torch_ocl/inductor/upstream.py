@@ -7,6 +7,7 @@ of each that fails once it is no longer needed.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ def install() -> None:
 def _no_atomic_sums() -> None:
     """Sums through indices are left to this package's ops, which are faster than atomic updates,
     and the same in every run."""
-    from torch._inductor import decomposition, lowering, utils
+    from torch._inductor import utils
     from torch._inductor.virtualized import V
 
     upstream = utils.needs_fallback_due_to_atomic_add_limitations
@@ -40,10 +41,8 @@ def _no_atomic_sums() -> None:
         on_ocl = "ocl" in getattr(V.graph, "device_types", ())
         return on_ocl or upstream(dtype)
 
-    for module in (utils, lowering, decomposition):
-        module.needs_fallback_due_to_atomic_add_limitations = (
-            needs_fallback_due_to_atomic_add_limitations
-        )
+    ours = needs_fallback_due_to_atomic_add_limitations
+    _replace("needs_fallback_due_to_atomic_add_limitations", upstream, ours)
 
 
 def _flex_attention() -> None:
@@ -63,6 +62,13 @@ def _flex_attention() -> None:
         lowerings[op] = _for_ocl(lowerings[op], ours)
 
 
+def _replace(name: str, upstream: Any, ours: Any) -> None:
+    """A function of inductor's, in all modules that have imported it by name."""
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("torch._inductor") and vars(module).get(name) is upstream:
+            setattr(module, name, ours)
+
+
 def _for_ocl(upstream: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def lowering(query: Any, *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +81,7 @@ def _for_ocl(upstream: Callable[..., Any], ours: Callable[..., Any]) -> Callable
 def _aligned_inputs() -> None:
     """Inputs of a GPU that are not aligned are copied. Generated kernels take elements as they
     lie."""
-    from torch._inductor import compile_fx, graph, utils
+    from torch._inductor import utils
 
     upstream = utils.should_assume_input_aligned
 
@@ -83,9 +89,7 @@ def _aligned_inputs() -> None:
     def should_assume_input_aligned(example_input: torch.Tensor) -> bool:
         return example_input.device.type != "ocl" and upstream(example_input)
 
-    for module in (utils, compile_fx, graph):
-        if hasattr(module, "should_assume_input_aligned"):
-            module.should_assume_input_aligned = should_assume_input_aligned
+    _replace("should_assume_input_aligned", upstream, should_assume_input_aligned)
 
 
 def _big_gpu() -> None:
@@ -102,7 +106,7 @@ def _big_gpu() -> None:
             kind = utils.get_gpu_type()
         return kind != "ocl" and upstream(index_or_device)
 
-    utils.is_big_gpu = is_big_gpu
+    _replace("is_big_gpu", upstream, is_big_gpu)
 
 
 def _gpu_types() -> None:
@@ -121,7 +125,7 @@ def _gpu_types() -> None:
         others = [t for t in utils.GPU_TYPES if t != "ocl" and getattr(torch, t).is_available()]
         return others[0] if others else "ocl" if torch.ocl.is_available() else "cuda"
 
-    utils.get_gpu_type = get_gpu_type
+    _replace("get_gpu_type", upstream, get_gpu_type)
 
 
 def _create_backend() -> None:
@@ -146,7 +150,6 @@ def _create_backend() -> None:
 def _current_backend() -> None:
     """An unknown device's backend would be CUDA's, triton."""
     from torch._inductor import utils
-    from torch._inductor.codegen import common
 
     upstream = utils.get_current_backend
 
@@ -158,5 +161,4 @@ def _current_backend() -> None:
             device_type = V.graph.get_current_device_or_throw().type
         return "ocl" if device_type == "ocl" else upstream(device_type)
 
-    for module in (utils, common):
-        module.get_current_backend = get_current_backend
+    _replace("get_current_backend", upstream, get_current_backend)
