@@ -4,7 +4,7 @@ python -m benchmarks.large_networks [--against cuda] [--compile] [--network NAME
 
 Each side has a process of its own, since PyTorch knows one accelerator in a process. The sides take
 turns: a block is ten steps without a wait between them, and the least block counts. --compile adds
-the other side by torch.compile. Weights are random, images and words too."""
+both by torch.compile, and the ratio is that of these. Weights are random, images and words too."""
 
 import argparse
 import math
@@ -252,12 +252,12 @@ class Side:
         self._process.wait()
 
 
-def compare(name, others):
-    """Milliseconds of a step on `ocl` and on each (device, compiled) of others, and the seconds of
-    the first one on `ocl`."""
+def compare(name, kinds):
+    """Milliseconds of a step of each (device, compiled), and the seconds of the first one's first
+    step."""
     sides = []
     try:
-        for side in (("ocl", False), *others):
+        for side in kinds:
             sides.append(Side(name, *side))
         first, *_ = [side.wait() for side in sides]
         for _ in range(ROUNDS):
@@ -272,7 +272,7 @@ def compare(name, others):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--against", choices=("cuda", "cpu"), help="torch on this; none: ocl alone")
-    parser.add_argument("--compile", action="store_true", help="the other side compiled, too")
+    parser.add_argument("--compile", action="store_true", help="compiled, too")
     parser.add_argument("--network", default="", help="only those whose name contains this")
     parser.add_argument("--list", action="store_true", help="their names, nothing is timed")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
@@ -282,22 +282,21 @@ def main(arguments=None):
     names = [name for name in NETWORKS if chosen.network in name]
     if chosen.list or not names:
         return print("\n".join(NETWORKS))
-    others = [(chosen.against, False)] if chosen.against else []
-    if chosen.against and chosen.compile:
-        others.append((chosen.against, True))
-    heads = ["ocl"] + [f"{device}{' compiled' * compiled}" for device, compiled in others]
+    devices = ["ocl", chosen.against] if chosen.against else ["ocl"]
+    kinds = [(d, compiled) for compiled in (False, True)[: 1 + chosen.compile] for d in devices]
+    heads = [f"{device}{' compiled' * compiled}" for device, compiled in kinds]
     print("| step | first | " + " | ".join(f"{head}, ms" for head in heads) + " | ratio |")
     print("| --- |" + " --- |" * (len(heads) + 2))
     ratios = []
     for name in names:
         try:
-            times, first = compare(name, others)
+            times, first = compare(name, kinds)
         except RuntimeError as error:
             print(f"| {name} | failed: {error} |", flush=True)
             continue
         cells = [f"{t:.2f}" for t in times]
-        if others:
-            ratios.append(times[0] / times[1])
+        if chosen.against:
+            ratios.append(times[-2] / times[-1])
             cells.append(f"{ratios[-1]:.2f}")
         print(f"| {name} | {first:.2f} s | " + " | ".join(cells) + " |", flush=True)
     if ratios:

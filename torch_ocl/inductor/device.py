@@ -37,6 +37,26 @@ def require_fp64(index: int) -> None:
         raise TypeError(f"{_properties(index)['name']} has no float64")
 
 
+class _Properties:
+    """A device's properties, with what inductor's heuristics for splitting reductions take for
+    given: where a driver has no sub-groups, a warp is one work-item, and parts get too short."""
+
+    def __init__(self, properties: Any) -> None:
+        self._properties = properties
+        self.warp_size = max(32, properties.warp_size)
+        self.max_threads_per_multi_processor = max(
+            2048, properties.max_threads_per_multi_processor
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._properties, name)
+
+
+def get_device_properties(device: Any = None) -> _Properties:
+    """torch.ocl.get_device_properties, for inductor."""
+    return _Properties(torch.ocl.get_device_properties(device))
+
+
 class Interface(DeviceInterface):
     """As torch.ocl has it."""
 
@@ -49,7 +69,7 @@ class Interface(DeviceInterface):
 
         set_device = staticmethod(torch.ocl.set_device)
         current_device = staticmethod(torch.ocl.current_device)
-        get_device_properties = staticmethod(torch.ocl.get_device_properties)
+        get_device_properties = staticmethod(get_device_properties)
 
     current_device = staticmethod(torch.ocl.current_device)
     set_device = staticmethod(torch.ocl.set_device)
@@ -59,7 +79,7 @@ class Interface(DeviceInterface):
     set_stream = staticmethod(torch.ocl.set_stream)
     stream = staticmethod(torch.ocl.stream)
     synchronize = staticmethod(torch.ocl.synchronize)
-    get_device_properties = staticmethod(torch.ocl.get_device_properties)
+    get_device_properties = staticmethod(get_device_properties)
     memory_allocated = staticmethod(torch.ocl.memory_allocated)
 
     @staticmethod
