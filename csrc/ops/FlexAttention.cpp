@@ -58,6 +58,7 @@ attention::Modification modification_of(const std::string& text, const BlockMask
           {},
           {},
           {},
+          {},
           {}};
 }
 
@@ -133,10 +134,15 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> flex_attention_backward(
   attention::Modification modification = modification_of(text, mask, query);
   modification.captured = captured.vec();
   modification.numbers = numbers.vec();
-  std::vector<Tensor> captured_gradients;
+  // Small gradients have many terms each.
+  constexpr int64_t kElements = int64_t{1} << 20, kMostCopies = 32;
+  int64_t elements = 1;
+  for (const Tensor& sink : sinks) elements += sink.numel();
+  modification.copies = std::clamp<int64_t>(kElements / elements, 1, kMostCopies);
   for (const Tensor& sink : sinks) {
-    captured_gradients.push_back(at::zeros(sink.sizes(), sink.options().dtype(at::kFloat)));
-    modification.captured.push_back(captured_gradients.back());
+    c10::DimVector sizes(sink.sizes().begin(), sink.sizes().end());
+    sizes.insert(sizes.begin(), modification.copies);
+    modification.gradients.push_back(at::zeros(sizes, sink.options().dtype(at::kFloat)));
   }
   const at::ScalarType compute = compute_dtype(query.scalar_type());
   if (grad_logsumexp) {
@@ -158,6 +164,8 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> flex_attention_backward(
                grad_value = like(value, value_order);
   attention::backward(problem, grad.to(query.scalar_type()), out, logarithms, grad_query, grad_key,
                       grad_value);
+  std::vector<Tensor> captured_gradients;
+  for (const Tensor& copies : modification.gradients) captured_gradients.push_back(copies.sum(0));
   return {grad_query, grad_key, grad_value, captured_gradients};
 }
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -41,6 +42,7 @@ enum class Form : uint8_t {
   item_rows,    // CPUs: a work-item walks a run of rows, each reduced
   group_lanes,  // GPUs: a work-item has one vector of columns
   group_rows,   // GPUs: a work-group reduces one row
+  group_tiles,  // GPUs: a work-group has a square of columns and rows in local memory
 };
 
 /// A size: a constant, or one of the numbers of the call.
@@ -184,9 +186,23 @@ Geometry geometry_of(const Generated& generated, const Device& device, const Siz
       geometry.range = NDRange::linear(ceil_div(sizes.rows, geometry.rows_each), 1);
       break;
     }
-    case Form::group_lanes:
-      geometry.range = NDRange::grid(ceil_div(sizes.columns, width), sizes.rows, group, 1);
+    case Form::group_lanes: {
+      // Short lines share a work-group.
+      const auto items = static_cast<size_t>(ceil_div(sizes.columns, width));
+      const size_t local = std::min(std::bit_ceil(std::max<size_t>(items, 1)), generated.group);
+      geometry.range = NDRange::grid(
+          items, static_cast<size_t>(sizes.rows), local,
+          std::min(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(sizes.rows, 1))),
+                   generated.group / local));
       break;
+    }
+    case Form::group_tiles: {
+      // loops.py has the square's side and lines.
+      constexpr size_t kSide = 32, kLines = 8;
+      geometry.range = NDRange::grid(static_cast<size_t>(sizes.columns),
+                                     static_cast<size_t>(sizes.rows) * kLines, kSide, kLines);
+      break;
+    }
     case Form::group_rows:
       geometry.range = NDRange::linear(sizes.rows * group, group);
       break;
@@ -334,7 +350,8 @@ py::object generated_kernel(int device, std::string source, std::string name, st
   static const std::map<std::string, Form> forms{{"item_lanes", Form::item_lanes},
                                                  {"item_rows", Form::item_rows},
                                                  {"group_lanes", Form::group_lanes},
-                                                 {"group_rows", Form::group_rows}};
+                                                 {"group_rows", Form::group_rows},
+                                                 {"group_tiles", Form::group_tiles}};
   auto generated = std::make_unique<Generated>();
   *generated = {device,
                 std::move(source),

@@ -44,9 +44,7 @@ class _Properties:
     def __init__(self, properties: Any) -> None:
         self._properties = properties
         self.warp_size = max(32, properties.warp_size)
-        self.max_threads_per_multi_processor = max(
-            2048, properties.max_threads_per_multi_processor
-        )
+        self.max_threads_per_multi_processor = max(2048, properties.max_threads_per_multi_processor)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._properties, name)

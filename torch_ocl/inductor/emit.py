@@ -195,7 +195,7 @@ class Emitter(Rows):
         whole.splice(out)
         return whole
 
-    def turned(self, across: IterationRangesRoot) -> list[Value]:
+    def transposed(self, across: IterationRangesRoot) -> list[Value]:
         """Loads whose neighbours in memory lie along another loop than the lanes'."""
         width = self.width
         along = self.renderer(width).lanes
@@ -212,8 +212,8 @@ class Emitter(Rows):
         ]
 
     def tiles(self, loads: list[Value], across: IterationRangesRoot, out: IndentedBuffer) -> None:
-        """Reads squares of memory and turns them: tile_<value>[j] then has the lanes at place j
-        of the other loop."""
+        """Reads squares of memory and transposes them: tile_<value>[j] then has the lanes at place
+        j of the other loop."""
         width, p, q = self.width, self.tree.prefix, across.prefix
         kernel = self.kernel
         lanes = Lanes(kernel.range_tree_nodes, across, width)
@@ -232,6 +232,19 @@ class Emitter(Rows):
             out.splice(inner)
         for load in loads:
             out.writeline(f"transpose_{c_type(load.dtype)}_{width}(tile_{load.name});")
+
+    def square_reads(
+        self, loads: list[Value], across: IterationRangesRoot, place: str
+    ) -> tuple[IndentedBuffer, list[str]]:
+        """Statements that put an element of each load into its square, tile_<value>[place], and the
+        declarations that they need."""
+        kernel = self.kernel
+        lanes = Lanes(kernel.range_tree_nodes, across, 1)
+        r = Renderer(lanes, kernel.index_torch_dtype, kernel.pointer_of, kernel.rename_indexing)
+        reads = IndentedBuffer()
+        for load in loads:
+            reads.writeline(f"tile_{load.name}[{place}] = {r.expression(load)};")
+        return reads, self.declare_symbols(r, lambda root: root is self.tree or root is across)
 
     def _column_passes(self, r: Renderer, out: IndentedBuffer) -> None:
         """Reductions over rows of memory, a result to a lane."""

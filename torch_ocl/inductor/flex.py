@@ -187,16 +187,19 @@ class _Functions:
         numbers = {name: expression for expression, name in self.args.sizevars.items()}
         pointers = [*((p, "const ") for p in read), *((p, "") for p in written)]
         signature = [f"global {const}char* {p}" for p, const in pointers]
-        parameters = [
-            f"global {const}char *{p}_base, const ulong {p}_offset" for p, const in pointers
+        parameters = [f"global const char *{p}_base, const ulong {p}_offset" for p in read]
+        added = [
+            f"global char *{p}_base, const ulong {p}_offset, const ulong {p}_copy" for p in written
         ]
-        declared = [
-            f"global {const}char* const {p} = {p}_base + {p}_offset;" for p, const in pointers
+        declared = [f"global const char* const {p} = {p}_base + {p}_offset;" for p in read]
+        declared += [
+            f"global char* const {p} = {p}_base + {p}_offset + OWN_COPY * {p}_copy;"
+            for p in written
         ]
         longs = [f"const long {name}" for name in numbers]
         lists = {
             "SIGNATURE": [*signature, *longs],
-            "PARAMETERS": [*parameters, *longs],
+            "PARAMETERS": [*parameters, *added, *longs],
             "": [*(p for p, _ in pointers), *numbers],
         }
         lines = runtime.prelude_lines(sorted(self.parts))

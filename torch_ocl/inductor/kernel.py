@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch_ocl.inductor.access import temporaries
 from torch_ocl.inductor.collector import Collector
 from torch_ocl.inductor.emit import Emitter
 from torch_ocl.inductor.expressions import cast, unwrap
-from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, Loops
+from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, GPU_SQUARE, Loops
 from torch_ocl.inductor.ops import Overrides
 from torch_ocl.inductor.printer import Printer
 from torch_ocl.inductor.stages import Plan
@@ -52,7 +53,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
         self.group = self._group_size()
         self.width = 1
         self.line: sympy.Expr | None = None
-        self.turned: list[Value] = []
+        self.transposed: list[Value] = []
         self.plan: Plan
 
     # --- what Inductor asks
@@ -90,10 +91,11 @@ class OclKernel(Collector, Loops, SIMDKernel):
             body = node._body
             columns, row = body.vars
             for read in body.get_read_exprs():
-                if row and sympy.diff(read, row[-1]) == 1:
+                if row and _first_step(read, row[-1], (*columns, *row)) == 1:
                     votes += 1
-                elif columns and row and read.has(row[-1]) and sympy.diff(read, columns[-1]) == 1:
-                    votes -= 1
+                elif row and read.has(row[-1]):
+                    # A split reduction's parts may be the last of the columns' indices.
+                    votes -= any(_first_step(read, c, (*columns, *row)) == 1 for c in columns)
         short = isinstance(numel, sympy.Integer) and numel < FEWEST_LANES
         return votes >= 0 and not (short and votes == 0)
 
@@ -103,10 +105,14 @@ class OclKernel(Collector, Loops, SIMDKernel):
             return 128
         numel = self.features.reduction_numel
         size = int(numel) if isinstance(numel, sympy.Integer) else 1 << 20
-        group = 32
-        while group < 256 and group * GPU_LANES * 2 <= size:
-            group *= 2
-        return group
+        vectors = -(-size // GPU_LANES)
+
+        def cost(group: int) -> float:
+            """Work-items that idle in the last round, and how far from four vectors each has."""
+            each = -(-vectors // group)
+            return each * group / vectors + abs(math.log2(each / 4)) / 8
+
+        return min((256, 128, 64, 32), key=cost)
 
     def host_number(self, name: str) -> Value:
         """The one element of a tensor on the CPU: a number of the call."""
@@ -302,12 +308,13 @@ class OclKernel(Collector, Loops, SIMDKernel):
         rows = sympy.prod([t.numel for t in trees])
         if self.line is not None:
             rows, columns = rows * FloorDiv(columns, self.line), self.line
-        if self.turned:
-            blocks = FloorDiv(trees[0].numel + self.width - 1, self.width)
+        if self.transposed:
+            side = GPU_SQUARE if self.is_gpu_form else self.width
+            blocks = FloorDiv(trees[0].numel + side - 1, side)
             rows = sympy.prod([blocks, *(t.numel for t in trees[1:])])
         length = sympy.prod([t.numel for t in self.range_trees if t.is_reduction])
-        if self.turned:
-            length = self.width
+        if self.transposed:
+            length = side
         return [sympy.sympify(size) for size in (columns, rows, length)]
 
     def launch_sizes(self, numbers: list[tuple[str, Any, str]]) -> list[tuple[bool, int]]:
@@ -333,6 +340,8 @@ class OclKernel(Collector, Loops, SIMDKernel):
 
     def form(self) -> str:
         """The launcher's."""
+        if self.is_gpu_form and self.transposed:
+            return "group_tiles"
         return ("item" if self.is_cpu_form else "group") + (
             "_rows" if self.lanes_in_rows else "_lanes"
         )
@@ -340,3 +349,10 @@ class OclKernel(Collector, Loops, SIMDKernel):
     def work(self) -> int:
         """Elementary operations for an element of the loops."""
         return max(1, len(self.plan.needed) // 8)
+
+
+def _first_step(index: sympy.Expr, along: sympy.Symbol, symbols: Sequence[sympy.Symbol]) -> Any:
+    """From an index's first place to the next one along a loop, remainders and quotients known."""
+    first = index.xreplace(dict.fromkeys(symbols, sympy.Integer(0)))
+    places = {s: sympy.Integer(s == along) for s in symbols}
+    return sympy.expand(index.xreplace(places) - first)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch_ocl.inductor.kernel import OclKernel
 
 CPU_LANES, GPU_LANES = 16, 4
+# A GPU's squares in local memory, and the lines of work-items that share one.
+GPU_SQUARE, GPU_SQUARE_LINES = 32, 8
 # Lanes below this are worth less than what a division for each lane costs.
 FEWEST_LANES = 4
 
@@ -128,13 +130,13 @@ class Loops:
             out.splice(row)
         out.writeline("}")
 
-    def _find_turned(self: OclKernel, emitter: Emitter) -> list[Value]:
-        """Loads that are done in squares, on CPUs."""
+    def _find_transposed(self: OclKernel, emitter: Emitter) -> list[Value]:
+        """Loads that are done in squares."""
         _, trees = self._trees()
-        usable = self.is_cpu_form and not self.lanes_in_rows and trees and not self.plan.count
+        usable = not self.lanes_in_rows and trees and not self.plan.count
         if not usable or self.line is not None or self.width < FEWEST_LANES:
             return []
-        return emitter.turned(trees[0])
+        return emitter.transposed(trees[0])
 
     def _tiles_loop(self: OclKernel, emitter: Emitter, out: IndentedBuffer) -> None:
         """Squares of width x width of columns and the next loop; what is left, place by place."""
@@ -143,8 +145,8 @@ class Loops:
         across, width = trees[0], self.width
         p, q, t = tree.prefix, across.prefix, c_type(self.index_torch_dtype)
         tiles = IndentedBuffer()
-        emitter.tiles(self.turned, across, tiles)
-        names = {load: f"tile_{load.name}[j]" for load in self.turned}
+        emitter.tiles(self.transposed, across, tiles)
+        names = {load: f"tile_{load.name}[j]" for load in self.transposed}
         square = emitter.columns(width, names, across)
         wide, one = emitter.columns(width, None, across), emitter.columns(1, None, across)
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
@@ -175,10 +177,48 @@ class Loops:
             with emitter.block(f"for ({t} {p}index = {p}first; {p}index < end; ++{p}index)", out):
                 each_row(one, f"min({q}first + {width}, {q}numel)")
 
+    def _group_tiles(self: OclKernel, emitter: Emitter, out: IndentedBuffer) -> None:
+        """A work-group's square of columns and the next loop, by way of local memory: both what is
+        read along the one and what is read along the other is then read line by line."""
+        tree, trees = self._trees()
+        assert tree is not None
+        across, side = trees[0], GPU_SQUARE
+        p, q, t = tree.prefix, across.prefix, c_type(self.index_torch_dtype)
+        self.width = 1
+        reads, symbols = emitter.square_reads(self.transposed, across, f"j * {side + 1} + lane")
+        names = {load: f"tile_{load.name}[lane * {side + 1} + j]" for load in self.transposed}
+        body = emitter.columns(1, names, across)
+        for load in self.transposed:
+            out.writeline(f"local {c_type(load.dtype)} tile_{load.name}[{side * (side + 1)}];")
+        out.writeline("const int lane = get_local_id(0), line = get_local_id(1);")
+        out.writeline(f"const {t} row = get_group_id(1);")
+        blocks = f"(({q}numel + {side - 1}) / {side})"
+        out.writeline(f"const {t} {q}first = row % {blocks} * {side};")
+        out.writelines(self._declare_outer(emitter, trees[1:], f"(row / {blocks})"))
+        out.writeline(f"const {t} {p}first = get_group_id(0) * {side};")
+
+        def lines(along: str, beside: str, inner: IndentedBuffer) -> None:
+            head = f"for (int j = line; j < {side}; j += {GPU_SQUARE_LINES})"
+            with emitter.block(head, out):
+                places = f"{along}index = {along}first + lane, {beside}index = {beside}first + j"
+                out.writeline(f"const {t} {places};")
+                with emitter.block(f"if ({p}index < {p}numel && {q}index < {q}numel)", out):
+                    out.splice(inner)
+
+        whole = IndentedBuffer()
+        whole.writelines(symbols)
+        whole.splice(reads)
+        lines(q, p, whole)
+        out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+        lines(p, q, body)
+
     def _columns_loop(self: OclKernel, emitter: Emitter, out: IndentedBuffer) -> None:
-        self.turned = self._find_turned(emitter)
-        if self.turned:
-            self._tiles_loop(emitter, out)
+        self.transposed = self._find_transposed(emitter)
+        if self.transposed:
+            if self.is_gpu_form:
+                self._group_tiles(emitter, out)
+            else:
+                self._tiles_loop(emitter, out)
             return
         width = self.width
         wide = emitter.columns(width)
@@ -197,6 +237,9 @@ class Loops:
         exact = is_multiple(tree.numel if self.line is None else self.line, width)
         if self.is_gpu_form:
             out.writeline(f"const {t} row = get_global_id(1);")
+            if trees:
+                rows = " * ".join(f"{x.prefix}numel" for x in trees)
+                out.writeline(f"if (row >= {rows}) return;")
             out.writelines(lines)
             out.writeline(f"{t} {p}index = ({t})get_global_id(0) * {width};")
             out.writeline(f"if ({p}index + {width - 1} < {p}numel) {{")

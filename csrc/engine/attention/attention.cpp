@@ -85,11 +85,15 @@ void set_modification(Kernel& kernel, cl_uint& index, const Modification& m) {
   const auto u32 = [](int64_t number) { return static_cast<uint32_t>(number); };
   constexpr int64_t kTile = 128;  // tiles' sides divide it, and begin at multiples of themselves
   const auto whole = static_cast<uint32_t>(m.query_block % kTile == 0 && m.key_block % kTile == 0);
-  kernel.set_value(
-      index++, kernel_arguments::Modification{
-                   strides.batch, strides.head, strides.row, strides.column, u32(m.blocks.size(2)),
-                   u32(m.blocks.size(3)), u32(m.query_block), u32(m.key_block), whole, 0});
+  kernel.set_value(index++, kernel_arguments::Modification{
+                                strides.batch, strides.head, strides.row, strides.column,
+                                u32(m.blocks.size(2)), u32(m.blocks.size(3)), u32(m.query_block),
+                                u32(m.key_block), whole, u32(m.copies)});
   for (const at::Tensor& tensor : m.captured) set(tensor);
+  for (const at::Tensor& tensor : m.gradients) {
+    set(tensor);
+    kernel.set_value(index++, static_cast<cl_ulong>(tensor.nbytes()) / u32(m.copies));
+  }
   for (const int64_t number : m.numbers) kernel.set_value(index++, cl_long{number});
 }
 

@@ -40,9 +40,12 @@ struct Modification {
   /// [batch, heads, queries], of the dtype computed in, or undefined. The rows' maxima, in units of
   /// log(2), which the forward pass writes; and the gradient of logsumexp in these units.
   at::Tensor maxima, lse_slopes;
-  /// What the functions read besides, and where they add gradients, in the text's order.
+  /// What the functions read besides, and where they add gradients: [copies, ...] for each, in the
+  /// text's order.
   std::vector<at::Tensor> captured;
   std::vector<int64_t> numbers;
+  std::vector<at::Tensor> gradients;
+  int64_t copies = 1;
 };
 
 /// The table of blocks: contiguous int32 counts [..., rows] and indices [..., rows, columns]; those
