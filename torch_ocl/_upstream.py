@@ -15,7 +15,6 @@ def install() -> None:
         _accelerator_snapshot,
         _generators_without_graphs,
         _inductor_before_its_caches,
-        _flex_attention_devices,
     ):
         with contextlib.suppress(AttributeError, ImportError):
             change()
@@ -77,17 +76,3 @@ def _inductor_before_its_caches() -> None:
         return upstream(self, *args, **kwargs)
 
     wrapper.__call__ = __call__
-
-
-def _flex_attention_devices() -> None:
-    """flex_attention() has a list of the devices that it takes."""
-    from torch.nn.attention import flex_attention
-
-    upstream = flex_attention._validate_device
-
-    @functools.wraps(upstream)
-    def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != "ocl":
-            upstream(query, key, value)
-
-    flex_attention._validate_device = _validate_device

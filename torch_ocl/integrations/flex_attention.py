@@ -1,5 +1,5 @@
-"""torch.nn.attention.flex_attention: its list of devices. Eager, forward and backward: what it
-compiles needs Inductor, which has no code for `ocl`."""
+"""torch.nn.attention.flex_attention: its list of devices. torch_ocl/inductor/flex.py has the
+kernels that it takes under torch.compile."""
 
 from types import ModuleType
 

@@ -79,41 +79,7 @@ def _device(asked: Any, model: Any) -> torch.device | None:
     return None
 
 
-def _flex_attention(module: ModuleType) -> None:
-    wrap(module, "compile_friendly_flex_attention", _eager_on_ocl)
-
-
-def _eager_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    """Upstream compiles by Inductor, which has no code for `ocl`."""
-
-    def compile_friendly_flex_attention(
-        query: torch.Tensor, *args: Any, training: bool = False, **kwargs: Any
-    ) -> Any:
-        from torch.nn.attention.flex_attention import flex_attention
-
-        if query.device.type == "ocl":
-            return flex_attention(query, *args, **kwargs)
-        return upstream(query, *args, training=training, **kwargs)
-
-    return compile_friendly_flex_attention
-
-
-def _masking(module: ModuleType) -> None:
-    wrap(module, "create_block_mask", _not_compiled_on_ocl)
-
-
-def _not_compiled_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    def create_block_mask(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        if device is not None and torch.device(device).type == "ocl":
-            kwargs.pop("_compile", None)
-        return upstream(*args, **kwargs, **({} if device is None else {"device": device}))
-
-    return create_block_mask
-
-
 PATCHES = {
-    "transformers.integrations.flex_attention": _flex_attention,
-    "transformers.masking_utils": _masking,
     "transformers.pipelines.base": _pipelines,
     "transformers.training_args": _training_args,
     "transformers.utils.import_utils": _import_utils,
