@@ -2,6 +2,7 @@
 // are from. What the tuner finds for one device takes their place; it starts from them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,6 +17,11 @@ namespace ocl {
 struct ReduceRow {
   uint32_t column_chunk = 32, long_row_chunk = 16384;
   int64_t item_elements = 256, register_elements = 32;
+  /// GPUs: results for each compute unit from which small groups keep it busy; rows shared by
+  /// `large_group` where results are fewer; those worth `small_group`; contiguous ones worth
+  /// `least_group`.
+  int64_t many_rows_per_unit = 32, large_row = 1024, small_row = 256, least_row = 32;
+  size_t large_group = 256, small_group = 64, least_group = 32;
   /// A GPU's group adds up so many partial results, and so many work-items take those of one
   /// output; of as many outputs as lie in a cache line, the group takes them all.
   uint32_t shared_splits = 32;
@@ -63,11 +69,16 @@ struct DeviceRow {
   int row_group = 128, element_group = 256;
   /// Of a group whose items have little in common: a vector of a CPU, a few waves of a GPU.
   int lane_group = 64;
-  /// Elements that are worth a CPU's work-item: fewer are done before another one begins. Sums,
-  /// which pass over elements faster, take a multiple.
+  /// Elements that are worth a CPU's work-item: fewer are done before another one begins. Sums and
+  /// norms, which pass over elements faster, take a multiple.
   int64_t item_elements = 4096;
+  /// Work-items for each of a CPU's cores: few enough to be worth their start, and enough that no
+  /// core waits long for the last one. Short ones take a multiple.
+  int64_t core_items = 4;
   /// GPUs: elements of which a work-item takes one; of more it takes several, one after another.
-  int64_t spread_elements = 1 << 20, spread_copies = 1 << 18;
+  int64_t spread_elements = 1 << 20, spread_copies = 1 << 18, most_spread = 8;
+  /// GPUs: elements to add by index that are worth sorting; for fewer one launch is less.
+  int64_t sorted_indices = 64;
   /// GPUs: channels of a work-item that samples an image at places that all of them share.
   int64_t sampled_channels = 8;
 
@@ -118,6 +129,27 @@ inline size_t group_of_elements(const Device& device) {
 }
 inline size_t group_of_lanes(const Device& device) {
   return static_cast<size_t>(device_row(device).lane_group);
+}
+
+/// Work-items that keep a CPU's cores busy, `times` as many where they are short.
+inline int64_t items_of_cores(const Device& device, int64_t times = 1) {
+  return int64_t{device.properties().compute_units} * device_row(device).core_items * times;
+}
+/// Work-groups that fill a GPU's compute units, and work-items that are on their way at once.
+inline int64_t groups_of_units(const Device& device) {
+  return int64_t{device.properties().compute_units} * device_row(device).groups_per_unit;
+}
+inline int64_t items_of_units(const Device& device) {
+  return int64_t{device.properties().compute_units} * device_row(device).resident_items;
+}
+/// Parts of work that the device's cores share evenly: a CPU's work-items, a GPU's work-groups.
+inline int64_t parts_of_work(const Device& device) {
+  if (device.is_cpu()) return items_of_cores(device);
+  return std::max(groups_of_units(device) / 2, int64_t{device.properties().compute_units});
+}
+/// Work-items that keep the device busy, where each does more than an element's work.
+inline int64_t busy_items(const Device& device) {
+  return device.is_cpu() ? items_of_cores(device) : items_of_units(device);
 }
 
 /// A work-item for each of n elements.

@@ -12,6 +12,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
+#include "engine/device_table.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -178,7 +179,8 @@ void unpack_pivots(at::TensorIterator& iter, int64_t dim_size, int64_t max_pivot
       message_site("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive");
   const int64_t batch = pivots.numel() / dim_size;
   Queue& queue = current_queue(pivots.device().index());
-  launch(unpack_family.get(queue.device(), {}), queue, NDRange::linear(batch, 16),
+  launch(unpack_family.get(queue.device(), {}), queue,
+         NDRange::linear(batch, group_of_lanes(queue.device())),
          Pointer{permutation.mutable_data_ptr()}, Pointer{pivots.const_data_ptr()},
          static_cast<uint64_t>(batch), static_cast<uint32_t>(max_pivot),
          static_cast<uint32_t>(dim_size), queue.device().asserts().mem(), site);

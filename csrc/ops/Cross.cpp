@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_major.h"
@@ -55,8 +56,8 @@ void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, i
       {}};
   put_layout(arguments, layout);
   launch(cross_family.get(queue.device(), {{"IN", tag(result.scalar_type())}}), queue,
-         NDRange::linear(layout.n, 64), Pointer{out.data_ptr()}, Pointer{x.const_data_ptr()},
-         Pointer{y.const_data_ptr()}, arguments);
+         NDRange::linear(layout.n, group_of_lanes(queue.device())), Pointer{out.data_ptr()},
+         Pointer{x.const_data_ptr()}, Pointer{y.const_data_ptr()}, arguments);
 }
 
 }  // namespace ocl::native

@@ -13,9 +13,11 @@
 
 #include "engine/ceil_div.h"
 #include "engine/device_table.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_cdist_backward.h"
 #include "ops/_cdist_forward.h"
@@ -77,27 +79,54 @@ struct DistanceKernel {
 constexpr int64_t kRun = 128;  // RUN of kernels/distance/distance_tiles.cl
 
 /// The distances between the rows of a and b, [batch, rows, length], contiguous.
-void distances(const Tensor& result, const Tensor& a, const Tensor& b, int64_t batch, double p,
-               bool pairs) {
-  const int64_t rows_a = a.size(-2), rows_b = b.size(-2), length = a.size(-1);
-  Queue& queue = current_queue(result.device().index());
-  const int norm = norm_of(p);
-  const int64_t lanes = result.scalar_type() == at::kFloat ? 16 : 8;
-  // Few rows leave lanes idle.
-  if (queue.device().is_cpu() && norm != 4 && rows_b >= lanes) {
-    Kernel& kernel = tiles_family.get(
-        queue.device(),
-        {{"C", tag(result.scalar_type())}, {"NORM", norm}, {"PDIST", pairs}, {"LANES", lanes}});
-    const auto tiles = static_cast<size_t>(ceil_div(rows_b, lanes));
-    const auto runs = static_cast<size_t>(ceil_div(rows_a, kRun));
-    launch(kernel, queue, NDRange::volume({tiles, runs, static_cast<size_t>(batch)}, {1, 1, 1}),
-           Pointer{result.mutable_data_ptr()}, Pointer{a.const_data_ptr()},
-           Pointer{b.const_data_ptr()}, static_cast<uint32_t>(rows_a),
-           static_cast<uint32_t>(rows_b), static_cast<uint32_t>(length));
-    return;
-  }
-  DistanceKernel(forward_family, result, p, pairs)
-      .run(rows_b, rows_a, batch, {result, a, b}, {rows_a, rows_b, length});
+struct DistancePlan {
+  const Tensor &result, &a, &b;
+  int64_t batch;
+  double p;
+  bool pairs;  // of the rows of a, each once
+
+  int64_t lanes() const { return result.scalar_type() == at::kFloat ? 16 : 8; }
+};
+
+constexpr Implementation<DistancePlan> kTiles{
+    "tiles",
+    [](const DistancePlan& plan) -> const char* {
+      if (!device(plan.result.device().index()).is_cpu()) return "a kernel for CPUs";
+      if (norm_of(plan.p) == 4) return "any power";
+      return plan.b.size(-2) < plan.lanes() ? "few rows, which leave lanes idle" : nullptr;
+    },
+    [](DistancePlan& plan) {
+      const int64_t rows_a = plan.a.size(-2), rows_b = plan.b.size(-2), lanes = plan.lanes();
+      Queue& queue = current_queue(plan.result.device().index());
+      Kernel& kernel = tiles_family.get(queue.device(), {{"C", tag(plan.result.scalar_type())},
+                                                         {"NORM", norm_of(plan.p)},
+                                                         {"PDIST", plan.pairs},
+                                                         {"LANES", lanes}});
+      const auto tiles = static_cast<size_t>(ceil_div(rows_b, lanes));
+      const auto runs = static_cast<size_t>(ceil_div(rows_a, kRun));
+      launch(kernel, queue,
+             NDRange::volume({tiles, runs, static_cast<size_t>(plan.batch)}, {1, 1, 1}),
+             Pointer{plan.result.mutable_data_ptr()}, Pointer{plan.a.const_data_ptr()},
+             Pointer{plan.b.const_data_ptr()}, static_cast<uint32_t>(rows_a),
+             static_cast<uint32_t>(rows_b), static_cast<uint32_t>(plan.a.size(-1)));
+    }};
+constexpr Implementation<DistancePlan> kElements{
+    "elements", [](const DistancePlan&) -> const char* { return nullptr; },
+    [](DistancePlan& plan) {
+      const int64_t rows_a = plan.a.size(-2), rows_b = plan.b.size(-2);
+      DistanceKernel(forward_family, plan.result, plan.p, plan.pairs)
+          .run(rows_b, rows_a, plan.batch, {plan.result, plan.a, plan.b},
+               {rows_a, rows_b, plan.a.size(-1)});
+    }};
+constexpr const Implementation<DistancePlan>* kDistances[] = {&kTiles, &kElements};
+const Engine distance_engine{"distance", kDistances};
+
+void distances(DistancePlan plan) {
+  run_first(distance_engine, kDistances, plan, [](const DistancePlan& p) {
+    return "distance " + std::to_string(p.batch) + "x" + std::to_string(p.a.size(-2)) + "x" +
+           std::to_string(p.b.size(-2)) + "x" + std::to_string(p.a.size(-1)) + " " +
+           tag(p.result.scalar_type());
+  });
 }
 
 void check_rows(const Tensor& x1, const Tensor& x2) {
@@ -160,7 +189,7 @@ Tensor _cdist_forward(const Tensor& x1, const Tensor& x2, double p,
   if (result.numel() == 0) return result;
   check_real("cdist", x1);
   check_same_dtype(x2, x1.scalar_type());
-  distances(result, rows.a, rows.b, rows.batch, p, /*pairs=*/false);
+  distances({result, rows.a, rows.b, rows.batch, p, /*pairs=*/false});
   return result;
 }
 
@@ -186,7 +215,7 @@ Tensor _pdist_forward(const Tensor& self, double p) {
   Tensor result = at::empty({pairs}, self.options());
   if (pairs == 0) return result;
   check_real("pdist", self);
-  distances(result, self, self, 1, p, /*pairs=*/true);
+  distances({result, self, self, 1, p, /*pairs=*/true});
   return result;
 }
 

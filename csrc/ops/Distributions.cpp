@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/random/random.h"
 #include "opencl/device_assert.h"
@@ -223,10 +224,11 @@ void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, in
                                                  {"IN", tag(weights.scalar_type())}};
   const cl_mem asserts = queue.device().asserts().mem();
   launch(multinomial_check_family.get(queue.device(), defines), queue,
-         NDRange::linear(weights.numel(), 64), Pointer{weights.const_data_ptr()},
-         static_cast<uint64_t>(weights.numel()), asserts, negative_weight, infinite_weight);
+         NDRange::linear(weights.numel(), group_of_lanes(queue.device())),
+         Pointer{weights.const_data_ptr()}, static_cast<uint64_t>(weights.numel()), asserts,
+         negative_weight, infinite_weight);
   launch(multinomial_search_family.get(queue.device(), defines), queue,
-         NDRange::linear(rows * samples, 64), Pointer{dense.data_ptr()},
+         NDRange::linear(rows * samples, group_of_lanes(queue.device())), Pointer{dense.data_ptr()},
          Pointer{cumulative.data_ptr()}, static_cast<uint64_t>(samples), rows,
          static_cast<uint32_t>(self.size(-1)), state.seed, state.offset, asserts, no_weight);
   if (!dense.is_same(result)) result.copy_(dense);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/index/index.h"
 #include "engine/kernel_types.h"
@@ -103,7 +104,7 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
                             {"C", tag(compute)},
                             {"INDEX", tag(flat.scalar_type())},
                             {"NORM", norm}};
-  const NDRange range = NDRange::linear(layout.n, 16);
+  const NDRange range = NDRange::linear(layout.n, group_of_lanes(queue.device()));
   launch(claim_family.get(queue.device(), defines), queue, range, index, claim, layout,
          queue.device().asserts().mem(), renorm_site.id());
   launch(scale_family.get(queue.device(), defines), queue, range, weight, index, claim, layout,

@@ -229,7 +229,8 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
   if (bags.device.is_cpu()) {
     // Vectors of columns for which a look-up pays, and work-items enough.
     const size_t units = bags.device.properties().compute_units;
-    const size_t chunks = std::clamp<size_t>(arguments.chunks / (4 * units), 1, kMostChunks);
+    const size_t chunks =
+        std::clamp<size_t>(arguments.chunks / items_of_cores(bags.device), 1, kMostChunks);
     const size_t stretches = ceil_div(arguments.chunks, chunks);
     arguments.chunks = static_cast<uint32_t>(chunks);
     arguments.parts = static_cast<uint32_t>(ceil_div(units, stretches));

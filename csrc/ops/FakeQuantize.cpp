@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/kernel_types.h"
 #include "engine/pointwise/pointwise.h"
 #include "opencl/kernel.h"
@@ -140,9 +141,10 @@ std::tuple<at::Tensor, at::Tensor> _fused_moving_avg_obs_fq_helper(
   arguments.lowest = static_cast<float>(quant_min);
   arguments.highest = static_cast<float>(quant_max);
   const auto pointer = [](const at::Tensor& operand) { return Pointer{operand.const_data_ptr()}; };
-  launch(observe_family.get(queue.device(), {}), queue, NDRange::linear(channels, 64),
-         pointer(seen_low), pointer(seen_high), pointer(running_min), pointer(running_max),
-         pointer(scale), pointer(zero_point), pointer(observes), pointer(quantises), arguments);
+  launch(observe_family.get(queue.device(), {}), queue,
+         NDRange::linear(channels, group_of_lanes(queue.device())), pointer(seen_low),
+         pointer(seen_high), pointer(running_min), pointer(running_max), pointer(scale),
+         pointer(zero_point), pointer(observes), pointer(quantises), arguments);
   if (!per_row_fake_quant) {
     return at::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         self, scale, zero_point, fake_quant_on, quant_min, quant_max);

@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/TensorIterator.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/kernel.h"
@@ -51,8 +52,8 @@ void linear_combination(at::TensorIterator& iter, int64_t in_step, int64_t term_
   arguments.n = static_cast<uint32_t>(iter.numel());
   arguments.dims = static_cast<uint32_t>(iter.ndim());
   launch(combine_family.get(queue.device(), {{"C", tag(dtype)}}), queue,
-         NDRange::linear(arguments.n, 64), Pointer{iter.data_ptr(0)}, Pointer{iter.data_ptr(1)},
-         Pointer{iter.data_ptr(2)}, arguments);
+         NDRange::linear(arguments.n, group_of_lanes(queue.device())), Pointer{iter.data_ptr(0)},
+         Pointer{iter.data_ptr(1)}, Pointer{iter.data_ptr(2)}, arguments);
 }
 
 }  // namespace ocl::native

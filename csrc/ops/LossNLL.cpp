@@ -118,8 +118,8 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
     return;
   }
   const at::Tensor scores = self.contiguous();
-  const uint64_t most =
-      problem.device.is_cpu() ? problem.device.properties().compute_units * 4 : 1024;
+  const uint64_t most = problem.device.is_cpu() ? items_of_cores(problem.device)
+                                                : device_row(problem.device).resident_items;
   arguments.parts =
       static_cast<uint32_t>(std::clamp<uint64_t>(arguments.samples / kSamplesPerPart, 1, most));
   const c10::DataPtr partial =

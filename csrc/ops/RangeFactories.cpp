@@ -25,7 +25,6 @@ namespace ocl::native {
 namespace {
 
 const KernelFamily sequence_family{"shape/sequence.cl", "sequence"};
-constexpr uint64_t kElementsPerItem = 2048;  // on CPUs
 
 struct Sequence {
   c10::Scalar start, end, step;
@@ -42,7 +41,7 @@ void fill_sequence(const at::Tensor& out, const Sequence& sequence, at::ScalarTy
   const bool cpu = queue.device().is_cpu();
   // Positions beside each other have to differ in the dtype computed with.
   const bool vectors = cpu && (compute == at::kLong || compute == at::kDouble);
-  const uint64_t run = cpu ? kElementsPerItem : 1;
+  const uint64_t run = cpu ? device_row(queue.device()).item_elements / 2 : 1;
   Kernel& kernel = sequence_family.get(queue.device(), {{"OUT", tag(out.scalar_type())},
                                                         {"C", tag(compute)},
                                                         {"WIDTH", vectors ? 8 : 1},

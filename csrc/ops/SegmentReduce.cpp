@@ -29,7 +29,6 @@ const KernelFamily forward_family{"reduce/segments.cl", "segment_reduce"};
 const KernelFamily rows_family{"reduce/segments.cl", "segment_reduce_rows"};
 const KernelFamily backward_family{"reduce/segments.cl", "segment_reduce_backward"};
 constexpr uint64_t kWidth = 16, kSpan = 16 * kWidth;  // of rows on CPUs
-constexpr size_t kRowsPerGroup = 8;
 
 using namespace kernel_types;
 #include "reduce/segment_arguments.clh"
@@ -71,10 +70,10 @@ struct Problem {
                                        {"INITIAL", starts},
                                        {"WIDTH", kWidth}});
     static const uint32_t site = message_site("segment_reduce: Expected segment_length >= 0");
-    const NDRange range = by_rows
-                              ? NDRange::grid(ceil_div(arguments.inner, kSpan),
-                                              arguments.results / arguments.inner, 1, kRowsPerGroup)
-                              : element_range(queue.device(), arguments.results);
+    const NDRange range =
+        by_rows ? NDRange::grid(ceil_div(arguments.inner, kSpan),
+                                arguments.results / arguments.inner, 1, group_of_lanes(device))
+                : element_range(queue.device(), arguments.results);
     // Data without elements has no memory, and is not read.
     launch(kernel, queue, range, Pointer{data.const_data_ptr()}, Pointer{offsets.const_data_ptr()},
            Pointer{operands.const_data_ptr()}..., arguments, start, device.asserts().mem(), site);

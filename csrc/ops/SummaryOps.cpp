@@ -8,14 +8,13 @@
 #include <limits>
 
 #include "engine/binning/count.h"
+#include "engine/device_table.h"
 #include "ops/bincount.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
 
-namespace {
-constexpr int64_t kElementsPerCopy = 4096;
-}
+namespace {}
 
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights,
                     int64_t minlength) {
@@ -46,9 +45,9 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   const Device& device = current_queue(self.device().index()).device();
   // Work-items of a CPU add where they don't disturb each other, each what a stretch of the
   // elements says, in their order; sums of these are no less exact than CPU torch's.
-  const int64_t units = device.properties().compute_units, n = self.numel();
+  const int64_t n = self.numel(), worthwhile = device_row(device).item_elements;
   const int64_t copies =
-      !device.is_cpu() ? 1 : std::min({2 * units, n / kElementsPerCopy, 2 * n / bins});
+      !device.is_cpu() ? 1 : std::min({items_of_cores(device) / 2, n / worthwhile, 2 * n / bins});
   if (copies <= 1) return at::zeros({bins}, options).index_add_(0, index, values);
   const int64_t stretch = n / copies, most = stretch * copies;
   const auto stretches = [&](const at::Tensor& all) {

@@ -38,7 +38,7 @@ namespace ocl::native {
 namespace {
 
 // Of flip's rows on CPUs: the shortest, the most that a work-item takes together, and its elements.
-constexpr uint32_t kMinRow = 16, kMaxTogether = 64, kElementsPerItem = 4096;
+constexpr uint32_t kMinRow = 16, kMaxTogether = 64;
 
 const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
 const KernelFamily flip_family{"shape/flip.cl", "copy_signed"};
@@ -110,9 +110,9 @@ void flip_rows(Queue& queue, at::ScalarType dtype, Pointer out, Pointer in, Flip
   }
   const uint32_t width = std::min(16, 64 / element);
   const uint32_t length = layout.size[0], rows = layout.n / length;
-  layout.run = std::max(width, kElementsPerItem / layout.together);
-  layout.together *=
-      std::max(1u, kElementsPerItem / (std::min(layout.run, length) * layout.together));
+  const auto worthwhile = static_cast<uint32_t>(device_row(queue.device()).item_elements);
+  layout.run = std::max(width, worthwhile / layout.together);
+  layout.together *= std::max(1u, worthwhile / (std::min(layout.run, length) * layout.together));
   const size_t runs = ceil_div(length, layout.run);
   const size_t items = ceil_div(rows, layout.together);
   launch(flip_rows_family.get(queue.device(),

@@ -25,8 +25,6 @@ namespace ocl::native {
 
 namespace {
 
-constexpr int64_t kElementsPerItem = 4096;  // of rows on CPUs
-
 const KernelFamily copy_family{"shape/triangular.cl", "triangle_copy"};
 const KernelFamily rows_family{"shape/triangular.cl", "triangle_rows"};
 const KernelFamily indices_family{"shape/triangular.cl", "triangle_indices"};
@@ -63,7 +61,8 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
     const bool contiguous = layout.stride[0][0] == layout.stride[1][0] &&
                             layout.stride[0][0] == static_cast<int64_t>(element);
     const int64_t columns = layout.size[0], rows = layout.n / columns;
-    const auto run = static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / columns));
+    const auto run = static_cast<uint32_t>(
+        std::max<int64_t>(1, device_row(queue.device()).item_elements / columns));
     Kernel& kernel = rows_family.get(
         queue.device(), {{"E", element == 16 ? "u128" : bits_tag(element)},
                          {"UPPER", upper},

@@ -7,6 +7,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/stack.h>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -151,12 +152,12 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
     const uint32_t together = m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
     if (m == 0) return out;
     if (!cpu) {
-      constexpr int64_t kShare = 32, kGroup = 64;
+      constexpr int64_t kShare = 32;
       const Tensor x = aligned(self), weights = aligned(mat2), factors = aligned(scales);
       launch(
           group_family.get(
               device, {{"TAG", type}, {"NQ", together}, {"SHARE", kShare}, {"ALIGNED_VECTORS", 1}}),
-          queue, NDRange::linear(n * kShare, kGroup), pointer(x), pointer(weights),
+          queue, NDRange::linear(n * kShare, group_of_lanes(device)), pointer(x), pointer(weights),
           pointer(factors), pointer(out), rows, columns, depth, group);
       return out;
     }
@@ -170,8 +171,8 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
   }
   const Tensor weights = at::empty({n, k}, self.options().dtype(at::kFloat));
   launch(expand_family.get(device, {{"TAG", type}, {"ROWS", 1}, {"NQ", 1}}), queue,
-         NDRange::linear(n * (k / kBlock), 64), pointer(mat2), pointer(scales), pointer(weights),
-         columns, depth, group);
+         NDRange::linear(n * (k / kBlock), group_of_lanes(device)), pointer(mat2), pointer(scales),
+         pointer(weights), columns, depth, group);
   run_gemm(kName, self, weights.t(), Tensor(), out, 1, 0);
   return out;
 }

@@ -9,7 +9,9 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "engine/device_table.h"
 #include "opencl/api.h"
 #include "opencl/platform.h"
 #include "python/bindings.h"
@@ -155,6 +157,12 @@ void bind_device(py::module_& module) {
     py::dict properties = properties_dict(found->properties());
     add_identity(properties, *found);
     return properties;
+  });
+
+  // Work-items of a group whose items have rows, or elements alone; see engine/device_table.h.
+  module.def("work_group_sizes", [](int64_t index) {
+    const Device& found = device(checked_index(index));
+    return std::pair(group_of_rows(found), group_of_elements(found));
   });
 
   // Before the first use the caller checks the index.

@@ -154,7 +154,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     }
   }
 
-  // Each item summed its own keys.
+  // Each work-item summed its own keys.
   barrier(CLK_LOCAL_MEM_FENCE);
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) shared[(y + SIDE * i) * 16 + x] = total[i];
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -57,7 +57,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_k_b
     }
     // The next block comes into the second cache meanwhile, a few bytes a step, where its rows are
     // adjacent.
-    global const char* ahead = b + (k0 + DEPTH) * p.b.row * STORAGE_SIZE(IN1);
+    global const char* next = b + (k0 + DEPTH) * p.b.row * STORAGE_SIZE(IN1);
     const bool fetches = p.b.row == p.n && k0 + 2 * DEPTH <= end;
     const uint pace = fetches ? min(NR * STORAGE_SIZE(IN1) / ((p.m + MR - 1) / MR) + 1, 64u) : 0;
     for (uint column0 = 0; column0 < p.n; column0 += NR) {
@@ -81,8 +81,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_k_b
               sum[i][v] = MAD(element, columns[v], sum[i][v]);
             }
           }
-          FETCH(ahead);
-          ahead += pace;
+          FETCH(next);
+          next += pace;
           x += p.a.column * STORAGE_SIZE(IN0);
           y += NR * sizeof(T);
         }

@@ -127,10 +127,10 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
   const uint first = to + tile_offset(line, chunk, by_k, size);
 #pragma unroll
   for (uint l = 0; l < (by_k ? size : size / PANEL * BK); l += step) {
-    const uint panel = by_k ? 0 : l / BK, ahead = by_k ? l : l % BK;
+    const uint panel = by_k ? 0 : l / BK, step_line = by_k ? l : l % BK;
     const uint bytes = bytes_of(left - (int)(chunk * CHUNK + panel * PANEL));
-    copy_async(first + (by_k ? l * LINE_BYTES : ahead * LINE_PITCH(size) + panel * PANEL_PITCH),
-               from + ahead * stride + panel * 128, line + ahead < lines ? bytes : 0);
+    copy_async(first + (by_k ? l * LINE_BYTES : step_line * LINE_PITCH(size) + panel * PANEL_PITCH),
+               from + step_line * stride + panel * 128, line + step_line < lines ? bytes : 0);
   }
 }
 

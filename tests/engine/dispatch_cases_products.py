@@ -48,6 +48,27 @@ def attention(queries, keys, heads=4, key_heads=4, depth=32, dtype=torch.float32
     return call
 
 
+def distances(rows, others, p=1.0, length=19):
+    """Distances between two lists of rows."""
+
+    def call(device):
+        generator = torch.Generator().manual_seed(0)
+        a, b = (torch.randn(2, n, length, generator=generator) for n in (rows, others))
+        return torch.cdist(a.to(device), b.to(device), p=p)
+
+    return call
+
+
+def pairs(rows, p=2.0, length=7):
+    """Distances between the rows of one list."""
+
+    def call(device):
+        a = torch.randn(rows, length, generator=torch.Generator().manual_seed(0))
+        return functional.pdist(a.to(device), p)
+
+    return call
+
+
 def lstm(width, hidden, rows=3, steps=4):
     """A layer of an LSTM with the gradients of its input and weights."""
 
@@ -89,6 +110,7 @@ CASES = {
         convolution((2, 16, 7, 3), (96, 16, 3, 3), padding=(0, 1)),
         convolution((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), stride=(1, 2, 1)),
     ],
+    "distance": [distances(9, 40), distances(9, 40, p=2.5), distances(5, 7, p=2.0), pairs(33)],
     "lstm": [lstm(5, 32), lstm(5, 7)],
     "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
     "convolution": [

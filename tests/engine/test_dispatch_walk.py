@@ -16,6 +16,7 @@ ENGINES = {
     "attention": ["attention"],
     "binning": ["binning"],
     "conv": ["conv", "convolution"],
+    "distance": ["distance"],
     "fft": ["fft"],
     "gemm": ["gemm"],
     "index": ["index"],

@@ -6,31 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
+import torch_ocl
 from tests import fresh
 from tests.as_gpu import UNVECTORISED
 from tests.dtypes import chosen
+from tests.ops import products
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPLEMENTATIONS = ["small", "packed", "skinny_axpy", "skinny_dot", "tiled", "direct"]
-
-
-EVERY_SHAPE = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from tests.ops import products as t
-for dtype in map(t.dtype_of, sys.argv[2].split(",")):
-    for m, n, k in t.SHAPES:
-        a, b, c = t.make(m, k, dtype=dtype), t.make(k, n, dtype=dtype), t.make(n, dtype=dtype)
-        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
-        t.check(torch.mm, b.mT.clone(), a.mT)
-    a, b = t.make(29, 307, dtype=dtype), t.make(50, 307, dtype=dtype)
-    t.check(torch.addmm, t.make(50, dtype=dtype), a, b.mT, alpha=2)
-    t.check(torch.bmm, b[:9].expand(3, 9, 307), a.mT.expand(3, 307, 29))
-    a, b = t.make(3, 20, 30, dtype=dtype), t.make(3, 40, 30, dtype=dtype)
-    t.check(torch.baddbmm, t.make(3, 20, 1, dtype=dtype), a, b.mT)
-    t.check(torch.bmm, a, b[0].mT.expand(3, 30, 40))
-    t.check(torch.mm, a[0].conj(), b[0].mT)
-"""
+IMPORT = "from tests.ops import products"
+IMPLEMENTATIONS = ["small", "packed", "skinny_axpy", "skinny_dot", "direct"]
 
 
 FEW = "float32,bfloat16,complex64,int32"
@@ -39,29 +23,37 @@ OTHERS = "float64,float16,complex128,int8,int16,int64,uint8"
 
 def test_packed_in_blocks():
     """Problems larger than the workspace are packed block by block."""
-    run_script(EVERY_SHAPE, chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+    run_script([products.check_every_shape], chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
 
 
 @pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_every_implementation(name, dtypes):
     """On this device most are never chosen by themselves."""
-    trace = run_script(
-        EVERY_SHAPE, chosen(dtypes), TORCH_OCL_GEMM=name, TORCH_OCL_VERBOSE="dispatch"
-    )
     on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
+    with torch_ocl.testing.force(gemm=name), torch_ocl.testing.dispatches() as lines:
+        products.check_every_shape(chosen(dtypes))
+    trace = "\n".join(lines)
     assert f": {name} runs" in trace or not on_cpu and f": {name} refuses: only for CPU" in trace
+
+
+@pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
+def test_tiled(dtypes):
+    """In a process of its own, whose driver compiles it in seconds."""
+    environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_VERBOSE": "dispatch"}
+    trace = run_script([products.check_every_shape], chosen(dtypes), **environment)
+    assert ": tiled runs" in trace
 
 
 def test_bfloat16_without_its_instruction():
     """Processors that have AVX512-BF16 take panels of pairs, others panels of floats."""
-    run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
+    run_script([products.check_every_shape], "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
 
 
 @pytest.mark.parametrize("without", ["", "int8_dot"])
 def test_int8_with_and_without_its_instruction(without):
     """Processors that have AVX512-VNNI take panels of four, others panels of ints."""
-    run_script(EVERY_SHAPE, "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
+    run_script([products.check_every_shape], "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
 
 
 @pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
@@ -91,38 +83,6 @@ def test_bfloat16_of_any_value():
     torch.testing.assert_close(actual, expected.bfloat16(), equal_nan=True)
 
 
-EVERY_LAYOUT = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from tests.ops import products as t
-for dtype in map(t.dtype_of, sys.argv[2].split(",")):
-    # Parts of a tile, several tiles, operands that can and can't be read in vectors.
-    for m, n, k in [(136, 264, 72), (131, 270, 69)]:
-        for a in (t.make(m, k, dtype=dtype), t.make(k, m, dtype=dtype).mT):
-            for b in (t.make(k, n, dtype=dtype), t.make(n, k, dtype=dtype).mT):
-                t.check(torch.mm, a, b)
-                t.check(torch.mm, a[:5], b[:, :24])
-        c = t.make(m, n, dtype=dtype)
-        t.check(torch.addmm, c, a, b, alpha=2, beta=3)
-        t.check(torch.addmm, c[0], a, b, beta=-1)
-        t.check(torch.addmm, c.mT.clone().mT, a, b)
-        if dtype.is_floating_point:
-            t.check(torch._addmm_activation, c[0], a, b)
-    a, b = t.make(3, 40, 1000, dtype=dtype, low=-1, high=1), t.make(3, 1000, 24, dtype=dtype)
-    t.check(torch.bmm, a, b)
-    t.check(torch.baddbmm, t.make(3, 40, 24, dtype=dtype), a, b, beta=2)
-    t.check(torch.bmm, a, b[0].expand(3, 1000, 24))
-    t.check(torch.mm, a[0], b[0])
-    row = t.make(40, 64, dtype=dtype)
-    t.check(torch.mm, row[:, 1:33], b[0, :32])
-"""
-ONE_PRODUCT = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from tests.ops import products as t
-dtype = t.dtype_of(sys.argv[2])
-t.check(torch.mm, t.make(40, 64, dtype=dtype), t.make(64, 48, dtype=dtype))
-"""
 # Those of gemm_tiled.cpp, gemm_tensor_core.cpp and gemm_tensor_core_f64.cpp.
 TILES = [
     ("32x64x32", "float32"),
@@ -160,16 +120,6 @@ TENSOR_CORE_TILES = [
     ("tensor_core_f64", "float64", "32x64x16", WITHOUT),
     ("tensor_core_f64", "float64", "32x32x16", WITHOUT),
 ]
-MANY_TILES = """
-for dtype in map(t.dtype_of, sys.argv[2].split(",")):
-    # Along k, so that the place of each comes to hold several; and k in parts.
-    for m, n, k in [(136, 264, 1100), (72, 80, 5003)]:
-        for a in (t.make(m, k, dtype=dtype), t.make(k, m, dtype=dtype).mT):
-            for b in (t.make(k, n, dtype=dtype), t.make(n, k, dtype=dtype).mT):
-                t.check(torch.mm, a, b)
-        t.check(torch.bmm, a.expand(3, m, k), t.make(3, k, n, dtype=dtype))
-        t.check(torch.bmm, t.make(3, m, k, dtype=dtype), b.expand(3, k, n))
-"""
 
 
 def hopper():
@@ -191,10 +141,11 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
     """Elsewhere they have to say why not, and the others compute."""
     environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = torch.ocl.get_device_properties(0).has_tensor_cores
-    script = EVERY_LAYOUT + MANY_TILES if there else ONE_PRODUCT
+    checks = [products.check_every_layout, products.check_many_tiles]
+    checks = checks if there else [products.check_one_product]
     dtypes = dtypes if there else dtypes.split(",")[0]
     environment |= {"TORCH_OCL_VERBOSE": "dispatch,build", "TORCH_OCL_WITHOUT": without}
-    trace = run_script(script, dtypes, **environment)
+    trace = run_script(checks, dtypes, **environment)
     if not there:
         assert f": {name} refuses: the device has none of NVIDIA's" in trace
     elif "int8" in dtypes and (without == "warpgroup_mma" or not hopper()):
@@ -207,21 +158,10 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
         assert "products without Hopper's instructions" not in trace
 
 
-FEW_LONG_SUMS = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from tests.ops import products as t
-for dtype in map(t.dtype_of, sys.argv[2].split(",")):
-    t.check(torch.dot, t.make(70001, dtype=dtype), t.make(70001, dtype=dtype))
-    a, b = t.make(2, 1, 70000, dtype=dtype), t.make(2, 70000, 1, dtype=dtype)
-    t.check(torch.baddbmm, t.make(2, 1, 1, dtype=dtype), a, b, alpha=2, beta=3)
-"""
-
-
 def test_parts_added_by_a_group():
     """Of few results and many parts of k, as on a GPU."""
     environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
-    trace = run_script(FEW_LONG_SUMS, "float32,float64,bfloat16,complex64,int64", **environment)
+    trace = run_script([products.check_few_long_sums], "float32,float64,bfloat16,complex64,int64", **environment)
     assert "gemm_split_k_group" in trace
 
 
@@ -252,9 +192,10 @@ def test_products_by_subgroups(name, dtypes, tile):
     environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = {8, 16} & set(torch.ocl.get_device_properties(0).required_sub_group_sizes)
     environment |= {"TORCH_OCL_VERBOSE": "dispatch"}
-    script = ONE_PRODUCT if not there else EVERY_LAYOUT if tile else EVERY_SHAPE
+    check = products.check_every_layout if tile else products.check_every_shape
+    checks = [check if there else products.check_one_product]
     dtypes = dtypes if there else dtypes.split(",")[0]
-    trace = run_script(script, dtypes, **environment)
+    trace = run_script(checks, dtypes, **environment)
     assert (
         f": {name} runs" if there else f": {name} refuses: the device has no sub-groups"
     ) in trace
@@ -264,19 +205,22 @@ def test_products_by_subgroups(name, dtypes, tile):
 def test_a_tile_that_is_none_is_named(tile):
     """Once, whether or not the syntax is right: a warning for all the products of a process."""
     environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_GEMM_TILE": tile}
-    trace = run_script(ONE_PRODUCT * 2, "float32", **environment)
+    trace = run_script([products.check_one_product] * 2, "float32", **environment)
     assert trace.count(f"warning: TORCH_OCL_GEMM_TILE={tile}:") == 1
 
 
 def run_every_layout(dtypes, **environment):
-    return run_script(EVERY_LAYOUT, chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
+    return run_script([products.check_every_layout], chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
 
 
-def run_script(script, *arguments, **environment):
+def run_script(checks, dtypes, **environment):
+    """Runs functions of tests/ops/products.py in a process of its own."""
     if environment.get("TORCH_OCL_GEMM") == "tiled":
         environment |= UNVECTORISED
+    calls = [f"products.{check.__name__}(sys.argv[2])" for check in checks]
+    script = "\n".join(["import sys", "sys.path.insert(0, sys.argv[1])", IMPORT, *calls])
     result = fresh.run_script(
-        script, str(ROOT), *arguments, environment={**os.environ, **environment}
+        script, str(ROOT), dtypes, environment={**os.environ, **environment}
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stderr

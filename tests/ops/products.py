@@ -78,5 +78,70 @@ def layouts(rows, columns, dtype, batch=()):
     yield "expanded", make(*batch, rows, 1, dtype=dtype).expand(*batch, rows, columns)
 
 
-def dtype_of(name):
-    return getattr(torch, name)
+def named(dtypes):
+    """The dtypes of a list such as 'float32,int8'."""
+    return [getattr(torch, name) for name in dtypes.split(",")]
+
+
+def check_every_shape(dtypes):
+    """Every shape of SHAPES, batches and expanded operands, of each of the dtypes named."""
+    for dtype in named(dtypes):
+        for m, n, k in SHAPES:
+            a, b, c = make(m, k, dtype=dtype), make(k, n, dtype=dtype), make(n, dtype=dtype)
+            check(torch.addmm, c, a, b, alpha=2, beta=3)
+            check(torch.mm, b.mT.clone(), a.mT)
+        a, b = make(29, 307, dtype=dtype), make(50, 307, dtype=dtype)
+        check(torch.addmm, make(50, dtype=dtype), a, b.mT, alpha=2)
+        check(torch.bmm, b[:9].expand(3, 9, 307), a.mT.expand(3, 307, 29))
+        a, b = make(3, 20, 30, dtype=dtype), make(3, 40, 30, dtype=dtype)
+        check(torch.baddbmm, make(3, 20, 1, dtype=dtype), a, b.mT)
+        check(torch.bmm, a, b[0].mT.expand(3, 30, 40))
+        check(torch.mm, a[0].conj(), b[0].mT)
+
+
+def check_every_layout(dtypes):
+    """Parts of a tile, several tiles, operands that can and can't be read in vectors."""
+    for dtype in named(dtypes):
+        for m, n, k in [(136, 264, 72), (131, 270, 69)]:
+            for a in (make(m, k, dtype=dtype), make(k, m, dtype=dtype).mT):
+                for b in (make(k, n, dtype=dtype), make(n, k, dtype=dtype).mT):
+                    check(torch.mm, a, b)
+                    check(torch.mm, a[:5], b[:, :24])
+            c = make(m, n, dtype=dtype)
+            check(torch.addmm, c, a, b, alpha=2, beta=3)
+            check(torch.addmm, c[0], a, b, beta=-1)
+            check(torch.addmm, c.mT.clone().mT, a, b)
+            if dtype.is_floating_point:
+                check(torch._addmm_activation, c[0], a, b)
+        a, b = make(3, 40, 1000, dtype=dtype, low=-1, high=1), make(3, 1000, 24, dtype=dtype)
+        check(torch.bmm, a, b)
+        check(torch.baddbmm, make(3, 40, 24, dtype=dtype), a, b, beta=2)
+        check(torch.bmm, a, b[0].expand(3, 1000, 24))
+        check(torch.mm, a[0], b[0])
+        row = make(40, 64, dtype=dtype)
+        check(torch.mm, row[:, 1:33], b[0, :32])
+
+
+def check_many_tiles(dtypes):
+    """Tiles along k, so that the place of each comes to hold several; and k in parts."""
+    for dtype in named(dtypes):
+        for m, n, k in [(136, 264, 1100), (72, 80, 5003)]:
+            for a in (make(m, k, dtype=dtype), make(k, m, dtype=dtype).mT):
+                for b in (make(k, n, dtype=dtype), make(n, k, dtype=dtype).mT):
+                    check(torch.mm, a, b)
+            check(torch.bmm, a.expand(3, m, k), make(3, k, n, dtype=dtype))
+            check(torch.bmm, make(3, m, k, dtype=dtype), b.expand(3, k, n))
+
+
+def check_few_long_sums(dtypes):
+    """Few results, and many parts of k."""
+    for dtype in named(dtypes):
+        check(torch.dot, make(70001, dtype=dtype), make(70001, dtype=dtype))
+        a, b = make(2, 1, 70000, dtype=dtype), make(2, 70000, 1, dtype=dtype)
+        check(torch.baddbmm, make(2, 1, 1, dtype=dtype), a, b, alpha=2, beta=3)
+
+
+def check_one_product(dtypes):
+    """One product, of each of the dtypes named."""
+    for dtype in named(dtypes):
+        check(torch.mm, make(40, 64, dtype=dtype), make(64, 48, dtype=dtype))

@@ -37,6 +37,7 @@ COMPUTES = {
 }
 OF_OPS = {
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
+    "distance": ("Distance.cpp", "distances between rows"),
     "lstm": ("LSTM.cpp", "a step of an LSTM's cell"),
     "sdpa": ("Attention.cpp", "scaled dot product attention: the engine, or its formula"),
 }

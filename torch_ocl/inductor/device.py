@@ -31,6 +31,14 @@ def vector_bytes(index: int) -> int:
     return min(max(int(_properties(index)["vector_width_float"]) * 4, 16), 64)
 
 
+@functools.cache
+def work_group_sizes(index: int) -> tuple[int, int]:
+    """Work-items of a GPU's work-group, as the engines have them: usual ones, and those of a long
+    row; both are powers of two from 32 on."""
+    usual, most = _C.work_group_sizes(index)
+    return int(usual), int(most)
+
+
 def require_fp64(index: int) -> None:
     """TypeError for a device without double precision."""
     if not _properties(index)["has_fp64"]:

@@ -28,10 +28,10 @@ from torch_ocl.inductor.stages import Plan
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Reduction, Store, Value
 
-# Rows up to this length are kept in private arrays from pass to pass: the first cache holds them.
-_LONGEST_KEPT = 8192
-# Of a GPU's work-item, in elements.
-_MOST_KEPT_ON_GPU = 32
+# Rows up to this length stay in private arrays from pass to pass: the first cache holds them.
+_LONGEST_PRIVATE_ROW = 8192
+# Elements that a GPU's work-item has in registers.
+_MOST_IN_REGISTERS = 32
 
 
 class OclKernel(Collector, Loops, SIMDKernel):
@@ -101,8 +101,9 @@ class OclKernel(Collector, Loops, SIMDKernel):
 
     def _group_size(self) -> int:
         """Work-items of a GPU's work-group."""
+        usual, most = devices.work_group_sizes(self.device.index)
         if not self.lanes_in_rows:
-            return 128
+            return usual
         numel = self.features.reduction_numel
         size = int(numel) if isinstance(numel, sympy.Integer) else 1 << 20
         vectors = -(-size // GPU_LANES)
@@ -112,7 +113,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
             each = -(-vectors // group)
             return each * group / vectors + abs(math.log2(each / 4)) / 8
 
-        return min((256, 128, 64, 32), key=cost)
+        return min((most >> i for i in range(most.bit_length() - 5)), key=cost)
 
     def host_number(self, name: str) -> Value:
         """The one element of a tensor on the CPU: a number of the call."""
@@ -211,7 +212,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
     def _sums_twice(self) -> bool:
         """Whether variance is taken by two passes over a row that is at hand."""
         numel = self.features.reduction_numel
-        return self.lanes_in_rows and isinstance(numel, sympy.Integer) and numel <= _LONGEST_KEPT
+        return self.lanes_in_rows and isinstance(numel, sympy.Integer) and numel <= _LONGEST_PRIVATE_ROW
 
     # --- the program's text
     @property
@@ -238,8 +239,8 @@ class OclKernel(Collector, Loops, SIMDKernel):
         if not (self.lanes_in_rows and isinstance(numel, sympy.Integer)):
             return False
         if self.is_cpu_form:
-            return bool(numel <= _LONGEST_KEPT)
-        return bool(numel <= _MOST_KEPT_ON_GPU * self.group)
+            return bool(numel <= _LONGEST_PRIVATE_ROW)
+        return bool(numel <= _MOST_IN_REGISTERS * self.group)
 
     def _is_removed(self, name: str) -> bool:
         return (

@@ -30,11 +30,9 @@ class Loops:
     def _choose_width(self: OclKernel) -> int:
         """How many lanes: at most as many as divide what loop indices are split by."""
         tree = self.lane_tree
-        most = CPU_LANES if self.is_cpu_form else GPU_LANES
         items = [*_all_items(self.plan.needed)]
+        most = CPU_LANES if self.is_cpu_form else self._gpu_lanes(items)
         self.line = None
-        if any(isinstance(i, Value) and i.dtype.itemsize == 8 for i in items) and self.is_gpu_form:
-            most //= 2
         if isinstance(tree.numel, sympy.Integer):
             while most > 1 and most > tree.numel:
                 most //= 2
@@ -55,6 +53,16 @@ class Loops:
         if width < min(FEWEST_LANES, most):
             width = most if self._many_contiguous(items, most) else 1
         return width
+
+    def _gpu_lanes(self, items: list[Any]) -> int:
+        """As many as have 16 bytes in memory; numbers of 8 bytes take twice the registers."""
+        values = [i for i in items if isinstance(i, Value)]
+        if any(v.dtype.itemsize == 8 for v in values):
+            return GPU_LANES // 2
+        buffers = {i.name for i in items if isinstance(i, Store)}
+        buffers |= {v.attrs["name"] for v in values if v.op == "load"}
+        small = all(V.graph.get_dtype(name).itemsize <= 2 for name in buffers)
+        return 2 * GPU_LANES if small else GPU_LANES
 
     def _find_line(
         self: OclKernel, entries: list[IterationRangesEntry], most: int

@@ -47,6 +47,8 @@ def _forget_threads() -> None:
 def prelude_lines(parts: Sequence[str]) -> list[str]:
     """The lines that include the headers that kernels need."""
     lines = ["#pragma OPENCL FP_CONTRACT OFF"]
+    # A GPU moves 16 bytes in one piece where they are aligned, which a view need not be.
+    lines += ["#ifdef OCL_DEVICE_GPU", "#define CHECKED_VECTORS", "#endif"]
     if "float8" in parts:
         lines.append("#define NEED_FLOAT8")
     special = [part[-3:] for part in parts if part.startswith("special_")]

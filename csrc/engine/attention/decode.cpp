@@ -7,6 +7,7 @@
 
 #include "engine/attention/plan.h"
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::attention {
@@ -81,7 +82,7 @@ void run(Plan& plan) {
   const uint32_t heads = plan.batch * plan.key_heads;
   const uint32_t row_blocks = ceil_div(all_rows, rows);
   const uint64_t items = uint64_t{heads} * row_blocks;
-  split_keys(plan, items, 4 * plan.device.properties().compute_units, kBlock);
+  split_keys(plan, items, static_cast<uint64_t>(parts_of_work(plan.device)), kBlock);
   const std::array<Define, 10> defines{
       {{"IN", plan.in},
        {"C", plan.compute},

@@ -21,8 +21,7 @@ namespace ocl::binning {
 namespace {
 
 constexpr int64_t kSlice = int64_t{1} << 31;  // elements that a uint counter holds
-constexpr int64_t kElementsPerItem = 4096;
-constexpr int64_t kLocalBins = 4096;  // 16 KiB, half of what every OpenCL device has
+constexpr int64_t kLocalBins = 4096;          // 16 KiB, half of what every OpenCL device has
 
 const KernelFamily private_family{"binning/count.cl", "count_private"};
 const KernelFamily atomic_family{"binning/count.cl", "count_atomic"};
@@ -59,15 +58,15 @@ void run(const Plan& plan, const KernelFamily& family, int64_t copies, const at:
                                     {"LOCAL_BINS", &family == &local_family ? kLocalBins : 16}});
   };
   launch(get(family), plan.queue, range, in, middle, arguments);
-  launch(get(finish_family), plan.queue, NDRange::linear(plan.size(), 64), middle,
-         Pointer{plan.out.mutable_data_ptr()}, arguments);
+  launch(get(finish_family), plan.queue, NDRange::linear(plan.size(), group_of_lanes(plan.device)),
+         middle, Pointer{plan.out.mutable_data_ptr()}, arguments);
 }
 
 void run_copies(Plan& plan) {
-  const int64_t units = plan.device.properties().compute_units;
   // Copies cost a pass over all of their counters.
   const int64_t copies = std::max<int64_t>(
-      1, std::min({units * 4, plan.n() / kElementsPerItem, 2 * plan.n() / plan.size()}));
+      1, std::min({items_of_cores(plan.device), plan.n() / device_row(plan.device).item_elements,
+                   2 * plan.n() / plan.size()}));
   run(plan, private_family, copies,
       at::empty({copies * plan.size()}, plan.bins.options().dtype(at::kInt)),
       NDRange::linear(copies, 1));
@@ -75,7 +74,7 @@ void run_copies(Plan& plan) {
 
 void run_atomics(const Plan& plan, const KernelFamily& family) {
   const size_t group = group_of_elements(plan.device);
-  const size_t most = size_t{plan.device.properties().compute_units} * 8 * group;
+  const size_t most = static_cast<size_t>(groups_of_units(plan.device)) * group;
   run(plan, family, 1, at::zeros({plan.size()}, plan.bins.options().dtype(at::kInt)),
       NDRange::linear(std::min<size_t>(plan.n(), most), group));
 }

@@ -197,7 +197,7 @@ void run_weight(const Plan& plan) {
   const int64_t places = int64_t{a.images} * a.out_h * a.out_w;
   d.set_width(d.taps() <= 25 ? 2 : 1);
   const int64_t groups = d.last ? d.channel_blocks() : a.channels;
-  const int64_t wanted = d.device.properties().compute_units * device_row(d.device).groups_per_unit;
+  const int64_t wanted = groups_of_units(d.device);
   const int64_t least = d.last ? kLeastShare * d.group() / d.lanes : kLeastPlaces;
   const int64_t parts =
       std::clamp<int64_t>(wanted / groups, 1, std::clamp<int64_t>(places / least, 1, kMostParts));

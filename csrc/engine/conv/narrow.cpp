@@ -151,13 +151,13 @@ const char* refuse_groups(const Contraction& contraction) {
 void run_groups(const Contraction& contraction) {
   static const KernelFamily family{"conv/narrow.cl", "conv_narrow_groups"};
   ContractionArguments c = arguments_of(contraction);
-  const int64_t cores = contraction.device.properties().compute_units;
   const int width = width_of(contraction, contraction.groups);
   const int tile = c.m < kDotRows + 1 && c.m > kGroupRows ? kDotRows : kGroupRows;
   const int64_t vectors = ceil_div(contraction.groups, width), tiles = ceil_div(c.m, tile);
   const int64_t work = int64_t{c.k} * width * tile;
-  c.block = static_cast<uint32_t>(
-      std::clamp<int64_t>(std::min(kSumsPerItem / work, tiles * vectors / (cores * 4)), 1, tiles));
+  c.block = static_cast<uint32_t>(std::clamp<int64_t>(
+      std::min(kSumsPerItem / work, tiles * vectors / items_of_cores(contraction.device)), 1,
+      tiles));
   launch_narrow(contraction, family, c, width, 1, tile,
                 NDRange::grid(static_cast<size_t>(ceil_div(tiles, c.block)),
                               static_cast<size_t>(vectors), 1, 1));

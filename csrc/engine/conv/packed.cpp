@@ -4,6 +4,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
 #include "opencl/kernel_family.h"
@@ -65,8 +66,8 @@ void run_packed(const Contraction& contraction) {
   const int64_t cores = contraction.device.properties().compute_units;
 
   // As many tiles per work-item as leave every core enough of them, and even shares.
-  const int64_t most =
-      std::clamp<int64_t>(tiles * panels * contraction.groups / (cores * 8), 1, 64);
+  const int64_t most = std::clamp<int64_t>(
+      tiles * panels * contraction.groups / items_of_cores(contraction.device, 2), 1, 64);
   const int64_t block = ceil_div(tiles, ceil_div(tiles, most));
   const int64_t items = ceil_div(tiles, block) * panels * contraction.groups;
   int64_t splits = 1;

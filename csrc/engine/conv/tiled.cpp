@@ -56,7 +56,7 @@ Choice choose(const TileCandidates<TiledShape>& candidates, const Device& device
     const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n) * c.groups;
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
       const int64_t part = ceil_div(c.k, splits);
-      if (splits > least && (part < kLeastPart || tiles * splits > units * 8)) break;
+      if (splits > least && (part < kLeastPart || tiles * splits > groups_of_units(device))) break;
       double cost = gemm::tile_cost(s.tile, model, tiles * splits, part, device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * c.groups) * c.m * c.n;
@@ -132,7 +132,7 @@ void run(const Contraction& contraction) {
   const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n);
   if (!own_table) {
     launch(table_family.get(contraction.device, defines), contraction.queue,
-           NDRange::linear(c.k, 64), work.own(), c);
+           NDRange::linear(c.k, group_of_lanes(contraction.device)), work.own(), c);
   }
   launch(family.get(contraction.device, defines), contraction.queue,
          NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),

@@ -161,7 +161,7 @@ void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_
   };
   const uint64_t elements = 2 * uint64_t{rows} * a.pitch;
   if (width_ > 1) {
-    const uint32_t groups = std::min(a.tiles, device_.properties().compute_units * 4);
+    const uint32_t groups = std::min(a.tiles, static_cast<uint32_t>(items_of_cores(device_)));
     const c10::DataPtr scratch = workspace(groups * elements);
     enqueue(NDRange::linear(groups, 1), Pointer{scratch.get()});
   } else {

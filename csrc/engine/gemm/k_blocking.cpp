@@ -62,7 +62,7 @@ void run(const Plan& source) {
                                        {"DEPTH", kDepth},
                                        {"ADJACENT", p.a.row == 1 ? 1 : 0}}};
   // Two parts at least: a work-item's sums are parts, that gemm_split_k adds up.
-  const int64_t target = 4 * int64_t{plan.device.properties().compute_units};
+  const int64_t target = items_of_cores(plan.device);
   split_k(p, p.batch, std::max<int64_t>(target, 2 * int64_t{p.batch}), kDepth, kDepth);
   const uint64_t panels = NDRange::round_up(split_bytes(plan), 512);
   const uint64_t block = ceil_div(p.n, columns) * uint64_t{kDepth} * columns;

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -80,7 +81,7 @@ void run_axpy(Plan& plan, std::span<const Define> defines) {
   Arguments& p = plan.problem;
   const size_t step = static_cast<size_t>(parameters.rows) * parameters.width;
   const size_t items = ceil_div(p.m, step);
-  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 512, 8);
+  split_k(p, items * p.batch, items_of_cores(plan.device), 512, 8);
   const Workspace sums(split_bytes(plan));
   launch_product(get_kernel(family, plan, defines), plan,
                  NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
@@ -99,7 +100,7 @@ void run_group_axpy(Plan& plan, std::span<const Define> common) {
   const std::array<Define, 5> defines{
       {{"WIDTH", width}, common[1], common[2], {"ROW_ITEMS", kLanes}, {"DEPTH", kDepth}}};
   const size_t step = kLanes * static_cast<size_t>(width), groups = ceil_div(p.m, step);
-  split_k(p, groups * p.batch, plan.device.properties().compute_units * 4, 16 * kDepth, kDepth);
+  split_k(p, groups * p.batch, parts_of_work(plan.device), 16 * kDepth, kDepth);
   const Workspace sums(split_bytes(plan));
   launch_product(
       get_kernel(family, plan, defines), plan,
@@ -113,7 +114,7 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   const SkinnyParameters& parameters = plan.parameters.skinny;
   Arguments& p = plan.problem;
   const size_t items = ceil_div(p.m, parameters.rows);
-  split_k(p, items * p.batch, plan.device.properties().compute_units * 4, 4096, 64);
+  split_k(p, items * p.batch, items_of_cores(plan.device), 4096, 64);
   const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
   const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
   const size_t rows_at = sums_bytes + NDRange::round_up(column_bytes, 512);
@@ -147,7 +148,7 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
       takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
   const int width = vectors ? most : 1;
   const std::array<Define, 4> defines{{{"WIDTH", width}, common[1], common[2], {"LOCAL", local}}};
-  split_k(p, int64_t{p.m} * p.batch, plan.device.properties().compute_units * 8, 4096,
+  split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
           local * static_cast<size_t>(width));
   const Workspace sums(split_bytes(plan));
   launch_product(get_kernel(family, plan, defines), plan,

@@ -103,7 +103,7 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
     const int64_t tiles = ceil_div(p.m, shape.m) * ceil_div(p.n, shape.n) * p.batch;
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = ceil_div(p.k, splits);
-      if (splits > 1 && (part < kLeastPart || tiles * splits > units * 8)) break;
+      if (splits > 1 && (part < kLeastPart || tiles * splits > groups_of_units(plan.device))) break;
       double cost = tile_cost(shape, model, tiles * splits, part, plan.device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
@@ -122,7 +122,7 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
 
 std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
                                  int stage) {
-  constexpr int64_t kLeastPart = 64, kGroupsPerUnit = 16, kMostTried = 32;
+  constexpr int64_t kLeastPart = 64, kMostTried = 32;
   const Arguments& p = plan.problem;
   Parameters parameters = plan.parameters;
   std::vector<Variation> list;
@@ -139,7 +139,7 @@ std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> sh
   } else if (stage == 1 && parameters.tile.shape >= 0) {
     const TileShape& s = shapes[static_cast<size_t>(parameters.tile.shape)];
     const int64_t tiles = ceil_div(p.m, s.m) * ceil_div(p.n, s.n) * p.batch;
-    const int64_t most = kGroupsPerUnit * plan.device.properties().compute_units;
+    const int64_t most = 2 * groups_of_units(plan.device);
     for (int64_t splits = 1; splits <= kMostTried; splits *= 2) {
       if (splits > 1 && (p.k / splits < kLeastPart || tiles * splits > most)) break;
       parameters.tile.splits = static_cast<int>(splits);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/index/index.h"
 #include "engine/row_major.h"
@@ -19,7 +20,6 @@ namespace {
 
 static_assert(NonzeroScan::kMaxDims == RowMajor::kMaxKernelDims);
 
-constexpr size_t kLocalSize = 16;
 constexpr int64_t kMinChunk = 64;
 // Chunks per compute unit: enough to balance the load, few enough for one work-item to add up.
 constexpr int64_t kChunksPerUnit = 64;
@@ -57,7 +57,7 @@ NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
   chunks_ = ceil_div(layout.n, chunk_);
   counts_ = at::empty({chunks_ + 1}, self.options().dtype(at::kLong));
   launch(get(count_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, kLocalSize), Pointer{self_.data_ptr()},
+         NDRange::linear(chunks_, group_of_lanes(queue.device())), Pointer{self_.data_ptr()},
          Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_));
   launch(get(scan_family, queue, self_, layout.contiguous), queue, NDRange::linear(1, 1),
          Pointer{counts_.data_ptr()}, static_cast<uint32_t>(chunks_));
@@ -73,7 +73,7 @@ void NonzeroScan::write(const at::Tensor& out) const {
   layout.fits = true;  // the constructor saw to it
   Queue& queue = current_queue(self_.device().index());
   launch(get(write_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, kLocalSize), Pointer{self_.data_ptr()},
+         NDRange::linear(chunks_, group_of_lanes(queue.device())), Pointer{self_.data_ptr()},
          Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_), Pointer{out.data_ptr()},
          static_cast<uint64_t>(out.stride(0)), static_cast<uint64_t>(out.stride(1)),
          static_cast<uint64_t>(out.size(0)), static_cast<uint32_t>(layout.dims));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/device_table.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -62,8 +63,7 @@ const KernelFamily reduce_family{"index/reduce.cl", "index_reduce"};
 
 /// Enough work-items to fill the device: each scans all indices, so not many more.
 size_t work_items(const Device& device) {
-  const size_t units = device.properties().compute_units;
-  return device.is_cpu() ? units * 4 : units * 512;
+  return static_cast<size_t>(device.is_cpu() ? items_of_cores(device) : items_of_units(device) / 2);
 }
 
 /// The column dimension in which neighbours are contiguous and share their indices, or -1.

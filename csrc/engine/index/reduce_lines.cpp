@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/device_table.h"
 #include "engine/index/reduce.h"
 #include "opencl/kernel_family.h"
 
@@ -78,7 +79,8 @@ void run(ReducePlan& plan) {
     row = problem.size[column];
     int64_t others = 1;
     for (int i = 1; i < plan.columns.count; ++i) others *= problem.size[plan.columns.of[i]];
-    chunk = std::clamp<int64_t>(row * others / (4 * units) / kLanes * kLanes, kLanes, kMostColumns);
+    chunk = std::clamp<int64_t>(row * others / items_of_cores(plan.device()) / kLanes * kLanes,
+                                kLanes, kMostColumns);
     problem.size[column] = ceil_div(row, chunk);
     for (int k = 0; k < problem.operands(); ++k) problem.stride[k][column] *= chunk;
   }

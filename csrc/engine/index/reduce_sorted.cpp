@@ -13,9 +13,6 @@ namespace ocl::index {
 
 namespace {
 
-// Fewer are walked through by every work-item: that is one launch.
-constexpr int64_t kFewElements = 64;
-
 const KernelFamily places_family{"index/reduce_sorted.cl", "index_places"};
 const KernelFamily combine_family{"index/reduce_sorted.cl", "index_combine"};
 
@@ -43,7 +40,7 @@ const char* refuse(const ReducePlan& plan) {
   Dimensions elements, shared;
   split(plan, elements, shared);
   const int64_t n = product(plan.problem, elements);
-  if (n < kFewElements) return "few elements";
+  if (n < device_row(plan.device()).sorted_indices) return "few elements";
   if (n > std::numeric_limits<int32_t>::max()) return "2^31 elements or more";
   return elements.count > plan.problem.max_reduce_dims() ? "too many dimensions" : nullptr;
 }

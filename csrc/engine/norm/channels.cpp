@@ -236,7 +236,7 @@ bool channels_adjacent(const ChannelPlan& plan) {
 /// Positions of a part, so that there is work for all compute units: `owners` work-items or
 /// work-groups share no channels, and `least` positions are worth one.
 int64_t part_of(const ChannelPlan& plan, int64_t owners, int64_t least) {
-  const int64_t wanted = int64_t{plan.device.properties().compute_units} * 4;
+  const int64_t wanted = parts_of_work(plan.device);
   const int64_t parts = std::clamp<int64_t>(
       std::min(ceil_div(wanted, owners), ceil_div(plan.count, least)), 1, kMostParts);
   return std::max<int64_t>(1, ceil_div(plan.count, parts));
@@ -298,7 +298,8 @@ void run_columns(ChannelPlan& plan) {
   const int64_t tiles = ceil_div(plan.channels, width);
   const ChannelRow& table = device_row(plan.device).channels;
   const int64_t part = part_of(plan, tiles, cpu ? table.positions / width : table.column_positions);
-  const int64_t share = cpu ? std::max<int64_t>(1, kElementsPerItem / plan.channels) : 1;
+  const int64_t share =
+      cpu ? std::max<int64_t>(1, elements_per_item(plan.device) / plan.channels) : 1;
   const size_t local = cpu ? 1 : group_of_rows(plan.device);
   const auto range = [&](int64_t items) {
     return NDRange::linear(static_cast<size_t>(items), local);
@@ -320,7 +321,7 @@ void run_planes(ChannelPlan& plan) {
   const uint32_t group = cpu ? 1 : static_cast<uint32_t>(group_of_rows(plan.device));
   const int64_t least = device_row(plan.device).channels.positions;
   const int64_t part = ceil_div(part_of(plan, plan.channels, least), width) * width;
-  const int64_t share = cpu ? kElementsPerItem : width;
+  const int64_t share = cpu ? elements_per_item(plan.device) : width;
   const auto range = [&](int64_t items) {
     return NDRange::linear(static_cast<size_t>(items), group);
   };

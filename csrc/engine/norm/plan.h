@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
@@ -54,6 +55,9 @@ inline uint32_t vector_width(const Device& device, c10::ScalarType dtype, int64_
   return width;
 }
 
-constexpr int64_t kElementsPerItem = 16384;  // on a CPU, fewer are not worth a work-item
+/// Elements that are worth a CPU's work-item.
+inline int64_t elements_per_item(const Device& device) {
+  return 4 * device_row(device).item_elements;
+}
 
 }  // namespace ocl::norm

@@ -94,7 +94,8 @@ RowPlan::RowPlan(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& 
   arguments.rows_per_item = 1;
   width = vector_width(device, acc, stretch);
   const int64_t vectors = shape.length / width;
-  group = device.is_cpu() ? 1 : vectors >= 256 ? 256 : 64;
+  const auto large = static_cast<int64_t>(group_of_elements(device));
+  group = device.is_cpu() ? 1 : vectors >= large ? large : group_of_lanes(device);
 }
 
 namespace {
@@ -104,7 +105,6 @@ constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that 
 constexpr int64_t kMostRowsPerItem = 1024;
 // Without them: most rows are worked off beside the one before.
 constexpr int64_t kMostRowsAlone = 64;
-constexpr int64_t kSharesPerUnit = 16;
 
 // A row of kernels/norm/rows_prefetch_backward.cl: what local memory holds of it and the sums of
 // the weight's gradients take five times as much of a CPU's first cache.
@@ -197,6 +197,11 @@ void launch_backward(const RowPlan& plan, Kernel& kernel, uint32_t group, int64_
                              plan.dbias->defined() ? 0u : 1u});
 }
 
+int64_t shares_per_unit(const Device& device) {
+  const DeviceRow& row = device_row(device);
+  return device.is_cpu() ? 4 * row.core_items : 2 * row.groups_per_unit;
+}
+
 /// The same for rows that work-items or work-groups share, each with partial sums of its own:
 /// chooses how many rows each takes.
 void launch_shares(RowPlan& plan, Kernel& kernel, uint32_t group, int64_t shares_per_unit) {
@@ -206,8 +211,8 @@ void launch_shares(RowPlan& plan, Kernel& kernel, uint32_t group, int64_t shares
   if (plan.wants_parameters()) {
     each = std::clamp(ceil_div(rows, shares), kLeastRowsPerItem, kMostRowsPerItem);
   } else if (plan.device.is_cpu()) {
-    each =
-        std::max({int64_t{1}, kElementsPerItem / length, std::min(rows / shares, kMostRowsAlone)});
+    each = std::max({int64_t{1}, elements_per_item(plan.device) / length,
+                     std::min(rows / shares, kMostRowsAlone)});
   }
   plan.arguments.rows_per_item = static_cast<uint32_t>(each);
   launch_backward(plan, kernel, group, ceil_div(rows, each), length);
@@ -236,8 +241,8 @@ const char* refuse_nothing(const RowPlan&) { return nullptr; }
 
 void run_rows(RowPlan& plan) {
   if (plan.device.is_cpu()) {
-    plan.arguments.rows_per_item =
-        static_cast<uint32_t>(std::max<int64_t>(1, kElementsPerItem / plan.shape.length));
+    plan.arguments.rows_per_item = static_cast<uint32_t>(
+        std::max<int64_t>(1, elements_per_item(plan.device) / plan.shape.length));
   }
   const char* param_tag = tag_or(plan.weight, tag_or(*plan.bias, plan.in_tag));
   Kernel& kernel = kernel_of(plan, rows_family, param_tag, plan.width, plan.group,
@@ -269,7 +274,7 @@ void run_prefetch_backward(RowPlan& plan) {
                               {"PAIRS", plan.paired(param_tag)},
                               {"ALIGNED_VECTORS", 1},
                               {"STREAMING_STORES", 1}});
-  launch_shares(plan, kernel, 1, kSharesPerUnit);
+  launch_shares(plan, kernel, 1, shares_per_unit(plan.device));
 }
 
 void run_registers_backward(RowPlan& plan) {
@@ -298,7 +303,7 @@ void run_rows_backward(RowPlan& plan) {
                               {"PAIRS", plan.paired(param_tag)},
                               alignment(plan, plan.width),
                               stores(plan)});
-  launch_shares(plan, kernel, plan.group, kSharesPerUnit);
+  launch_shares(plan, kernel, plan.group, shares_per_unit(plan.device));
 }
 
 const char* refuse_runs_backward(const RowPlan& plan) {

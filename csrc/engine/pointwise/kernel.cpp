@@ -116,11 +116,11 @@ bool takes_complex_vectors(const Device& device, const Operands& operands, const
 /// `vectors`: what a work-item takes.
 size_t local_size(const Device& device, size_t items, size_t vectors) {
   if (!device.is_cpu()) return group_of_elements(device);
-  const size_t usual = std::max<size_t>(1, kLocalSize / vectors);
+  const size_t usual = std::max<size_t>(1, group_of_rows(device) / vectors);
   const size_t larger =
       std::max<size_t>(1, static_cast<size_t>(device_row(device).large_group) / vectors);
   if (items < usual && !device.quirks().compiles_at_launch) return std::bit_ceil(items);
-  const size_t large = 8 * device.properties().compute_units * larger;
+  const size_t large = static_cast<size_t>(items_of_cores(device, 2)) * larger;
   const bool fits = larger <= device.properties().max_work_group_size;
   return items >= large && fits ? larger : usual;
 }

@@ -15,8 +15,6 @@
 
 namespace ocl::pointwise {
 
-inline constexpr size_t kLocalSize = 128;
-
 class DefineList {
  public:
   void add(const Define& define) { new (&storage_[count_++]) Define(define); }

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/kernel_types.h"
 #include "engine/pointwise/kernel.h"
@@ -79,7 +80,8 @@ size_t row_run(const Device& device, const Operands& operands, const Op& op, con
                size_t chunks) {
   if (!device.is_cpu() || is_special(device, operands, op)) return 1;
   if (access.width == 1 && !(op.flags & flag::bits)) return 1;
-  const size_t most = chunks / (8 * device.properties().compute_units * kLocalSize);
+  const size_t groups = static_cast<size_t>(items_of_cores(device, 2));
+  const size_t most = chunks / (groups * group_of_rows(device));
   return std::clamp<size_t>(most, 1, kMaxRun);
 }
 
@@ -130,10 +132,11 @@ void launch_rows(Queue& queue, const Operands& operands, const Op& op, const Geo
   arguments.together = static_cast<uint32_t>(together);
   const size_t runs = ceil_div(chunks, run);
   // Rows shorter than a work-group share it, so that no lane idles.
+  const size_t group = group_of_rows(queue.device());
   size_t local_x = 1;
-  while (local_x < runs && local_x < kLocalSize) local_x *= 2;
+  while (local_x < runs && local_x < group) local_x *= 2;
   enqueue(kernel, queue,
-          NDRange::grid(runs, ceil_div(ny, together), local_x, kLocalSize / local_x)
+          NDRange::grid(runs, ceil_div(ny, together), local_x, group / local_x)
               .of_work(ny * geometry.size[0]),
           operands, op, used_part(arguments, operands));
 }
@@ -245,8 +248,8 @@ void launch_strided(Queue& queue, const Operands& operands, const Op& op, const 
   Kernel& kernel = kernel_of(strided_family, queue.device(), defines, operands, op);
   const Arguments arguments = make_arguments(operands, geometry, n);
   // An element takes a division per dimension.
-  enqueue(kernel, queue, NDRange::linear(n, kLocalSize).of_work(4 * n), operands, op,
-          used_part(arguments, operands));
+  enqueue(kernel, queue, NDRange::linear(n, group_of_rows(queue.device())).of_work(4 * n), operands,
+          op, used_part(arguments, operands));
 }
 
 /// Whether all is bfloat16, in whole cache lines, and computed with as float.

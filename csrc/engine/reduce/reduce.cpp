@@ -74,11 +74,18 @@ void put_dimension(Arguments& arguments, int index, const Dimension& dimension) 
 /// `held`: elements that each can hold in registers between two passes, 0 if one pass is enough.
 size_t gpu_group(const Device& device, int64_t elements, int64_t outputs, bool contiguous,
                  int64_t held) {
-  const bool many_rows = outputs >= int64_t{device.properties().compute_units} * 32;
-  if (elements >= 1024 && !many_rows) return 256;
-  if (held > 0 && elements > 64 * held) return elements > 128 * held ? 256 : 128;
-  if (elements >= 256) return 64;
-  return contiguous && elements >= 32 ? 32 : 1;
+  const ReduceRow& table = device_row(device).reduce;
+  const bool many_rows =
+      outputs >= int64_t{device.properties().compute_units} * table.many_rows_per_unit;
+  if (elements >= table.large_row && !many_rows) return table.large_group;
+  const auto holds = [&](size_t group) { return elements <= static_cast<int64_t>(group) * held; };
+  if (held > 0 && !holds(table.small_group)) {
+    size_t group = table.small_group;
+    while (group < table.large_group && !holds(group)) group *= 2;
+    return group;
+  }
+  if (elements >= table.small_row) return table.small_group;
+  return contiguous && elements >= table.least_row ? table.least_group : 1;
 }
 
 /// One reduction on its way: geometry in, launches out.
@@ -125,7 +132,8 @@ class Plan {
   }
   /// Work-items that keep the device busy.
   int64_t wanted_items() const {
-    return int64_t{device_.properties().compute_units} * (device_.is_cpu() ? 8 : gpu_items_);
+    return device_.is_cpu() ? items_of_cores(device_, 2)
+                            : int64_t{device_.properties().compute_units} * gpu_items_;
   }
 
   const Op& op_;
@@ -260,11 +268,11 @@ size_t Plan::row_group() const {
                    held);
 }
 
-/// Whether a row has enough chunks of long_row_chunk to keep a GPU busy. A group of 256 has
+/// Whether a row has enough chunks of long_row_chunk to keep a GPU busy. A large group has
 /// little of 4096 elements each.
 bool Plan::long_rows(size_t group) const {
-  return group == 256 && geometry_.reduced_elements() / table_.long_row_chunk >=
-                             int64_t{device_.properties().compute_units} * 8;
+  return group == table_.large_group &&
+         geometry_.reduced_elements() / table_.long_row_chunk >= groups_of_units(device_);
 }
 
 /// Makes the chunks of a single row as many for each split: `most` or fewer, each a multiple of

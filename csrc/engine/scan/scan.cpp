@@ -160,13 +160,13 @@ void Plan::in_phases(const Launch& launch) {
 
 void Plan::run_rows(size_t group) {
   const bool cpu = device_.is_cpu(), grouped = group > 1;
-  const int64_t units = device_.properties().compute_units;
   const bool together = op_.form == Form::arg || op_.regroup == Op::always ||
                         (op_.regroup == Op::real_doubles && acc_ == ScalarType::Double);
   const int items = grouped ? device_row(device_).scan.items : together ? kCpuItems : 1;
   if (cpu || grouped) {
-    choose_chunks(arguments_.lines, units * (cpu ? 4 : 8), static_cast<int64_t>(group) * items,
-                  device_row(device_).item_elements, INT32_MAX);
+    choose_chunks(arguments_.lines, cpu ? items_of_cores(device_) : groups_of_units(device_),
+                  static_cast<int64_t>(group) * items, device_row(device_).item_elements,
+                  INT32_MAX);
   } else {
     arguments_.splits = 1;
     arguments_.chunk = arguments_.length;
@@ -174,7 +174,7 @@ void Plan::run_rows(size_t group) {
   arguments_.lines_per_item = 1;
   if (cpu && arguments_.splits == 1) {
     const int64_t worthwhile = device_row(device_).item_elements / std::max<int64_t>(1, length());
-    const int64_t wanted = arguments_.lines / (units * 32);
+    const int64_t wanted = arguments_.lines / items_of_cores(device_, 8);
     arguments_.lines_per_item = static_cast<uint32_t>(std::max<int64_t>({1, worthwhile, wanted}));
   }
   const uint32_t per_item = arguments_.lines_per_item;
@@ -203,10 +203,9 @@ void Plan::run_columns() {
   arguments_.columns = columns;
   arguments_.tiles = ceil_div(columns, w);
   const int64_t blocks = int64_t{arguments_.tiles} * (arguments_.lines / columns);
-  const int64_t units = device_.properties().compute_units;
   // A GPU's work-item should walk some hundred elements, a CPU's some thousand.
-  choose_chunks(blocks, units * (cpu ? 4 : 1024), 1,
-                device_row(device_).scan.column_elements / width, kMaxColumnSplits);
+  choose_chunks(blocks, busy_items(device_), 1, device_row(device_).scan.column_elements / width,
+                kMaxColumnSplits);
   in_phases([&](Phase phase) {
     Kernel& kernel = columns_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
                                                   {"OP", op_.functor},

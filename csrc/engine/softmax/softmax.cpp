@@ -27,13 +27,12 @@ using namespace kernel_types;
 
 using c10::ScalarType;
 
-constexpr int64_t kElementsPerItem = 4096;  // on a CPU, fewer are not worth a work-item
 // What a CPU's kernels hold of a row in local memory, twice: its elements and exponentials, its
 // gradients and results. Together they are what every OpenCL has, and most of a first cache.
 constexpr int64_t kForwardBytes = 16384, kBackwardBytes = 8192;
 // Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
 // and work-items enough for each core.
-constexpr int64_t kMostRowsPerItem = 64, kLeastRowsToPrefetch = 4, kItemsPerUnit = 16;
+constexpr int64_t kMostRowsPerItem = 64, kLeastRowsToPrefetch = 4;
 
 const KernelFamily rows_family{"softmax/rows.cl", "softmax_rows"};
 const KernelFamily rows_backward_family{"softmax/rows.cl", "softmax_rows_backward"};
@@ -119,10 +118,10 @@ void Plan::choose_rows(ScalarType acc_dtype) {
   // Stores go past caches that can't hold the results anyway, unless the kernel reads them again.
   streaming = aligned_rows() && !(!backward && !log && stash && !fits) &&
               moved_bytes() >= device.properties().last_level_cache;
-  int64_t each = std::max<int64_t>(1, kElementsPerItem / length);
+  int64_t each = std::max<int64_t>(1, device_row(device).item_elements / length);
   // Backward, rows that stay in the caches are read again as soon.
   if (fits && (!backward || streaming)) {
-    const int64_t items = int64_t{device.properties().compute_units} * kItemsPerUnit;
+    const int64_t items = items_of_cores(device, 4);
     each = std::max(each, std::min(outer / items, kMostRowsPerItem));
   }
   arguments.outer_per_item = static_cast<uint32_t>(each);

@@ -13,7 +13,6 @@ namespace ocl::sort {
 namespace {
 
 constexpr uint32_t kInsertionSize = 32;
-constexpr uint32_t kElementsPerItem = 4096;
 constexpr uint32_t kBitonicMaxSize = 4096;
 
 const KernelFamily insertion_family{"sort/insertion.cl", "sort_insertion"};
@@ -26,7 +25,7 @@ const char* refuse_insertion(const Plan& plan) {
 
 void run_insertion(Plan& plan) {
   plan.index = plan.allocate_index();
-  const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
+  const uint32_t per_item = rows_per_item(plan.device, plan.n);
   launch(insertion_family.get(plan.device, {{"KEY", plan.key.tag}, {"SIZE", kInsertionSize}}),
          plan.queue, NDRange::linear(ceil_div(plan.rows, per_item), 1), Pointer{plan.keys.get()},
          Pointer{plan.index.get()}, plan.n, plan.rows, per_item);

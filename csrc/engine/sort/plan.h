@@ -63,8 +63,12 @@ void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays);
 
 /// Work-items that keep the device busy, where one does more than an element's work.
 inline uint32_t wanted_items(const Device& device) {
-  return device.properties().compute_units *
-         (device.is_cpu() ? 8 : device_row(device).resident_items);
+  return static_cast<uint32_t>(device.is_cpu() ? items_of_cores(device, 2) : busy_items(device));
+}
+
+/// Rows of `n` elements that are worth a CPU's work-item.
+inline uint32_t rows_per_item(const Device& device, uint32_t n) {
+  return std::max(1U, static_cast<uint32_t>(device_row(device).item_elements) / n);
 }
 
 }  // namespace ocl::sort

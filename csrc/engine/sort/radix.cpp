@@ -14,7 +14,6 @@ namespace {
 constexpr uint32_t kPartsDigitBits = 8, kTilesDigitBits = 4;  // as in the kernel files
 // Below that many elements a row is sorted by one work-item, whatever the others do.
 constexpr uint32_t kWholeRow = 16384;
-constexpr uint32_t kElementsPerItem = 4096;
 // A work-group per digit and part, and the work-items of a warp that share a digit's count.
 constexpr uint32_t kWideDigitBits = 8, kWideGroup = 1 << kWideDigitBits, kWideItems = 16;
 
@@ -36,7 +35,7 @@ const char* refuse_rows(const Plan& plan) {
 void run_rows(Plan& plan) {
   plan.index = plan.allocate_index();
   const c10::DataPtr spare_keys = plan.allocate_keys(), spare_index = plan.allocate_index();
-  const uint32_t per_item = std::max<uint32_t>(1, kElementsPerItem / plan.n);
+  const uint32_t per_item = rows_per_item(plan.device, plan.n);
   launch(rows_family.get(plan.device, {{"KEY", plan.key.tag}}), plan.queue,
          NDRange::linear(ceil_div(plan.rows, per_item), 1), Pointer{plan.keys.get()},
          Pointer{plan.index.get()}, Pointer{spare_keys.get()}, Pointer{spare_index.get()}, plan.n,
@@ -106,7 +105,7 @@ void run_wide(Plan& plan) {
   // Twice the work-groups where there would be few.
   const uint64_t total = uint64_t{plan.rows} * plan.n;
   const uint64_t tiles = total / (kWideGroup * kWideItems);
-  const bool few = tiles < 4 * uint64_t{plan.device.properties().compute_units};
+  const bool few = tiles < static_cast<uint64_t>(parts_of_work(plan.device));
   const uint32_t items = plan.key.size == 8 || few ? kWideItems / 2 : kWideItems;
   const auto get = [&](const KernelFamily& family) -> Kernel& {
     return family.get(plan.device, {{"KEY", plan.key.tag},

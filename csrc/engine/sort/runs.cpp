@@ -17,7 +17,6 @@ namespace ocl::sort {
 namespace {
 
 constexpr uint32_t kMinChunk = 64;
-constexpr size_t kLocalSize = 16;
 constexpr uint32_t kShare = 8;  // elements of a GPU's work-item, as in kernels/sort/runs.cl
 
 const KernelFamily count_family{"sort/runs.cl", "sort_count_runs"};
@@ -61,7 +60,7 @@ Kernel& Runs::get(const KernelFamily& family) const {
 NDRange Runs::range() const {
   const size_t group = group_of_elements(queue_.device());
   return in_groups_ ? NDRange::linear(chunks_ * group, group)
-                    : NDRange::linear(chunks_, kLocalSize);
+                    : NDRange::linear(chunks_, group_of_lanes(queue_.device()));
 }
 
 int64_t Runs::total() const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/ceil_div.h"
+#include "engine/device_table.h"
 #include "engine/sort/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -13,14 +14,13 @@ namespace {
 
 // The kernel's buffers are a work-item's own memory: of a CPU, some KiB of its stack.
 constexpr uint32_t kFew = 32, kMostCapacity = 1024;
-constexpr uint32_t kPart = 4096;  // elements that are worth a work-item
 
 /// The k least of each of `parts` parts of the rows, which are then the plan's rows.
 void select(Plan& plan, uint32_t k, uint32_t parts, bool has_source) {
   static const KernelFamily few_family{"sort/select.cl", "sort_select_few"};
   static const KernelFamily family{"sort/select.cl", "sort_select"};
   const bool few = k <= kFew;
-  const uint32_t per_item = few ? std::max<uint32_t>(1, kPart / (plan.n / parts)) : 1;
+  const uint32_t per_item = few ? rows_per_item(plan.device, plan.n / parts) : 1;
   const Selection selection{plan.n, plan.rows, k,          plan.n / parts,
                             parts,  per_item,  parts == 1, has_source};
   const size_t units = size_t{plan.rows} * parts;
@@ -49,7 +49,8 @@ void run(Plan& plan) {
   const uint32_t k = plan.wanted;
   // Every core gets several parts, where they are long and have much more than is wanted.
   const uint32_t wanted = ceil_div(wanted_items(plan.device), plan.rows);
-  const uint32_t parts = std::clamp<uint32_t>(plan.n / std::max(kPart, 16 * k), 1, wanted);
+  const auto part = static_cast<uint32_t>(device_row(plan.device).item_elements);
+  const uint32_t parts = std::clamp<uint32_t>(plan.n / std::max(part, 16 * k), 1, wanted);
   if (parts > 1) select(plan, k, parts, false);
   select(plan, k, 1, parts > 1);
 }

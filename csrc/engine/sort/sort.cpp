@@ -23,7 +23,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr uint32_t kMinChunk = 2048;  // elements per work-item on a CPU
 // Positions within a row and counts are uint32, with some room for rounding up.
 constexpr int64_t kMaxElements = (int64_t{1} << 32) - (int64_t{1} << 20);
 
@@ -79,8 +78,10 @@ bool set_layout(RowArguments& arguments, std::initializer_list<const at::Tensor*
 
 void set_chunk(RowArguments& arguments, const Device& device, uint64_t total) {
   // A GPU wants neighbours in neighbouring work-items.
-  arguments.chunk =
-      device.is_cpu() ? std::max<uint32_t>(kMinChunk, total / wanted_items(device)) : 1;
+  arguments.chunk = 1;
+  if (!device.is_cpu()) return;
+  const auto least = static_cast<uint64_t>(device_row(device).item_elements / 2);
+  arguments.chunk = static_cast<uint32_t>(std::max(least, total / wanted_items(device)));
 }
 
 NDRange chunks(const RowArguments& arguments, const Device& device, uint64_t total) {

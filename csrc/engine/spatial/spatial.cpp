@@ -19,11 +19,8 @@ namespace ocl::spatial {
 
 namespace {
 
-constexpr int64_t kMostGpuRows = 8;
-// On a CPU, large tensors have longer work-items, as long as there are kItemsPerUnit of them for
-// each compute unit.
-constexpr int64_t kMostElementsPerItem = 32768;
-constexpr int64_t kItemsPerUnit = 16;
+// On a CPU, large tensors have longer work-items, up to so many times what is worth one.
+constexpr int64_t kLongest = 8;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
 
@@ -165,18 +162,19 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   arguments.span = 1;
   arguments.rows_per_item = 1;
   if (cpu) {
-    const int64_t units = device.properties().compute_units;
+    const int64_t worthwhile = device_row(device).item_elements;
     const int64_t steps = int64_t{arguments.rows} * arguments.inner;
-    const int64_t work = steps * width * access.cost / (kItemsPerUnit * units);
-    const int64_t copies = std::clamp(work, device_row(device).item_elements, kMostElementsPerItem);
+    const int64_t work = steps * width * access.cost / items_of_cores(device, 4);
+    const int64_t copies = std::clamp(work, worthwhile, kLongest * worthwhile);
     const auto per_item = static_cast<uint32_t>(std::max<int64_t>(copies / access.cost / width, 1));
     const uint32_t longest = access.longest_span == 0 ? per_item : access.longest_span;
     arguments.span = std::min(arguments.inner, longest);
     arguments.rows_per_item = std::clamp(per_item / arguments.span, 1u, arguments.rows);
   } else {
     const int64_t elements = int64_t{arguments.rows} * arguments.inner;
+    const DeviceRow& row = device_row(device);
     arguments.rows_per_item = static_cast<uint32_t>(
-        std::clamp<int64_t>(elements / device_row(device).spread_elements, 1, kMostGpuRows));
+        std::clamp<int64_t>(elements / row.spread_elements, 1, row.most_spread));
   }
   arguments.chunks = ceil_div(arguments.inner, arguments.span);
   set_divisor(arguments, 0, arguments.size[0]);

@@ -35,18 +35,15 @@ const KernelFamily sampled_family{"sparse/sampled.cl", "sparse_sampled"};
 using namespace kernel_types;
 #include "sparse/arguments.clh"
 
-// Work-items of a CPU's core, so that rows of unlike length are shared out evenly.
-constexpr int64_t kItemsPerCore = 16;
 // Elements of OpenCL's longest vector.
 constexpr int64_t kWidest = 16;
-// Entries of a CPU's work-item, where each costs the same.
-constexpr int64_t kIndexSpan = 4096;
 
 /// The share of n that a work-item takes.
 uint32_t span_of(const Device& device, int64_t n) {
   if (!device.is_cpu()) return 1;
-  const int64_t items = device.properties().compute_units * kItemsPerCore;
-  return static_cast<uint32_t>(std::clamp<int64_t>(n / items, 1, kIndexSpan));
+  // Rows are of unlike length: many work-items share them out evenly.
+  const int64_t items = items_of_cores(device, 4), most = device_row(device).item_elements;
+  return static_cast<uint32_t>(std::clamp<int64_t>(n / items, 1, most));
 }
 
 NDRange items_range(const Device& device, uint64_t items) {

@@ -28,7 +28,6 @@ const KernelFamily scan_family{"vision/nms.cl", "nms_scan"};
 constexpr int64_t kBits = 32;
 /// Of the matrix, which is made and passed over in parts if it is larger.
 constexpr int64_t kMaskBytes = int64_t{64} << 20;
-constexpr size_t kScanGroup = 256;
 
 /// Overlaps are numbers of the dtype computed in, and the threshold is a double. Above it is what
 /// is above the largest such number that does not pass it.
@@ -77,8 +76,9 @@ at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_thre
 
   Queue& queue = current_queue(dets.device().index());
   Device& device = queue.device();
-  const size_t group =
-      device.is_cpu() ? 1 : std::min(kScanGroup, device.properties().max_work_group_size);
+  const size_t group = device.is_cpu() ? 1
+                                       : std::min(group_of_elements(device),
+                                                  device.properties().max_work_group_size);
   const auto get = [&](const KernelFamily& family) -> Kernel& {
     return family.get(device, {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"GROUP", group}});
   };
