@@ -14,6 +14,10 @@ from tests.ops import products
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT = "from tests.ops import products"
+# What run_script() runs.
+EVERY_SHAPE, EVERY_LAYOUT = [products.check_every_shape], [products.check_every_layout]
+ONE_PRODUCT, FEW_LONG_SUMS = [products.check_one_product], [products.check_few_long_sums]
+MANY_TILES = [products.check_many_tiles]
 IMPLEMENTATIONS = ["small", "packed", "skinny_axpy", "skinny_dot", "direct"]
 
 
@@ -23,7 +27,7 @@ OTHERS = "float64,float16,complex128,int8,int16,int64,uint8"
 
 def test_packed_in_blocks():
     """Problems larger than the workspace are packed block by block."""
-    run_script([products.check_every_shape], chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+    run_script(EVERY_SHAPE, chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
 
 
 @pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
@@ -41,19 +45,19 @@ def test_every_implementation(name, dtypes):
 def test_tiled(dtypes):
     """In a process of its own, whose driver compiles it in seconds."""
     environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_VERBOSE": "dispatch"}
-    trace = run_script([products.check_every_shape], chosen(dtypes), **environment)
+    trace = run_script(EVERY_SHAPE, chosen(dtypes), **environment)
     assert ": tiled runs" in trace
 
 
 def test_bfloat16_without_its_instruction():
     """Processors that have AVX512-BF16 take panels of pairs, others panels of floats."""
-    run_script([products.check_every_shape], "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
+    run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
 
 
 @pytest.mark.parametrize("without", ["", "int8_dot"])
 def test_int8_with_and_without_its_instruction(without):
     """Processors that have AVX512-VNNI take panels of four, others panels of ints."""
-    run_script([products.check_every_shape], "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
+    run_script(EVERY_SHAPE, "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
 
 
 @pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
@@ -141,8 +145,7 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
     """Elsewhere they have to say why not, and the others compute."""
     environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = torch.ocl.get_device_properties(0).has_tensor_cores
-    checks = [products.check_every_layout, products.check_many_tiles]
-    checks = checks if there else [products.check_one_product]
+    checks = EVERY_LAYOUT + MANY_TILES if there else ONE_PRODUCT
     dtypes = dtypes if there else dtypes.split(",")[0]
     environment |= {"TORCH_OCL_VERBOSE": "dispatch,build", "TORCH_OCL_WITHOUT": without}
     trace = run_script(checks, dtypes, **environment)
@@ -161,7 +164,7 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
 def test_parts_added_by_a_group():
     """Of few results and many parts of k, as on a GPU."""
     environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
-    trace = run_script([products.check_few_long_sums], "float32,float64,bfloat16,complex64,int64", **environment)
+    trace = run_script(FEW_LONG_SUMS, "float32,float64,bfloat16,complex64,int64", **environment)
     assert "gemm_split_k_group" in trace
 
 
@@ -192,8 +195,7 @@ def test_products_by_subgroups(name, dtypes, tile):
     environment = {"TORCH_OCL_GEMM": name, "TORCH_OCL_GEMM_TILE": tile}
     there = {8, 16} & set(torch.ocl.get_device_properties(0).required_sub_group_sizes)
     environment |= {"TORCH_OCL_VERBOSE": "dispatch"}
-    check = products.check_every_layout if tile else products.check_every_shape
-    checks = [check if there else products.check_one_product]
+    checks = ONE_PRODUCT if not there else EVERY_LAYOUT if tile else EVERY_SHAPE
     dtypes = dtypes if there else dtypes.split(",")[0]
     trace = run_script(checks, dtypes, **environment)
     assert (
@@ -205,12 +207,12 @@ def test_products_by_subgroups(name, dtypes, tile):
 def test_a_tile_that_is_none_is_named(tile):
     """Once, whether or not the syntax is right: a warning for all the products of a process."""
     environment = {"TORCH_OCL_GEMM": "tiled", "TORCH_OCL_GEMM_TILE": tile}
-    trace = run_script([products.check_one_product] * 2, "float32", **environment)
+    trace = run_script(ONE_PRODUCT * 2, "float32", **environment)
     assert trace.count(f"warning: TORCH_OCL_GEMM_TILE={tile}:") == 1
 
 
 def run_every_layout(dtypes, **environment):
-    return run_script([products.check_every_layout], chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
+    return run_script(EVERY_LAYOUT, chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
 
 
 def run_script(checks, dtypes, **environment):
@@ -219,8 +221,6 @@ def run_script(checks, dtypes, **environment):
         environment |= UNVECTORISED
     calls = [f"products.{check.__name__}(sys.argv[2])" for check in checks]
     script = "\n".join(["import sys", "sys.path.insert(0, sys.argv[1])", IMPORT, *calls])
-    result = fresh.run_script(
-        script, str(ROOT), dtypes, environment={**os.environ, **environment}
-    )
+    result = fresh.run_script(script, str(ROOT), dtypes, environment={**os.environ, **environment})
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stderr
