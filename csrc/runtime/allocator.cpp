@@ -1,5 +1,6 @@
 #include "runtime/allocator.h"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -40,6 +41,8 @@ uint32_t modes_of_all = 0;
 
 DeviceCache& create_cache(c10::DeviceIndex index) {
   Device& owner = device(index);  // raises if there is no such device, or in a forked child
+  // Until then nothing is pinned for this kind of device: Context::isPinnedPtr().
+  at::globalContext().lazyInitDevice(kDeviceType);
   std::lock_guard lock(caches_mutex);
   if (DeviceCache* cache = caches[index].load()) return *cache;
   // After the driver's own handlers in registration order, hence before them at exit.

@@ -1,5 +1,7 @@
 // What the generic parts of torch ask an accelerator: devices, generators, pinned memory, storage
 // resizing.
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
@@ -68,7 +70,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     TORCH_CHECK(index, "the pointer ", pointer, " is not in the memory of any ocl device");
     return at::Device(kDeviceType, *index);
   }
-  bool isPinnedPtr(const void* pointer) const override { return is_pinned(pointer); }
+  /// A PyTorch with CUDA pins memory by CUDA, whatever the device: DistributedDataParallel then
+  /// asks whether what it got is pinned. Copies treat it as any other memory of the host.
+  bool isPinnedPtr(const void* pointer) const override {
+    return is_pinned(pointer) ||
+           (at::globalContext().hasCUDA() && at::detail::getCUDAHooks().isPinnedPtr(pointer));
+  }
   at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <memory>
 
 #include "opencl/event.h"
 #include "runtime/host_allocator.h"
@@ -17,13 +19,42 @@ namespace {
 // A piece takes a device as long as a few launches, and several fit the host's caches.
 constexpr size_t kPiece = size_t{4} << 20;
 constexpr size_t kSlots = 4;
-// What one thread copies at a time.
-constexpr int64_t kGrain = int64_t{256} << 10;
+// What one thread copies at a time, and threads that are worth waking.
+constexpr size_t kGrain = size_t{512} << 10, kMostThreads = 8;
 
+/// A copy on the host that threads share: each takes the next part that nobody has.
+struct SharedCopy {
+  SharedCopy(char* to_, const char* from_, size_t bytes_)
+      : to(to_), from(from_), bytes(bytes_), parts((bytes + kGrain - 1) / kGrain), left(parts) {}
+
+  void work() {
+    for (size_t part = next++; part < parts; part = next++) {
+      const size_t begin = part * kGrain;
+      std::memcpy(to + begin, from + begin, std::min(kGrain, bytes - begin));
+      if (--left == 0) left.notify_all();
+    }
+  }
+  /// Until all parts are done; those that no other thread has begun are the caller's by then.
+  void wait() {
+    for (size_t now = left; now != 0; now = left) left.wait(now);
+  }
+
+  char* const to;
+  const char* const from;
+  const size_t bytes, parts;
+  std::atomic<size_t> next{0}, left;
+};
+
+// at::parallel_for() is serial in libraries that are built without OpenMP, and linking OpenMP's
+// library would bring a second one next to torch's.
 void copy_on_host(char* to, const char* from, size_t bytes) {
-  at::parallel_for(0, static_cast<int64_t>(bytes), kGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-  });
+  const auto copy = std::make_shared<SharedCopy>(to, from, bytes);
+  const size_t threads =
+      std::min({copy->parts, kMostThreads, static_cast<size_t>(at::get_num_threads())});
+  // A thread that comes too late finds no part left, and touches neither operand.
+  for (size_t i = 1; i < threads; ++i) at::launch([copy] { copy->work(); });
+  copy->work();
+  copy->wait();
 }
 
 /// The ring: slot i is free again when its event is complete.
