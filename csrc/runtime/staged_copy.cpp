@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <memory>
 
 #include "opencl/event.h"
@@ -16,53 +17,20 @@ namespace ocl {
 
 namespace {
 
-// A piece takes a device as long as a few launches, and several fit the host's caches.
-constexpr size_t kPiece = size_t{4} << 20;
-constexpr size_t kSlots = 4;
-// What one thread copies at a time, and threads that are worth waking.
-constexpr size_t kGrain = size_t{512} << 10, kMostThreads = 8;
+// A piece takes a device as long as a few launches. There is a slot for each thread that copies,
+// and one on its way.
+constexpr size_t kPiece = size_t{2} << 20, kSlots = 16;
+constexpr size_t kLeastBytes = size_t{8} << 20;
+// Threads that are worth waking: eight copy at the pace of a bus.
+constexpr size_t kMostThreads = 8;
 
-/// A copy on the host that threads share: each takes the next part that nobody has.
-struct SharedCopy {
-  SharedCopy(char* to_, const char* from_, size_t bytes_)
-      : to(to_), from(from_), bytes(bytes_), parts((bytes + kGrain - 1) / kGrain), left(parts) {}
-
-  void work() {
-    for (size_t part = next++; part < parts; part = next++) {
-      const size_t begin = part * kGrain;
-      std::memcpy(to + begin, from + begin, std::min(kGrain, bytes - begin));
-      if (--left == 0) left.notify_all();
-    }
-  }
-  /// Until all parts are done; those that no other thread has begun are the caller's by then.
-  void wait() {
-    for (size_t now = left; now != 0; now = left) left.wait(now);
-  }
-
-  char* const to;
-  const char* const from;
-  const size_t bytes, parts;
-  std::atomic<size_t> next{0}, left;
-};
-
-// at::parallel_for() is serial in libraries that are built without OpenMP, and linking OpenMP's
-// library would bring a second one next to torch's.
-void copy_on_host(char* to, const char* from, size_t bytes) {
-  const auto copy = std::make_shared<SharedCopy>(to, from, bytes);
-  const size_t threads =
-      std::min({copy->parts, kMostThreads, static_cast<size_t>(at::get_num_threads())});
-  // A thread that comes too late finds no part left, and touches neither operand.
-  for (size_t i = 1; i < threads; ++i) at::launch([copy] { copy->work(); });
-  copy->work();
-  copy->wait();
-}
-
-/// The ring: slot i is free again when its event is complete.
+/// Pinned memory for kSlots pieces at a time. A slot is free again when its event is complete.
 class Ring {
  public:
   struct Slot {
     c10::DataPtr memory;
     Event event;
+    std::atomic<size_t> turn{0};  // pieces that have been here
     char* data() { return static_cast<char*>(memory.get()); }
   };
 
@@ -88,7 +56,46 @@ class Ring {
   size_t size(size_t piece) const { return std::min(kPiece, bytes_ - begin(piece)); }
   Slot& slot(size_t piece) { return slots_[piece % kSlots]; }
 
+  /// Calls body(piece) for all of them, in several threads. Each takes the next one, and waits
+  /// until the piece before it has left its slot. Raises what the first one raised.
+  template <class Body>
+  void share_out(const Body& body) {
+    const auto work = std::make_shared<Work>();
+    work->left = pieces_;
+    // A thread that comes too late finds no piece left, and touches neither the ring nor the body.
+    const auto run = [this, &body, work, pieces = pieces_] {
+      for (size_t i = work->next++; i < pieces; i = work->next++) {
+        Slot& own = slot(i);
+        for (size_t now = own.turn; now != i / kSlots; now = own.turn) own.turn.wait(now);
+        if (!work->failed) work->attempt([&] { body(i); });
+        ++own.turn;
+        own.turn.notify_all();
+        if (--work->left == 0) work->left.notify_all();
+      }
+    };
+    const size_t threads =
+        std::min({pieces_, kMostThreads, static_cast<size_t>(at::get_num_threads())});
+    for (size_t i = 1; i < threads; ++i) at::launch(run);
+    run();
+    for (size_t now = work->left; now != 0; now = work->left) work->left.wait(now);
+    if (work->error) std::rethrow_exception(work->error);
+  }
+
  private:
+  struct Work {
+    template <class Function>
+    void attempt(const Function& function) {
+      try {
+        function();
+      } catch (...) {
+        if (!failed.exchange(true)) error = std::current_exception();
+      }
+    }
+    std::atomic<size_t> next{0}, left{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+  };
+
   size_t pieces_, bytes_;
   std::array<Slot, kSlots> slots_;
 };
@@ -101,19 +108,21 @@ const char* advance(const void* address, size_t bytes) {
 }  // namespace
 
 bool takes_staged_copy(const Device& device, size_t bytes) {
-  return !device.is_cpu() && !device.properties().host_unified_memory && bytes >= 2 * kPiece;
+  return !device.is_cpu() && !device.properties().host_unified_memory && bytes >= kLeastBytes;
 }
 
+// at::parallel_for() is serial in libraries that are built without OpenMP, and linking OpenMP's
+// library would bring a second one next to torch's: share_out() takes torch's other threads.
 void staged_write(Queue& queue, void* address, const void* source, size_t bytes) {
   Ring ring(bytes);
-  for (size_t i = 0; i < ring.pieces(); ++i) {
+  ring.share_out([&](size_t i) {
     Ring::Slot& slot = ring.slot(i);
     slot.event.synchronize();
-    copy_on_host(slot.data(), advance(source, Ring::begin(i)), ring.size(i));
+    std::memcpy(slot.data(), advance(source, Ring::begin(i)), ring.size(i));
     queue.write(advance(address, Ring::begin(i)), slot.data(), ring.size(i), false);
     slot.event.record(queue);
     queue.flush();
-  }
+  });
 }
 
 void staged_read(Queue& queue, void* destination, const void* address, size_t bytes) {
@@ -125,12 +134,12 @@ void staged_read(Queue& queue, void* destination, const void* address, size_t by
     queue.flush();
   };
   for (size_t i = 0; i < std::min(ring.pieces(), kSlots); ++i) start(i);
-  for (size_t i = 0; i < ring.pieces(); ++i) {
+  ring.share_out([&](size_t i) {
     Ring::Slot& slot = ring.slot(i);
     slot.event.synchronize();
-    copy_on_host(advance(destination, Ring::begin(i)), slot.data(), ring.size(i));
+    std::memcpy(advance(destination, Ring::begin(i)), slot.data(), ring.size(i));
     if (i + kSlots < ring.pieces()) start(i + kSlots);
-  }
+  });
 }
 
 void staged_copy(Queue& to, void* destination, Queue& from, const void* source, size_t bytes) {
