@@ -99,7 +99,10 @@ def from_pyopencl(source: "pyopencl.array.Array | pyopencl.Buffer") -> torch.Ten
     """
     cl = _pyopencl()
     if isinstance(source, cl.array.Array):
-        dtype = torch.from_numpy(_empty(source.dtype)).dtype
+        try:
+            dtype = torch.from_numpy(_empty(source.dtype)).dtype
+        except TypeError:
+            raise TypeError(f"torch has no dtype for {source.dtype}") from None
         if source.size == 0:
             return torch.empty(source.shape, dtype=dtype, device="ocl")
         if any(stride < 0 for stride in source.strides):

@@ -57,6 +57,8 @@ class _Program:
     ) -> None:
         self.source = source
         self.path = path
+        # Where another process finds it, whatever its folder is.
+        self.place = path.absolute() if path else None
         self.option_list = list(options)
         self._defines, driver_options = _kernel_source.split_options(options)
         self.options = " ".join(driver_options)
@@ -168,6 +170,18 @@ class _Typed:
     parameters: tuple[Parameter, ...]
     converters: list[Any]
     body: int | None
+
+
+_NO_OP = (
+    "a kernel of torch.ocl.compile_kernel is not an op; torch.library.custom_op makes one of the "
+    "function that calls it (docs/kernels/lesson6_op.md)"
+)
+
+
+def _is_traced() -> bool:
+    """Whether make_fx or export records what is computed."""
+    key = torch._C._TorchDispatchModeKey.PROXY
+    return torch._C._get_dispatch_mode(key) is not None  # type: ignore[attr-defined]
 
 
 def _device_of(arguments: Sequence[Any]) -> int:
@@ -322,10 +336,14 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         program = self._program
-        return _compile, (program.path or program.source, self.name, program.option_list)
+        return _compile, (program.place or program.source, self.name, program.option_list)
 
     def __call__(
-        self, *arguments: Any, global_size: Sizes, local_size: Sizes | None = None
+        self,
+        *arguments: Any,
+        global_size: Sizes,
+        local_size: Sizes | None = None,
+        **others: Any,
     ) -> None:
         """Enqueues the kernel on the current stream of the tensors' device, and does not wait.
 
@@ -337,8 +355,16 @@ class Kernel:
             local_size: the work-items of a work-group. By default the driver chooses.
 
         Raises TypeError, ValueError or OverflowError with the kernel's and the parameter's name for
-        arguments and sizes that don't fit, RuntimeError if the driver fails.
+        arguments and sizes that don't fit, RuntimeError if the driver fails, and where make_fx
+        traces the call: a graph would be without it.
         """
+        if others:
+            raise TypeError(
+                f"kernel {self.name!r} takes its arguments by position, and by name global_size "
+                f"and local_size alone, got {', '.join(others)}"
+            )
+        if _is_traced():
+            raise RuntimeError(f"kernel {self.name!r} can't be traced: {_NO_OP}")
         typed = self._signature(_device_of(arguments))
         if len(arguments) != len(typed.parameters):
             names = ", ".join(map(str, typed.parameters))
@@ -378,15 +404,12 @@ class Kernel:
 
 # Dynamo reads these of a function that it leaves out of graphs, with what to say of it.
 Kernel.__call__._torchdynamo_disable = True  # type: ignore[attr-defined]
-Kernel.__call__._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-    "a kernel of torch.ocl.compile_kernel is not an op; torch.library.custom_op makes one of the "
-    "function that calls it (docs/kernels/lesson6_op.md)"
-)
+Kernel.__call__._torchdynamo_disable_msg = _NO_OP  # type: ignore[attr-defined]
 
 
 def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
     path = source if isinstance(source, Path) else None
-    text = _kernel_source.read(path) if path else str(source).replace("\r\n", "\n")
+    text = _kernel_source.read(path) if path else str(source).replace("\r\n", "\n").removeprefix("\ufeff")
     _kernel_source.check_text(text, path)
     program = _Program(text, options, path, _caller())
     device = _C.current_device()

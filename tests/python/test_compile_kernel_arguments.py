@@ -413,3 +413,21 @@ def test_compiling_while_tensors_are_fake():
     x = torch.zeros(1, dtype=torch.int32, device="ocl")
     kernel(x, bytes([5, 0, 0, 0]), global_size=1)
     assert x.item() == 5
+
+
+def test_arguments_by_name(scale):
+    x = torch.ones(4, device="ocl")
+    with pytest.raises(TypeError, match="kernel 'scale' takes .* by position, .* got factor, n"):
+        scale(x, x, factor=2.0, n=4, global_size=4)
+
+
+def test_a_trace_without_the_kernel_is_refused(scale):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def function(x):
+        y = torch.empty_like(x)
+        scale(x, y, 2.0, 4, global_size=4)
+        return y + 1
+
+    with pytest.raises(RuntimeError, match="kernel 'scale' can't be traced: .*custom_op"):
+        make_fx(function)(torch.ones(4, device="ocl"))

@@ -1,6 +1,7 @@
 """torch.ocl.compile_kernel: sources, the errors of their builds, signatures."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,6 +35,19 @@ def test_several_kernels_in_one_source():
         compiled(source, "three")
     with pytest.raises(ValueError, match="the source has no kernel"):
         compiled("int f(int x) { return x; }")
+
+
+def test_a_file_of_this_folder_with_a_byte_order_mark(tmp_path, monkeypatch):
+    """Its kernel can be pickled, and is found from another folder."""
+    source = "kernel void f(global int* x) { *x = 3; }"
+    (tmp_path / "f.cl").write_bytes(source.encode("utf-8-sig"))
+    monkeypatch.chdir(tmp_path)
+    pickled = pickle.dumps(compiled(Path("f.cl"), "f"))
+    monkeypatch.chdir("/")
+    x = torch.zeros(1, dtype=torch.int32, device="ocl")
+    for kernel in (pickle.loads(pickled), compiled("\ufeff" + source)):
+        kernel(x.zero_(), global_size=1)
+        assert x.item() == 3
 
 
 def test_sources_that_are_no_text(tmp_path):

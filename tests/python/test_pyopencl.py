@@ -233,7 +233,7 @@ def test_what_can_not_be_shared(queue):
     array = cl.array.to_device(queue, np.arange(8, dtype=np.float32))
     with pytest.raises(ValueError, match="negative strides"):
         torch.ocl.from_pyopencl(array[::-1])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="torch has no dtype for"):
         torch.ocl.from_pyopencl(cl.array.zeros(queue, 4, cl.cltypes.float4))
 
 
