@@ -73,6 +73,8 @@ def _device(index: int) -> dict[str, Any]:
     found["uuid"] = str(properties.uuid or "")
     del found["uuid_bytes"]
     found["index"] = index
+    row = _native().device_row(index)
+    found["tuned_as"] = f"{row['device_class']} ({row['source']})"
     found["error"] = _trial(index)
     found["works"] = not found["error"]
     return found
@@ -146,6 +148,7 @@ def _device_lines(device: dict[str, Any]) -> list[str]:
         "memory": f"{size_text(device['total_memory'])}, "
         f"in one tensor {size_text(device['max_allocation'])}, "
         f"local {size_text(device['local_mem_size'])}",
+        "tuned as": device["tuned_as"],
         "has": ", ".join(name for name, there in features.items() if there) or "nothing optional",
         "has not": ", ".join(name for name, there in features.items() if not there),
         "works": "yes" if device["works"] else f"no: {device['error']}",

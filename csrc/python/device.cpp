@@ -9,7 +9,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "engine/device_table.h"
 #include "opencl/api.h"
@@ -159,10 +158,15 @@ void bind_device(py::module_& module) {
     return properties;
   });
 
-  // Work-items of a group whose items have rows, or elements alone; see engine/device_table.h.
-  module.def("work_group_sizes", [](int64_t index) {
-    const Device& found = device(checked_index(index));
-    return std::pair(group_of_rows(found), group_of_elements(found));
+  // What engine/device_table.h has of the device.
+  module.def("device_row", [](int64_t index) {
+    const DeviceRow& row = device_row(device(checked_index(index)));
+    py::dict d;
+    d["device_class"] = row.device_class;
+    d["source"] = row.source;
+    d["row_group"] = row.row_group;
+    d["element_group"] = row.element_group;
+    return d;
   });
 
   // Before the first use the caller checks the index.

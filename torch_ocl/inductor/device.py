@@ -35,8 +35,8 @@ def vector_bytes(index: int) -> int:
 def work_group_sizes(index: int) -> tuple[int, int]:
     """Work-items of a GPU's work-group, as the engines have them: usual ones, and those of a long
     row; both are powers of two from 32 on."""
-    usual, most = _C.work_group_sizes(index)
-    return int(usual), int(most)
+    row = _C.device_row(index)
+    return row["row_group"], row["element_group"]
 
 
 def require_fp64(index: int) -> None:
