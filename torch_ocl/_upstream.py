@@ -15,6 +15,7 @@ def install() -> None:
         _accelerator_snapshot,
         _generators_without_graphs,
         _inductor_before_its_caches,
+        _bfloat16_hooks,
     ):
         with contextlib.suppress(AttributeError, ImportError):
             change()
@@ -60,6 +61,28 @@ def _generators_without_graphs() -> None:
     for function in vars(random).values():
         if getattr(function, "__module__", None) == random.__name__:
             frames.set_code_exec_strategy(function.__code__, skipped)
+
+
+def _bfloat16_hooks() -> None:
+    """DistributedDataParallel refuses hooks that compress to bfloat16, by their names, unless torch
+    was built with NCCL or XCCL. gloo adds bfloat16, too."""
+    ddp = torch.nn.parallel.DistributedDataParallel
+    upstream = ddp._check_comm_hook
+
+    @functools.wraps(upstream)
+    def _check_comm_hook(self: Any, hook: Any) -> Any:
+        name = getattr(hook, "__name__", "")
+        if self.device_type != "ocl" or not name.startswith("bf16_compress"):
+            return upstream(self, hook)
+
+        @functools.wraps(hook)  # which has the signature that is checked
+        def unnamed(*args: Any) -> Any:
+            return hook(*args)
+
+        unnamed.__name__ = "hook"
+        return upstream(self, unnamed)
+
+    ddp._check_comm_hook = _check_comm_hook
 
 
 def _inductor_before_its_caches() -> None:

@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from tests.distributed import processes
 
@@ -101,6 +102,15 @@ def out_of_memory(rank):
         dist.reduce_scatter_tensor(out, x)
     torch.ocl.set_per_process_memory_fraction(1.0)
     dist.reduce_scatter_tensor(out, x)
+    # In a bucket of DistributedDataParallel.
+    net = nn.parallel.DistributedDataParallel(nn.Linear(4096, 4096).to("ocl"))
+    loss = net(torch.ones(4, 4096, device="ocl")).sum()
+    torch.ocl.empty_cache()
+    torch.ocl.set_per_process_memory_fraction(1e-9)
+    with pytest.raises(torch.OutOfMemoryError):
+        loss.backward()
+    torch.ocl.set_per_process_memory_fraction(1.0)
+    dist.barrier()
     return out.mean().item()
 
 
@@ -116,7 +126,7 @@ def things():
 def many_groups(rank):
     """Of pinned memory, which is cached, the groups all use the same."""
     counts = []
-    for number in range(60):
+    for number in range(100):
         group = dist.new_group()
         x = torch.ones(3000, device="ocl")
         works = [dist.all_reduce(x, group=group, async_op=True) for _ in range(3)]
@@ -124,7 +134,7 @@ def many_groups(rank):
             work.wait()
         dist.destroy_process_group(group)
         del group, works, work
-        if number in (9, 59):
+        if number in (9, 99):
             counts.append((*things(), torch.ocl.host_memory_stats()["allocated_bytes.current"]))
     return counts
 

@@ -73,6 +73,21 @@ def fully_sharded(rank):
     assert norm.device.type == "ocl" and norm.item() > 0.1
 
 
+def hybrid(rank):
+    """Two replicas, each of two shards."""
+    size = 2 * SIZE
+    names = ("replicate", "shard")
+    mesh = init_device_mesh("ocl", (2, SIZE), mesh_dim_names=names)
+    net = shard(training.model("ocl"), mesh=mesh)
+    assert net[0].weight.to_local().shape[0] == 16 // SIZE
+    optimizer = training.optimizer(net.parameters())
+    training.check(training.train(net, optimizer, rank, size, "ocl", 6), 6)
+    options = {"sharding_strategy": ShardingStrategy.HYBRID_SHARD, "device_mesh": mesh}
+    net = FullyShardedDataParallel(training.model("ocl"), device_id=torch.device("ocl", 0), **options)
+    optimizer = training.optimizer(net.parameters())
+    training.check(training.train(net, optimizer, rank, size, "ocl", 6), 6)
+
+
 def fully_sharded_data_parallel(rank):
     device = torch.device("ocl", 0)
     for options, tolerance in (
@@ -132,6 +147,10 @@ def test_fully_shard():
 
 def test_fully_shard_with_copies():
     processes.run(fully_sharded, environment={"TORCH_OCL_WITHOUT": "unified_memory"})
+
+
+def test_hybrid_sharding():
+    processes.run(hybrid, size=2 * SIZE)
 
 
 def test_fully_sharded_data_parallel():
