@@ -55,7 +55,7 @@ def install() -> None:
         return
     group, gloo = distributed_c10d.ProcessGroup, distributed_c10d.ProcessGroupGloo
     backends = distributed_c10d.Backend
-    for name in ("gloo", "mpi", "ucc"):
+    for name in ("gloo", "mpi", "ucc", "nccl"):
         if "ocl" not in backends.backend_capability.get(name, ["ocl"]):
             backends.backend_capability[name].append("ocl")
     backends.default_device_backend_map.setdefault("ocl", "gloo")
@@ -96,7 +96,7 @@ def are_unused() -> bool:
 
 def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
     kinds = distributed_c10d.ProcessGroup.BackendType
-    inner = (kinds.GLOO, kinds.MPI, kinds.UCC)
+    inner = (kinds.GLOO, kinds.MPI, kinds.UCC, kinds.NCCL)
 
     @functools.wraps(upstream)
     def _register_backend(
@@ -107,8 +107,11 @@ def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
             return
         from torch_ocl import _distributed
 
-        wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size())
+        shares = backend_type == kinds.NCCL
+        wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size(), shares)
         upstream(self, device, kinds.CUSTOM, wrapped)
+        if shares:  # whose calls have no numbers
+            return
         # It becomes the one way to that backend, which numbers its calls: ranks with CPU tensors
         # and ranks with `ocl` tensors must make them in one order. So must those with CUDA's.
         for other in self._device_types:

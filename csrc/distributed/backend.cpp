@@ -35,10 +35,11 @@ std::optional<c10::Device> device_of(c10d::OpType type, const Tensors& inputs,
 
 }  // namespace
 
-Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk)
+Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk, bool shares)
     : Base(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
-      chunks_(*inner_, std::move(store), chunk) {
+      chunks_(*inner_, std::move(store), shares ? 0 : chunk),
+      shares_(shares) {
   init();
 }
 
@@ -88,7 +89,7 @@ Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
   }
   const Ptr inner = inner_->split(store, ranks, options);
   if (!inner) return inner;
-  Ptr made = c10::make_intrusive<Backend>(inner, store, chunks_.bytes());
+  Ptr made = c10::make_intrusive<Backend>(inner, store, chunks_.bytes(), shares_);
   made->setGroupUid(options->group_name);
   last_split_ = c10::weak_intrusive_ptr<Base>(made);
   return made;
@@ -97,10 +98,30 @@ Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
 void Backend::startCoalescing() {
   coalesced_.clear();
   coalescing_ = true;
+  if (!shares_) return;
+  // NCCL's groups are a thread's: all of these calls are the queue's.
+  group_ = std::make_shared<Group>();
+  push({nullptr, [inner = inner_.get()] { inner->startCoalescing(); }, [](auto) {}}, false);
 }
 
 WorkPtr Backend::endCoalescing() {
   coalescing_ = false;
+  if (shares_) {
+    push({nullptr,
+          [inner = inner_.get(), group = group_] {
+            const WorkPtr work = inner->endCoalescing();
+            if (group->shared == nullptr) return;
+            const c10::DeviceGuard on(group->shared->cuda());
+            if (work) work->wait();
+            group->shared->synchronize();
+            for (const auto& arrived : group->arrived) arrived();
+          },
+          [group = group_](std::exception_ptr error) {
+            for (const auto& failed : group->failed) failed(error);
+          }},
+         false);
+    group_.reset();
+  }
   return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
 }
 
@@ -134,10 +155,15 @@ std::function<void(std::exception_ptr)> Backend::failing(
   };
 }
 
+SharedMemory* Backend::shared(c10::Device device) const {
+  return shares_ ? &SharedMemory::of(device.index()) : nullptr;
+}
+
 void Backend::push(CallQueue::Call call, bool synchronous) {
-  // What is coalesced is waited for at the end.
+  using By = CallQueue::By;
+  // What is coalesced is waited for at the end. NCCL's calls are waited for where they are made.
   const bool at_once = synchronous && !coalescing_;
-  queue_->push(std::move(call), at_once ? CallQueue::By::caller : CallQueue::By::whoever_is_free);
+  queue_->push(std::move(call), at_once ? By::caller : shares_ ? By::thread : By::whoever_is_free);
 }
 
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
@@ -146,8 +172,12 @@ WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   const auto work = make_work(request, std::nullopt);
   const auto failed = failing(work);
   push({nullptr,
-        [work, call, failed] {
+        [work, call, failed, shares = shares_] {
           const WorkPtr inner = call();
+          if (shares) {
+            if (inner) inner->wait();
+            return work->complete();
+          }
           work->posted(inner);
           follow(*inner, [work] { work->complete(); }, failed);
         },
@@ -166,7 +196,8 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const c10::InferenceMode off(false);  // the copies are written by threads in no such mode
   const c10::DeviceGuard guard(*device);
   const Streams where = streams(*device);
-  auto staging = std::make_shared<Staging>(*device, where);
+  SharedMemory* const shared = this->shared(*device);
+  auto staging = std::make_shared<Staging>(*device, where, shared);
   InnerCall call = prepare(*staging);
   const auto work = make_work(request, device);
   const auto failed = failing(work);
@@ -178,10 +209,30 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
     work->complete();
   };
   push({staging->ready(),
-        [work, call = std::move(call), arrived = std::move(arrived), failed] {
-          const WorkPtr inner = call();
+        [work, call = std::move(call), arrived = std::move(arrived), failed, shared,
+         group = group_] {
+          if (shared == nullptr) {
+            const WorkPtr inner = call();
+            work->posted(inner);
+            return follow(*inner, arrived, failed);
+          }
+          const c10::DeviceGuard on(shared->cuda());
+          WorkPtr inner;
+          {
+            std::lock_guard lock(shared->driver());
+            inner = call();
+          }
+          if (group) {
+            group->shared = shared;
+            group->arrived.push_back(arrived);
+            group->failed.push_back(failed);
+            return;
+          }
           work->posted(inner);
-          follow(*inner, arrived, failed);
+          // Null where the call was synchronous: it is on CUDA's current stream then.
+          if (inner) inner->wait();
+          shared->synchronize();
+          arrived();
         },
         failed},
        request.synchronous);
@@ -189,6 +240,7 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
 }
 
 WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepare) {
+  if (shares_ && coalescing_) return run(request, prepare);
   const auto device = device_of(request.type, request.inputs, request.outputs);
   Staging none;
   if (!device) {
@@ -200,8 +252,9 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
   const c10::InferenceMode off(false);
   std::optional<c10::DeviceGuard> guard;
   if (device) guard.emplace(*device);
-  auto staging =
-      device ? std::make_shared<Staging>(*device, streams(*device)) : std::make_shared<Staging>();
+  SharedMemory* const shared = device ? this->shared(*device) : nullptr;
+  auto staging = device ? std::make_shared<Staging>(*device, streams(*device), shared)
+                        : std::make_shared<Staging>();
   InnerCall call = prepare(*staging);
   std::vector<c10::Device> devices;
   if (device) devices.push_back(*device);
@@ -209,14 +262,21 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
       c10::make_intrusive<PointToPoint>(rank_, request.type, request.outputs, devices, ++number_);
   if (device) {
     const c10::Stream in = streams(*device).in;
-    work->on_arrival([staging, in, device = *device] {
+    work->on_arrival([staging, in, device = *device, shared] {
       const at::NoGradGuard no_grad;
+      if (shared != nullptr) shared->synchronize();
       staging->bring_back();
       // The waiting thread's stream, which is current, goes on after the copies.
       record(in)->block(current_stream(device.index()));
     });
   }
-  push({staging->ready(), [work, call = std::move(call)] { work->posted(call()); }, failing(work)},
+  push({staging->ready(),
+        [work, call = std::move(call), shared] {
+          std::optional<c10::DeviceGuard> on;
+          if (shared != nullptr) on.emplace(shared->cuda());
+          work->posted(call());
+        },
+        failing(work)},
        false);
   return keep(work);
 }

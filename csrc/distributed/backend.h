@@ -28,14 +28,16 @@ class Backend final : public c10d::Backend {
   using Base = c10d::Backend;
   using Ptr = c10::intrusive_ptr<Base>;
 
-  /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks.
-  Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk);
+  /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks. With `shares` the inner
+  /// backend is NCCL: it gets CUDA's tensors, of memory that the device shares, whole ones.
+  Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk, bool shares);
   ~Backend() override;
 
   /// How many calls it has made for tensors on `ocl`, or had to queue.
   uint64_t calls() const { return number_; }
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   bool supportsSplitting() const override { return inner_->supportsSplitting(); }
+  bool supportsCoalescing() const override { return shares_; }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
   void setGroupUid(const std::string& uid) override;
@@ -108,6 +110,13 @@ class Backend final : public c10d::Backend {
   WorkPtr reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
                                 std::vector<int64_t> sizes, const c10d::ReduceScatterOptions& opts);
 
+  SharedMemory* shared(c10::Device device) const;
+  /// Calls between startCoalescing() and endCoalescing(), which NCCL makes as one.
+  struct Group {
+    SharedMemory* shared = nullptr;
+    std::vector<std::function<void()>> arrived;
+    std::vector<std::function<void(std::exception_ptr)>> failed;
+  };
   void push(CallQueue::Call call, bool synchronous);
   WorkPtr keep(WorkPtr work);
   Streams& streams(c10::Device device);
@@ -116,6 +125,8 @@ class Backend final : public c10d::Backend {
 
   Ptr inner_;
   Chunks chunks_;
+  const bool shares_;
+  std::shared_ptr<Group> group_;  // while they are coalesced by the inner backend
   std::atomic<uint64_t> number_{0};
   // Shared with callbacks of the inner backend's threads.
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);

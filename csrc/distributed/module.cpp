@@ -36,10 +36,10 @@ PYBIND11_MODULE(_distributed, module) {
   module.def(
       "wrap",
       [](const c10::intrusive_ptr<c10d::Backend>& inner,
-         const c10::intrusive_ptr<c10d::Store>& store,
-         int64_t chunk) -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<Backend>(inner, store, chunk);
+         const c10::intrusive_ptr<c10d::Store>& store, int64_t chunk,
+         bool shares) -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<Backend>(inner, store, chunk, shares);
       },
-      py::arg("inner"), py::arg("store"), py::arg("chunk"),
+      py::arg("inner"), py::arg("store"), py::arg("chunk"), py::arg("shares"),
       py::call_guard<py::gil_scoped_release>());
 }

@@ -45,11 +45,12 @@ EventPtr record(c10::Stream stream) {
   return event;
 }
 
-Staging::Staging(c10::Device device, const Streams& streams)
-    : streams_(streams), before_(record(current_stream(device.index()))) {}
+Staging::Staging(c10::Device device, const Streams& streams, SharedMemory* shared)
+    : streams_(streams), shared_(shared), before_(record(current_stream(device.index()))) {}
 
 at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  if (shared_ != nullptr) return share(tensor, use);
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
   if (is_lendable(tensor)) return lend(tensor);
   const c10::impl::VirtualGuardImpl impl(kDeviceType);
@@ -69,6 +70,29 @@ at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
     back_.emplace_back(tensor, memory);
   }
   return memory;
+}
+
+at::Tensor Staging::share(const at::Tensor& tensor, Use use) {
+  const auto& [out, in] = *streams_;
+  if (!copies_) {
+    before_->block(out);
+    before_->block(in);
+    // Memory that calls before this one have used is handed out while it is copied from.
+    record(in)->block(out);
+    copies_ = reads_ = true;
+  }
+  const SharedMemory::Pair memory = shared_->like(tensor);
+  if (tensor.numel() == 0) return memory.cuda;
+  const c10::impl::VirtualGuardImpl impl(kDeviceType);
+  if (use & kRead) {
+    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), out);
+    copy_on(out, memory.ocl, tensor);
+  }
+  if (use & kWritten) {
+    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), in);
+    back_.emplace_back(tensor, memory.ocl);
+  }
+  return memory.cuda;
 }
 
 Tensors Staging::host(const Tensors& tensors, Use use) {

@@ -1,4 +1,4 @@
-// How the inner backend, which knows the host's memory only, gets at a call's tensors.
+// How the inner backend, which knows the host's memory only, or CUDA's, gets at a call's tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/shared_memory.h"
 #include "distributed/work.h"
 
 namespace ocl::distributed {
@@ -42,7 +43,8 @@ class Staging {
   /// Of a call on CPU tensors.
   Staging() = default;
   /// Of a call on tensors of a device: the host uses them after what the current stream has so far.
-  Staging(c10::Device device, const Streams& streams);
+  /// `shared`: the inner backend takes CUDA's tensors, whose memory is of that; null: the host's.
+  Staging(c10::Device device, const Streams& streams, SharedMemory* shared);
 
   at::Tensor host(const at::Tensor& tensor, Use use);
   Tensors host(const Tensors& tensors, Use use);
@@ -54,10 +56,13 @@ class Staging {
   void bring_back();
 
  private:
+  at::Tensor share(const at::Tensor& tensor, Use use);
+
   std::optional<Streams> streams_;
+  SharedMemory* shared_ = nullptr;
   EventPtr before_;
   bool copies_ = false, reads_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device, host
+  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device; host, or shared
 };
 
 }  // namespace ocl::distributed
