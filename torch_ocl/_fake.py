@@ -1,9 +1,10 @@
-"""Shapes and strides that fake tensors expect, for torch.compile and torch.export.
+"""Shapes, strides and dtypes that fake tensors expect, for torch.compile and torch.export.
 
 Upstream decides some by the device's name, of devices that it knows. Where our results follow CPU
 torch's, or their operands, graphs would be compiled for strides that no result has.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ def install() -> None:
     """Makes upstream's functions answer for `ocl`; nothing where torch has no such functions."""
     _install_convolution_format()
     _install_device_hint()
+    _install_norm_statistics()
 
 
 def _install_convolution_format() -> None:
@@ -52,3 +54,36 @@ def _install_device_hint() -> None:
         return "cpu" if device == "ocl" else device
 
     module.device_hint = device_hint
+
+
+def _install_norm_statistics() -> None:
+    """Norms save means and deviations as CPU torch's do: in their input's dtype, and a batch norm
+    none at all in evaluation. Upstream's decompositions do so where the device is called `cpu`."""
+    decompositions = getattr(getattr(torch, "_decomp", None), "decompositions", None)
+    refs = getattr(torch, "_refs", None)
+    batch_norm = getattr(decompositions, "native_batch_norm_helper", None)
+    if batch_norm is not None:
+        decompositions.native_batch_norm_helper = _saving_as_on_cpu(batch_norm)
+    layer_norm = getattr(refs, "native_layer_norm", None)
+    if layer_norm is not None:
+        refs.native_layer_norm = ours = _saving_as_on_cpu(layer_norm)
+        for table in torch._decomp.global_decomposition_table.values():
+            for op in [op for op, function in table.items() if function is layer_norm]:
+                table[op] = ours
+
+
+def _saving_as_on_cpu(norm: Any) -> Any:
+    """A norm with other second and third results on `ocl`; its fifth option says it is trained."""
+
+    @functools.wraps(norm)
+    def wrapped(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        out, mean, rstd, *rest = norm(input, *args, **kwargs)
+        if input.device.type == "ocl":
+            tensors = [x for x in args if isinstance(x, torch.Tensor)]
+            if False in args[4:5]:
+                mean, rstd = input.new_zeros(0), input.new_zeros(0)
+            elif all(x.dtype == input.dtype for x in tensors):
+                mean, rstd = mean.to(input.dtype), rstd.to(input.dtype)
+        return (out, mean, rstd, *rest)
+
+    return wrapped

@@ -1,4 +1,4 @@
-"""The results under torch.compile: docs/reference/compile-coverage.json, one line an op and runtime.
+"""The results under torch.compile: docs/reference/compile-coverage.json, one line an op.
 
     {"<runtime>": {"about": {...}, "ops": {"<OpInfo>": {"<dtype>": ["<verdict>", <kernels>]}}}}
 
