@@ -15,8 +15,6 @@ A verdict is how a case ended, and why:
 import os
 import pathlib
 
-import torch
-
 from tests.coverage.results import _short
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -29,6 +27,8 @@ FAILING = ("upstream", "gap", "wrong")
 
 def runtime():
     """This process's runtime, by name; beside it the form of kernels that was asked for."""
+    import torch  # not by those who only read a file
+
     name = torch.ocl.get_device_properties(0).platform_name
     tuned_as = os.environ.get("TORCH_OCL_TUNE_AS")
     return f"{name}, tuned as {tuned_as}" if tuned_as else name
