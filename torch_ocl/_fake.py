@@ -15,6 +15,7 @@ def install() -> None:
     _install_convolution_format()
     _install_device_hint()
     _install_norm_statistics()
+    _install_results_like_input()
 
 
 def _install_convolution_format() -> None:
@@ -87,3 +88,37 @@ def _saving_as_on_cpu(norm: Any) -> Any:
         return (out, mean, rstd, *rest)
 
     return wrapped
+
+
+#: Ops whose results lie as their input of 4 dimensions does, which upstream's shape functions have
+#: as contiguous. A volume without a batch is among those inputs.
+_LIKE_INPUT = (
+    "max_pool3d_with_indices",
+    "reflection_pad3d",
+    "replication_pad3d",
+)
+
+
+def _install_results_like_input() -> None:
+    """Their results lie channels last where the input does."""
+    try:
+        from torch._subclasses.fake_impls import op_implementations_dict
+    except ImportError:
+        return
+    for name in _LIKE_INPUT:
+        op_implementations_dict.setdefault(getattr(torch.ops.aten, name).default, _like_input)
+
+
+def _like_input(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The fake of an op, channels last; upstream's way for other inputs."""
+    from torch._prims_common import suggest_memory_format
+
+    if not args or args[0].device.type != "ocl" or args[0].dim() != 4:
+        return NotImplemented
+    if suggest_memory_format(args[0]) != torch.channels_last:
+        return NotImplemented
+    with mode:
+        results = op(args[0].contiguous(), *args[1:], **kwargs)
+        if isinstance(results, torch.Tensor):
+            return results.contiguous(memory_format=torch.channels_last)
+        return tuple(r.contiguous(memory_format=torch.channels_last) for r in results)

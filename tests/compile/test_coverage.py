@@ -39,7 +39,7 @@ def runner():
     runner.close()
 
 
-@pytest.mark.parametrize("op, dtype", chosen())
+@pytest.mark.parametrize("op, dtype", list(chosen()))
 def test_as_the_table_says(runner, op, dtype):
     # A runtime that has no part in the table is held to Intel's.
     ops = TABLE.get(results.runtime(), TABLE["Intel(R) OpenCL"])["ops"]

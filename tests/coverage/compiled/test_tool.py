@@ -26,13 +26,19 @@ def test_what_is_more_accurate_passes():
     assert end_of("nn.functional.tanhshrink", torch.bfloat16) == "pass"
 
 
-def test_wrong_results_are_found(monkeypatch):
-    monkeypatch.setattr(ops.Overrides, "sin", ops.Overrides.cos)
+@pytest.fixture
+def without_cpu(monkeypatch):
+    """CPU torch's inductor takes half a minute to start its compiler."""
+    monkeypatch.setattr(checks, "_blame", lambda end, why, op, sample: (end, why))
+
+
+def test_wrong_results_are_found(monkeypatch, without_cpu):
+    monkeypatch.setattr(ops.Overrides, "sin", staticmethod(ops.Overrides.cos))
     assert end_of("sin") == "wrong"
     assert end_of("sin", torch.bfloat16) == "wrong"
 
 
-def test_errors_are_found(monkeypatch):
+def test_errors_are_found(monkeypatch, without_cpu):
     def build(device, text, label):
         raise RuntimeError("refused")
 
