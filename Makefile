@@ -34,12 +34,13 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage integrations fuzz check-memory bench docs docs-site wheel manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory bench docs docs-site wheel manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
 	@echo "make test    run the tests (ARGS='tests/ops -k softmax' selects)"
 	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/reference/op-coverage.md"
+	@echo "make coverage-compile   run them under torch.compile and write docs/reference/compile-coverage.md"
 	@echo "make integrations   try the libraries above PyTorch and write docs/reference/libraries.md"
 	@echo "make fuzz    try random shapes, layouts and dtypes (FUZZ_EXAMPLES per test)"
 	@echo "make bench   time ops and training steps against CPU torch"
@@ -127,6 +128,10 @@ test: build $(STAMPS)/integrations
 coverage: build
 	$(BIN)/python -m tests.coverage --jobs $(TEST_JOBS) $(ARGS)
 	$(BIN)/python tools/docs/generate.py
+
+# Every op under torch.compile.
+coverage-compile: build
+	$(BIN)/python -m tests.coverage.compiled --write $(ARGS)
 
 # Tries all libraries, also those that `make test` leaves out, and writes docs/reference/libraries.md.
 integrations: build $(STAMPS)/more-integrations

@@ -6,73 +6,10 @@ or errors in the ops that follow.
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_utils import CrossRefFakeMode
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_map_only
 
-# Upstream's jiterator runs on CUDA devices only.
-OPS = [
-    op
-    for op in op_db
-    if op.supports_dtype(torch.float32, "cpu") and not op.name.startswith("jiterator")
-]
-
-# The ops whose fakes differ, with what is said of them. One that differs no longer fails.
-KNOWN = {
-    # The buffer is not used here, so that it is one element, expanded.
-    "nn.functional.logsigmoid": "log_sigmoid_forward.default",
-    "nn.functional.multilabel_soft_margin_loss": "log_sigmoid_forward.default",
-    # The seed and the offset of dropout lie on the CPU, as CUDA's do without a captured graph.
-    "nn.functional.scaled_dot_product_attention": "Devices cpu and ocl:0 are not equal",
-    # Two of the results that only a gradient needs are one tensor.
-    "nn.functional.embedding_bag": "outputs_alias_each_other",
-    # On the CPU, too.
-    "nn.functional.channel_shuffle": "Strides are (400, 1, 40, 4) and (400, 100, 10, 1)",
-    "nn.functional.max_unpool2d": "Strides are (36, 1, 12, 2) and (36, 18, 6, 1)",
-    "nn.functional.max_unpool2d.grad": "Strides are (36, 1, 12, 2) and (36, 18, 6, 1)",
-    # CrossRefFakeMode makes no fakes of compressed sparse tensors.
-    "sparse.mm.reduce": "convert all Tensors to FakeTensors",
-    "sparse.sampled_addmm": "convert all Tensors to FakeTensors",
-}
-
-
-def channels_last(sample):
-    """The sample with each tensor of four dimensions laid out channels last, None without one."""
-    found = []
-
-    def convert(x):
-        if x.dim() != 4 or x.layout != torch.strided:
-            return x
-        found.append(x)
-        return x.to(memory_format=torch.channels_last)
-
-    parts = tree_map_only(torch.Tensor, convert, (sample.input, sample.args, sample.kwargs))
-    return parts if found else None
-
-
-def variants(op, device, count):
-    """The first `count` samples of an op, and the first `count` that can lie channels last."""
-    plain, last = [], []
-    for sample in op.sample_inputs(device, torch.float32):
-        if len(plain) < count:
-            plain.append((sample.input, sample.args, sample.kwargs))
-        if len(last) < count and (converted := channels_last(sample)):
-            last.append(converted)
-        if len(plain) == len(last) == count:
-            break
-    return plain + last
-
-
-def mismatches(op, device, count=1):
-    """What CrossRefFakeMode says of an op's samples where fakes differ from real tensors."""
-    found = []
-    for x, args, kwargs in variants(op, device, count):
-        try:
-            with CrossRefFakeMode(check_strides=True):
-                op(x, *args, **kwargs)
-        except (AssertionError, RuntimeError) as error:
-            found.append(f"{type(error).__name__}: {error}")
-    return found
+from tests.coverage.compiled.fakes import KNOWN, KNOWN_OF_OTHERS, OPS, mismatches
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.full_name)
@@ -85,7 +22,48 @@ def test_fakes(op):
 
 
 def test_known_ops_exist():
-    assert KNOWN.keys() <= {op.full_name for op in OPS}
+    assert {*KNOWN, *KNOWN_OF_OTHERS} <= {op.full_name for op in OPS}
+
+
+@pytest.mark.parametrize("weight_dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_of_norms(weight_dtype, training):
+    """They are saved as eagerly, by compiled graphs too: mixed dtypes save float32, evaluation of a
+    batch norm nothing."""
+
+    def norms(x, w):
+        batch = torch.native_batch_norm(x, w, w, w.clone(), w.clone(), training, 0.1, 1e-5)
+        return *batch, *torch.native_layer_norm(x, [3], w, w, 1e-5)
+
+    torch._dynamo.reset()
+    operands = (
+        torch.randn(4, 3, 3).bfloat16().to("ocl"),
+        torch.ones(3, dtype=weight_dtype).to("ocl"),
+    )
+    with FakeTensorMode() as mode:
+        fakes = norms(*map(mode.from_tensor, operands))
+    compiled = torch.compile(norms, fullgraph=True)(*operands)
+    for fake, made, eager in zip(fakes, compiled, norms(*operands), strict=True):
+        assert (made.dtype, made.shape) == (eager.dtype, eager.shape)
+        assert (fake.dtype, fake.shape) == (eager.dtype, eager.shape)
+        torch.testing.assert_close(made, eager)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x: torch.nn.functional.max_pool3d(x, 2),
+        lambda x: torch.nn.functional.pad(x, (1,) * 6, mode="reflect"),
+        lambda x: torch.nn.functional.pad(x, (1,) * 6, mode="replicate"),
+    ],
+    ids=["max_pool3d", "reflect", "replicate"],
+)
+def test_volumes_without_a_batch(op):
+    """They lie channels last where an image of these strides would."""
+    for memory_format in (torch.channels_last, torch.contiguous_format):
+        x = torch.randn(2, 4, 5, 6, device="ocl").to(memory_format=memory_format)
+        with CrossRefFakeMode(check_strides=True):
+            assert op(x).is_contiguous(memory_format=memory_format)
 
 
 def test_other_strides_are_found():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._inductor import compile_fx, decomposition, lowering, scheduler, utils
 from torch._inductor.codegen import common
+from torch._inductor.kernel import conv
 
 PLACES = {
     "create_backend": [scheduler.Scheduler],
@@ -82,6 +83,23 @@ def test_get_gpu_type(monkeypatch):
     finally:
         monkeypatch.undo()
         utils.get_gpu_type.cache_clear()
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_bias_of_convolutions(monkeypatch):
+    """Added before the result is rounded to bfloat16, as eagerly."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 4, 9, 9), (5, 4, 3, 3), (5,)
+    x, w, b = (torch.randn(s, generator=generator).bfloat16().to("ocl") for s in shapes)
+
+    def compiled():
+        torch._dynamo.reset()
+        return torch.compile(torch.nn.functional.conv2d)(x, w, b)
+
+    expected = torch.nn.functional.conv2d(x, w, b)
+    assert torch.equal(compiled(), expected)
+    monkeypatch.setattr(conv, "ir", conv.ir._upstream)
+    assert not torch.equal(compiled(), expected)
 
 
 def test_is_big_gpu(without, caplog):

@@ -212,8 +212,11 @@ def reference_dtype(op, dtype):
 def widened(sample, op, dtype):
     """The sample in double precision, or None where CPU torch's own result is the reference."""
     target = reference_dtype(op, dtype)
-    if target is dtype:
-        return None
+    return None if target is dtype else converted(sample, dtype, target)
+
+
+def converted(sample, dtype, target):
+    """The sample with `target` in the place of `dtype`."""
 
     def widen(leaf):
         if isinstance(leaf, torch.Tensor) and leaf.dtype == dtype:
@@ -244,7 +247,7 @@ def compare(actual, expected, op, dtype, what, reference=None, sample=None):
         if sample is not None and number == ties.positions_of(op, expected_leaves):
             assert a.dtype == e.dtype and a.shape == e.shape, f"{what}: positions"
             a, e = (ties.found_at(op, sample, t) for t in (a, e))
-        a, e = (_plain(t) for t in (a, e))
+        a, e = (plain(t) for t in (a, e))
         try:
             assert_close(
                 a,
@@ -256,7 +259,7 @@ def compare(actual, expected, op, dtype, what, reference=None, sample=None):
             wide = None if reference is None else reference()
             times = CPU_ERRORS_ALLOWED.get(op.name, {}).get(dtype, 0)
             unique = [] if wide is None else gauge.invariants(op, tensors(wide))
-            if wide is None or not _as_accurate(a, e, _plain(unique[number]), times):
+            if wide is None or not as_accurate(a, e, plain(unique[number]), times):
                 raise
 
 
@@ -299,11 +302,11 @@ def _strides(tensor):
     return [stride for stride, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
 
 
-def _plain(tensor):
+def plain(tensor):
     return tensor.detach().cpu().resolve_conj().resolve_neg()
 
 
-def _as_accurate(actual, expected, reference, times):
+def as_accurate(actual, expected, reference, times):
     """Whether `actual` is as close to the double precision reference as the tolerance says, and
     `times` the largest error of CPU torch's `expected`."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:

@@ -48,11 +48,12 @@ def _short(error):
     return text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + "..."
 
 
-def load():
-    return json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+def load(path=None):
+    path = path or PATH
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def save(results):
+def save(results, path=None):
     blocks = []
     for runtime, part in sorted(results.items()):
         ops = ",\n".join(
@@ -63,7 +64,7 @@ def save(results):
         blocks.append(
             f' {json.dumps(runtime)}: {{\n  "about": {about},\n  "ops": {{\n{ops}\n  }}\n }}'
         )
-    PATH.write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
+    (path or PATH).write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
 
 
 def counts(ops, dtype):

@@ -16,8 +16,9 @@ MAX_RESIDENT_BYTES = 3 << 30
 class Runner:
     """One worker process, started when first needed."""
 
-    def __init__(self, timeout=TIMEOUT):
+    def __init__(self, timeout=TIMEOUT, worker="tests.coverage.worker"):
         self._timeout = timeout
+        self._worker = worker
         self._process = None
         self._log = None
 
@@ -50,7 +51,7 @@ class Runner:
     def _start(self):
         self._log = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.coverage.worker"],
+            [sys.executable, "-m", self._worker],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

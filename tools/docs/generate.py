@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import api_pages
+import compile_tables
 import coverage_tables
 import engine_page
 import names_pages
@@ -141,6 +142,9 @@ def environment() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "api": api_pages.api,
+    "compile-coverage-breaks": compile_tables.breaks,
+    "compile-coverage-failures": compile_tables.failures,
+    "compile-coverage-summary": compile_tables.summary,
     "engines": engine_page.engines,
     "environment": environment,
     "names": names_pages.names,

@@ -25,6 +25,7 @@ def install() -> None:
     _big_gpu()
     _no_atomic_sums()
     _flex_attention()
+    _convolution_bias()
     refused.install()
 
 
@@ -60,6 +61,28 @@ def _flex_attention() -> None:
     }
     for op, ours in replacements.items():
         lowerings[op] = _for_ocl(lowerings[op], ours)
+
+
+def _convolution_bias() -> None:
+    """A GPU's bias is added by a kernel of its own, which rounds half types twice. Our convolutions
+    add it before they round, as CPU torch's."""
+    from torch._inductor.kernel import conv
+
+    conv.ir = _ConvolutionIr(conv.ir)
+
+
+class _ConvolutionIr:
+    """inductor's module `ir`, as the lowering of convolutions has it: the device is like a CPU."""
+
+    def __init__(self, upstream: Any) -> None:
+        self._upstream = upstream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._upstream, name)
+
+    def get_device_type(self, x: Any) -> Any:
+        kind = self._upstream.get_device_type(x)
+        return "cpu" if kind == "ocl" else kind
 
 
 def _replace(name: str, upstream: Any, ours: Any) -> None:
