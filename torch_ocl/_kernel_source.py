@@ -26,7 +26,7 @@ def _line(number: int, file: str) -> str:
 
 
 def read(path: Path) -> str:
-    """The text of a file, without a byte order mark. Raises ValueError with its name if it is not UTF-8."""
+    """The text of a file, without a byte order mark. ValueError with its name if it isn't UTF-8."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

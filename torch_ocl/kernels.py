@@ -409,7 +409,8 @@ Kernel.__call__._torchdynamo_disable_msg = _NO_OP  # type: ignore[attr-defined]
 
 def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Kernel:
     path = source if isinstance(source, Path) else None
-    text = _kernel_source.read(path) if path else str(source).replace("\r\n", "\n").removeprefix("\ufeff")
+    text = _kernel_source.read(path) if path else str(source).removeprefix("\ufeff")
+    text = text.replace("\r\n", "\n")
     _kernel_source.check_text(text, path)
     program = _Program(text, options, path, _caller())
     device = _C.current_device()

@@ -83,7 +83,8 @@ def hybrid(rank):
     optimizer = training.optimizer(net.parameters())
     training.check(training.train(net, optimizer, rank, size, "ocl", 6), 6)
     options = {"sharding_strategy": ShardingStrategy.HYBRID_SHARD, "device_mesh": mesh}
-    net = FullyShardedDataParallel(training.model("ocl"), device_id=torch.device("ocl", 0), **options)
+    options["device_id"] = torch.device("ocl", 0)
+    net = FullyShardedDataParallel(training.model("ocl"), **options)
     optimizer = training.optimizer(net.parameters())
     training.check(training.train(net, optimizer, rank, size, "ocl", 6), 6)
 
