@@ -82,8 +82,8 @@ def _saving_as_on_cpu(norm: Any) -> Any:
         if input.device.type == "ocl":
             tensors = [x for x in args if isinstance(x, torch.Tensor)]
             if False in args[4:5]:
-                mean, rstd = input.new_zeros(0), input.new_zeros(0)
-            elif all(x.dtype == input.dtype for x in tensors):
+                mean, rstd = mean.new_zeros(0), rstd.new_zeros(0)
+            if all(x.dtype == input.dtype for x in tensors):
                 mean, rstd = mean.to(input.dtype), rstd.to(input.dtype)
         return (out, mean, rstd, *rest)
 

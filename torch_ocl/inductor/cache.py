@@ -18,9 +18,10 @@ _SETTINGS = ("TORCH_OCL_TUNE_AS", "TORCH_OCL_WITHOUT", "TORCH_OCL_INDUCTOR_FALLB
 
 @functools.cache
 def _generator() -> str:
-    """A hash of this package and of the kernels' prelude."""
+    """A hash of this package, of what fakes say, and of the kernels' prelude."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    folder = Path(__file__).parent
+    for path in [folder.parent / "_fake.py", *sorted(folder.glob("*.py"))]:
         digest.update(path.read_bytes())
     from torch_ocl.inductor import runtime
 
