@@ -23,7 +23,12 @@ OTHERS = "float64,float16,complex128,int8,int16,int64,uint8"
 
 def test_packed_in_blocks():
     """Problems larger than the workspace are packed block by block."""
-    run_script([products.check_every_shape], chosen(FEW), TORCH_OCL_GEMM="packed", TORCH_OCL_GEMM_WORKSPACE="150000")
+    run_script(
+        [products.check_every_shape],
+        chosen(FEW),
+        TORCH_OCL_GEMM="packed",
+        TORCH_OCL_GEMM_WORKSPACE="150000",
+    )
 
 
 @pytest.mark.parametrize("dtypes", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)])
@@ -47,13 +52,20 @@ def test_tiled(dtypes):
 
 def test_bfloat16_without_its_instruction():
     """Processors that have AVX512-BF16 take panels of pairs, others panels of floats."""
-    run_script([products.check_every_shape], "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
+    run_script(
+        [products.check_every_shape],
+        "bfloat16",
+        TORCH_OCL_GEMM="packed",
+        TORCH_OCL_WITHOUT="bf16_dot",
+    )
 
 
 @pytest.mark.parametrize("without", ["", "int8_dot"])
 def test_int8_with_and_without_its_instruction(without):
     """Processors that have AVX512-VNNI take panels of four, others panels of ints."""
-    run_script([products.check_every_shape], "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
+    run_script(
+        [products.check_every_shape], "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without
+    )
 
 
 @pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
@@ -161,7 +173,9 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
 def test_parts_added_by_a_group():
     """Of few results and many parts of k, as on a GPU."""
     environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
-    trace = run_script([products.check_few_long_sums], "float32,float64,bfloat16,complex64,int64", **environment)
+    trace = run_script(
+        [products.check_few_long_sums], "float32,float64,bfloat16,complex64,int64", **environment
+    )
     assert "gemm_split_k_group" in trace
 
 
@@ -210,7 +224,9 @@ def test_a_tile_that_is_none_is_named(tile):
 
 
 def run_every_layout(dtypes, **environment):
-    return run_script([products.check_every_layout], chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment)
+    return run_script(
+        [products.check_every_layout], chosen(dtypes), TORCH_OCL_VERBOSE="dispatch", **environment
+    )
 
 
 def run_script(checks, dtypes, **environment):
@@ -219,8 +235,6 @@ def run_script(checks, dtypes, **environment):
         environment |= UNVECTORISED
     calls = [f"products.{check.__name__}(sys.argv[2])" for check in checks]
     script = "\n".join(["import sys", "sys.path.insert(0, sys.argv[1])", IMPORT, *calls])
-    result = fresh.run_script(
-        script, str(ROOT), dtypes, environment={**os.environ, **environment}
-    )
+    result = fresh.run_script(script, str(ROOT), dtypes, environment={**os.environ, **environment})
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stderr

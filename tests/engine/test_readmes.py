@@ -9,7 +9,13 @@ from torch_ocl import testing
 
 ENGINES = Path(__file__).parents[2] / "csrc" / "engine"
 #: Engines in folders of another name.
-FOLDERS = {"distance": None, "lstm": None, "sdpa": None, "convolution": "conv", "backward_nearest": "spatial"}
+FOLDERS = {
+    "distance": None,
+    "lstm": None,
+    "sdpa": None,
+    "convolution": "conv",
+    "backward_nearest": "spatial",
+}
 FOLDERS |= {name: "spatial" for name in testing.engines() if name.endswith("pool")}
 
 
