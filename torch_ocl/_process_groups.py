@@ -1,10 +1,11 @@
-"""Process groups of gloo take `ocl` tensors, in scripts that know nothing of `ocl`.
+"""Process groups of gloo and NCCL take `ocl` tensors, in scripts that know nothing of `ocl`.
 
 `init_process_group()`, `"gloo"` and `"cpu:gloo,ocl:gloo"` name gloo for `ocl`; this puts the
 backend of csrc/distributed around that gloo as soon as a group is made, and loads it then. Gloo
 itself, and groups for CPU tensors only ("cpu:gloo"), raise an error for `ocl` tensors: some of
 gloo's calls look at no device and read a tensor's address, which on `ocl` is only reserved. What a
-group without a backend for `ocl` says is in csrc/ops/Collectives.cpp.
+group without a backend for `ocl` says is in csrc/ops/Collectives.cpp. NCCL is named as _nccl.py
+says.
 """
 
 import datetime
@@ -19,7 +20,7 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.utils import _pytree
 
-from torch_ocl import _harmless, _sharded_attention
+from torch_ocl import _harmless, _nccl, _sharded_attention
 
 # Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
 _METHODS = (
@@ -59,6 +60,7 @@ def install() -> None:
         if "ocl" not in backends.backend_capability.get(name, ["ocl"]):
             backends.backend_capability[name].append("ocl")
     backends.default_device_backend_map.setdefault("ocl", "gloo")
+    _nccl.install()
     group._register_backend = _wrapping_for_ocl(group._register_backend)
     for name in ("_get_backend", "_start_coalescing"):
         setattr(group, name, _saying_what_to_do(getattr(group, name)))
@@ -102,6 +104,11 @@ def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
     def _register_backend(
         self: Any, device: torch.device, backend_type: Any, backend: Any = None
     ) -> None:
+        if device.type == "ocl" and backend_type == kinds.NCCL and backend is not None:
+            # Two backends of one type can't be in a group: CUDA's may be there.
+            alone = all(other.type == "cpu" for other in self._device_types)
+            upstream(self, device, kinds.NCCL if alone else kinds.CUSTOM, _nccl.wrap(backend))
+            return
         if device.type != "ocl" or backend_type not in inner or backend is None:
             upstream(self, device, backend_type, *([] if backend is None else [backend]))
             return

@@ -42,13 +42,23 @@ Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk
   init();
 }
 
+Backend::Backend(Ptr inner, std::shared_ptr<BlockPool> pool)
+    : Base(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      pool_(std::move(pool)),
+      chunks_(*inner_, nullptr, 0) {
+  init();
+}
+
 // Threads end here that may have to call Python first.
 Backend::~Backend() {
   std::optional<pybind11::gil_scoped_release> released;
   if (Py_IsInitialized() && PyGILState_Check()) released.emplace();
   queue_.reset();
   coalesced_.clear();
+  batch_.clear();
   inner_.reset();
+  if (pool_) pool_->close();
 }
 
 void Backend::setGroupUid(const std::string& uid) {
@@ -63,6 +73,7 @@ c10d::ErrorType Backend::getError() {
 void Backend::shutdown() {
   queue_->drain();
   inner_->shutdown();
+  if (pool_) pool_->close();
 }
 
 // One backend serves the CPU's tensors, too, so upstream asks twice for a new group: the second
@@ -71,6 +82,7 @@ void Backend::shutdown() {
 Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                             const std::vector<int>& ranks,
                             const c10::intrusive_ptr<Base::Options>& opts) {
+  TORCH_CHECK(!pool_, getBackendName(), " can't split a group of ocl tensors; use new_group()");
   if (Ptr same = last_split_.lock(); same && opts && same->getGroupUid() == opts->group_name) {
     return same;
   }
@@ -101,6 +113,7 @@ void Backend::startCoalescing() {
 
 WorkPtr Backend::endCoalescing() {
   coalescing_ = false;
+  if (pool_) return run_batch();
   return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
 }
 
@@ -137,7 +150,9 @@ std::function<void(std::exception_ptr)> Backend::failing(
 void Backend::push(CallQueue::Call call, bool synchronous) {
   // What is coalesced is waited for at the end.
   const bool at_once = synchronous && !coalescing_;
-  queue_->push(std::move(call), at_once ? CallQueue::By::caller : CallQueue::By::whoever_is_free);
+  // With shared memory a call takes until the work is done.
+  const auto otherwise = pool_ ? CallQueue::By::thread : CallQueue::By::whoever_is_free;
+  queue_->push(std::move(call), at_once ? CallQueue::By::caller : otherwise);
 }
 
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
@@ -156,9 +171,15 @@ WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   return keep(work);
 }
 
+std::shared_ptr<Staging> Backend::stage(c10::Device device) {
+  if (pool_) return std::make_shared<Staging>(device, streams(device), pool_);
+  return std::make_shared<Staging>(device, streams(device));
+}
+
 WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const auto device = device_of(request.type, request.inputs, request.outputs);
   if (!device) {
+    check_takes_cpu_tensors();
     Staging none;
     return run_on_cpu(request, prepare(none));
   }
@@ -166,7 +187,7 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const c10::InferenceMode off(false);  // the copies are written by threads in no such mode
   const c10::DeviceGuard guard(*device);
   const Streams where = streams(*device);
-  auto staging = std::make_shared<Staging>(*device, where);
+  const auto staging = stage(*device);
   InnerCall call = prepare(*staging);
   const auto work = make_work(request, device);
   const auto failed = failing(work);
@@ -177,8 +198,17 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
     if (finish) finish();
     work->complete();
   };
+  if (pool_ && coalescing_) {
+    batch_.push_back({std::move(call), staging, work, std::move(arrived)});
+    return work;
+  }
   push({staging->ready(),
-        [work, call = std::move(call), arrived = std::move(arrived), failed] {
+        [this, device = *device, work, call = std::move(call), arrived = std::move(arrived),
+         failed] {
+          if (pool_) {
+            make_through_blocks(device, call, *work);
+            return conclude(arrived, failed);
+          }
           const WorkPtr inner = call();
           work->posted(inner);
           follow(*inner, arrived, failed);
@@ -189,9 +219,11 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
 }
 
 WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepare) {
+  if (pool_ && coalescing_) return run(request, prepare);  // it ends with the others
   const auto device = device_of(request.type, request.inputs, request.outputs);
   Staging none;
   if (!device) {
+    check_takes_cpu_tensors();
     WorkPtr inner;
     const InnerCall call = prepare(none);
     if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
@@ -200,8 +232,7 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
   const c10::InferenceMode off(false);
   std::optional<c10::DeviceGuard> guard;
   if (device) guard.emplace(*device);
-  auto staging =
-      device ? std::make_shared<Staging>(*device, streams(*device)) : std::make_shared<Staging>();
+  const auto staging = device ? stage(*device) : std::make_shared<Staging>();
   InnerCall call = prepare(*staging);
   std::vector<c10::Device> devices;
   if (device) devices.push_back(*device);
@@ -216,8 +247,15 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
       record(in)->block(current_stream(device.index()));
     });
   }
-  push({staging->ready(), [work, call = std::move(call)] { work->posted(call()); }, failing(work)},
-       false);
+  if (pool_) {
+    work->on_wait([pool = pool_, other = other_side(*device)](c10d::Work& inner) {
+      pool->memory().finish(other, inner);
+    });
+  }
+  auto make = [this, device, work, call = std::move(call)] {
+    work->posted(pool_ ? pool_->memory().call(other_side(*device), call) : call());
+  };
+  queue_->push({staging->ready(), std::move(make), failing(work)}, CallQueue::By::whoever_is_free);
   return keep(work);
 }
 
