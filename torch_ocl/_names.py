@@ -58,7 +58,7 @@ NOT_APPLICABLE = {
     "torch.cuda.memory.CUDAPluggableAllocator": _ALLOCATOR,
     "torch.cuda.memory.change_current_allocator": _ALLOCATOR,
     "torch.cuda.memory_usage": _SENSOR,
-    "torch.cuda.nccl": "It is NVIDIA's library. torch.distributed works over gloo.",
+    "torch.cuda.nccl": "It is NVIDIA's library. torch.distributed works over gloo and NCCL.",
     "torch.cuda.nvtx": "It is NVIDIA's library. torch.ocl.range and mark name parts of a program.",
     "torch.cuda.nvtx.range_end": _NESTED,
     "torch.cuda.nvtx.range_start": _NESTED,

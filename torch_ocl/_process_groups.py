@@ -1,10 +1,11 @@
-"""Process groups of gloo take `ocl` tensors, in scripts that know nothing of `ocl`.
+"""Process groups of gloo and NCCL take `ocl` tensors, in scripts that know nothing of `ocl`.
 
 `init_process_group()`, `"gloo"` and `"cpu:gloo,ocl:gloo"` name gloo for `ocl`; this puts the
 backend of csrc/distributed around that gloo as soon as a group is made, and loads it then. Gloo
 itself, and groups for CPU tensors only ("cpu:gloo"), raise an error for `ocl` tensors: some of
 gloo's calls look at no device and read a tensor's address, which on `ocl` is only reserved. What a
-group without a backend for `ocl` says is in csrc/ops/Collectives.cpp.
+group without a backend for `ocl` says is in csrc/ops/Collectives.cpp. NCCL is named as _nccl.py
+says.
 """
 
 import datetime
@@ -19,7 +20,7 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.utils import _pytree
 
-from torch_ocl import _harmless, _sharded_attention
+from torch_ocl import _harmless, _nccl, _sharded_attention
 
 # Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
 _METHODS = (
@@ -55,10 +56,11 @@ def install() -> None:
         return
     group, gloo = distributed_c10d.ProcessGroup, distributed_c10d.ProcessGroupGloo
     backends = distributed_c10d.Backend
-    for name in ("gloo", "mpi", "ucc", "nccl"):
+    for name in ("gloo", "mpi", "ucc"):
         if "ocl" not in backends.backend_capability.get(name, ["ocl"]):
             backends.backend_capability[name].append("ocl")
     backends.default_device_backend_map.setdefault("ocl", "gloo")
+    _nccl.install()
     group._register_backend = _wrapping_for_ocl(group._register_backend)
     for name in ("_get_backend", "_start_coalescing"):
         setattr(group, name, _saying_what_to_do(getattr(group, name)))
@@ -96,22 +98,24 @@ def are_unused() -> bool:
 
 def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
     kinds = distributed_c10d.ProcessGroup.BackendType
-    inner = (kinds.GLOO, kinds.MPI, kinds.UCC, kinds.NCCL)
+    inner = (kinds.GLOO, kinds.MPI, kinds.UCC)
 
     @functools.wraps(upstream)
     def _register_backend(
         self: Any, device: torch.device, backend_type: Any, backend: Any = None
     ) -> None:
+        if device.type == "ocl" and backend_type == kinds.NCCL and backend is not None:
+            # Two backends of one type can't be in a group: CUDA's may be there.
+            alone = all(other.type == "cpu" for other in self._device_types)
+            upstream(self, device, kinds.NCCL if alone else kinds.CUSTOM, _nccl.wrap(backend))
+            return
         if device.type != "ocl" or backend_type not in inner or backend is None:
             upstream(self, device, backend_type, *([] if backend is None else [backend]))
             return
         from torch_ocl import _distributed
 
-        shares = backend_type == kinds.NCCL
-        wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size(), shares)
+        wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size())
         upstream(self, device, kinds.CUSTOM, wrapped)
-        if shares:  # whose calls have no numbers
-            return
         # It becomes the one way to that backend, which numbers its calls: ranks with CPU tensors
         # and ranks with `ocl` tensors must make them in one order. So must those with CUDA's.
         for other in self._device_types:

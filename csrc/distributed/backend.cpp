@@ -35,11 +35,18 @@ std::optional<c10::Device> device_of(c10d::OpType type, const Tensors& inputs,
 
 }  // namespace
 
-Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk, bool shares)
+Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk)
     : Base(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
-      chunks_(*inner_, std::move(store), shares ? 0 : chunk),
-      shares_(shares) {
+      chunks_(*inner_, std::move(store), chunk) {
+  init();
+}
+
+Backend::Backend(Ptr inner, std::shared_ptr<BlockPool> pool)
+    : Base(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      pool_(std::move(pool)),
+      chunks_(*inner_, nullptr, 0) {
   init();
 }
 
@@ -49,7 +56,9 @@ Backend::~Backend() {
   if (Py_IsInitialized() && PyGILState_Check()) released.emplace();
   queue_.reset();
   coalesced_.clear();
+  batch_.clear();
   inner_.reset();
+  if (pool_) pool_->close();
 }
 
 void Backend::setGroupUid(const std::string& uid) {
@@ -64,6 +73,7 @@ c10d::ErrorType Backend::getError() {
 void Backend::shutdown() {
   queue_->drain();
   inner_->shutdown();
+  if (pool_) pool_->close();
 }
 
 // One backend serves the CPU's tensors, too, so upstream asks twice for a new group: the second
@@ -72,6 +82,7 @@ void Backend::shutdown() {
 Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                             const std::vector<int>& ranks,
                             const c10::intrusive_ptr<Base::Options>& opts) {
+  TORCH_CHECK(!pool_, getBackendName(), " can't split a group of ocl tensors; use new_group()");
   if (Ptr same = last_split_.lock(); same && opts && same->getGroupUid() == opts->group_name) {
     return same;
   }
@@ -89,7 +100,7 @@ Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
   }
   const Ptr inner = inner_->split(store, ranks, options);
   if (!inner) return inner;
-  Ptr made = c10::make_intrusive<Backend>(inner, store, chunks_.bytes(), shares_);
+  Ptr made = c10::make_intrusive<Backend>(inner, store, chunks_.bytes());
   made->setGroupUid(options->group_name);
   last_split_ = c10::weak_intrusive_ptr<Base>(made);
   return made;
@@ -98,30 +109,11 @@ Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
 void Backend::startCoalescing() {
   coalesced_.clear();
   coalescing_ = true;
-  if (!shares_) return;
-  // NCCL's groups are a thread's: all of these calls are the queue's.
-  group_ = std::make_shared<Group>();
-  push({nullptr, [inner = inner_.get()] { inner->startCoalescing(); }, [](auto) {}}, false);
 }
 
 WorkPtr Backend::endCoalescing() {
   coalescing_ = false;
-  if (shares_) {
-    push({nullptr,
-          [inner = inner_.get(), group = group_] {
-            const WorkPtr work = inner->endCoalescing();
-            if (group->shared == nullptr) return;
-            const c10::DeviceGuard on(group->shared->cuda());
-            if (work) work->wait();
-            group->shared->synchronize();
-            for (const auto& arrived : group->arrived) arrived();
-          },
-          [group = group_](std::exception_ptr error) {
-            for (const auto& failed : group->failed) failed(error);
-          }},
-         false);
-    group_.reset();
-  }
+  if (pool_) return run_batch();
   return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
 }
 
@@ -155,15 +147,12 @@ std::function<void(std::exception_ptr)> Backend::failing(
   };
 }
 
-SharedMemory* Backend::shared(c10::Device device) const {
-  return shares_ ? &SharedMemory::of(device.index()) : nullptr;
-}
-
 void Backend::push(CallQueue::Call call, bool synchronous) {
-  using By = CallQueue::By;
-  // What is coalesced is waited for at the end. NCCL's calls are waited for where they are made.
+  // What is coalesced is waited for at the end.
   const bool at_once = synchronous && !coalescing_;
-  queue_->push(std::move(call), at_once ? By::caller : shares_ ? By::thread : By::whoever_is_free);
+  // With shared memory a call takes until the work is done.
+  const auto otherwise = pool_ ? CallQueue::By::thread : CallQueue::By::whoever_is_free;
+  queue_->push(std::move(call), at_once ? CallQueue::By::caller : otherwise);
 }
 
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
@@ -172,12 +161,8 @@ WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   const auto work = make_work(request, std::nullopt);
   const auto failed = failing(work);
   push({nullptr,
-        [work, call, failed, shares = shares_] {
+        [work, call, failed] {
           const WorkPtr inner = call();
-          if (shares) {
-            if (inner) inner->wait();
-            return work->complete();
-          }
           work->posted(inner);
           follow(*inner, [work] { work->complete(); }, failed);
         },
@@ -186,9 +171,15 @@ WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   return keep(work);
 }
 
+std::shared_ptr<Staging> Backend::stage(c10::Device device) {
+  if (pool_) return std::make_shared<Staging>(device, streams(device), pool_);
+  return std::make_shared<Staging>(device, streams(device));
+}
+
 WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const auto device = device_of(request.type, request.inputs, request.outputs);
   if (!device) {
+    check_takes_cpu_tensors();
     Staging none;
     return run_on_cpu(request, prepare(none));
   }
@@ -196,8 +187,7 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const c10::InferenceMode off(false);  // the copies are written by threads in no such mode
   const c10::DeviceGuard guard(*device);
   const Streams where = streams(*device);
-  SharedMemory* const shared = this->shared(*device);
-  auto staging = std::make_shared<Staging>(*device, where, shared);
+  const auto staging = stage(*device);
   InnerCall call = prepare(*staging);
   const auto work = make_work(request, device);
   const auto failed = failing(work);
@@ -208,31 +198,20 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
     if (finish) finish();
     work->complete();
   };
+  if (pool_ && coalescing_) {
+    batch_.push_back({std::move(call), staging, work, std::move(arrived)});
+    return work;
+  }
   push({staging->ready(),
-        [work, call = std::move(call), arrived = std::move(arrived), failed, shared,
-         group = group_] {
-          if (shared == nullptr) {
-            const WorkPtr inner = call();
-            work->posted(inner);
-            return follow(*inner, arrived, failed);
+        [this, device = *device, work, call = std::move(call), arrived = std::move(arrived),
+         failed] {
+          if (pool_) {
+            make_through_blocks(device, call, *work);
+            return conclude(arrived, failed);
           }
-          const c10::DeviceGuard on(shared->cuda());
-          WorkPtr inner;
-          {
-            std::lock_guard lock(shared->driver());
-            inner = call();
-          }
-          if (group) {
-            group->shared = shared;
-            group->arrived.push_back(arrived);
-            group->failed.push_back(failed);
-            return;
-          }
+          const WorkPtr inner = call();
           work->posted(inner);
-          // Null where the call was synchronous: it is on CUDA's current stream then.
-          if (inner) inner->wait();
-          shared->synchronize();
-          arrived();
+          follow(*inner, arrived, failed);
         },
         failed},
        request.synchronous);
@@ -240,10 +219,11 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
 }
 
 WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepare) {
-  if (shares_ && coalescing_) return run(request, prepare);
+  if (pool_ && coalescing_) return run(request, prepare);  // it ends with the others
   const auto device = device_of(request.type, request.inputs, request.outputs);
   Staging none;
   if (!device) {
+    check_takes_cpu_tensors();
     WorkPtr inner;
     const InnerCall call = prepare(none);
     if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
@@ -252,9 +232,7 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
   const c10::InferenceMode off(false);
   std::optional<c10::DeviceGuard> guard;
   if (device) guard.emplace(*device);
-  SharedMemory* const shared = device ? this->shared(*device) : nullptr;
-  auto staging = device ? std::make_shared<Staging>(*device, streams(*device), shared)
-                        : std::make_shared<Staging>();
+  const auto staging = device ? stage(*device) : std::make_shared<Staging>();
   InnerCall call = prepare(*staging);
   std::vector<c10::Device> devices;
   if (device) devices.push_back(*device);
@@ -262,22 +240,22 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
       c10::make_intrusive<PointToPoint>(rank_, request.type, request.outputs, devices, ++number_);
   if (device) {
     const c10::Stream in = streams(*device).in;
-    work->on_arrival([staging, in, device = *device, shared] {
+    work->on_arrival([staging, in, device = *device] {
       const at::NoGradGuard no_grad;
-      if (shared != nullptr) shared->synchronize();
       staging->bring_back();
       // The waiting thread's stream, which is current, goes on after the copies.
       record(in)->block(current_stream(device.index()));
     });
   }
-  push({staging->ready(),
-        [work, call = std::move(call), shared] {
-          std::optional<c10::DeviceGuard> on;
-          if (shared != nullptr) on.emplace(shared->cuda());
-          work->posted(call());
-        },
-        failing(work)},
-       false);
+  if (pool_) {
+    work->on_wait([pool = pool_, other = other_side(*device)](c10d::Work& inner) {
+      pool->memory().finish(other, &inner);
+    });
+  }
+  auto make = [this, device, work, call = std::move(call)] {
+    work->posted(pool_ ? pool_->memory().call(other_side(*device), call) : call());
+  };
+  queue_->push({staging->ready(), std::move(make), failing(work)}, CallQueue::By::whoever_is_free);
   return keep(work);
 }
 

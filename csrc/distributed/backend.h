@@ -1,6 +1,8 @@
-// torch.distributed on `ocl` tensors: a c10d backend around one for CPU tensors (gloo, MPI, UCC).
+// torch.distributed on `ocl` tensors: a c10d backend around one for CPU tensors (gloo, MPI, UCC),
+// or around NCCL.
 //
 // The inner backend gets a CPU device's memory as it lies, and pinned memory otherwise: staging.h.
+// NCCL gets memory that CUDA and OpenCL share: shared_memory.h, through_blocks.cpp.
 // It is called in the program's order: call_queue.h. Its future starts the way back to the device.
 // CPU tensors go through the same queue, since the inner backend numbers its calls: ranks with a
 // device and ranks without one can be in one group.
@@ -28,16 +30,20 @@ class Backend final : public c10d::Backend {
   using Base = c10d::Backend;
   using Ptr = c10::intrusive_ptr<Base>;
 
-  /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks. With `shares` the inner
-  /// backend is NCCL: it gets CUDA's tensors, of memory that the device shares, whole ones.
-  Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk, bool shares);
+  /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks.
+  Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk);
+  /// One whose tensors go through shared memory. It takes those of `ocl` only.
+  Backend(Ptr inner, std::shared_ptr<BlockPool> pool);
   ~Backend() override;
 
   /// How many calls it has made for tensors on `ocl`, or had to queue.
   uint64_t calls() const { return number_; }
   const std::string getBackendName() const override { return inner_->getBackendName(); }
-  bool supportsSplitting() const override { return inner_->supportsSplitting(); }
-  bool supportsCoalescing() const override { return shares_; }
+  /// Of the shared memory; null: it has none.
+  BlockPool* pool() const { return pool_.get(); }
+  // NCCL splits communicators that it has for a device by then, which are not the group's here.
+  bool supportsSplitting() const override { return !pool_ && inner_->supportsSplitting(); }
+  bool supportsCoalescing() const override { return pool_ != nullptr; }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
   void setGroupUid(const std::string& uid) override;
@@ -100,6 +106,25 @@ class Backend final : public c10d::Backend {
   struct ChunkedCall;
 
   WorkPtr run(const Request& request, const Prepare& prepare);
+  /// A call in a group's batch, and what comes after it.
+  struct Member {
+    InnerCall call;
+    std::shared_ptr<Staging> staging;
+    c10::intrusive_ptr<Work> work;
+    std::function<void()> arrived;
+  };
+
+  std::shared_ptr<Staging> stage(c10::Device device);
+  /// With shared memory: where the inner backend's tensors are for those of a device.
+  c10::Device other_side(c10::Device device) const;
+  /// Has the inner backend do a call through shared memory, and waits for it.
+  void make_through_blocks(c10::Device device, const InnerCall& call, Work& work);
+  WorkPtr run_batch();
+  void make_batch(c10::Device device, const std::vector<Member>& batch);
+  WorkPtr barrier_on_device(const c10d::BarrierOptions& opts);
+
+  /// With shared memory there is no way for them.
+  void check_takes_cpu_tensors() const;
   WorkPtr run_on_cpu(const Request& request, const InnerCall& call);
   /// Of calls that treat every element alike.
   WorkPtr run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
@@ -110,13 +135,6 @@ class Backend final : public c10d::Backend {
   WorkPtr reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
                                 std::vector<int64_t> sizes, const c10d::ReduceScatterOptions& opts);
 
-  SharedMemory* shared(c10::Device device) const;
-  /// Calls between startCoalescing() and endCoalescing(), which NCCL makes as one.
-  struct Group {
-    SharedMemory* shared = nullptr;
-    std::vector<std::function<void()>> arrived;
-    std::vector<std::function<void(std::exception_ptr)>> failed;
-  };
   void push(CallQueue::Call call, bool synchronous);
   WorkPtr keep(WorkPtr work);
   Streams& streams(c10::Device device);
@@ -124,14 +142,14 @@ class Backend final : public c10d::Backend {
   std::function<void(std::exception_ptr)> failing(const c10::intrusive_ptr<Work>& work) const;
 
   Ptr inner_;
+  std::shared_ptr<BlockPool> pool_;
   Chunks chunks_;
-  const bool shares_;
-  std::shared_ptr<Group> group_;  // while they are coalesced by the inner backend
   std::atomic<uint64_t> number_{0};
   // Shared with callbacks of the inner backend's threads.
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
+  std::vector<Member> batch_;  // what is coalesced, with shared memory
   c10::weak_intrusive_ptr<Base> last_split_{Ptr()};
   std::mutex streams_mutex_;
   std::array<std::optional<Streams>, kMaxDevices> streams_;

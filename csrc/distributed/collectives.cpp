@@ -45,6 +45,8 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
 // Its elements and indices are put together on the host, as the inner backend does it.
 WorkPtr Backend::allreduce_sparse_tensor(const at::Tensor& tensor,
                                          const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK(!pool_, "all_reduce: ", getBackendName(),
+              " takes no sparse tensors of ocl; a group of gloo does");
   const at::NoGradGuard no_grad;
   Tensors hosts{tensor.to(at::kCPU)};
   Request request{OpType::_ALLREDUCE_SPARSE, {}, {tensor}, !opts.asyncOp};
@@ -208,6 +210,7 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
+  if (pool_) return barrier_on_device(opts);
   return run({OpType::BARRIER, {}, {}, !opts.asyncOp}, [&](Staging&) {
     return [inner = inner_.get(), opts] { return inner->barrier(opts); };
   });

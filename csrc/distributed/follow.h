@@ -14,6 +14,9 @@ namespace ocl::distributed {
 void follow(c10d::Work& inner, std::function<void()> arrived,
             std::function<void(std::exception_ptr)> failed);
 
+/// The same for a work that has ended well.
+void conclude(std::function<void()> arrived, std::function<void(std::exception_ptr)> failed);
+
 /// Says that the calling thread is a CallQueue's.
 void this_thread_makes_calls();
 

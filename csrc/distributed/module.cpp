@@ -15,6 +15,27 @@ struct Options final : c10d::Backend::Options {
   }
 };
 
+pybind11::object counts_of(const ocl::distributed::Backend& backend) {
+  if (backend.pool() == nullptr) return pybind11::none();
+  const auto counts = backend.pool()->counts();
+  pybind11::dict found;
+  found["made"] = counts.made;
+  found["in_use"] = counts.in_use;
+  found["kept"] = counts.kept;
+  found["kept_bytes"] = counts.kept_bytes;
+  return found;
+}
+
+/// `with` is "cuda" or "host": whose memory is shared.
+c10::intrusive_ptr<c10d::Backend> share(const c10::intrusive_ptr<c10d::Backend>& inner,
+                                        const std::string& with, size_t kept) {
+  namespace d = ocl::distributed;
+  TORCH_CHECK(with == "cuda" || with == "host", "no memory of \"", with, "\" to share");
+  auto memory = with == "cuda" ? d::cuda_memory() : d::host_memory();
+  return c10::make_intrusive<d::Backend>(inner,
+                                         std::make_shared<d::BlockPool>(std::move(memory), kept));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_distributed, module) {
@@ -30,16 +51,20 @@ PYBIND11_MODULE(_distributed, module) {
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
       module, "Backend", "Takes tensors on ocl and on the CPU; wrap() makes it.")
       .def_property_readonly("calls", &Backend::calls, "How many calls it has made.")
+      .def_property_readonly("shared_memory", &counts_of,
+                             "Counts of the blocks of shared memory; None without such.")
       .def_property_readonly("options", [](Backend& self) {
         return c10::make_intrusive<Options>(*self.getBackendOptions());
       });
   module.def(
       "wrap",
       [](const c10::intrusive_ptr<c10d::Backend>& inner,
-         const c10::intrusive_ptr<c10d::Store>& store, int64_t chunk,
-         bool shares) -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<Backend>(inner, store, chunk, shares);
+         const c10::intrusive_ptr<c10d::Store>& store,
+         int64_t chunk) -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<Backend>(inner, store, chunk);
       },
-      py::arg("inner"), py::arg("store"), py::arg("chunk"), py::arg("shares"),
+      py::arg("inner"), py::arg("store"), py::arg("chunk"),
       py::call_guard<py::gil_scoped_release>());
+  module.def("share", &share, py::arg("inner"), py::arg("memory"), py::arg("kept"),
+             py::call_guard<py::gil_scoped_release>());
 }

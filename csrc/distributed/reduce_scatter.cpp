@@ -1,5 +1,6 @@
 // reduce_scatter: the ranks exchange pieces, and each device adds up its own, in the order of the
-// ranks. Gloo's own sends every rank all sums, and has no future to follow.
+// ranks. Gloo's own sends every rank all sums, and has no future to follow. NCCL's is used as it
+// is.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/bitwise_and.h>
@@ -91,6 +92,13 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
 
 WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                 const c10d::ReduceScatterOptions& opts) {
+  if (pool_ && inputs.size() == 1) {
+    return run({OpType::REDUCE_SCATTER, inputs[0], outputs, !opts.asyncOp}, [&](Staging& staging) {
+      return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+              ins = staging.host(inputs, Staging::kRead),
+              opts]() mutable { return inner->reduce_scatter(outs, ins, opts); };
+    });
+  }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     return run({OpType::REDUCE_SCATTER, inputs.empty() ? Tensors() : inputs[0], outputs},
                [&](Staging&) {
@@ -121,6 +129,14 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
 
 WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::ReduceScatterOptions& opts) {
+  if (pool_) {
+    return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}, !opts.asyncOp},
+               [&](Staging& staging) {
+                 return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
+                         in = staging.host(input, Staging::kRead),
+                         opts]() mutable { return inner->_reduce_scatter_base(out, in, opts); };
+               });
+  }
   if (!output.is_privateuseone()) {
     return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}}, [&](Staging&) {
       return [inner = inner_.get(), output, input, opts]() mutable {
@@ -140,6 +156,15 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::ReduceScatterOptions& opts) {
+  if (pool_) {
+    return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs, !opts.asyncOp},
+               [&](Staging& staging) {
+                 return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+                         ins = staging.host(inputs, Staging::kRead), opts]() mutable {
+                   return inner->reduce_scatter_tensor_coalesced(outs, ins, opts);
+                 };
+               });
+  }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     // Its own type is not in torch 2.11.
     return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs}, [&](Staging&) {

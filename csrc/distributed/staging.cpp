@@ -45,20 +45,65 @@ EventPtr record(c10::Stream stream) {
   return event;
 }
 
-Staging::Staging(c10::Device device, const Streams& streams, SharedMemory* shared)
-    : streams_(streams), shared_(shared), before_(record(current_stream(device.index()))) {}
+Staging::Staging(c10::Device device, const Streams& streams)
+    : streams_(streams), before_(record(current_stream(device.index()))) {}
+
+Staging::Staging(c10::Device device, const Streams& streams, std::shared_ptr<BlockPool> pool)
+    : Staging(device, streams) {
+  pool_ = std::move(pool);
+}
+
+void Staging::start_copies() {
+  if (copies_) return;
+  before_->block(streams_->out);
+  before_->block(streams_->in);  // what is written may be in use until then
+  copies_ = true;
+}
+
+/// Where in the last block there is room for as many bytes; a new one if there is none.
+size_t Staging::place(size_t bytes) {
+  constexpr size_t kAlign = 512;  // as what allocators give, which kernels are made for
+  const size_t aligned = (bytes + kAlign - 1) / kAlign * kAlign;
+  if (blocks_.empty() || used_ + bytes > blocks_.back()->bytes) {
+    blocks_.push_back(pool_->take(streams_->out.device_index(), bytes));
+    if (blocks_.back()->last_use) blocks_.back()->last_use->block(streams_->out);
+    used_ = 0;
+  }
+  return std::exchange(used_, used_ + aligned);
+}
+
+/// A tensor of the inner backend's, which has the block as long as that lives.
+at::Tensor Staging::share(const at::Tensor& tensor, Use use) {
+  const c10::Device other = pool_->memory().other(tensor.device().index());
+  const auto view = [&](void* address, c10::Device where, const auto& block) {
+    return at::for_blob(address, tensor.sizes())
+        .deleter([block](void*) {})
+        .options(at::TensorOptions(tensor.scalar_type()).device(where))
+        .target_device(where)
+        .make_tensor();
+  };
+  if (tensor.numel() == 0) return view(nullptr, other, nullptr);
+  start_copies();
+  const size_t offset = place(tensor.nbytes());
+  const auto& block = blocks_.back();
+  const at::Tensor ours = view(block->ours + offset, tensor.device(), block);
+  reads_ = true;  // an earlier call's copies from the block end before it is written, too
+  if (use & kRead) copy_on(streams_->out, ours, tensor);
+  if (use & kWritten) back_.emplace_back(tensor, ours);
+  const c10::impl::VirtualGuardImpl impl(kDeviceType);
+  const auto& memory = tensor.storage().data_ptr();
+  if (use & kRead) impl.recordDataPtrOnStream(memory, streams_->out);
+  if (use & kWritten) impl.recordDataPtrOnStream(memory, streams_->in);
+  return view(block->theirs + offset, other, block);
+}
 
 at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
-  if (shared_ != nullptr) return share(tensor, use);
+  if (pool_) return share(tensor, use);
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
   if (is_lendable(tensor)) return lend(tensor);
   const c10::impl::VirtualGuardImpl impl(kDeviceType);
-  if (!copies_) {
-    before_->block(streams_->out);
-    before_->block(streams_->in);  // what is written may be in use until then
-    copies_ = true;
-  }
+  start_copies();
   at::Tensor memory = pinned_like(tensor);
   if (use & kRead) {
     impl.recordDataPtrOnStream(tensor.storage().data_ptr(), streams_->out);
@@ -70,29 +115,6 @@ at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
     back_.emplace_back(tensor, memory);
   }
   return memory;
-}
-
-at::Tensor Staging::share(const at::Tensor& tensor, Use use) {
-  const auto& [out, in] = *streams_;
-  if (!copies_) {
-    before_->block(out);
-    before_->block(in);
-    // Memory that calls before this one have used is handed out while it is copied from.
-    record(in)->block(out);
-    copies_ = reads_ = true;
-  }
-  const SharedMemory::Pair memory = shared_->like(tensor);
-  if (tensor.numel() == 0) return memory.cuda;
-  const c10::impl::VirtualGuardImpl impl(kDeviceType);
-  if (use & kRead) {
-    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), out);
-    copy_on(out, memory.ocl, tensor);
-  }
-  if (use & kWritten) {
-    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), in);
-    back_.emplace_back(tensor, memory.ocl);
-  }
-  return memory.cuda;
 }
 
 Tensors Staging::host(const Tensors& tensors, Use use) {
@@ -110,8 +132,13 @@ std::vector<Tensors> Staging::host(const std::vector<Tensors>& lists, Use use) {
 EventPtr Staging::ready() const { return reads_ ? record(streams_->out) : before_; }
 
 void Staging::bring_back() {
-  for (auto& [device, host] : back_) copy_on(streams_->in, device, host);
+  for (auto& [device, from] : back_) copy_on(streams_->in, device, from);
+  if (!blocks_.empty() && !back_.empty()) {
+    const EventPtr done = record(streams_->in);
+    for (const auto& block : blocks_) block->last_use = done;
+  }
   back_.clear();
+  blocks_.clear();
 }
 
 }  // namespace ocl::distributed

@@ -34,8 +34,8 @@ using EventPtr = std::shared_ptr<c10::Event>;
 /// What is enqueued on the stream so far.
 EventPtr record(c10::Stream stream);
 
-/// One call's tensors on the host: lent, or copied to pinned memory and back. Tensors of other
-/// devices are taken as they are.
+/// One call's tensors on the inner backend's side: lent, or copied to pinned or shared memory and
+/// back. Tensors of other devices are taken as they are.
 class Staging {
  public:
   enum Use { kRead = 1, kWritten = 2, kBoth = 3 };
@@ -43,26 +43,33 @@ class Staging {
   /// Of a call on CPU tensors.
   Staging() = default;
   /// Of a call on tensors of a device: the host uses them after what the current stream has so far.
-  /// `shared`: the inner backend takes CUDA's tensors, whose memory is of that; null: the host's.
-  Staging(c10::Device device, const Streams& streams, SharedMemory* shared);
+  Staging(c10::Device device, const Streams& streams);
+  /// The same through shared memory: all copies stay on the device.
+  Staging(c10::Device device, const Streams& streams, std::shared_ptr<BlockPool> pool);
 
   at::Tensor host(const at::Tensor& tensor, Use use);
   Tensors host(const Tensors& tensors, Use use);
   std::vector<Tensors> host(const std::vector<Tensors>& lists, Use use);
 
+  /// Of a call on tensors of a device.
+  c10::Device device() const { return streams_->out.device(); }
   /// What the host waits for before it uses them; null: nothing. Call it after all of host().
   EventPtr ready() const;
   /// Enqueues the copies back, on the stream for them.
   void bring_back();
 
  private:
+  void start_copies();
   at::Tensor share(const at::Tensor& tensor, Use use);
+  size_t place(size_t bytes);
 
   std::optional<Streams> streams_;
-  SharedMemory* shared_ = nullptr;
   EventPtr before_;
+  std::shared_ptr<BlockPool> pool_;
+  std::vector<std::shared_ptr<SharedBlock>> blocks_;  // small tensors share the last one
+  size_t used_ = 0;                                   // bytes of the last one
   bool copies_ = false, reads_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device; host, or shared
+  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device, what it gets
 };
 
 }  // namespace ocl::distributed

@@ -56,7 +56,11 @@ bool PointToPoint::wait(std::chrono::milliseconds timeout) {
     work = inner_;
   }
   try {
-    work->wait(timeout);
+    if (finish_) {
+      finish_(*work);
+    } else {
+      work->wait(timeout);
+    }
     if (arrived_) arrived_();
     complete();
   } catch (...) {
@@ -64,6 +68,7 @@ bool PointToPoint::wait(std::chrono::milliseconds timeout) {
     throw;
   }
   arrived_ = {};
+  finish_ = {};
   return true;
 }
 

@@ -54,9 +54,12 @@ class PointToPoint final : public Work {
   bool wait(std::chrono::milliseconds timeout) override;
   /// What to do with what was received: the waiting thread calls it.
   void on_arrival(std::function<void()> arrived) { arrived_ = std::move(arrived); }
+  /// How to wait for the inner work, if its own wait() is not enough.
+  void on_wait(std::function<void(c10d::Work&)> finish) { finish_ = std::move(finish); }
 
  private:
   std::function<void()> arrived_;
+  std::function<void(c10d::Work&)> finish_;
   std::mutex waiting_;  // of the threads that wait for it
 };
 

@@ -1,11 +1,17 @@
-"""Process groups over NCCL, on a machine with two NVIDIA GPUs and a PyTorch that has CUDA.
+"""NCCL on `ocl` tensors, for a machine with two NVIDIA GPUs and a PyTorch that has NCCL.
 
-    python -m tests.distributed.nccl
+    python -m tests.distributed.nccl [--only NAME] [--ranks 2]
 
-Two ranks make each collective, and train by DistributedDataParallel and fully_shard. Prints what
-fails, and how fast all_reduce is. Exit status 1 if anything failed."""
+Every collective against expected values, DistributedDataParallel and FSDP2 against one process, and
+what an all_reduce takes beside NCCL's own on CUDA tensors and beside gloo. The exit code says
+whether all went well. The rest of shared memory is in test_shared_memory.py, for any machine.
+"""
 
+import argparse
+import datetime
+import faulthandler
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,174 +19,327 @@ import traceback
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
 
-import torch_ocl  # noqa: F401  # which some set-ups don't load by themselves
 from tests.distributed import training
 
-SIZE = 2
+#: Seconds for all checks, and for a call.
+LIMIT, TIMEOUT = 300, 60
+SIZES = (4 << 10, 64 << 20)
+DTYPES = (torch.float32, torch.bfloat16, torch.int64)
+#: Elements; the second is a block of its own, of which a part is used.
+LENGTHS = (6, 1_500_006)
 
 
-def on(device: torch.device, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Whole numbers, others on each rank."""
-    values = torch.arange(torch.Size(shape).numel()) % 97 + dist.get_rank() + 1
-    return values.to(dtype).view(shape).to(device)
+def ocl() -> torch.device:
+    return torch.device("ocl", torch.ocl.current_device())
 
 
-def of_rank(rank: int, x: torch.Tensor) -> torch.Tensor:
-    return (x - dist.get_rank() + rank).cpu()
+def equal(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    """Says which elements differ first, and how many."""
+    found, expected = found.cpu(), expected.to(found.dtype).cpu()
+    assert found.shape == expected.shape, f"{what}: {found.shape}, expected {expected.shape}"
+    wrong = (found != expected).nonzero()
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise AssertionError(
+            f"{what}: {len(wrong)} of {found.numel()} elements are wrong, first at {at}: "
+            f"{found[at].item()}, expected {expected[at].item()}"
+        )
 
 
-def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(actual.cpu(), expected.to(actual.dtype))
+def mine(rank: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    """Small whole numbers on the CPU, other ones on each rank: every result is exact."""
+    return ((torch.arange(length) + 3 * rank) % 7).to(dtype)
 
 
-def all_reduce(device):
-    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8):
-        for shape in ((5,), (3, 700), (1 << 20,)):
-            x = on(device, *shape, dtype=dtype)
-            a, b = of_rank(0, x), of_rank(1, x)
-            ops = [(dist.ReduceOp.SUM, a + b), (dist.ReduceOp.MAX, torch.maximum(a, b))]
-            if dtype.is_floating_point:
-                ops.append((dist.ReduceOp.AVG, (a + b) / 2))
-            for op, expected in ops:
-                y = x.clone()
-                dist.all_reduce(y, op)
-                same(y, expected)
-    x = on(device, 40, 50).t()  # not contiguous
-    expected = of_rank(0, x) + of_rank(1, x)
-    dist.all_reduce(x)
-    same(x, expected)
-    works, results = [], []
-    for number in range(20):
-        results.append(torch.full((1000 + number,), 1.0 + dist.get_rank(), device=device))
-        works.append(dist.all_reduce(results[-1], async_op=True))
-    for work, result in zip(works, results, strict=True):
+def everyones(length: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.stack([mine(rank, length, dtype) for rank in range(dist.get_world_size())])
+
+
+def cases():
+    for dtype in DTYPES:
+        for length in LENGTHS:
+            yield length, dtype, f"{dtype}, {length} elements"
+
+
+def all_reduce(rank: int) -> None:
+    for length, dtype, what in cases():
+        rows = everyones(length, dtype)
+        expected = {"SUM": rows.sum(0), "MAX": rows.amax(0), "MIN": rows.amin(0)}
+        if dtype.is_floating_point:
+            expected["AVG"] = rows.float().mean(0)
+        for name, value in expected.items():
+            x = mine(rank, length, dtype).to(ocl())
+            dist.all_reduce(x, getattr(dist.ReduceOp, name))
+            equal(x, value, f"{name}, {what}")
+
+
+def asynchronous(rank: int) -> None:
+    """Many under way, and kernels before and after."""
+    tensors = [torch.full((400_000,), float(i + rank), device=ocl()) * 2 for i in range(20)]
+    works = [dist.all_reduce(x, async_op=True) for x in tensors]
+    for i, (work, x) in enumerate(zip(works, tensors, strict=True)):
         work.wait()
-        same(result, torch.full(result.shape, 3.0))
+        size = dist.get_world_size()
+        total = 2.0 * (i * size + sum(range(size)))
+        equal(x + 1, torch.full((400_000,), total + 1), f"call {i}")
 
 
-def others(device):
-    x = on(device, 6, 4)
-    y = x.clone()
-    dist.broadcast(y, 1)
-    same(y, of_rank(1, x))
-    y = x.clone()
-    dist.reduce(y, 0)
-    if dist.get_rank() == 0:
-        same(y, of_rank(0, x) + of_rank(1, x))
-    rows = torch.empty(12, 4, device=device)
-    dist.all_gather_into_tensor(rows, x)
-    same(rows, torch.cat([of_rank(0, x), of_rank(1, x)]))
-    lists = [torch.empty_like(x) for _ in range(SIZE)]
-    dist.all_gather(lists, x)
-    for rank, tensor in enumerate(lists):
-        same(tensor, of_rank(rank, x))
-    half = torch.empty(3, 4, device=device)
-    dist.reduce_scatter_tensor(half, x)
-    same(half, (of_rank(0, x) + of_rank(1, x)).chunk(2)[dist.get_rank()])
-    turned = torch.empty_like(x)
-    dist.all_to_all_single(turned, x)
-    parts = [of_rank(rank, x).chunk(2)[dist.get_rank()] for rank in range(SIZE)]
-    same(turned, torch.cat(parts))
-    objects = [None] * SIZE
-    dist.all_gather_object(objects, {"rank": dist.get_rank()})
-    assert objects == [{"rank": 0}, {"rank": 1}], objects
-    dist.barrier()
+def broadcast(rank: int) -> None:
+    for length, dtype, what in cases():
+        x = mine(rank, length, dtype).to(ocl())
+        dist.broadcast(x, 1)
+        equal(x, mine(1, length, dtype), what)
 
 
-def point_to_point(device):
-    rank, x = dist.get_rank(), on(device, 70, 3)
-    y = torch.empty_like(x)
+def reduce(rank: int) -> None:
+    for length, dtype, what in cases():
+        x = mine(rank, length, dtype).to(ocl())
+        dist.reduce(x, 1)
+        if rank == 1:
+            equal(x, everyones(length, dtype).sum(0), what)
+
+
+def all_gather(rank: int) -> None:
+    size = dist.get_world_size()
+    for length, dtype, what in cases():
+        x = mine(rank, length, dtype).to(ocl())
+        whole = torch.empty(size * length, dtype=dtype, device=ocl())
+        dist.all_gather_into_tensor(whole, x)
+        equal(whole.view(size, length), everyones(length, dtype), f"into a tensor, {what}")
+        rows = [torch.empty_like(x) for _ in range(size)]
+        dist.all_gather(rows, x)
+        equal(torch.stack(rows), everyones(length, dtype), f"list, {what}")
+
+
+def reduce_scatter(rank: int) -> None:
+    size = dist.get_world_size()
+    for length, dtype, what in cases():
+        whole = mine(rank, size * length, dtype)
+        expected = everyones(size * length, dtype).sum(0).chunk(size)[rank]
+        out = torch.empty(length, dtype=dtype, device=ocl())
+        dist.reduce_scatter_tensor(out, whole.to(ocl()))
+        equal(out, expected, f"of a tensor, {what}")
+        dist.reduce_scatter(out.zero_(), list(whole.to(ocl()).chunk(size)))
+        equal(out, expected, f"of a list, {what}")
+
+
+def all_to_all(rank: int) -> None:
+    size = dist.get_world_size()
+    for length, dtype, what in cases():
+        rows = everyones(size * length, dtype)
+        out = torch.empty(size * length, dtype=dtype, device=ocl())
+        dist.all_to_all_single(out, rows[rank].to(ocl()))
+        expected = torch.cat([row.chunk(size)[rank] for row in rows])
+        equal(out, expected, what)
+    # What rank i sends to rank j has i + 2 j + 1 elements.
+    sent = [torch.full((rank + 2 * j + 1,), 10.0 * rank + j, device=ocl()) for j in range(size)]
+    received = [torch.empty(i + 2 * rank + 1, device=ocl()) for i in range(size)]
+    dist.all_to_all(received, sent)
+    for i, x in enumerate(received):
+        equal(x, torch.full((i + 2 * rank + 1,), 10.0 * i + rank), f"from rank {i}")
+
+
+def gather_and_scatter(rank: int) -> None:
+    size, length = dist.get_world_size(), 1000
+    x = mine(rank, length, torch.float32).to(ocl())
+    rows = [torch.empty_like(x) for _ in range(size)] if rank == 0 else None
+    dist.gather(x, rows, dst=0)
     if rank == 0:
-        dist.send(x, 1)
-        dist.recv(y, 1)
-    else:
-        dist.recv(y, 0)
-        dist.send(x, 0)
-    same(y, of_rank(1 - rank, x))
-    large, received = on(device, 3 << 20), torch.empty(3 << 20, device=device)
-    pair = [dist.P2POp(dist.isend, large, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)]
-    for work in dist.batch_isend_irecv(pair):
-        work.wait()
-    same(received, of_rank(1 - rank, large))
+        equal(torch.stack(rows), everyones(length, torch.float32), "gather")
+    dist.scatter(x, rows, src=0)
+    equal(x, mine(rank, length, torch.float32), "scatter")
 
 
-def data_parallel(device):
-    for options in ({}, {"static_graph": True}, {"bucket_cap_mb": 0.0005}):
-        net = nn.parallel.DistributedDataParallel(training.model(device), **options)
-        optimizer = training.optimizer(net.parameters())
-        losses = train(net, optimizer, device)
-        torch.testing.assert_close(losses, training.alone(), rtol=1e-5, atol=1e-5)
+def point_to_point(rank: int) -> None:
+    size = dist.get_world_size()
+    for length, dtype, what in cases():
+        x, y = mine(rank, length, dtype).to(ocl()), torch.empty(length, dtype=dtype, device=ocl())
+        if rank == 0:
+            dist.send(x, 1)
+        elif rank == 1:
+            dist.recv(y, 0)
+            equal(y, mine(0, length, dtype), f"recv, {what}")
+        y.zero_()
+        ops = [
+            dist.P2POp(dist.isend, x, (rank + 1) % size),
+            dist.P2POp(dist.irecv, y, (rank - 1) % size),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        equal(y, mine((rank - 1) % size, length, dtype), f"batch, {what}")
 
 
-def fully_sharded(device):
-    net = training.model(device)
-    fully_shard(net, mesh=init_device_mesh("ocl", (SIZE,)))
-    losses = train(net, training.optimizer(net.parameters()), device)
-    torch.testing.assert_close(losses, training.alone(), rtol=1e-5, atol=1e-5)
+def coalesced(rank: int) -> None:
+    tensors = [mine(rank, length, torch.float32).to(ocl()) for length in LENGTHS]
+    with dist._coalescing_manager(device=ocl()):
+        for x in tensors:
+            dist.all_reduce(x)
+    for x, length in zip(tensors, LENGTHS, strict=True):
+        equal(x, everyones(length, torch.float32).sum(0), f"{length} elements")
 
 
-def train(net, optimizer, device):
-    """training.train(), but the mean of losses is taken on the device: NCCL has no CPU tensors."""
-    losses = []
-    for step in range(training.STEPS):
-        x, y = training.share(training.batch(step, device), dist.get_rank(), SIZE)
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    total = torch.stack(losses)
-    dist.all_reduce(total)
-    return total.cpu() / SIZE
+def barrier_and_objects(rank: int) -> None:
+    dist.barrier()
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, {"rank": rank})
+    assert found == [{"rank": i} for i in range(dist.get_world_size())], found
 
 
-def speed(device):
-    for name, elements in (("4 KiB", 1 << 10), ("64 MiB", 16 << 20)):
-        x, best = torch.ones(elements, device=device), float("inf")
-        for _ in range(8):
-            dist.barrier()
-            torch.ocl.synchronize()
-            start = time.perf_counter()
-            for _ in range(10):
-                dist.all_reduce(x, dist.ReduceOp.MAX)
-            torch.ocl.synchronize()
-            best = min(best, (time.perf_counter() - start) / 10)
-        if dist.get_rank() == 0:
-            rate = 4 * elements / best / 1e9
-            print(f"all_reduce of {name}: {best * 1e6:.0f} us, {rate:.1f} GB/s", flush=True)
+def named_alone(rank: int) -> None:
+    """A group of "nccl" takes tensors of both sides."""
+    group = dist.new_group(backend="nccl")
+    for device in (ocl(), torch.device("cuda", rank)):
+        x = mine(rank, 1000, torch.float32).to(device)
+        dist.all_reduce(x, group=group)
+        equal(x, everyones(1000, torch.float32).sum(0), str(device))
+    dist.barrier(group)
+    dist.destroy_process_group(group)
 
 
-CASES = (all_reduce, others, point_to_point, data_parallel, fully_sharded, speed)
+def data_parallel(rank: int) -> None:
+    net = DistributedDataParallel(training.model(ocl()))
+    training.check(train(net, rank))
 
 
-def rank_main(rank: int, folder: str) -> None:
-    device = torch.device("ocl", rank)
-    torch.ocl.set_device(device)
-    store = dist.FileStore(f"{folder}/store", SIZE)
-    dist.init_process_group("cpu:gloo,ocl:nccl", store=store, rank=rank, world_size=SIZE)
-    failed = []
-    for case in CASES:
-        try:
-            case(device)
-        except Exception:
-            failed.append(case.__name__)
-            print(f"rank {rank}, {case.__name__}:\n{traceback.format_exc()}", flush=True)
-        if rank == 0 and case.__name__ not in failed:
-            print(case.__name__, "ok", flush=True)
-    dist.destroy_process_group()
-    sys.exit(len(failed))
+def sharded(rank: int) -> None:
+    net = training.model(ocl())
+    mesh = init_device_mesh("ocl", (dist.get_world_size(),))
+    for layer in net:
+        if list(layer.parameters()):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    training.check(train(net, rank))
 
 
-def main() -> None:
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+def train(net, rank: int) -> torch.Tensor:
+    optimizer = training.optimizer(net.parameters())
+    return training.train(net, optimizer, rank, dist.get_world_size(), ocl())
+
+
+def memory(rank: int) -> None:
+    """Blocks come back, and are kept within their bound."""
+    from torch_ocl import _nccl
+
+    backend = dist.group.WORLD._get_backend(torch.device("ocl"))
+    end = time.monotonic() + 10
+    while backend.shared_memory["in_use"] and time.monotonic() < end:
+        time.sleep(0.05)
+    counts = backend.shared_memory
+    assert counts["in_use"] == 0 and counts["kept_bytes"] <= _nccl.KEPT, counts
+
+
+def seconds(call, synchronize) -> float:
+    """The least mean of five series."""
+    best = float("inf")
+    for _ in range(5):
+        synchronize()
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(10):
+            call()
+        synchronize()
+        best = min(best, (time.perf_counter() - start) / 10)
+    return best
+
+
+def speed(rank: int) -> None:
+    gloo, cuda = dist.new_group(backend="cpu:gloo,ocl:gloo"), dist.new_group(backend="cuda:nccl")
+    ways = {
+        "ocl over NCCL": (ocl(), dist.group.WORLD, torch.ocl.synchronize),
+        "CUDA over NCCL": (torch.device("cuda", rank), cuda, torch.cuda.synchronize),
+        "ocl over gloo": (ocl(), gloo, torch.ocl.synchronize),
+    }
+    for size in SIZES:
+        for name, (device, group, synchronize) in ways.items():
+            x = torch.zeros(size // 4, device=device)
+            took = seconds(lambda x=x, group=group: dist.all_reduce(x, group=group), synchronize)
+            if rank == 0:
+                print(
+                    f"all_reduce of {size >> 10} KiB, {name}: {took * 1e6:.0f} us, "
+                    f"{size / took / 1e9:.3f} GB/s",
+                    flush=True,
+                )
+
+
+CHECKS = (
+    all_reduce,
+    asynchronous,
+    broadcast,
+    reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    gather_and_scatter,
+    point_to_point,
+    coalesced,
+    barrier_and_objects,
+    named_alone,
+    data_parallel,
+    sharded,
+    memory,
+    speed,
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", help="run the checks whose names have this in them")
+    parser.add_argument("--ranks", type=int, default=2)
+    arguments = parser.parse_args()
+    if "RANK" in os.environ:
+        return run_rank(int(os.environ["RANK"]), arguments)
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(rank_main, (folder,), SIZE)
+        command = [sys.executable, "-m", "tests.distributed.nccl", *sys.argv[1:]]
+        variables = os.environ | {"NCCL_TEST_STORE": f"{folder}/store"}
+        ranks = [
+            subprocess.Popen(command, env=variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(arguments.ranks)
+        ]
+        codes = [rank.wait() for rank in ranks]
+    print("exit codes of the ranks:", codes)
+    return int(any(codes))
+
+
+def run_rank(rank: int, arguments: argparse.Namespace) -> int:
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    torch.ocl.set_device(rank)
+    torch.cuda.set_device(rank)
+    print(
+        f"rank {rank}: ocl:{rank} is {torch.ocl.get_device_name(rank)}, "
+        f"cuda:{rank} is {torch.cuda.get_device_name(rank)}, torch {torch.__version__}",
+        flush=True,
+    )
+    dist.init_process_group(
+        "cpu:gloo,ocl:nccl",
+        store=dist.FileStore(os.environ["NCCL_TEST_STORE"], arguments.ranks),
+        rank=rank,
+        world_size=arguments.ranks,
+        timeout=datetime.timedelta(seconds=TIMEOUT),
+    )
+    failed = []
+    for check in CHECKS:
+        if arguments.only and arguments.only not in check.__name__:
+            continue
+        start = time.monotonic()
+        try:
+            check(rank)
+            took = time.monotonic() - start
+            print(f"rank {rank}: {check.__name__}: ok, {took:.1f} s", flush=True)
+        except AssertionError as error:  # the other rank goes on likewise
+            failed.append(check.__name__)
+            print(f"rank {rank}: {check.__name__}: FAILED: {error}", flush=True)
+        except Exception:
+            print(f"rank {rank}: {check.__name__}: FAILED\n{traceback.format_exc()}", flush=True)
+            os._exit(1)  # the ranks are no longer at the same call
+    dist.destroy_process_group()
+    if failed:
+        print(f"rank {rank}: failed: {', '.join(failed)}", flush=True)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -212,8 +212,11 @@ class OclKernel(Collector, Loops, SIMDKernel):
     def _sums_twice(self) -> bool:
         """Whether variance is taken by two passes over a row that is at hand."""
         numel = self.features.reduction_numel
-        at_hand = isinstance(numel, sympy.Integer) and numel <= _LONGEST_PRIVATE_ROW
-        return self.lanes_in_rows and at_hand
+        return (
+            self.lanes_in_rows
+            and isinstance(numel, sympy.Integer)
+            and numel <= _LONGEST_PRIVATE_ROW
+        )
 
     # --- the program's text
     @property
