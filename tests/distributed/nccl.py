@@ -292,6 +292,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if "RANK" in os.environ:
         return run_rank(int(os.environ["RANK"]), arguments)
+    if reason := unusable(arguments.ranks):
+        print(reason)
+        return 2
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.distributed.nccl", *sys.argv[1:]]
         variables = os.environ | {"NCCL_TEST_STORE": f"{folder}/store"}
@@ -302,6 +305,16 @@ def main() -> int:
         codes = [rank.wait() for rank in ranks]
     print("exit codes of the ranks:", codes)
     return int(any(codes))
+
+
+def unusable(ranks: int) -> str:
+    """Why the checks can't run here; empty if they can."""
+    if not dist.is_nccl_available():
+        return f"torch {torch.__version__} has no NCCL"
+    for name, count in (("cuda", torch.cuda.device_count()), ("ocl", torch.ocl.device_count())):
+        if count < ranks:
+            return f"{ranks} ranks need as many devices of {name}, and there are {count}"
+    return ""
 
 
 def run_rank(rank: int, arguments: argparse.Namespace) -> int:
