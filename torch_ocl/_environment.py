@@ -111,6 +111,7 @@ ENGINES = (
     "binning",
     "conv",
     "convolution",
+    "distance",
     "fft",
     "gemm",
     "index",
