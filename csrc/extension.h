@@ -8,9 +8,9 @@
 //               ocl::NDRange::linear(n, 128), ocl::Pointer{x.const_data_ptr()}, ...);
 #pragma once
 
-#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/row_major.h"
+#include "opencl/ceil_div.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"

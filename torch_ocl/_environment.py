@@ -12,8 +12,9 @@ import warnings
 VARIABLES = {
     "TORCH_OCL_DEVICES": (
         "which devices to use, in which order: comma-separated indices, types (`gpu`, "
-        "`accelerator`, `cpu`) or parts of a device's, platform's or vendor's name or "
-        "version (`pocl`). Default: GPUs, accelerators, CPUs"
+        "`accelerator`, `cpu`) or parts of a driver's name or version (`intel`, `pocl`), or, "
+        "where no driver has it, of a device's or its vendor's name. Default: GPUs, accelerators, "
+        "CPUs"
     ),
     "TORCH_OCL_PARTITION": (
         "a number: each device becomes as many. A CPU is split into sub-devices with a part of the "
@@ -132,6 +133,7 @@ ENGINES = (
     "sdpa",
     "softmax",
     "sort",
+    "unique",
 )
 OTHERS_VARIABLES = {
     "OCL_ICD_FILENAMES": (

@@ -3,7 +3,7 @@
 import operator
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -148,7 +148,14 @@ def _value_argument(p: Parameter) -> Callable[[Any], bytes]:
         if lanes > 1:
             if isinstance(value, complex) and lanes == 2:
                 value = (value.real, value.imag)
-            if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            if isinstance(value, torch.Tensor):
+                raise TypeError(
+                    f"it takes a sequence of {lanes} numbers ({p.type}), got a tensor: tolist() "
+                    "gives its values"
+                )
+            # NumPy's arrays, too, which are no Sequence.
+            ordered = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+            if not ordered or isinstance(value, str | bytes | Mapping):
                 raise TypeError(f"it takes a sequence of {lanes} numbers ({p.type}), got {value!r}")
             if len(value) != lanes:
                 raise TypeError(f"it takes {lanes} numbers ({p.type}), got {len(value)}")

@@ -13,6 +13,7 @@
 
 #include "distributed/backend.h"
 #include "distributed/follow.h"
+#include "opencl/ceil_div.h"
 #include "runtime/stream.h"
 
 namespace ocl::distributed {
@@ -124,7 +125,7 @@ void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
   const bool cut = chunks_.apply(chunked->copies);
   const int64_t step = cut ? in_a_chunk : numel;
   if (cut && !chunked->streams) chunked->flat = chunked->flat.contiguous().view({-1});
-  chunked->left = (numel + step - 1) / step;
+  chunked->left = ceil_div(numel, step);
 
   const auto start = [&](int64_t begin) -> Part {
     const at::Tensor& flat = chunked->flat;

@@ -11,6 +11,7 @@
 
 #include "distributed/cuda_driver.h"
 #include "distributed/shared_memory.h"
+#include "opencl/ceil_div.h"
 #include "opencl/external_memory.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"
@@ -62,7 +63,7 @@ class CudaBlock final : public SharedBlock {
     properties.location.id = cuda_.ordinal;
     size_t granule = 0;
     OCL_CUDA(granularity, &granule, &properties, /*CU_MEM_ALLOC_GRANULARITY_MINIMUM*/ 0);
-    bytes = (wanted + granule - 1) / granule * granule;
+    bytes = round_up(wanted, granule);
     OCL_CUDA(create, &handle_, bytes, &properties, 0);
     created_ = true;
     OCL_CUDA(reserve, &address_, bytes, 0, 0, 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "opencl/ceil_div.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"
 
@@ -84,7 +85,7 @@ std::unique_ptr<SharedBlock> BlockPool::make(c10::DeviceIndex device, size_t byt
 }
 
 std::shared_ptr<SharedBlock> BlockPool::take(c10::DeviceIndex device, size_t bytes) {
-  bytes = std::max<size_t>(1, (bytes + kGranule - 1) / kGranule) * kGranule;
+  bytes = round_up(std::max<size_t>(1, bytes), kGranule);
   auto block = take_kept(device, bytes);
   const bool is_new = block == nullptr;
   if (is_new) block = make(device, bytes);

@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "opencl/ceil_div.h"
 #include "opencl/device.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"
@@ -63,7 +64,7 @@ void Staging::start_copies() {
 /// Where in the last block there is room for as many bytes; a new one if there is none.
 size_t Staging::place(size_t bytes) {
   constexpr size_t kAlign = 512;  // as what allocators give, which kernels are made for
-  const size_t aligned = (bytes + kAlign - 1) / kAlign * kAlign;
+  const size_t aligned = round_up(bytes, kAlign);
   if (blocks_.empty() || used_ + bytes > blocks_.back()->bytes) {
     blocks_.push_back(pool_->take(streams_->out.device_index(), bytes));
     if (blocks_.back()->last_use) blocks_.back()->last_use->block(streams_->out);

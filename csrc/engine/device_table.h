@@ -64,10 +64,10 @@ struct DeviceRow {
   int64_t packed_block_bytes;
   int skinny_rows, skinny_local;
 
-  /// Work-items of a group whose items have rows or columns of their own, or elements alone. Where
-  /// a row is worth a CPU's work-item, its group has that one.
+  /// Work-items of a group, where each has a row or column of its own, or elements alone. Where a
+  /// row is worth a CPU's work-item, its group has that one.
   int row_group = 128, element_group = 256;
-  /// Of a group whose items have little in common: a vector of a CPU, a few waves of a GPU.
+  /// Of a group whose work-items have little in common: a vector of a CPU, a few waves of a GPU.
   int lane_group = 64;
   /// Elements that are worth a CPU's work-item: fewer are done before another one begins. Sums and
   /// norms, which pass over elements faster, take a multiple.
@@ -107,13 +107,13 @@ struct DeviceRow {
   FftRow fft;
   ChannelRow channels;
 
-  /// CPUs, in bytes. `staged`: what a first-level cache holds beside the rest. `panel`: likewise, a
-  /// second-level cache. `reread`: of what is read again for every tile. `core`: of the last-level
-  /// cache, for each core.
-  /// `large_group`: work-items of a group of element-wise ops where every core gets several.
+  /// CPUs, in bytes. `first_cache`: a first-level cache. `staged`: what it holds beside the rest.
+  /// `panel`: likewise, a second-level cache. `reread`: of what is read again for every tile.
+  /// `core`: of the last-level cache, for each core. `large_group`: work-items of a group of
+  /// element-wise ops where every core gets several.
   int large_group = 1024;
-  int64_t staged_bytes = 16 << 10, panel_bytes = 768 << 10, reread_bytes = 256 << 10,
-          core_bytes = 2 << 20;
+  int64_t first_cache_bytes = 32 << 10, staged_bytes = 16 << 10, panel_bytes = 768 << 10,
+          reread_bytes = 256 << 10, core_bytes = 2 << 20;
 };
 
 /// The device's row, by what kernels are chosen for (Device::is_cpu()), a CPU's vectors and a GPU's
@@ -129,6 +129,15 @@ inline size_t group_of_elements(const Device& device) {
 }
 inline size_t group_of_lanes(const Device& device) {
   return static_cast<size_t>(device_row(device).lane_group);
+}
+
+/// Elements of `bytes` each of a vector: as many as a register holds, up to the 16 that OpenCL C's
+/// vectors have, and no more than a stretch of `length`. A power of two.
+inline uint32_t vector_lanes(const Device& device, size_t bytes, int64_t length = 16) {
+  auto lanes =
+      static_cast<uint32_t>(device_row(device).register_bytes) / static_cast<uint32_t>(bytes);
+  while (lanes > 1 && (lanes > 16 || lanes > length)) lanes /= 2;
+  return std::max<uint32_t>(lanes, 1);
 }
 
 /// Work-items that keep a CPU's cores busy, `times` as many where they are short.

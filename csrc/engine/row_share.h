@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl {
 

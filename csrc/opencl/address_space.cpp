@@ -6,6 +6,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "opencl/ceil_div.h"
+
 namespace ocl {
 namespace {
 
@@ -35,7 +37,7 @@ AddressSpace::AddressSpace(size_t bytes) {
         " GiB of address space for device memory: is the virtual memory limited (ulimit -v)?");
   }
   const auto start = reinterpret_cast<uintptr_t>(reservation_);
-  base_ = (start + kGranule - 1) / kGranule * kGranule;
+  base_ = round_up(start, kGranule);
   granules_ =
       static_cast<Granule*>(reserve(bytes_ / kGranule * sizeof(Granule), PROT_READ | PROT_WRITE));
   if (granules_ == nullptr) {
@@ -57,7 +59,7 @@ AddressSpace::~AddressSpace() {
 }
 
 void* AddressSpace::map(cl_mem mem, size_t size, const void* host) {
-  const size_t rounded = size == 0 ? kGranule : (size + kGranule - 1) / kGranule * kGranule;
+  const size_t rounded = size == 0 ? kGranule : round_up(size, kGranule);
   std::lock_guard<std::mutex> lock(mutex_);
   // First fit: segments are few and large, and low addresses keep the table's touched pages few.
   for (auto it = free_.begin(); it != free_.end(); ++it) {

@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "opencl/ceil_div.h"
 #include "opencl/device.h"
 #include "opencl/queue.h"
 
@@ -141,9 +142,6 @@ struct NDRange {
     return range;
   }
 
-  static constexpr size_t round_up(size_t n, size_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-  }
   /// At least n work-items in work-groups of `local`.
   static NDRange linear(size_t n, size_t local) {
     return {1, {round_up(n, local), 1, 1}, {local, 1, 1}};

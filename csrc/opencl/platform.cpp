@@ -88,16 +88,33 @@ std::string left_out(const Registry& registry) {
   return text;
 }
 
-bool selects(const std::string& selector, size_t index, const DeviceProperties& p) {
-  if (selector.find_first_not_of("0123456789") == std::string::npos) {
-    return selector == std::to_string(index);
-  }
-  if (selector == "gpu" || selector == "cpu" || selector == "accelerator") {
-    return selector == class_name(p.device_class);
-  }
+bool contains(const std::string& text, const std::string& selector) {
+  return lower(text).find(selector) != std::string::npos;
+}
+
+bool is_driver(const std::string& selector, const DeviceProperties& p) {
   // PoCL calls its platform "Portable Computing Language"; only versions have the name all use.
-  return lower(p.vendor + "\n" + p.platform + "\n" + p.name + "\n" + p.version).find(selector) !=
-         std::string::npos;
+  return contains(p.platform + "\n" + p.version, selector);
+}
+
+/// The indices of the devices that a selector, in lower case, names. A driver's name comes before
+/// a device's: "intel" is Intel's driver, not PoCL on a processor of Intel's.
+std::vector<size_t> selected_by(const std::string& selector, const std::vector<const Slot*>& all) {
+  const bool is_index = selector.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_class = selector == "gpu" || selector == "cpu" || selector == "accelerator";
+  const bool names_driver = std::any_of(all.begin(), all.end(), [&](const Slot* slot) {
+    return is_driver(selector, slot->properties);
+  });
+  std::vector<size_t> selected;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const DeviceProperties& p = all[i]->properties;
+    const bool matches = is_index       ? selector == std::to_string(i)
+                         : is_class     ? selector == class_name(p.device_class)
+                         : names_driver ? is_driver(selector, p)
+                                        : contains(p.vendor + "\n" + p.name, selector);
+    if (matches) selected.push_back(i);
+  }
+  return selected;
 }
 
 /// Keeps what TORCH_OCL_DEVICES names, in its order.
@@ -108,15 +125,12 @@ void apply_selectors(const char* text, Registry& registry) {
   std::vector<std::unique_ptr<Slot>> chosen;
   std::vector<std::string_view> unknown;
   for (const std::string_view item : split_list(text)) {
-    const std::string selector = lower(item);
-    bool selected = false;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!selects(selector, i, all[i]->properties)) continue;
-      selected = true;
+    const std::vector<size_t> selected = selected_by(lower(item), all);
+    for (const size_t i : selected) {
       // A slot taken by an earlier selector is empty by now: duplicates drop out.
       if (registry.slots[i]) chosen.push_back(std::move(registry.slots[i]));
     }
-    if (!selected) unknown.push_back(item);
+    if (selected.empty()) unknown.push_back(item);
   }
   registry.slots = std::move(chosen);
   if (!registry.slots.empty()) {

@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/conv.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "ops/ConvolutionMatrix.h"
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"

@@ -9,9 +9,9 @@
 #include <array>
 #include <limits>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/phase.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl::native {
 

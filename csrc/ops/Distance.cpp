@@ -11,10 +11,10 @@
 
 #include <cmath>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"

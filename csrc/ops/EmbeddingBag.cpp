@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -57,7 +57,7 @@ struct Bags {
         "embedding_bag: offsets must start from 0, not decrease and not be greater than the number "
         "of indices");
     const at::ScalarType compute = compute_dtype(dtype);
-    width = (device.is_cpu() ? 64 : 16) / c10::elementSize(compute);
+    width = vector_lanes(device, c10::elementSize(compute));
     arguments.columns = static_cast<uint32_t>(values.size(1));
     arguments.chunks = ceil_div(arguments.columns, width);
     arguments.indices = indices.numel();

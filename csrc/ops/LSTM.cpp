@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/RNN.h"

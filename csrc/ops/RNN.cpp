@@ -8,9 +8,9 @@
 
 #include <array>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/_thnn_fused_gru_cell.h"
@@ -41,9 +41,7 @@ struct CellLaunch {
         size(static_cast<uint64_t>(state.size(1))) {
     TORCH_CHECK_NOT_IMPLEMENTED(state.size(0) <= UINT32_MAX,
                                 "ocl: a cell with more than 2^32 rows");
-    const bool cpu = queue.device().is_cpu();
-    width = static_cast<uint32_t>((cpu ? 64 : 16) / c10::elementSize(compute));
-    while (width > 1 && width > size) width /= 2;
+    width = vector_lanes(queue.device(), c10::elementSize(compute), state.size(1));
     range = NDRange::linear(rows * ceil_div(size, width), group_of_lanes(queue.device()));
   }
 

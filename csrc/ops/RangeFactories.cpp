@@ -10,9 +10,9 @@
 #include <limits>
 #include <utility>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"

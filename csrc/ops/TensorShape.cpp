@@ -16,12 +16,12 @@
 #include <cstdlib>
 #include <limits>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/pointwise/pointwise.h"
 #include "engine/row_major.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"

@@ -8,7 +8,10 @@
 #include <ATen/ops/sub.h>
 
 #include <algorithm>
+#include <string>
+#include <tuple>
 
+#include "engine/dispatch.h"
 #include "engine/sort/runs.h"
 #include "ops/DtypeChecks.h"
 #include "ops/_unique.h"
@@ -65,18 +68,47 @@ Duplicates duplicates(const char* name, const at::Tensor& flat, bool sorted, Wan
 
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
+/// The duplicates of a vector, of the shape `sizes` before.
+struct Plan {
+  const char* name;
+  at::IntArrayRef sizes;
+  at::Tensor flat;
+  bool sorted;
+  Wanted wanted;
+  Results results;
+};
+
+const Implementation<Plan> by_neighbours{
+    "neighbours",
+    [](const Plan& plan) {
+      return plan.sorted ? "duplicates anywhere" : sort::refuse_consecutive(plan.flat);
+    },
+    [](Plan& plan) {
+      const auto [name, sizes, flat, sorted, wanted, results] = plan;
+      (void)sort::key_type(name, flat.scalar_type());  // raises what there are no keys of
+      const sort::Consecutive runs = sort::consecutive(flat, wanted.inverse, wanted.counts);
+      const at::Tensor none = at::empty({0}, flat.options().dtype(at::kLong));
+      plan.results = {runs.firsts, wanted.inverse ? runs.inverse.view(sizes) : none,
+                      wanted.counts ? lengths_of(runs.starts, runs.firsts.numel()) : none};
+    }};
+
+const Implementation<Plan> by_keys{
+    "keys", [](const Plan&) -> const char* { return nullptr; },
+    [](Plan& plan) {
+      const Duplicates found = duplicates(plan.name, plan.flat, plan.sorted, plan.wanted);
+      plan.results = {plan.flat.index_select(0, found.firsts),
+                      plan.wanted.inverse ? found.inverse.view(plan.sizes) : found.inverse,
+                      found.counts};
+    }};
+
+constexpr const Implementation<Plan>* kImplementations[] = {&by_neighbours, &by_keys};
+Engine engine{"unique", kImplementations};
+
 Results unique_flat(const char* name, const at::Tensor& self, bool sorted, Wanted wanted) {
-  const at::Tensor flat = self.reshape(-1);
-  if (!sorted && sort::takes_consecutive(flat)) {
-    (void)sort::key_type(name, flat.scalar_type());  // raises what there are no keys of
-    const sort::Consecutive runs = sort::consecutive(flat, wanted.inverse, wanted.counts);
-    const at::Tensor none = at::empty({0}, flat.options().dtype(at::kLong));
-    return {runs.firsts, wanted.inverse ? runs.inverse.view(self.sizes()) : none,
-            wanted.counts ? lengths_of(runs.starts, runs.firsts.numel()) : none};
-  }
-  const Duplicates result = duplicates(name, flat, sorted, wanted);
-  return {flat.index_select(0, result.firsts),
-          wanted.inverse ? result.inverse.view(self.sizes()) : result.inverse, result.counts};
+  Plan plan{name, self.sizes(), self.reshape(-1), sorted, wanted, {}};
+  run_first(engine, kImplementations, plan,
+            [](const Plan& p) { return "unique " + std::to_string(p.flat.numel()); });
+  return plan.results;
 }
 
 Results unique_along(const char* name, const at::Tensor& self, int64_t dim_, bool sorted,

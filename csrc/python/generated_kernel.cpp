@@ -21,7 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/ceil_div.h"
+#include "engine/device_table.h"
+#include "opencl/ceil_div.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/platform.h"
@@ -72,7 +73,6 @@ struct Generated {
 
 // Work-items of CPUs: enough for all cores, each with enough to do, and none that takes so much
 // that the others wait for it.
-constexpr int64_t kItemsPerCore = 8;
 constexpr int64_t kMostElements = int64_t{1} << 14;
 constexpr int64_t kLeastElements = int64_t{1} << 11;
 
@@ -157,7 +157,7 @@ struct Geometry {
 
 Geometry geometry_of(const Generated& generated, const Device& device, const Sizes& sizes) {
   Geometry geometry;
-  const int64_t items = kItemsPerCore * device.properties().compute_units;
+  const int64_t items = items_of_cores(device, 2);
   const auto width = static_cast<int64_t>(generated.width);
   const auto group = static_cast<int64_t>(generated.group);
   switch (generated.form) {

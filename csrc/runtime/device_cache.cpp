@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "opencl/ceil_div.h"
 #include "opencl/event.h"
 #include "opencl/log.h"
 #include "runtime/host_memory.h"
@@ -21,10 +22,6 @@ constexpr size_t kSmallRequest = kMiB;  // up to here from small segments
 constexpr size_t kSmallSegment = 16 * kMiB;
 constexpr size_t kSharedRequest = 16 * kMiB;  // up to here several requests share a segment
 constexpr size_t kSharedSegment = 64 * kMiB;
-
-constexpr size_t round_up(size_t size, size_t multiple) {
-  return (size + multiple - 1) / multiple * multiple;
-}
 
 c10::Stream stream_of(const Device& device, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE,

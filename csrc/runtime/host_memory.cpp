@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "opencl/ceil_div.h"
+
 namespace ocl {
 namespace {
 
@@ -72,7 +74,7 @@ void populate_host_memory(void* begin, size_t bytes) {
   if (bytes < kMapped) return;
   const size_t page = sysconf(_SC_PAGESIZE);
   const auto address = reinterpret_cast<uintptr_t>(begin);
-  const uintptr_t first = (address + page - 1) / page * page;
+  const uintptr_t first = round_up(address, page);
   const uintptr_t last = (address + bytes) / page * page;
   // Advice: what the system does not take changes nothing.
   madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);

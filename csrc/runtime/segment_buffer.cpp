@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "opencl/api.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl {
 namespace {
@@ -21,7 +22,7 @@ class Pages {
     start_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start_ == MAP_FAILED) return;
     const auto first = reinterpret_cast<uintptr_t>(start_);
-    begin_ = reinterpret_cast<void*>((first + kHugePage - 1) / kHugePage * kHugePage);
+    begin_ = reinterpret_cast<void*>(round_up(first, kHugePage));
     // Advice: what the system does not take changes nothing. A forked child can't use the device:
     // without its copy, the parent's next writes need not copy pages either.
     madvise(begin_, bytes, MADV_HUGEPAGE);

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 
+#include "opencl/ceil_div.h"
 #include "opencl/event.h"
 #include "runtime/host_allocator.h"
 
@@ -34,7 +35,7 @@ class Ring {
     char* data() { return static_cast<char*>(memory.get()); }
   };
 
-  explicit Ring(size_t bytes) : pieces_((bytes + kPiece - 1) / kPiece), bytes_(bytes) {
+  explicit Ring(size_t bytes) : pieces_(ceil_div(bytes, kPiece)), bytes_(bytes) {
     for (size_t i = 0; i < std::min(pieces_, kSlots); ++i) {
       slots_[i].memory = pinned_allocator()->allocate(std::min(bytes, kPiece));
     }

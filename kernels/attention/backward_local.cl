@@ -96,7 +96,7 @@ static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : ls
     _Pragma("unroll") for (uint c = 0; c < chunks; c++) values[i][c][0] = values[i][c][1] = 0; \
   }
 
-/// block[own][walked] = the items' values.
+/// block[own][walked] = the work-items' values.
 static inline void share(local T* block, private T values[RQ][RK], uint x, uint y) {
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
@@ -331,7 +331,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     CLEAR(slope)
     ADD_DOTS(slope, CV, FETCH_SLOPES, FETCH_GRADS(0))
 #if MODIFIED
-    // Here the keys are the items' own.
+    // Here the keys are the work-items' own.
 #define OWN_QUERY_OF(i) (q0 + x + 16 * ((i) % RK))
 #define OWN_KEY_OF(i) (k0 + y + SIDE * ((i) / RK))
     TAKEN_BITS(RQ * RK, OWN_QUERY_OF, OWN_KEY_OF, kind, queries < BK || keys < BQ)

@@ -1,4 +1,4 @@
-// Attention for devices whose work-items run one after the other on wide SIMD units (CPUs).
+// Flash attention for devices whose work-items run one after the other on wide SIMD units (CPUs).
 //
 // A work-item takes NQ queries of a head and walks along its keys, BLOCK at a time, with the
 // maximum and the sum of each query's row kept up to date (online softmax). Scores have queries in

@@ -1,5 +1,5 @@
-// Attention for GPUs: a work-group takes BQ queries of a head and walks along its keys, BK at a
-// time, with the maximum and the sum of each query's row kept up to date (online softmax).
+// Flash attention for GPUs: a work-group takes BQ queries of a head and walks along its keys, BK at
+// a time, with the maximum and the sum of each query's row kept up to date (online softmax).
 //
 // With SPLIT the keys are split among work-groups, where there are few queries, and
 // attention_combine of decode.cl combines what they leave.

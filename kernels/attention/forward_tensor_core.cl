@@ -1,8 +1,8 @@
-// Attention in half and bfloat16 by NVIDIA's tensor cores: a work-group takes 64 queries of a head,
-// a warp (32 work-items) 16 of them, and walks along the keys, BK at a time, with the maximum and
-// the sum of each query's row kept up to date (online softmax). Scores, weights and results never
-// leave the registers; keys and values travel to local memory while those before them are
-// multiplied.
+// Flash attention in half and bfloat16 by NVIDIA's tensor cores: a work-group takes 64 queries of a
+// head, a warp (32 work-items) 16 of them, and walks along the keys, BK at a time, with the maximum
+// and the sum of each query's row kept up to date (online softmax). Scores, weights and results
+// never leave the registers; keys and values are prefetched to local memory while those before them
+// are multiplied.
 //
 // Of a 16 x 8 piece of scores or results a work-item has 4: rows lane / 4 and 8 further on, columns
 // lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants

@@ -1,7 +1,7 @@
-// The matrix product of few rows and columns over a long k, for CPUs: a weight's gradient. A
-// work-item walks along its part of k and adds up the whole result, block by block: b's rows are
-// packed into panels that stay in cache, a is read where it lies, so that memory is read once and
-// nothing large is written.
+// The matrix product with k-blocking, of few rows and columns over a long k, for CPUs: a weight's
+// gradient. A work-item walks along its part of k and adds up the whole result, block by block: b's
+// rows are packed into panels that stay in cache, a is read where it lies, so that memory is read
+// once and nothing large is written.
 //
 // Compile parameters besides gemm.clh's (real C): MR x NV * WIDTH (rows x columns of the tile kept
 // in registers), DEPTH (rows of b in a block), ADJACENT (1: a.row is 1).

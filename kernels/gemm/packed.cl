@@ -1,5 +1,5 @@
-// The matrix product for devices whose work-items run one after the other on wide SIMD units
-// (CPUs): operands are first packed into panels that the inner loop reads in order.
+// The matrix product with packed panels, for devices whose work-items run one after the other on
+// wide SIMD units (CPUs): the inner loop reads packed operands in order.
 //
 // Compile parameters besides gemm.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), KC (depth after which the registers are added to the tile's total: bounds the

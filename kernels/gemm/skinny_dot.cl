@@ -1,4 +1,4 @@
-// Few columns, rows of a contiguous: dot products.
+// Matrix-vector products (GEMV), of few columns, with rows of a contiguous: dot products.
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "gemm/skinny.clh"

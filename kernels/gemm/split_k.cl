@@ -1,4 +1,5 @@
-// Adds up the sums of the parts of k and applies the epilogue. Global size: m * n, batch or more.
+// Split-K: adds up the sums of the parts of k and applies the epilogue. Global size: m * n, batch
+// or more.
 #include "gemm/gemm.clh"
 
 kernel void gemm_split_k(OPERANDS) {

@@ -1,10 +1,10 @@
 // The matrix product in half, bfloat16 or TF32, summed in float, or in integers of 8 bits, summed
-// in 32, by tensor cores.
+// in 32, by tensor cores, with software pipelining.
 //
-// Tiles of a and b travel from global to local memory up to STAGES - 1 tiles ahead. Each sub-group
-// of 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's
-// instructions for 4 of them (64 x BN sums) read both operands from local memory and run while the
-// next tile is waited for.
+// Up to STAGES - 1 tiles of a and b are prefetched from global to local memory. Each sub-group of
+// 32 (warp) takes WM x WN sums of the work-group's BM x BN; with WARPGROUP, Hopper's instructions
+// for 4 of them (64 x BN sums) read both operands from local memory and run while the next tile is
+// waited for.
 //
 // Compile parameters besides gemm.clh's: BM x BN x BK, WM x WN, STAGES, LAG (1 or, of WARPGROUP, 2:
 // a tile's place is taken that many tiles later, and with 2 the work-group meets once per tile),

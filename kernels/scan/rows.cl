@@ -1,4 +1,5 @@
-// Scans along lines, one chunk of a line per work-item or per work-group of GROUP. Any strides.
+// Scans along lines (reduce-then-scan where a line has several chunks), one chunk of a line per
+// work-item or per work-group of GROUP. Any strides.
 //
 // A work-item combines ITEMS neighbours by themselves before the running state comes in, so that
 // only one combine per ITEMS elements waits for the one before. (A CPU scans for positions one by
@@ -29,7 +30,7 @@
   store_state(state, result0 + (long)(i) * args.out_step[0], result1 + (long)(i) * args.out_step[1])
 
 #if GROUP > 1
-/// What the items before this one combine to; *total becomes what all of them do.
+/// What the work-items before this one combine to; *total becomes what all of them do.
 static inline State scan_group(State state, uint item, local State* shared, State* total) {
   shared[item] = state;
   for (uint distance = 1; distance < GROUP; distance *= 2) {

@@ -27,15 +27,13 @@ ENGINES = {
     "reduce": ["reduce"],
     "scan": ["scan"],
     "softmax": ["softmax"],
-    "sort": ["sort"],
+    "sort": ["sort", "unique"],
     "spatial": [n for n in testing.engines() if n.endswith("pool") or n == "backward_nearest"],
 }
 #: Kernels there that are the only ones for their op, so that there is nothing to choose.
 WITHOUT_CHOICE = {
     "bag_forward",
     "bag_map",
-    "consecutive_count",
-    "consecutive_write",
     "cross_product",
     "fractional_max_pool",
     "grid_sample",
@@ -52,7 +50,6 @@ WITHOUT_CHOICE = {
     "resample_table",
     "searchsorted",
     "segment_reduce",
-    "sort_scan",
     "unpack_pivots",
 }
 SAMPLES = 2

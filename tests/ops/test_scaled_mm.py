@@ -71,8 +71,16 @@ def test_wrong_arguments_raise_what_the_cpu_raises():
         lambda d: torch._scaled_mm(a.to(d), b[:16].to(d), one.to(d), one.to(d)),
         lambda d: torch._scaled_mm(a[0].to(d), b.to(d), one.to(d), one.to(d)),
         lambda d: torch._scaled_mm(a.float().to(d), b.to(d), one.to(d), one.to(d)),
-        lambda d: torch._scaled_mm(a.to(d), b.to(d), one.double().to(d), one.to(d)),
         lambda d: torch._scaled_mm(a.to(d), b.to(d), rows.to(d), one.to(d)),
         lambda d: functional.scaled_mm(a.to(d), b.to(d), rows.to(d), block, rows.to(d), block),
     ]
     raise_the_same(cases)
+
+
+def test_scales_of_another_dtype():
+    """CPU torch refuses them, too, unless oneDNN uses the processor's own float8 products: these
+    read a double's bytes as floats."""
+    a, b = (x.to("ocl") for x in operands())
+    scale = torch.tensor(0.5, device="ocl")
+    with pytest.raises(ValueError, match="scale_a must be float32"):
+        torch._scaled_mm(a, b, scale.double(), scale)

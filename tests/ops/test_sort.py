@@ -1,13 +1,11 @@
 """Sorting and order statistics against CPU torch: values and indices, ties, NaNs, layouts."""
 
-import os
-
 import pytest
 import torch
 
-from tests.fresh import run_script
 from tests.layouts import layouts, on_device
 from tests.refusals import raise_the_same
+from torch_ocl import testing
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGER = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -346,24 +344,16 @@ def test_order_statistics_out(function):
 # ---- Implementations --------------------------------------------------------------------------
 
 IMPLEMENTATIONS = ["insertion", "radix_rows", "radix_parts", "bitonic", "radix_wide", "radix_tiles"]
-CHILD = """
-import torch
-from tests.ops.test_sort import check_sort, make
-for dtype in (torch.float32, torch.int64, torch.float16, torch.uint8, torch.bool):
-    for shape in [(3, 1), (70, 5), (5, 32), (6, 300), (3, 2050), (2, 40000)]:
-        check_sort(make(shape, dtype))
-        check_sort(make(shape, dtype), -1, True)
-print("same")
-"""
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_implementations(implementation):
     """Each one, where it takes the rows: a device's own choice leaves some of them out."""
-    environment = {**os.environ, "TORCH_OCL_SORT": implementation}
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    result = run_script(CHILD, environment=environment, cwd=root)
-    assert result.stdout == "same\n", result.stderr[-2000:]
+    with testing.force(sort=implementation):
+        for dtype in (torch.float32, torch.int64, torch.float16, torch.uint8, torch.bool):
+            for shape in [(3, 1), (70, 5), (5, 32), (6, 300), (3, 2050), (2, 40000)]:
+                check_sort(make(shape, dtype))
+                check_sort(make(shape, dtype), -1, True)
 
 
 def test_bools_have_no_order_statistics():

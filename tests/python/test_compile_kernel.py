@@ -39,6 +39,7 @@ def test_a_kernel_runs(scale):
         (2.0, None, TypeError),
         ("4", None, TypeError),
         (2**63, None, ValueError),
+        (2**48 + 1, None, ValueError),
         (4, 0, ValueError),
         (4, -4, ValueError),
         (4, (2, 2), ValueError),

@@ -4,6 +4,7 @@ import ctypes
 import math
 import struct
 
+import numpy as np
 import pytest
 import torch
 
@@ -165,9 +166,11 @@ def test_vectors_take_sequences(type_, lanes):
         f"  vstore{lanes}(v, 0, out); out[{lanes}] = after; }}"
     )
     out = torch.zeros(lanes + 1, dtype=DTYPES[type_], device="ocl")
-    kernel(out, tuple(range(lanes)), 77, global_size=1)
-    assert out.tolist() == [*range(lanes), 77]
-    for value in (1, "ab", [1] * (lanes + 1), [1]):
+    for values in (tuple(range(lanes)), range(lanes), np.arange(lanes)):
+        kernel(out.zero_(), values, 77, global_size=1)
+        assert out.tolist() == [*range(lanes), 77]
+    wrong = [1, "ab", [1] * (lanes + 1), [1], dict.fromkeys(range(lanes)), torch.ones(lanes)]
+    for value in wrong:
         with pytest.raises(TypeError, match="parameter 'v'"):
             kernel(out, value, 0, global_size=1)
 

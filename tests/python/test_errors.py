@@ -3,6 +3,7 @@ environment."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -72,7 +73,7 @@ else:
 def test_device_index_out_of_range():
     with pytest.raises(RuntimeError, match="99"):
         torch.ones(2, device="ocl:99")
-    with pytest.raises(RuntimeError, match=torch.ocl.get_device_name(0)[:8]):
+    with pytest.raises(RuntimeError, match=re.escape(torch.ocl.get_device_name(0))):
         torch.ones(2, device="ocl:99")
 
 

@@ -39,6 +39,7 @@ OF_OPS = {
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "distance": ("Distance.cpp", "distances between rows"),
     "lstm": ("LSTM.cpp", "a step of an LSTM's cell"),
+    "unique": ("Unique.cpp", "duplicates of a vector"),
     "sdpa": ("Attention.cpp", "scaled dot product attention: the engine, or its formula"),
 }
 

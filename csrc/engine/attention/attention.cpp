@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/attention/plan.h"
-#include "engine/ceil_div.h"
+#include "opencl/ceil_div.h"
 #include "opencl/platform.h"
 
 namespace ocl::attention {

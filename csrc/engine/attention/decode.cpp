@@ -6,8 +6,8 @@
 #include <array>
 
 #include "engine/attention/plan.h"
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::attention {

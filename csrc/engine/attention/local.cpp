@@ -6,7 +6,7 @@
 #include <array>
 
 #include "engine/attention/plan.h"
-#include "engine/ceil_div.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::attention {
@@ -38,7 +38,7 @@ struct Tile {
   }
 };
 
-/// `sums`: values an item keeps per chunk and row.
+/// `sums`: values that a work-item has in registers per chunk and row.
 Tile make_tile(const Plan& plan, uint32_t shared) {
   const Arguments& a = plan.arguments;
   Tile tile{4, 4, std::max(1U, ceil_div(a.depth, kChunk)),

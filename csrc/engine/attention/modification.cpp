@@ -18,7 +18,7 @@ namespace ocl::attention {
 namespace {
 
 /// A copy that lives for ever, as names of kernel families must.
-const char* kept(const std::string& text) {
+const char* immortal_copy(const std::string& text) {
   auto* copy = new char[text.size() + 1];
   std::memcpy(copy, text.c_str(), text.size() + 1);
   return copy;
@@ -43,8 +43,8 @@ const KernelFamily& ModifiedKernels::family(const KernelFamily& base) const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<KernelFamily>& family = families_[&base];
   if (!family) {
-    const char* path = kept(folder_ + base.file());
-    const char* text = kept(text_ + "#include \"" + base.file() + "\"\n");
+    const char* path = immortal_copy(folder_ + base.file());
+    const char* text = immortal_copy(text_ + "#include \"" + base.file() + "\"\n");
     const KernelFile file{path, text};
     add_kernel_files(std::span(&file, 1));
     family = std::make_unique<KernelFamily>(path, base.name());

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "engine/attention/plan.h"
-#include "engine/ceil_div.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::attention {

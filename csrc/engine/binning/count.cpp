@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"

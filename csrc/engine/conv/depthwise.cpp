@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 
@@ -19,9 +19,6 @@ namespace {
 
 constexpr int64_t kLargestWindow = 7, kMostWeightTaps = 25;
 constexpr int64_t kOutputsPerItem = 8192;  // fewer are not worth a work-item
-constexpr int64_t kItemsPerCore = 8;
-
-int64_t up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 /// What the kernels are compiled for and get.
 struct Depthwise {
@@ -50,7 +47,7 @@ struct Depthwise {
   /// How many of `count` pieces of `outputs` results each a work-item takes.
   uint32_t per_item(int64_t count, int64_t outputs) const {
     const int64_t least = std::max<int64_t>(kOutputsPerItem / std::max<int64_t>(outputs, 1), 1);
-    return static_cast<uint32_t>(std::clamp<int64_t>(count / (cores() * kItemsPerCore), 1, least));
+    return static_cast<uint32_t>(std::clamp<int64_t>(count / items_of_cores(device, 2), 1, least));
   }
 };
 
@@ -141,19 +138,19 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
   while (d.width > 4 && d.width / 2 >= w) d.width /= 2;
   d.tile_y = h >= 4 ? 4 : h >= 2 ? 2 : 1;
   const auto pitch_of = [&](int64_t columns) {
-    return up((up(columns, d.width) - 1) * d.stride + d.kernel_w, d.width);
+    return round_up((round_up(columns, d.width) - 1) * d.stride + d.kernel_w, d.width);
   };
   const auto lines_of = [&](int64_t rows) { return (rows - 1) * d.stride + d.kernel_h; };
   const auto bytes_of = [&](int64_t rows, int64_t columns) {
     return (lines_of(rows) * pitch_of(columns) + (with_result ? rows * columns : 0)) * element;
   };
   const int64_t most = device_row(d.device).staged_bytes;
-  int64_t columns = up(w, d.width), rows = up(h, d.tile_y);
+  int64_t columns = round_up(w, d.width), rows = round_up(h, d.tile_y);
   for (int64_t parts = 2; bytes_of(d.tile_y, columns) > most && columns > d.width; ++parts) {
-    columns = up(ceil_div(w, parts), d.width);
+    columns = round_up(ceil_div(w, parts), d.width);
   }
   for (int64_t parts = 2; bytes_of(rows, columns) > most && rows > d.tile_y; ++parts) {
-    rows = up(ceil_div(h, parts), d.tile_y);
+    rows = round_up(ceil_div(h, parts), d.tile_y);
   }
   a.rows = static_cast<uint32_t>(rows);
   a.columns = static_cast<uint32_t>(columns);
@@ -256,7 +253,7 @@ void run_transposed(const Plan& plan) {
   const char* const taps = set_weight(d, plan, plan.weight);
   const int64_t vectors = ceil_div(a.channels, d.width);
   a.block = static_cast<uint32_t>(
-      std::clamp<int64_t>(int64_t{a.images} * vectors / (d.cores() * kItemsPerCore), 1, a.images));
+      std::clamp<int64_t>(int64_t{a.images} * vectors / items_of_cores(d.device, 2), 1, a.images));
   const auto size = static_cast<size_t>(d.element_size());
   launch(d.kernel(family), d.queue,
          NDRange::grid(static_cast<size_t>(vectors),
@@ -300,7 +297,7 @@ void weight_lanes(const Plan& plan) {
   const int64_t taps = d.kernel_h * d.kernel_w, lines = int64_t{a.images} * a.out_h;
   // As many positions as leave registers for the sums.
   d.tile_x = taps > 9 ? 4 : a.out_w % 7 == 0 ? 7 : 8;
-  const int64_t most = d.cores() * kItemsPerCore;
+  const int64_t most = items_of_cores(d.device, 2);
   a.block = static_cast<uint32_t>(
       std::max(ceil_div(lines, most), ceil_div(kOutputsPerItem, int64_t{a.out_w} * a.channels)));
   const int64_t parts = ceil_div(lines, a.block);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::conv {

@@ -3,26 +3,24 @@
 #include <array>
 #include <limits>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::conv {
 
 namespace {
 
+// The kernels' form on any device: sums side by side, enough to hide the latency of an addition.
 constexpr int kPlaneLines = 4, kDotRows = 9, kGroupRows = 8;
-constexpr int64_t kSumVectors = 24;     // of 64 bytes, in 32 registers of that size
-constexpr int64_t kSquareVectors = 16;  // where factors take more registers, or sums are transposed
 constexpr int64_t kSumsPerItem = 1 << 15;  // fewer are not worth a work-item
 
 /// Lanes for stretches of `length` elements.
 int width_of(const Contraction& contraction, int64_t length) {
-  auto width = static_cast<int>(64 / c10::elementSize(contraction.compute));
-  while (width > length) width /= 2;
-  return width;
+  return static_cast<int>(
+      vector_lanes(contraction.device, c10::elementSize(contraction.compute), length));
 }
 
 /// Whether vectors may run along that dimension, of what is read, and of both tensors.
@@ -36,10 +34,11 @@ bool runs(const AffineIndex::Dimension& d) { return reads_runs(d) && d.second ==
 int64_t plane_lines(const Contraction& contraction) {
   constexpr int64_t kMostLines = 8;
   if (contraction.columns == 1) return kPlaneLines;
+  // As many sums as a product has in registers; fewer where factors take more of them, or sums are
+  // transposed.
+  const DeviceRow& row = device_row(contraction.device);
   const bool square = contraction.columns > kNarrowColumns || contraction.column_out == 1;
-  const int64_t most = square ? kSquareVectors : kSumVectors;
-  const int64_t vectors =
-      contraction.device.properties().vector_width_float >= 16 ? most : most / 4;
+  const int64_t sums = row.packed_rows * row.packed_vectors, vectors = square ? sums * 2 / 3 : sums;
   return std::clamp<int64_t>(vectors / contraction.columns, 1, kMostLines);
 }
 
@@ -89,7 +88,7 @@ const char* refuse_few_columns(const Contraction& contraction) {
   if (contraction.rows.innermost().first > 2) return "neighbouring rows lie apart";
   // A part of k's elements, with a factor for each column and a place, is in local memory.
   constexpr size_t kPart = 256;
-  const size_t term = NDRange::round_up(
+  const size_t term = round_up(
       static_cast<size_t>(contraction.columns) * contraction.element_size() + sizeof(int32_t), 16);
   const DeviceProperties& properties = contraction.device.properties();
   if (kPart * term > properties.local_memory) return "a part of the sum exceeds local memory";

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::conv {
@@ -85,8 +85,7 @@ void run_packed(const Contraction& contraction) {
   const bool several = splits > 1 || c.k > c.chunk || !contraction.is_whole();
   const auto padded_columns = static_cast<size_t>(contraction.groups * panels * tile.columns());
   const Workspace work(
-      contraction, c,
-      NDRange::round_up(padded_columns * c.k * element, kTableEntry) + c.k * kTableEntry,
+      contraction, c, round_up(padded_columns * c.k * element, kTableEntry) + c.k * kTableEntry,
       several ? padded_columns * static_cast<size_t>(tiles * tile.rows * splits) * element : 0);
 
   const AffineIndex::Dimension row = contraction.rows.joined(AffineIndex::Join::both).innermost();

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 

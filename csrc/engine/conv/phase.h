@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <numeric>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/conv.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl::conv {
 

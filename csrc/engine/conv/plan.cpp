@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "runtime/allocator.h"
 
 namespace ocl::conv {
@@ -98,7 +99,7 @@ Workspace::Workspace(const Contraction& contraction, ContractionArguments& c, si
                      size_t total_bytes) {
   Accumulator* const accumulator = contraction.accumulator;
   const bool shared = !contraction.is_whole();
-  own_bytes = NDRange::round_up(own_bytes, 512);
+  own_bytes = round_up(own_bytes, 512);
   memory_ = allocator()->allocate(own_bytes + (shared ? 0 : total_bytes));
   totals_ = memory_.get();
   if (shared) {

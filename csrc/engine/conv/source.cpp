@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "runtime/allocator.h"
 
 namespace ocl::conv {

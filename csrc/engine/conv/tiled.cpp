@@ -7,12 +7,12 @@
 #include <limits>
 #include <span>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/device_tiles.h"
 #include "engine/dtype.h"
 #include "engine/gemm/tiles.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::conv {

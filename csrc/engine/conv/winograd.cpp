@@ -3,12 +3,12 @@
 #include <array>
 #include <bit>
 
-#include "engine/ceil_div.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/gemm.h"
+#include "opencl/ceil_div.h"
 #include "opencl/environment.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -25,7 +25,6 @@ constexpr int64_t kPoints = 16;
 constexpr int64_t kLeastChannels = 16, kLeastTiles = 64;
 constexpr int64_t kLeastLanes = 4;
 constexpr int64_t kStrips = 4;
-constexpr int64_t kItemsPerCore = 8;
 
 bool is_wanted() {
   static const bool wanted = switched_on("TORCH_OCL_WINOGRAD", true);
@@ -136,7 +135,7 @@ void run(const Plan& plan) {
   const int64_t shared = panel_bytes > device_row(device).reread_bytes ? kStrips : 1;
   const int64_t lanes =
       std::min<int64_t>(parameters.width, std::bit_floor(static_cast<uint64_t>(line_tiles)));
-  const int64_t cores = device.properties().compute_units;
+  const int64_t wanted_items = items_of_cores(device, 2);
 
   const int64_t step = images_at_a_time(device, in.size[0], copy_bytes(in, reach));
   const int64_t line_bytes = kPoints * line_tiles * in.size[1] * int64_t{sizeof(float)};
@@ -173,7 +172,7 @@ void run(const Plan& plan) {
     };
     if (image == 0) {
       p.block = static_cast<uint32_t>(
-          std::clamp<int64_t>(w.groups * panels * channels / (cores * kItemsPerCore), 1, channels));
+          std::clamp<int64_t>(w.groups * panels * channels / wanted_items, 1, channels));
       launch(weight_family.get(device, defines), queue,
              items(ceil_div(channels, p.block), panels, w.groups), Pointer{window},
              Pointer{panels_at}, p);
@@ -183,14 +182,12 @@ void run(const Plan& plan) {
       p.first_line = static_cast<uint32_t>(line);
       p.lines = static_cast<uint32_t>(lines);
       const int64_t parts = source.channels_last ? line_tiles : in.size[1];
-      p.block = static_cast<uint32_t>(
-          std::clamp<int64_t>(lines * parts / (cores * kItemsPerCore), 1, parts));
+      p.block = static_cast<uint32_t>(std::clamp<int64_t>(lines * parts / wanted_items, 1, parts));
       launch(input_family.get(device, defines), queue, items(ceil_div(parts, p.block), lines, 1),
              Pointer{origin}, Pointer{tiles_at}, p);
       const int64_t all = ceil_div(lines * strips, shared);
       p.block = static_cast<uint32_t>(
-          std::clamp<int64_t>(all * panels * w.groups / (cores * kItemsPerCore), 1, 64 / shared) *
-          shared);
+          std::clamp<int64_t>(all * panels * w.groups / wanted_items, 1, 64 / shared) * shared);
       launch(product_family.get(device, defines), queue,
              items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
              Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result}, p);

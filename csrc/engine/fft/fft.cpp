@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
 #include "engine/fft/tables.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl::fft {
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
 #include "engine/geometry.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/ceil_div.h"
+#include "opencl/ceil_div.h"
 
 namespace ocl::fft {
 

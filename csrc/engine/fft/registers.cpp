@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 
-#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::fft {
@@ -15,8 +15,8 @@ namespace ocl::fft {
 namespace {
 
 // What the kernel's form needs, on any device: a line's elements are spread over the registers of a
-// work-group's items. Smaller devices take the steps of `lines`.
-// Items of a work-group: at most so many, and at least so many, of several short lines.
+// group's work-items. Smaller devices take the steps of `lines`.
+// Work-items of a group: at most so many, and at least so many, of several short lines.
 constexpr uint32_t kMostItems = 512;
 constexpr uint32_t kItems = 64;
 // Local memory that a work-group takes at most; GPUs offer 48 KiB or more.

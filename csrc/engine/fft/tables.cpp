@@ -8,11 +8,11 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/fft/fft.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
+#include "opencl/ceil_div.h"
 #include "opencl/graph.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"

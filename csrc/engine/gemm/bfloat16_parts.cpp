@@ -8,6 +8,7 @@
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -30,8 +31,7 @@ class Parts {
  public:
   Parts(const Plan& plan, const char* source, uint64_t stride, uint64_t line_stride,
         uint64_t batch_stride, uint32_t lines, bool second)
-      : pitch_(NDRange::round_up(
-            size_t{plan.problem.k} * static_cast<size_t>(plan.bfloat16_products), 8)),
+      : pitch_(round_up(size_t{plan.problem.k} * static_cast<size_t>(plan.bfloat16_products), 8)),
         // Of an operand that all of the batch share, once.
         batch_stride_(plan.problem.batch > 1 && batch_stride == 0 ? 0 : lines * pitch_),
         workspace_(lines * pitch_ * 2 * (batch_stride_ == 0 ? 1 : plan.problem.batch)) {

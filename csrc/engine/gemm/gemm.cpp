@@ -11,12 +11,12 @@
 #include <span>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "engine/tuner/tuner.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
 #include "runtime/allocator.h"
@@ -300,7 +300,7 @@ void split_k(Arguments& problem, int64_t items, int64_t target, int64_t least, i
   const int64_t k = problem.k;
   int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
   if (splits <= 1) return;
-  const int64_t part = NDRange::round_up(ceil_div(k, splits), multiple);
+  const int64_t part = round_up(ceil_div(k, splits), multiple);
   splits = ceil_div(k, part);
   problem.splits = static_cast<uint32_t>(splits);
   problem.split_k = static_cast<uint32_t>(part);

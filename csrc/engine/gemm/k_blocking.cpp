@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -64,7 +64,7 @@ void run(const Plan& source) {
   // Two parts at least: a work-item's sums are parts, that gemm_split_k adds up.
   const int64_t target = items_of_cores(plan.device);
   split_k(p, p.batch, std::max<int64_t>(target, 2 * int64_t{p.batch}), kDepth, kDepth);
-  const uint64_t panels = NDRange::round_up(split_bytes(plan), 512);
+  const uint64_t panels = round_up(split_bytes(plan), 512);
   const uint64_t block = ceil_div(p.n, columns) * uint64_t{kDepth} * columns;
   const Workspace workspace(panels + p.splits * p.batch * block * plan.compute_size);
   std::array<unsigned char, sizeof panels> extra;

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <tuple>
 
-#include "engine/ceil_div.h"
 #include "engine/gemm/plan.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -38,7 +38,7 @@ int64_t column_panel_bytes(const Plan& plan) {
   return columns_of(plan) * parts_of(plan) * panel_line_bytes(plan);
 }
 
-uint64_t aligned(uint64_t bytes) { return NDRange::round_up(bytes, 512); }
+uint64_t aligned(uint64_t bytes) { return round_up(bytes, 512); }
 
 std::array<Define, 7> defines_of(const Plan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;

@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -115,9 +115,9 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   Arguments& p = plan.problem;
   const size_t items = ceil_div(p.m, parameters.rows);
   split_k(p, items * p.batch, items_of_cores(plan.device), 4096, 64);
-  const size_t sums_bytes = NDRange::round_up(split_bytes(plan), 512);
+  const size_t sums_bytes = round_up(split_bytes(plan), 512);
   const size_t column_bytes = copies_columns(plan) ? size_t{p.batch} * p.n * p.k * plan.b_size : 0;
-  const size_t rows_at = sums_bytes + NDRange::round_up(column_bytes, 512);
+  const size_t rows_at = sums_bytes + round_up(column_bytes, 512);
   const Workspace workspace(rows_at + copied_bytes(plan));
   Plan copied = plan;
   if (copies_columns(plan)) {

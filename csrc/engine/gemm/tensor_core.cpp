@@ -13,6 +13,7 @@
 #include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 
@@ -131,7 +132,7 @@ class AlignedOperand {
     const bool along_k = reads_by_k(line_stride, k_stride);
     const uint32_t length = along_k ? plan.problem.k : lines;
     const uint32_t count = along_k ? lines : plan.problem.k;
-    const uint64_t pitch = NDRange::round_up(length, chunk_of(plan));
+    const uint64_t pitch = round_up(length, chunk_of(plan));
     Plan copied = plan;
     copied.problem.batch = matrices(plan, batch_stride);
     copy_lines(copied, data, plan.a_size, along_k ? k_stride : line_stride,
@@ -147,7 +148,7 @@ class AlignedOperand {
   static size_t bytes(const Plan& plan, uint32_t lines, bool along_k) {
     const size_t length = along_k ? plan.problem.k : lines,
                  count = along_k ? lines : plan.problem.k;
-    return count * NDRange::round_up(length, chunk_of(plan)) * plan.a_size;
+    return count * round_up(length, chunk_of(plan)) * plan.a_size;
   }
   static uint32_t matrices(const Plan& plan, uint64_t batch_stride) {
     return batch_stride == 0 ? 1 : plan.problem.batch;

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 

@@ -102,8 +102,7 @@ struct RowForm {
 RowForm row_form(const Plan& plan) {
   const size_t element = c10::elementSize(plan.problem.dtype);
   const bool cpu = plan.device().is_cpu();
-  const size_t vector_bytes = cpu ? 64 : aligned_rows(plan, 16) ? 16 : element;
-  const size_t width = std::clamp<size_t>(vector_bytes / element, 1, 16);
+  const size_t width = cpu || aligned_rows(plan, 16) ? vector_lanes(plan.device(), element) : 1;
   return {width, cpu ? width * kVectorsPerLookup : width, !cpu};
 }
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/index/index.h"
 #include "engine/row_major.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/dispatch.h"
 #include "engine/index/index.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 
 namespace ocl::index {
@@ -66,7 +66,7 @@ template <class Arguments>
 Bytes used_part(const Arguments& arguments, const Problem& problem) {
   const size_t strides = static_cast<size_t>(problem.operands()) * problem.max_dims();
   const size_t bytes = offsetof(Arguments, stride) + strides * sizeof arguments.stride[0];
-  return {&arguments, NDRange::round_up(bytes, alignof(Arguments))};
+  return {&arguments, round_up(bytes, alignof(Arguments))};
 }
 
 }  // namespace ocl::index

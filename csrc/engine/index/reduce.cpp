@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/device_table.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -104,7 +105,7 @@ void run_owners(const ReducePlan& plan, int row) {
     // Two chunks per core if they stay that large: all of a row's indices may be the same.
     const size_t cores = device.properties().compute_units;
     chunk = std::max(kMinChunkBytes / c10::elementSize(compute), row_size / (2 * cores));
-    chunk = NDRange::round_up(chunk, width);
+    chunk = round_up(chunk, width);
     problem.size[d] = ceil_div(problem.size[d], static_cast<int64_t>(chunk));
     problem.stride[0][d] *= chunk;
     problem.stride[1][d] *= chunk;

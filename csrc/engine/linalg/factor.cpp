@@ -1,5 +1,6 @@
 // Recursive factorisations: halve the matrix, factor one half, bring the other up to date with a
 // triangular solve and a product, factor that.
+#include "engine/device_table.h"
 #include "engine/linalg/launch.h"
 #include "engine/linalg/linalg.h"
 #include "opencl/device_assert.h"
@@ -9,8 +10,7 @@ namespace ocl::linalg {
 
 namespace {
 
-constexpr int64_t kBlock = 32;              // of Cholesky's: a work-item per row
-constexpr int64_t kColumnsBytes = 1 << 15;  // of a matrix that a CPU's work-item factors alone
+constexpr int64_t kBlock = 32;         // of Cholesky's: a work-item per row
 constexpr int64_t kWholeUpdate = 256;  // symmetric updates up to this size are made as a square
 
 const KernelFamily cholesky_family{"linalg/cholesky.cl", "cholesky_block"};
@@ -80,7 +80,9 @@ constexpr Implementation<CholeskyPlan> cholesky_columns{
       const MatrixBatch& a = plan.a;
       if (const char* reason = no_columns(a)) return reason;
       const int64_t bytes = a.rows * a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
-      return bytes > kColumnsBytes ? "more than the first cache holds" : nullptr;
+      return bytes > device_row(current_queue(a.device).device()).first_cache_bytes
+                 ? "more than the first cache holds"
+                 : nullptr;
     },
     [](CholeskyPlan& plan) {
       const MatrixBatch& a = plan.a;

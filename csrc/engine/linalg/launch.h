@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/linalg/linalg.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "runtime/stream.h"
 
@@ -29,7 +29,7 @@ inline Strides strides_of(const MatrixBatch& matrices) {
 
 /// Where to halve n > multiple: at a multiple of `multiple`.
 inline int64_t half_of(int64_t n, int64_t multiple) {
-  return static_cast<int64_t>(NDRange::round_up((n + 1) / 2, multiple));
+  return static_cast<int64_t>(round_up((n + 1) / 2, multiple));
 }
 
 /// The work-items of a group that shares one matrix: vector lanes on a CPU, rows in flight on a
@@ -50,7 +50,7 @@ inline size_t vector_lanes(const MatrixBatch& matrices) {
 
 /// Work-groups of `local` columns each (COLUMN_OF_GROUP of kernels/linalg/matrix.clh).
 inline NDRange columns_range(const MatrixBatch& matrices, size_t local) {
-  return NDRange::linear(matrices.batch * NDRange::round_up(matrices.columns, local), local);
+  return NDRange::linear(matrices.batch * round_up(matrices.columns, local), local);
 }
 
 }  // namespace ocl::linalg

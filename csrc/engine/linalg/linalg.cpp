@@ -1,5 +1,6 @@
 #include "engine/linalg/linalg.h"
 
+#include "engine/device_table.h"
 #include "engine/gemm/gemm.h"
 #include "engine/linalg/launch.h"
 #include "opencl/kernel_family.h"
@@ -8,8 +9,7 @@ namespace ocl::linalg {
 
 namespace {
 
-constexpr int64_t kTriangle = 32;           // rows of a triangle that is solved in registers
-constexpr int64_t kColumnsBytes = 1 << 15;  // of a triangle that stays in the first cache
+constexpr int64_t kTriangle = 32;  // rows of a triangle that is solved in registers
 
 const KernelFamily triangular_family{"linalg/triangular.cl", "triangular_solve"};
 const KernelFamily columns_family{"linalg/triangular_columns.cl", "triangular_columns"};
@@ -36,7 +36,10 @@ const char* refuse_columns(const Plan& plan) {
   if (vector_lanes(b) == 1) return "no CPU, or right-hand sides that don't lie by columns";
   if (a.row_stride != 1 && a.column_stride != 1) return "a matrix whose elements lie apart";
   const int64_t bytes = a.rows * a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
-  return b.rows > kTriangle && bytes > kColumnsBytes ? "more than the first cache holds" : nullptr;
+  return b.rows > kTriangle &&
+                 bytes > device_row(current_queue(b.device).device()).first_cache_bytes
+             ? "more than the first cache holds"
+             : nullptr;
 }
 
 void run_columns(Plan& plan) {

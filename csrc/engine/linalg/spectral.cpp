@@ -3,6 +3,7 @@
 #include "engine/linalg/spectral.h"
 
 #include "engine/linalg/launch.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 
@@ -69,7 +70,7 @@ class Spectral {
     shape_.capacity = static_cast<uint32_t>(vectors ? 3 * n * n + 64 * n : 32 * n * n);
     // An odd number of cache lines: columns don't fall into the same sets.
     ld_ = static_cast<uint32_t>((n + 15) / 16 | 1) * 16;
-    const uint64_t rows = NDRange::round_up(n, width_ * items_);
+    const uint64_t rows = round_up(n, width_ * items_);
     bytes_ = {sides * n * ld_ * element_,
               sides * n * element_,
               2 * n * c10::elementSize(iterate_),
@@ -114,7 +115,7 @@ class Spectral {
     Kernel& kernel = vector_family.get(
         device_,
         {{"C", tag(compute_)}, {"OUT", tag(dtype_)}, {"WIDTH", width_}, {"GROUP", items_}});
-    const size_t items = NDRange::round_up(shape_.n, width_ * items_) / width_;
+    const size_t items = round_up(shape_.n, width_ * items_) / width_;
     launch(kernel, queue_, NDRange::linear(out.batch * items, items_), reflections(side), tau(side),
            at(kRotations), at(kSweeps), at(kOrders), at(kRows), Pointer{out.data}, strides_of(out),
            arguments);

@@ -10,10 +10,10 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/host_allocator.h"
 #include "runtime/stream.h"
@@ -29,16 +29,17 @@ using namespace kernel_types;
 constexpr size_t kBuffers = 8, kTableBuffers = 32;
 constexpr size_t kMaxOperands = 8;
 constexpr uint64_t kOffsetBits = 56;
+constexpr size_t kVectorsPerItem = 4;  // of a GPU, whose kernel goes around so often
 
 /// The kernel's launch parameters for one dtype and number of operands and tensors.
 struct Plan {
   Plan(Device& device, at::ScalarType dtype, size_t operands, size_t tensors)
       : operands(operands), entries(kListWords / (operands + 2)) {
-    const size_t element = c10::elementSize(compute_dtype(dtype));
     const bool cpu = device.is_cpu();
-    width = (cpu ? 64 : 16) / element;
+    width = vector_lanes(device, c10::elementSize(compute_dtype(dtype)));
     group = cpu ? 1 : group_of_elements(device);
-    chunk = cpu ? 8192 : width * group * 4;
+    chunk = cpu ? 2 * static_cast<size_t>(device_row(device).item_elements)
+                : width * group * kVectorsPerItem;
     table = tensors > entries;
     buffers = table ? kTableBuffers : kBuffers;
   }

@@ -50,9 +50,7 @@ inline const char* tag_or(const at::Tensor& tensor, const char* otherwise) {
 /// Lanes of `dtype` for stretches of `length` elements: no wider than the device likes nor than the
 /// stretch.
 inline uint32_t vector_width(const Device& device, c10::ScalarType dtype, int64_t length) {
-  auto width = static_cast<uint32_t>((device.is_cpu() ? 64 : 16) / c10::elementSize(dtype));
-  while (width > 1 && width > length) width /= 2;
-  return width;
+  return vector_lanes(device, c10::elementSize(dtype), length);
 }
 
 /// Elements that are worth a CPU's work-item.

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/norm/norm.h"
 #include "engine/norm/plan.h"
 #include "engine/row_share.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -100,15 +100,11 @@ RowPlan::RowPlan(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& 
 
 namespace {
 
-constexpr int64_t kLeastRowsPerItem = 4;  // each item leaves partial sums that are read again
+constexpr int64_t kLeastRowsPerItem = 4;  // each work-item leaves partial sums that are read again
 // Partial sums grow by so many rows at most, which bounds their rounding error.
 constexpr int64_t kMostRowsPerItem = 1024;
 // Without them: most rows are worked off beside the one before.
 constexpr int64_t kMostRowsAlone = 64;
-
-// A row of kernels/norm/rows_prefetch_backward.cl: what local memory holds of it and the sums of
-// the weight's gradients take five times as much of a CPU's first cache.
-constexpr size_t kMostPrefetchBytes = 4096;
 
 // Of kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers, and its
 // groups.
@@ -255,11 +251,18 @@ void run_rows(RowPlan& plan) {
   launch_forward(plan, kernel, plan.group);
 }
 
+/// The longest row of kernels/norm/rows_prefetch_backward.cl: what local memory holds of it and the
+/// sums of the weight's gradients take five times as much of a CPU's first cache.
+int64_t prefetched_elements(const RowPlan& plan) {
+  return device_row(plan.device).first_cache_bytes / 8 /
+         static_cast<int64_t>(c10::elementSize(plan.acc));
+}
+
 const char* refuse_prefetch_backward(const RowPlan& plan) {
   if (!plan.device.is_cpu()) return "only for CPU devices";
   if (plan.shape.grouped) return "group norm";
   if (!plan.dx->defined()) return "the gradient of the input isn't wanted";
-  if (static_cast<size_t>(plan.shape.length) * c10::elementSize(plan.acc) > kMostPrefetchBytes)
+  if (plan.shape.length > prefetched_elements(plan))
     return "a row doesn't fit into the first cache";
   return plan.streaming() ? nullptr : "everything stays in the caches, or isn't aligned";
 }
@@ -270,7 +273,7 @@ void run_prefetch_backward(RowPlan& plan) {
                              {{"RMS", !plan.mean.defined()},
                               {"DX", 1},
                               {"DPARAM", plan.wants_parameters()},
-                              {"LOCAL_ELEMENTS", kMostPrefetchBytes / c10::elementSize(plan.acc)},
+                              {"LOCAL_ELEMENTS", prefetched_elements(plan)},
                               {"PAIRS", plan.paired(param_tag)},
                               {"ALIGNED_VECTORS", 1},
                               {"STREAMING_STORES", 1}});

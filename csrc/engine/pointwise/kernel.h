@@ -8,8 +8,8 @@
 #include <new>
 #include <span>
 
-#include "engine/ceil_div.h"
 #include "engine/pointwise/launch.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 

@@ -9,12 +9,12 @@
 #include <cmath>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_major.h"
+#include "opencl/ceil_div.h"
 #include "opencl/device_assert.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 
 namespace ocl::reduce {
@@ -63,8 +64,7 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
     const bool by_load = op.form == Form::arg || (op.form == Form::moments && !device.is_cpu());
     const int64_t widest =
         by_load ? operands.load_size : std::max(operands.load_size, operands.acc_size);
-    operands.max_width =
-        static_cast<int>(std::min<int64_t>(16, (device.is_cpu() ? 64 : 16) / widest));
+    operands.max_width = static_cast<int>(vector_lanes(device, static_cast<size_t>(widest)));
   }
   return operands;
 }

@@ -7,12 +7,12 @@
 #include <array>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/geometry.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"

@@ -7,12 +7,12 @@
 #include <string>
 #include <string_view>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_share.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -27,9 +27,6 @@ using namespace kernel_types;
 
 using c10::ScalarType;
 
-// What a CPU's kernels hold of a row in local memory, twice: its elements and exponentials, its
-// gradients and results. Together they are what every OpenCL has, and most of a first cache.
-constexpr int64_t kForwardBytes = 16384, kBackwardBytes = 8192;
 // Rows of a CPU's work-item: enough that most are worked off beside the next and the one before,
 // and work-items enough for each core.
 constexpr int64_t kMostRowsPerItem = 64, kLeastRowsToPrefetch = 4;
@@ -112,7 +109,8 @@ void Plan::choose_rows(ScalarType acc_dtype) {
     share = share_row(device, length, width, element_sizes[0]);
     return;
   }
-  local_elements = (backward ? kBackwardBytes : kForwardBytes) /
+  // A row's elements and exponentials, or its gradients and results, which backward are two rows.
+  local_elements = device_row(device).staged_bytes / (backward ? 2 : 1) /
                    static_cast<int64_t>(c10::elementSize(acc_dtype));
   fits = length <= local_elements;
   // Stores go past caches that can't hold the results anyway, unless the kernel reads them again.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "engine/ceil_div.h"
 #include "engine/dtype.h"
 #include "engine/sort/runs.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -22,9 +22,12 @@ const KernelFamily write_family{"sort/consecutive.cl", "consecutive_write"};
 
 }  // namespace
 
-bool takes_consecutive(const at::Tensor& flat) {
-  return current_queue(flat.device().index()).device().is_cpu() && flat.is_contiguous() &&
-         flat.numel() > 0 && flat.numel() < kMostElements && !flat.is_complex();
+const char* refuse_consecutive(const at::Tensor& flat) {
+  if (!current_queue(flat.device().index()).device().is_cpu()) return "only for CPU devices";
+  if (!flat.is_contiguous()) return "the elements lie apart";
+  if (flat.is_complex()) return "complex numbers";
+  return flat.numel() == 0 || flat.numel() >= kMostElements ? "none, or 2^31 elements and more"
+                                                            : nullptr;
 }
 
 Consecutive consecutive(const at::Tensor& flat, bool wants_inverse, bool wants_starts) {

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <span>
 
 #include "engine/device_table.h"
 #include "engine/dispatch.h"
@@ -12,6 +13,8 @@
 #include "opencl/kernel.h"
 
 namespace ocl::sort {
+
+class Runs;
 
 using namespace kernel_types;
 #include "sort/arguments.clh"
@@ -56,6 +59,11 @@ void sort_keys(Plan& plan);
 
 /// `bytes` of the current device's memory; given back in the order of the current stream.
 c10::DataPtr allocate(size_t bytes);
+
+/// Implementations of `sort` besides those: what counts the runs of equal neighbours (runs.cpp).
+std::span<const Implementation<Runs>* const> runs_implementations();
+/// Starts what `runs` counts by the first that takes them.
+void count_runs(Runs& runs);
 
 /// Replaces each of `arrays` arrays of `length` uint32, length + 1 apart, by its exclusive prefix
 /// sums, followed by the total.

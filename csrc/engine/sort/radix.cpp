@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/sort/plan.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::sort {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/sort/plan.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
 
@@ -27,6 +27,25 @@ const KernelFamily merge_family{"sort/merge.cl", "sort_merge"};
 
 }  // namespace
 
+struct Runs::Forms {
+  static constexpr Implementation<Runs> groups{
+      "groups",
+      [](const Runs& runs) -> const char* {
+        const Device& device = runs.queue_.device();
+        if (device.is_cpu()) return "a CPU's work-item goes through a chunk alone";
+        return device.properties().max_work_group_size < group_of_elements(device)
+                   ? "work-groups are too small"
+                   : nullptr;
+      },
+      [](Runs& runs) { runs.count(true); }};
+  static constexpr Implementation<Runs> chunks{"chunks",
+                                               [](const Runs&) -> const char* { return nullptr; },
+                                               [](Runs& runs) { runs.count(false); }};
+  static constexpr const Implementation<Runs>* all[] = {&groups, &chunks};
+};
+
+std::span<const Implementation<Runs>* const> runs_implementations() { return Runs::Forms::all; }
+
 Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
            const at::TensorOptions& options)
     : queue_(current_queue(options.device().index())),
@@ -36,14 +55,18 @@ Runs::Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, 
       n_(n),
       columns_(columns) {
   if (n == 0) return;
+  counts_ = at::empty({0}, options.dtype(at::kInt));
+  count_runs(*this);
+}
+
+void Runs::count(bool in_groups) {
+  in_groups_ = in_groups;
   const Device& device = queue_.device();
-  in_groups_ =
-      !device.is_cpu() && device.properties().max_work_group_size >= group_of_elements(device);
   const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
   chunk_ = in_groups_ ? kShare * static_cast<uint32_t>(group_of_elements(device))
-                      : std::max(kMinChunk, n / wanted + 1);
-  chunks_ = ceil_div(n, chunk_);
-  counts_ = at::empty({int64_t{chunks_} + 1}, options.dtype(at::kInt));
+                      : std::max(kMinChunk, n_ / wanted + 1);
+  chunks_ = ceil_div(n_, chunk_);
+  counts_ = at::empty({int64_t{chunks_} + 1}, counts_.options());
   launch(get(in_groups_ ? group_count_family : count_family), queue_, range(), Pointer{keys_},
          Pointer{index_}, Pointer{counts_.mutable_data_ptr()},
          RunArguments{n_, chunk_, columns_, index_ != nullptr});

@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
+#include "engine/dispatch.h"
 #include "engine/sort/sort.h"
 #include "opencl/kernel_family.h"
 
@@ -17,7 +20,10 @@ class Runs {
   Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
        const at::TensorOptions& options);
 
-  /// How many there are: waits for the device.
+  /// Of items.
+  uint32_t size() const { return n_; }
+
+  /// How many runs there are: waits for the device.
   int64_t total() const;
 
   /// Of each run: `firsts`, the number of its first item in the input; `starts` (total() + 1),
@@ -26,6 +32,11 @@ class Runs {
   void write(const at::Tensor& firsts, const at::Tensor& starts, const at::Tensor& inverse) const;
 
  private:
+  /// The implementations among which the engine `sort` chooses (plan.h).
+  struct Forms;
+  friend std::span<const Implementation<Runs>* const> runs_implementations();
+
+  void count(bool in_groups);
   Kernel& get(const KernelFamily& family) const;
   NDRange range() const;
 
@@ -42,8 +53,8 @@ struct Consecutive {
   at::Tensor firsts, inverse, starts;
 };
 
-/// Whether consecutive() does: on CPUs, of contiguous vectors.
-bool takes_consecutive(const at::Tensor& flat);
+/// Why consecutive() does not take a vector; null if it does.
+const char* refuse_consecutive(const at::Tensor& flat);
 
 /// Without keys, but otherwise what Runs finds. `inverse` and `starts` stay undefined unless
 /// wanted.

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <string>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "engine/sort/runs.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
@@ -93,7 +94,43 @@ constexpr const SortImplementation* kImplementations[] = {
     &sort_select,  &sort_insertion,  &sort_radix_rows, &sort_radix_parts,
     &sort_bitonic, &sort_radix_wide, &sort_radix_tiles};
 
-Engine engine{"sort", kImplementations};
+/// Prefix sums of `arrays` arrays of counts, each of `length`.
+struct CountScan {
+  Queue& queue;
+  void* counts;
+  uint32_t length, arrays;
+};
+
+void run_scan(const CountScan& scan, const KernelFamily& family, size_t wanted) {
+  Kernel& kernel = family.get(scan.queue.device(), {});
+  const size_t group = std::min(wanted, kernel.max_work_group_size());
+  launch(kernel, scan.queue, NDRange::linear(scan.arrays * group, group), Pointer{scan.counts},
+         scan.length, LocalMemory{group * sizeof(uint32_t)});
+}
+
+constexpr Implementation<CountScan> scan_serial{
+    "serial",
+    [](const CountScan& scan) {
+      return scan.queue.device().is_cpu() ? nullptr : "only for CPU devices";
+    },
+    [](CountScan& scan) { run_scan(scan, scan_family, 1); }};
+
+// The kernel takes groups of any size: one wave for a short array, all that a group has for a long
+// one, since each round of it waits at a barrier.
+constexpr Implementation<CountScan> scan_tiles{
+    "tiles", [](const CountScan&) -> const char* { return nullptr; },
+    [](CountScan& scan) {
+      const size_t wanted = scan.length <= 1024 ? 64 : scan.length <= 16384 ? 256 : 1024;
+      run_scan(scan, scan_tiles_family, wanted);
+    }};
+
+constexpr const Implementation<CountScan>* kScans[] = {&scan_serial, &scan_tiles};
+
+Engine engine{"sort", kImplementations, kScans, runs_implementations()};
+
+std::string describe_scan(const CountScan& scan) {
+  return "sort counts " + std::to_string(scan.arrays) + "x" + std::to_string(scan.length);
+}
 
 std::string describe(const Plan& plan) {
   std::string text = "sort " + std::to_string(plan.rows) + "x" + std::to_string(plan.n);
@@ -120,6 +157,11 @@ Plan make_plan(const char* op, const at::Tensor& self, int64_t dim) {
 }  // namespace
 
 void sort_keys(Plan& plan) { run_first(engine, kImplementations, plan, describe); }
+
+void count_runs(Runs& runs) {
+  run_first(engine, runs_implementations(), runs,
+            [](const Runs& r) { return "sort runs " + std::to_string(r.size()); });
+}
 
 KeyType key_type(const char* op, ScalarType dtype) {
   switch (dtype) {
@@ -149,12 +191,8 @@ c10::DataPtr Plan::allocate_keys() const { return allocate(size_t{rows} * n * ke
 c10::DataPtr Plan::allocate_index() const { return allocate(size_t{rows} * n * sizeof(uint32_t)); }
 
 void scan_counts(Queue& queue, void* counts, uint32_t length, uint32_t arrays) {
-  Device& device = queue.device();
-  Kernel& kernel = (device.is_cpu() ? scan_family : scan_tiles_family).get(device, {});
-  const size_t wanted = device.is_cpu() ? 1 : length <= 1024 ? 64 : length <= 16384 ? 256 : 1024;
-  const size_t group = std::min(wanted, kernel.max_work_group_size());
-  launch(kernel, queue, NDRange::linear(arrays * group, group), Pointer{counts}, length,
-         LocalMemory{group * sizeof(uint32_t)});
+  CountScan scan{queue, counts, length, arrays};
+  run_first(engine, kScans, scan, describe_scan);
 }
 
 Rows::Rows(const char* op, const at::Tensor& self, int64_t dim, bool descending)

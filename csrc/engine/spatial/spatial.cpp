@@ -8,9 +8,9 @@
 #include <bit>
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"

@@ -9,10 +9,10 @@
 #include <deque>
 #include <mutex>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -36,7 +36,6 @@ using namespace kernel_types;
 #include "sparse/arguments.clh"
 
 // Elements of OpenCL's longest vector.
-constexpr int64_t kWidest = 16;
 
 /// The share of n that a work-item takes.
 uint32_t span_of(const Device& device, int64_t n) {
@@ -86,8 +85,7 @@ struct Problem {
     if (arguments.rows == 0 || columns == 0) return;
     const bool on_cpu = device.is_cpu();
     const bool vector = columns == 1 && reduction == Reduction::sum;
-    const auto bytes = static_cast<int64_t>(c10::elementSize(compute));
-    int64_t width = is_complex() ? 1 : std::min<int64_t>((on_cpu ? 64 : 16) / bytes, kWidest);
+    int64_t width = is_complex() ? 1 : vector_lanes(device, c10::elementSize(compute));
     if (!on_cpu) {
       while (columns % width != 0) width /= 2;
     }
@@ -97,16 +95,17 @@ struct Problem {
     arguments.stretch = static_cast<uint32_t>(on_cpu ? columns : width);
     arguments.chunks = static_cast<uint32_t>(ceil_div(columns, int64_t{arguments.stretch}));
     const uint64_t items = ceil_div(arguments.rows, uint64_t{arguments.span}) * arguments.chunks;
-    Kernel& kernel = (vector ? vector_family : product_family)
-                         .get(device, {{"E", tag(dtype)},
-                                       {"C", tag(compute)},
-                                       {"I", tag(matrix.offsets.scalar_type())},
-                                       {"POSITION", tag(bytes == 8 ? at::kLong : at::kInt)},
-                                       {"REDUCE", static_cast<int>(reduction)},
-                                       {"WIDTH", width},
-                                       {"VECTORS", vectors},
-                                       {"BETA", !beta.equal(0)},
-                                       {"POSITIONS", positions.defined()}});
+    Kernel& kernel =
+        (vector ? vector_family : product_family)
+            .get(device, {{"E", tag(dtype)},
+                          {"C", tag(compute)},
+                          {"I", tag(matrix.offsets.scalar_type())},
+                          {"POSITION", tag(c10::elementSize(compute) == 8 ? at::kLong : at::kInt)},
+                          {"REDUCE", static_cast<int>(reduction)},
+                          {"WIDTH", width},
+                          {"VECTORS", vectors},
+                          {"BETA", !beta.equal(0)},
+                          {"POSITIONS", positions.defined()}});
     const ScalarArgument alpha_argument = scalar_argument(compute, alpha);
     const ScalarArgument beta_argument = scalar_argument(compute, beta);
     const NDRange range = items_range(device, items);
@@ -257,9 +256,10 @@ void sampled_product(const Rows& matrix, const Tensor& a, const Tensor& b, const
   arguments.a_step = static_cast<uint64_t>(from.stride(0));
   arguments.b_step = static_cast<uint64_t>(with.stride(0));
   arguments.span = span_of(device, values.numel());
-  const auto bytes = static_cast<int64_t>(c10::elementSize(compute));
-  int64_t width = c10::isComplexType(dtype) ? 1 : (device.is_cpu() ? 64 : 16) / bytes;
-  while (width > 1 && width > from.size(1)) width /= 2;
+  const int64_t width =
+      c10::isComplexType(dtype)
+          ? 1
+          : vector_lanes(device, c10::elementSize(compute), std::max<int64_t>(from.size(1), 1));
   launch(sampled_family.get(queue.device(), {{"E", tag(dtype)},
                                              {"C", tag(compute)},
                                              {"I", tag(matrix.offsets.scalar_type())},

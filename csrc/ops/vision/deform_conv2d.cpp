@@ -9,10 +9,10 @@
 
 #include <algorithm>
 
-#include "engine/ceil_div.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"

@@ -37,6 +37,13 @@ void test_selectors() {
     std::transform(platform.begin(), platform.end(), platform.begin(), ::toupper);
     REQUIRE_CONTAINS(list(platform.substr(0, 8)), "0 " + device(1).description());
   }
+  // A driver's name is looked at first: the same processor may also be another driver's, by its name.
+  for (int i = 0; i < count; ++i) {
+    const std::string word = device(i).properties().platform.substr(0, 5);
+    int expected = 0;
+    for (int j = 0; j < count; ++j) expected += contains(device(j).properties().platform, word);
+    REQUIRE_CONTAINS(list(word), "count " + std::to_string(expected));
+  }
 }
 
 // Values that can't be understood are named in one warning and ignored.
