@@ -151,13 +151,15 @@ bench: build
 docs: build
 	$(BIN)/python tools/docs/generate.py
 
-# Warnings are errors, and a link that leads nowhere is a warning. The third lesson shows speeds of
-# this machine's devices.
+# Warnings are errors, and a link that leads nowhere is a warning. Two lessons show speeds of this
+# machine's devices.
 DEVICES = $$($(BIN)/python -c 'import torch; print(*range(torch.ocl.device_count()))')
 docs-site: build $(STAMPS)/docs
-	@for device in $(DEVICES); do \
-		TORCH_OCL_DEVICES=$$device $(BIN)/python docs/kernels/lesson3_matmul.py || exit; echo; \
-	done > docs/kernels/lesson3_matmul.txt
+	@for lesson in lesson3_matmul lesson4_reductions; do \
+		for device in $(DEVICES); do \
+			TORCH_OCL_DEVICES=$$device $(BIN)/python docs/kernels/$$lesson.py || exit; echo; \
+		done > docs/kernels/$$lesson.txt || exit; \
+	done
 	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/site/doctrees docs build/site/html
 	@echo "The site is build/site/html/index.html"
 

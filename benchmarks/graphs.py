@@ -1,4 +1,5 @@
-"""Prints the host's time for inference steps of many small ops, and for replays of their graphs.
+"""Prints the host's time for inference steps of many small ops, for replays of their graphs, and
+for the same compiled, without and with replays.
 
 python -m benchmarks.graphs
 """
@@ -63,7 +64,7 @@ def least_seconds(call):
 
 @torch.no_grad()
 def measure(step):
-    """Launches, and the two times of a step and of a replay."""
+    """Launches, and the two times of a step, of a replay, and of the step compiled in two modes."""
     for _ in range(5):
         step()
     torch.ocl.reset_launch_count()
@@ -72,19 +73,26 @@ def measure(step):
     graph = torch.ocl.OclGraph()
     with torch.ocl.graph(graph):
         step()
-    return launches, least_seconds(step), least_seconds(graph.replay)
+    times = [least_seconds(step), least_seconds(graph.replay)]
+    for mode in ("default", "reduce-overhead"):
+        compiled = torch.compile(step, mode=mode)
+        for _ in range(4):
+            compiled()
+        times.append(least_seconds(compiled))
+    return launches, times
 
 
 def main():
-    print("| step | launches | host us | replay | until done us | replay |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    others = "replay | compiled | reduce-overhead"
+    print(f"| step | launches | host us | {others} | until done us | {others} |")
+    print("| --- " * 10 + "|")
     for name, make in STEPS.items():
         torch.manual_seed(0)
-        launches, (host, whole), (replay, replayed) = measure(make())
-        print(
-            f"| {name} | {launches} | {host * 1e6:.0f} | {replay / host:.2f} "
-            f"| {whole * 1e6:.0f} | {replayed / whole:.2f} |"
-        )
+        launches, times = measure(make())
+        cells = [name, str(launches)]
+        for eager, *others in zip(*times, strict=True):
+            cells += [f"{eager * 1e6:.0f}", *(f"{other / eager:.2f}" for other in others)]
+        print("| " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

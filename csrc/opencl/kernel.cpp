@@ -71,6 +71,8 @@ void Kernel::set_local(cl_uint index, size_t bytes) {
   if (remembered) memos_[index].size = kUnknown;  // see set()
   set_uncached_local(index, bytes);
   if (remembered) memos_[index].size = size;
+  // Its size is remembered, under a number that is marked.
+  if (!remembered && Queue::captures()) remember_large(kLocal | index, sizeof bytes, &bytes);
 }
 
 void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
@@ -114,7 +116,15 @@ void Kernel::record(Graph& graph, const NDRange& range) {
       arguments.push_back({index, size, {begin, begin + size}});
     }
   }
-  for (const auto& [index, bytes] : large_) arguments.push_back({index, bytes.size(), bytes});
+  for (const auto& [index, bytes] : large_) {
+    if ((index & kLocal) == 0) {
+      arguments.push_back({index, bytes.size(), bytes});
+    } else {
+      size_t size = 0;
+      std::memcpy(&size, bytes.data(), sizeof size);
+      arguments.push_back({index & ~kLocal, size, {}});
+    }
+  }
   graph.add_kernel(device_, program_, name_, label_, range, arguments,
                    checks_ ? static_cast<int>(asserts_index_) : -1);
 }

@@ -6,7 +6,16 @@ torch_ocl/inductor/upstream.py.
 
 import pytest
 import torch
-from torch._inductor import compile_fx, decomposition, lowering, scheduler, utils
+from torch._dynamo.utils import counters
+from torch._inductor import (
+    compile_fx,
+    cudagraph_utils,
+    decomposition,
+    lowering,
+    output_code,
+    scheduler,
+    utils,
+)
 from torch._inductor.codegen import common
 from torch._inductor.kernel import conv
 
@@ -15,6 +24,8 @@ PLACES = {
     "get_current_backend": [utils, common],
     "should_assume_input_aligned": [utils, compile_fx],
     "is_big_gpu": [utils],
+    "check_multiple_devices_or_any_cpu_nodes": [cudagraph_utils],
+    "cudagraph_partition_post_compile": [output_code],
     "needs_fallback_due_to_atomic_add_limitations": [utils, lowering, decomposition],
 }
 
@@ -110,3 +121,29 @@ def test_is_big_gpu(without, caplog):
     without("is_big_gpu")
     utils.is_big_gpu.cache_clear()
     assert utils.is_big_gpu(device) or "SMs" in caplog.text
+
+
+def captures():
+    """Of a function compiled for less overhead, on a device alone."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = torch.compile(lambda x: (x * 2).sum() + 1, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(3):
+            assert compiled(torch.ones(4, device="ocl")).item() == 9
+    return counters["inductor"]["ocl_graph_captures"]
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_graphs_of_the_device(without):
+    """Upstream's graphs are those of CUDA devices."""
+    assert captures() == 1
+    without("check_multiple_devices_or_any_cpu_nodes")
+    assert captures() == 0
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_trees_of_graphs(without):
+    without("cudagraph_partition_post_compile")
+    with pytest.raises(Exception, match="CUDA|cuda"):
+        captures()

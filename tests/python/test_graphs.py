@@ -36,6 +36,25 @@ def test_replay(network):
             assert_close(y, network(x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal):
+    """Its kernels have local memory behind more arguments than most have at all."""
+    shapes = [(2, 4, 70, 16)] * 3
+    q, k, v = (torch.rand(s, device="ocl", requires_grad=True) for s in shapes)
+    attention = nn.functional.scaled_dot_product_attention
+
+    def work():
+        out = attention(q, k, v, is_causal=causal)
+        return out.detach(), *torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+
+    graph, results = captured(work)
+    with torch.no_grad():
+        q.copy_(torch.rand(q.shape))
+    graph.replay()
+    for replayed, eager in zip(results, work(), strict=True):
+        assert_close(replayed, eager, rtol=0, atol=0)
+
+
 def test_a_capture_executes_nothing():
     x = torch.zeros(5, device="ocl")
     launched = torch.ocl.launch_count()

@@ -30,6 +30,11 @@ empty_strided = _C.empty_strided
 _pool: ThreadPoolExecutor | None = None
 
 
+def tune_products() -> None:
+    """mode="max-autotune": the tuner chooses the kernels of matrix products, from now on."""
+    _C.change_tunable_settings(enabled=True)
+
+
 def _threads() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:

@@ -26,6 +26,8 @@ def install() -> None:
     _no_atomic_sums()
     _flex_attention()
     _convolution_bias()
+    _whole_graphs()
+    _captured()
     refused.install()
 
 
@@ -69,6 +71,49 @@ def _convolution_bias() -> None:
     from torch._inductor.kernel import conv
 
     conv.ir = _ConvolutionIr(conv.ir)
+
+
+def _whole_graphs() -> None:
+    """CUDA graphs take the parts of a graph that are on CUDA devices; other devices stop them. A
+    graph on ocl is captured as a whole, or not at all."""
+    from torch._inductor import cudagraph_utils
+
+    upstream = cudagraph_utils.check_multiple_devices_or_any_cpu_nodes
+
+    @functools.wraps(upstream)
+    def check_multiple_devices_or_any_cpu_nodes(nodes: dict[torch.device, Any]) -> str | None:
+        devices = {device for device in nodes if device.type != "meta"}
+        if not any(device.type == "ocl" for device in devices):
+            return upstream(nodes)
+        names = ", ".join(sorted(map(str, devices)))
+        return None if len(devices) == 1 else f"skipping cudagraphs due to devices: {names}"
+
+    ours = check_multiple_devices_or_any_cpu_nodes
+    _replace("check_multiple_devices_or_any_cpu_nodes", upstream, ours)
+
+
+def _captured() -> None:
+    """mode="reduce-overhead" is upstream's trees of CUDA graphs."""
+    from torch._inductor import output_code
+
+    from torch_ocl.inductor import replay
+
+    def is_ours(compiled_graph: Any) -> bool:
+        return set(compiled_graph.device_types) == {"ocl"}
+
+    def replacement(upstream: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(upstream)
+        def post_compile(inputs: Any, graph: Any, cudagraphs: Any, *rest: Any) -> None:
+            if is_ours(graph):
+                replay.wrap(graph, cudagraphs)
+            else:
+                upstream(inputs, graph, cudagraphs, *rest)
+
+        return post_compile
+
+    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
+        upstream = getattr(output_code, name)
+        _replace(name, upstream, replacement(upstream))
 
 
 class _ConvolutionIr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._inductor import config
 from torch._inductor.codegen.wrapper import (
     EnterDeviceContextManagerLine,
     PythonWrapperCodegen,
@@ -81,6 +82,8 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         super().write_header()
         self.imports.writeline("from torch_ocl.inductor import runtime as ocl_runtime")
         self.header.writeline("empty_strided_ocl = ocl_runtime.empty_strided")
+        if config.max_autotune or config.max_autotune_gemm:
+            self.header.writeline("ocl_runtime.tune_products()")
 
     def codegen_device_guard_enter(self, device_idx: int, *args: Any, **kwargs: Any) -> None:
         if torch.ocl.device_count() > 1 or args or kwargs:
