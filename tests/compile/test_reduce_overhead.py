@@ -2,12 +2,15 @@
 
 import copy
 import gc
+import os
 import threading
 
 import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+
+from tests.fresh import run_script
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +231,25 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_of_another_device():
+    code = """
+import torch
+from torch._dynamo.utils import counters
+net = torch.nn.Sequential(torch.nn.Linear(9, 9), torch.nn.Tanh()).to("ocl:1")
+compiled = torch.compile(net, mode="reduce-overhead")
+for _ in range(5):
+    x = torch.randn(3, 9, device="ocl:1")
+    result = compiled(x)
+    assert result.device == x.device
+    torch.testing.assert_close(result, net(x))
+    result.sum().backward()
+assert torch.ocl.current_device() == 0
+print("captures", counters["inductor"]["ocl_graph_captures"])
+"""
+    done = run_script(code, environment={**os.environ, "TORCH_OCL_PARTITION": "2"})
+    assert "captures" in done.stdout and "captures 0" not in done.stdout, done.stderr[-3000:]
 
 
 @pytest.mark.parametrize(

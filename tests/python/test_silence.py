@@ -71,9 +71,9 @@ step("ocl")
 
 def test_unknown_environment_variables():
     code = "from torch_ocl import _environment; _environment.warn_of_unknown_names()"
-    told = warnings_of(code, TORCH_OCL_VERBSE="all", TORCH_OCL_QUX="1", TORCH_OCL_CACHE="1")
+    told = warnings_of(code, TORCH_OCL_VERBSE="all", TORCH_OCL_ZZZZ="1", TORCH_OCL_CACHE="1")
     assert "TORCH_OCL_VERBSE is unknown: did you mean TORCH_OCL_VERBOSE?" in told
-    assert "TORCH_OCL_QUX is unknown: there are TORCH_OCL_DEVICES" in told
+    assert "TORCH_OCL_ZZZZ is unknown: there are TORCH_OCL_DEVICES" in told
     assert told.count("is unknown") == 2
     assert (
         warnings_of("import warnings; warnings.simplefilter('error'); " + code, TORCH_OCL_A="1")

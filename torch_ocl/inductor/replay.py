@@ -7,6 +7,7 @@ second capture with memory of its own takes the call, or the graph runs as witho
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,6 +48,7 @@ def wrap(compiled_graph: Any, cudagraphs: Any) -> None:
     options = compiled_graph.fx_kwargs
     compiled_graph.current_callable = Replayed(
         compiled_graph.current_callable,
+        next(iter(compiled_graph.device_idxs)),
         options["static_input_idxs"] or (),
         compiled_graph.mutated_input_idxs,
         bool(options["is_backward"]),
@@ -58,6 +60,7 @@ class Replayed:
 
     Args:
         call: of the generated module. It takes a list of inputs, and empties it.
+        device: the index of the device that the graph is on.
         static: the inputs that stay where they are, such as parameters, by number. Others are
             copied to the place of the capture. Of a backward pass also all that is saved, though
             only results of captures and parameters are found in the same place again.
@@ -66,9 +69,14 @@ class Replayed:
     """
 
     def __init__(
-        self, call: Call, static: Sequence[int], mutated: Sequence[int], is_backward: bool
+        self,
+        call: Call,
+        device: int,
+        static: Sequence[int],
+        mutated: Sequence[int],
+        is_backward: bool,
     ) -> None:
-        self._call, self._is_backward = call, is_backward
+        self._call, self._device, self._is_backward = call, device, is_backward
         self._static, self._mutated = tuple(static), tuple(mutated)
         self._threads = threading.local()
         self._refused = False
@@ -76,6 +84,12 @@ class Replayed:
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
         given = list(inputs)
         inputs.clear()
+        if torch.ocl.current_device() == self._device:
+            return self._run(given)
+        with torch.ocl.device(self._device):
+            return self._run(given)
+
+    def _run(self, given: list[Any]) -> Sequence[Any]:
         if self._refused or graphs.is_current_stream_capturing():
             return self._call(given)
         places = [given[i].data_ptr() for i in self._static]
@@ -137,7 +151,7 @@ class _Capture:
         if sum(self._inputs[i].nbytes for i in self._written) > MOST_WRITTEN_BYTES:
             raise _NotCaptured("mutated inputs, which are large")
         self._graph = graphs.OclGraph()
-        with graphs.graph(self._graph):
+        with graphs.graph(self._graph, stream=_capture_stream()):
             results = call([self._inputs.get(i, value) for i, value in enumerate(given)])
         self._results = [self._result(value) for value in results]
         self._held = {
@@ -191,6 +205,16 @@ class _Capture:
         for i in self._written:
             given[i].copy_(self._inputs[i])
         return [again(held, given) for held, again in self._results]
+
+
+@functools.cache
+def _stream_of(device: int) -> torch.ocl.Stream:
+    return torch.ocl.Stream(device)
+
+
+def _capture_stream() -> torch.ocl.Stream:
+    """The current device's."""
+    return _stream_of(torch.ocl.current_device())
 
 
 def _like(value: torch.Tensor) -> torch.Tensor:
