@@ -11,6 +11,7 @@ from torch._inductor import (
     compile_fx,
     cudagraph_utils,
     decomposition,
+    graph,
     lowering,
     output_code,
     scheduler,
@@ -111,6 +112,28 @@ def test_bias_of_convolutions(monkeypatch):
     assert torch.equal(compiled(), expected)
     monkeypatch.setattr(conv, "ir", conv.ir._upstream)
     assert not torch.equal(compiled(), expected)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_layouts_of_convolutions(monkeypatch):
+    """Weights are not copied at each call, but for kernels that are tuned as a GPU's."""
+    net = torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3) for _ in range(2))).to("ocl")
+    x = torch.rand(1, 64, 9, 9, device="ocl")
+
+    def launches():
+        torch._dynamo.reset()
+        compiled = torch.compile(net)
+        with torch.no_grad():
+            compiled(x)
+            torch.ocl.reset_launch_count()
+            compiled(x)
+        return torch.ocl.launch_count()
+
+    monkeypatch.setenv("TORCH_OCL_TUNE_AS", "cpu")
+    plain = launches()
+    upstream = graph.GraphLowering.decide_layout_opt.__wrapped__
+    monkeypatch.setattr(graph.GraphLowering, "decide_layout_opt", staticmethod(upstream))
+    assert launches() >= plain + 2
 
 
 def test_is_big_gpu(without, caplog):

@@ -26,6 +26,7 @@ def install() -> None:
     _no_atomic_sums()
     _flex_attention()
     _convolution_bias()
+    _layouts()
     _whole_graphs()
     _captured()
     refused.install()
@@ -71,6 +72,31 @@ def _convolution_bias() -> None:
     from torch._inductor.kernel import conv
 
     conv.ir = _ConvolutionIr(conv.ir)
+
+
+def _layouts() -> None:
+    """Inductor has convolutions channels-last on GPUs, and copies weights at each call for that.
+    On a CPU such a copy can take longer than the convolution, whose kernels take both layouts."""
+    from torch._inductor import config
+    from torch._inductor.graph import GraphLowering
+
+    from torch_ocl.inductor import device
+
+    upstream = GraphLowering.decide_layout_opt
+
+    @functools.wraps(upstream)
+    def decide_layout_opt(gm: torch.fx.GraphModule, *, is_inference: bool) -> bool:
+        devices = {
+            node.meta["val"].device
+            for node in gm.graph.nodes
+            if node.target is torch.ops.aten.convolution.default
+        }
+        as_cpu = any(d.type == "ocl" and device.is_cpu_form(d.index or 0) for d in devices)
+        if as_cpu and not config.force_layout_optimization:
+            return False
+        return upstream(gm, is_inference=is_inference)
+
+    GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)
 
 
 def _whole_graphs() -> None:
