@@ -210,6 +210,19 @@ def test_sizes():
     assert captures() >= 2
 
 
+def test_gradients_with_sizes():
+    net = network()
+    twin = copy.deepcopy(net)
+    compiled = reduced(net, dynamic=True)
+    for rows in (3, 5, 3, 5, 3, 1, 5):
+        (x,) = inputs(1, rows, 16)
+        for forward in (compiled, twin):
+            forward(x * rows).square().sum().backward()
+    for p, q in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p.grad.cpu(), q.grad.cpu(), rtol=1e-4, atol=1e-4)
+    assert captures() > 0
+
+
 @torch.no_grad()
 def test_threads():
     net = network()

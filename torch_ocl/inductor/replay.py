@@ -92,7 +92,10 @@ class Replayed:
     def _run(self, given: list[Any]) -> Sequence[Any]:
         if self._refused or graphs.is_current_stream_capturing():
             return self._call(given)
-        places = [given[i].data_ptr() for i in self._static]
+        # Upstream counts all that is saved, sizes too.
+        places = [
+            given[i].data_ptr() if isinstance(given[i], torch.Tensor) else 0 for i in self._static
+        ]
         if self._is_backward:
             places = [
                 place if place in _own_places or isinstance(given[i], torch.nn.Parameter) else 0
