@@ -157,8 +157,8 @@ NETWORKS = {
 }
 
 
-def step_of(network, device, compiled):
-    """The call to time, prepared on the device."""
+def step_of(network, device, wrap):
+    """The call to time, prepared on the device. `wrap(model)` is what it calls."""
     torch.manual_seed(0)
     if network.tf32:
         torch.set_float32_matmul_precision("high")
@@ -173,7 +173,7 @@ def step_of(network, device, compiled):
     if not network.training:
         model = model.to(network.dtype).eval()
         x = x.to(network.dtype)
-        call = torch.compile(model) if compiled else model
+        call = wrap(model)
 
         @torch.inference_mode()
         def infer():
@@ -183,7 +183,7 @@ def step_of(network, device, compiled):
     places = x.shape if network.classes > 1000 else x.shape[:1]
     targets = torch.randint(network.classes, tuple(places)).to(device).flatten()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    call = torch.compile(model) if compiled else model
+    call = wrap(model)
 
     def train():
         optimiser.zero_grad()
@@ -201,7 +201,7 @@ def serve(name, device, compiled):
         import torch_ocl  # noqa: F401 - where CUDA is there, it isn't loaded by itself
     synchronize = getattr(torch, device).synchronize
     start = time.perf_counter()
-    step = step_of(NETWORKS[name], device, compiled)
+    step = step_of(NETWORKS[name], device, torch.compile if compiled else lambda model: model)
     synchronize()
     made = time.perf_counter()
     step()

@@ -203,9 +203,10 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
     return work;
   }
   push({staging->ready(),
-        [this, device = *device, work, call = std::move(call), arrived = std::move(arrived),
-         failed] {
+        [this, device = *device, work, call = std::move(call), arrived = std::move(arrived), failed,
+         staging, waited_for = request.synchronous] {
           if (pool_) {
+            if (!waited_for) wait_for_device(*staging, [&] { return work->asked_for(); });
             make_through_blocks(device, call, *work);
             return conclude(arrived, failed);
           }

@@ -119,6 +119,8 @@ class Backend final : public c10d::Backend {
   c10::Device other_side(c10::Device device) const;
   /// Has the inner backend do a call through shared memory, and waits for it.
   void make_through_blocks(c10::Device device, const InnerCall& call, Work& work);
+  /// With shared memory: puts a call off until the device has nothing else to do.
+  void wait_for_device(const Staging& staging, const std::function<bool()>& asked_for);
   WorkPtr run_batch();
   void make_batch(c10::Device device, const std::vector<Member>& batch);
   WorkPtr barrier_on_device(const c10d::BarrierOptions& opts);

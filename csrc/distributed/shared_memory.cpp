@@ -93,6 +93,7 @@ std::shared_ptr<SharedBlock> BlockPool::take(c10::DeviceIndex device, size_t byt
     const std::lock_guard lock(mutex_);
     counts_.made += is_new ? 1 : 0;
     ++counts_.in_use;
+    counts_.in_use_bytes += static_cast<int64_t>(block->bytes);
   }
   return {block.release(), [pool = shared_from_this(), device](SharedBlock* block) {
             pool->give_back(device, std::unique_ptr<SharedBlock>(block));
@@ -103,6 +104,7 @@ std::shared_ptr<SharedBlock> BlockPool::take(c10::DeviceIndex device, size_t byt
 void BlockPool::give_back(c10::DeviceIndex device, std::unique_ptr<SharedBlock> block) {
   const std::lock_guard lock(mutex_);
   --counts_.in_use;
+  counts_.in_use_bytes -= static_cast<int64_t>(block->bytes);
   if (static_cast<size_t>(counts_.kept_bytes) + block->bytes > most_kept_) return;
   ++counts_.kept;
   counts_.kept_bytes += static_cast<int64_t>(block->bytes);

@@ -59,7 +59,7 @@ std::unique_ptr<SharedMemory> host_memory();
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   struct Counts {
-    int64_t made = 0, in_use = 0, kept = 0, kept_bytes = 0;
+    int64_t made = 0, in_use = 0, in_use_bytes = 0, kept = 0, kept_bytes = 0;
   };
 
   BlockPool(std::unique_ptr<SharedMemory> memory, size_t most_kept)

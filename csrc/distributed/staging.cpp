@@ -47,7 +47,9 @@ EventPtr record(c10::Stream stream) {
 }
 
 Staging::Staging(c10::Device device, const Streams& streams)
-    : streams_(streams), before_(record(current_stream(device.index()))) {}
+    : streams_(streams),
+      callers_stream_(current_stream(device.index())),
+      before_(record(*callers_stream_)) {}
 
 Staging::Staging(c10::Device device, const Streams& streams, std::shared_ptr<BlockPool> pool)
     : Staging(device, streams) {

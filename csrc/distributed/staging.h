@@ -53,6 +53,8 @@ class Staging {
 
   /// Of a call on tensors of a device.
   c10::Device device() const { return streams_->out.device(); }
+  /// The stream that was current when the call was made.
+  c10::Stream callers_stream() const { return *callers_stream_; }
   /// What the host waits for before it uses them; null: nothing. Call it after all of host().
   EventPtr ready() const;
   /// Enqueues the copies back, on the stream for them.
@@ -64,6 +66,7 @@ class Staging {
   size_t place(size_t bytes);
 
   std::optional<Streams> streams_;
+  std::optional<c10::Stream> callers_stream_;
   EventPtr before_;
   std::shared_ptr<BlockPool> pool_;
   std::vector<std::shared_ptr<SharedBlock>> blocks_;  // small tensors share the last one

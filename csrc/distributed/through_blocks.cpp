@@ -6,11 +6,26 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "distributed/backend.h"
 #include "distributed/follow.h"
+#include "opencl/platform.h"
 #include "runtime/stream.h"
 
 namespace ocl::distributed {
+namespace {
+
+// As long as a call is put off at most, for programs that compute on and on.
+constexpr std::chrono::seconds kPatience{1};
+
+/// As many bytes of shared memory may wait for calls that are put off.
+int64_t most_put_off(const Device& device) {
+  return static_cast<int64_t>(device.properties().global_memory / 16);
+}
+
+}  // namespace
 
 c10::Device Backend::other_side(c10::Device device) const {
   return pool_->memory().other(device.index());
@@ -21,6 +36,21 @@ void Backend::check_takes_cpu_tensors() const {
       !pool_, getBackendName(),
       " is this group's backend for ocl tensors, and takes no others. Name one for the CPU, "
       "too, as in \"cpu:gloo,ocl:nccl\".");
+}
+
+// A GPU runs the kernels of one context at a time. NCCL's kernels are of CUDA's context, and wait
+// for those of other ranks. Beside OpenCL's they get time slices, on each rank at other times, and
+// use most of them up waiting. So what overlaps takes longer than one after the other.
+void Backend::wait_for_device(const Staging& staging, const std::function<bool()>& asked_for) {
+  const c10::Stream stream = staging.callers_stream();
+  const Queue& queue = queue_of(stream);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  uint64_t seen = 0;
+  do {
+    seen = queue.enqueued();
+    record(stream)->synchronize();
+  } while (queue.enqueued() != seen && !asked_for() && std::chrono::steady_clock::now() < end &&
+           pool_->counts().in_use_bytes < most_put_off(queue.device()));
 }
 
 void Backend::make_through_blocks(c10::Device device, const InnerCall& call, Work& work) {
@@ -49,6 +79,9 @@ WorkPtr Backend::run_batch() {
 }
 
 void Backend::make_batch(c10::Device device, const std::vector<Member>& batch) {
+  wait_for_device(*batch.front().staging, [&] {
+    return std::ranges::any_of(batch, [](const Member& m) { return m.work->asked_for(); });
+  });
   const c10::Device other = other_side(device);
   std::vector<WorkPtr> works;
   const auto make_all = [&] {

@@ -22,6 +22,21 @@ int Work::sourceRank() const {
   return work ? work->sourceRank() : c10d::Work::sourceRank();
 }
 
+bool Work::isCompleted() {
+  asked_for_.store(true, std::memory_order_relaxed);
+  return c10d::Work::isCompleted();
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  asked_for_.store(true, std::memory_order_relaxed);
+  return c10d::Work::wait(timeout);
+}
+
+void Work::synchronize() {
+  asked_for_.store(true, std::memory_order_relaxed);
+  future_->wait();
+}
+
 void Work::abort() {
   if (const WorkPtr work = inner()) work->abort();
 }

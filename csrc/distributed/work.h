@@ -24,8 +24,12 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   uint64_t getSequencenumber() const override { return number_; }
   int sourceRank() const override;
-  void synchronize() override { future_->wait(); }
+  bool isCompleted() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override;
   void abort() override;
+  /// Whether somebody waits for it, or has asked whether it is done.
+  bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
 
   /// The inner backend has taken the call.
   void posted(WorkPtr inner);
@@ -43,7 +47,7 @@ class Work : public c10d::Work {
   Tensors results_;
   uint64_t number_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::atomic<bool> ended_{false};
+  std::atomic<bool> ended_{false}, asked_for_{false};
 };
 
 /// A send or a receive. Those of gloo end in wait() and nowhere else, so this one's does, too: a

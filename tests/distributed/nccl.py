@@ -23,6 +23,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
+import torch_ocl  # noqa: F401 - where CUDA is there, it isn't loaded by itself
 from tests.distributed import training
 
 #: Seconds for all checks, and for a call.

@@ -89,6 +89,32 @@ def test_blocks_are_kept_up_to_a_bound_and_released_with_the_group():
         assert last["kept"] == last["kept_bytes"] == 0
 
 
+def put_off(rank):
+    """Seconds until a call ends that nobody waits for, while the program computes on; and whether
+    one that is asked about does at once."""
+    share(rank)
+    x, busy = torch.full((1000,), float(rank), device="ocl"), torch.ones(256, 256, device="ocl")
+    dist.all_reduce(torch.ones(1, device="ocl"))
+    ended = []
+    start = time.monotonic()
+    work = dist.all_reduce(x, async_op=True)
+    future = work.get_future().then(lambda _: ended.append(time.monotonic() - start))
+    while not ended and time.monotonic() < start + 30:
+        busy @= busy
+    future.wait()
+    right = [torch.equal(x.cpu(), torch.ones(1000))]
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed() and time.monotonic() < start + 60:
+        busy @= busy
+    right += [work.is_completed(), torch.equal(x.cpu(), torch.full((1000,), 2.0))]
+    return ended[0], right
+
+
+def test_a_call_that_nobody_waits_for_ends_while_the_program_computes_on():
+    for seconds, right in run(put_off):
+        assert seconds < 10 and all(right), (seconds, right)
+
+
 def small_tensors(rank):
     """Many of a call share a block, and don't overlap."""
     backend = share(rank)
