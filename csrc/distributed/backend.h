@@ -103,6 +103,8 @@ class Backend final : public c10d::Backend {
   /// Puts a call's tensors where the inner backend can use them, and returns its call.
   using Prepare = std::function<InnerCall(Staging&)>;
   using TensorsCall = std::function<WorkPtr(Tensors&)>;
+  /// Of what is written and what is read: contiguous rows, of one length.
+  using RowsCall = std::function<WorkPtr(Tensors&, Tensors&)>;
   struct ChunkedCall;
 
   WorkPtr run(const Request& request, const Prepare& prepare);
@@ -131,6 +133,16 @@ class Backend final : public c10d::Backend {
   /// Of calls that treat every element alike.
   WorkPtr run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
                           const TensorsCall& call);
+  struct RowsRequest {
+    Tensors read, written;
+    int64_t length;         // elements of a row
+    int64_t rows;           // of the larger side
+    bool in_place = false;  // both sides are `written`, of which nothing is read if `read` is empty
+  };
+  /// Whether they may go by run_rows(). The same on all ranks where the program is right.
+  bool may_be_cut(const RowsRequest& rows) const;
+  /// Of calls that treat every element of a row alike. In chunks if the ranks agree.
+  WorkPtr run_rows(const Request& request, const RowsRequest& rows, const RowsCall& call);
   void run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked);
   WorkPtr run_point_to_point(const Request& request, const Prepare& prepare);
   WorkPtr allreduce_sparse_tensor(const at::Tensor& tensor, const c10d::AllreduceOptions& opts);

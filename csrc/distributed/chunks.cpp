@@ -24,11 +24,6 @@ Chunks::Chunks(c10d::Backend& inner, c10::intrusive_ptr<c10d::Store> store, int6
   }
 }
 
-bool Chunks::may_apply(const Tensors& tensors) const {
-  return state_ != whole && tensors.size() == 1 && tensors[0].layout() == at::kStrided &&
-         static_cast<int64_t>(tensors[0].nbytes()) > bytes_;
-}
-
 // A process without torch_ocl has gloo alone and sends whole tensors, as all must then. The store
 // is polled: a wait would keep other threads from it.
 bool Chunks::all_present() {
@@ -46,7 +41,7 @@ bool Chunks::apply(bool copies) {
   if (state_ == unknown) {
     State agreed = whole;
     if (all_present()) {
-      Tensors any{at::full({1}, copies ? 1 : 0, at::kByte)};
+      std::vector<at::Tensor> any{at::full({1}, copies ? 1 : 0, at::kByte)};
       c10d::AllreduceOptions options;
       options.reduceOp = c10d::ReduceOp::MAX;
       inner_.allreduce(any, options)->wait();

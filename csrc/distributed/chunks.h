@@ -8,8 +8,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "distributed/work.h"
-
 namespace ocl::distributed {
 
 class Chunks {
@@ -19,8 +17,9 @@ class Chunks {
   Chunks(c10d::Backend& inner, c10::intrusive_ptr<c10d::Store> store, int64_t bytes);
 
   int64_t bytes() const { return bytes_; }
-  /// Whether the tensors may be sent in chunks. The same on all ranks, whatever their devices are.
-  bool may_apply(const Tensors& tensors) const;
+  /// Whether so many bytes may be sent in chunks. The same on all ranks, whatever their devices
+  /// are.
+  bool may_apply(int64_t bytes) const { return state_ != whole && bytes > bytes_; }
   /// Whether they are, which the ranks agree on with the group's first large tensors: if one of
   /// them copies. On the queue's thread only. Throws what the inner backend does where a rank is
   /// missing.

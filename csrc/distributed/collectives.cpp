@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/irange.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "distributed/backend.h"
@@ -17,6 +18,19 @@ Tensors flat(const std::vector<Tensors>& lists) {
   Tensors all;
   for (const Tensors& tensors : lists) all.insert(all.end(), tensors.begin(), tensors.end());
   return all;
+}
+
+/// Whether there is a tensor for each rank, of the shape of `one`.
+bool are_rows(const Tensors& tensors, const at::Tensor& one, int ranks) {
+  return static_cast<int>(tensors.size()) == ranks &&
+         std::ranges::all_of(tensors, [&](const auto& row) { return row.sizes() == one.sizes(); });
+}
+
+auto gather_rows(c10d::Backend* inner, const c10d::AllgatherOptions& opts) {
+  return [inner, opts](Tensors& written, Tensors& read) {
+    std::vector<Tensors> lists{written};
+    return inner->allgather(lists, read, opts);
+  };
 }
 
 }  // namespace
@@ -69,6 +83,13 @@ WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
 
 WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                            const c10d::AllgatherOptions& opts) {
+  if (inputs.size() == 1 && outputs.size() == 1 && are_rows(outputs[0], inputs[0], size_)) {
+    const RowsRequest rows{inputs, outputs[0], inputs[0].numel(), size_};
+    if (may_be_cut(rows)) {
+      return run_rows({OpType::ALLGATHER, inputs, outputs[0]}, rows,
+                      gather_rows(inner_.get(), opts));
+    }
+  }
   return run({OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
@@ -78,6 +99,11 @@ WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                  const c10d::AllgatherOptions& opts) {
+  const RowsRequest rows{{input}, {output}, input.numel(), size_};
+  if (output.numel() == input.numel() * size_ && may_be_cut(rows)) {
+    return run_rows({OpType::_ALLGATHER_BASE, {input}, {output}}, rows,
+                    gather_rows(inner_.get(), opts));
+  }
   return run({OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
     at::Tensor out = staging.host(output, Staging::kWritten);
     at::Tensor in = staging.host(input, Staging::kRead);
@@ -110,6 +136,17 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inpu
 
 WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                         const c10d::GatherOptions& opts) {
+  const bool root = opts.rootRank == rank_;
+  const Tensors received = flat(outputs);
+  if (inputs.size() == 1 && (root ? are_rows(received, inputs[0], size_) : received.empty())) {
+    const RowsRequest rows{inputs, received, inputs[0].numel(), size_};
+    const auto call = [inner = inner_.get(), opts, root](Tensors& written, Tensors& read) {
+      std::vector<Tensors> lists;
+      if (root) lists.push_back(written);
+      return inner->gather(lists, read, opts);
+    };
+    if (may_be_cut(rows)) return run_rows({OpType::GATHER, inputs, received}, rows, call);
+  }
   return run({OpType::GATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
@@ -119,6 +156,17 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ScatterOptions& opts) {
+  const bool root = opts.rootRank == rank_;
+  const Tensors sent = flat(inputs);
+  if (outputs.size() == 1 && (root ? are_rows(sent, outputs[0], size_) : sent.empty())) {
+    const RowsRequest rows{sent, outputs, outputs[0].numel(), size_};
+    const auto call = [inner = inner_.get(), opts, root](Tensors& written, Tensors& read) {
+      std::vector<Tensors> lists;
+      if (root) lists.push_back(read);
+      return inner->scatter(written, lists, opts);
+    };
+    if (may_be_cut(rows)) return run_rows({OpType::SCATTER, sent, outputs}, rows, call);
+  }
   return run({OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp}, [&](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),

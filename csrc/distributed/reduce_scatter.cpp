@@ -14,6 +14,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/irange.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "distributed/backend.h"
@@ -80,6 +81,17 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
     copy_on(in, output, reduce_rows(pieces, op).view(output.sizes()));
   };
   output.record_stream(streams(output.device()).in);
+  const bool equal = std::ranges::all_of(sizes, [&](int64_t s) { return s == output.numel(); });
+  const RowsRequest rows{{flat}, {pieces}, output.numel(), size_};
+  if (equal && may_be_cut(rows)) {
+    const auto call = [inner = inner_.get(), timeout = opts.timeout](Tensors& written,
+                                                                     Tensors& read) {
+      c10d::AllToAllOptions options;
+      options.timeout = timeout;
+      return inner->alltoall(written, read, options);
+    };
+    return run_rows(request, rows, call);
+  }
   return run(request, [&](Staging& staging) {
     std::vector<int64_t> received(sizes.empty() ? 0 : size_, output.numel());
     c10d::AllToAllOptions options;

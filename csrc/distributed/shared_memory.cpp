@@ -35,7 +35,7 @@ class HostMemory final : public SharedMemory {
  public:
   c10::Device other(c10::DeviceIndex ours) override {
     const DeviceProperties& properties = device(ours).properties();
-    TORCH_CHECK(properties.device_class == DeviceClass::cpu && properties.has_system_svm,
+    TORCH_CHECK(properties.device_class == DeviceClass::cpu && properties.host_unified_memory,
                 device(ours).description(), " does not share its memory with the host");
     return at::kCPU;
   }

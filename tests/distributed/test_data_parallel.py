@@ -216,9 +216,48 @@ def large_tensors(rank):
         dist.reduce(y, 0)
         assert torch.equal(x.cpu(), 2 * torch.arange(numel) + 1.0)
         assert rank == 1 or y.cpu().eq(2).all()
+        rows = torch.stack([torch.arange(numel) + 3.0 * i for i in range(2)])
+        mine, whole = rows[rank].to(device), torch.zeros(2 * numel, device=device)
+        dist.all_gather_into_tensor(whole, mine)
+        assert torch.equal(whole.cpu(), rows.flatten()), f"all_gather_into_tensor of {numel}"
+        parts = [torch.zeros(numel, device=device) for _ in range(2)]
+        if rank == 0:  # gloo wants contiguous ones
+            parts[1] = torch.zeros(numel, 2, device=device)[:, 1]
+        work = dist.all_gather(parts, mine, async_op=True)
+        y.fill_(7)
+        work.wait()
+        assert torch.equal(torch.stack(parts).cpu(), rows), f"all_gather of {numel}"
+        found = [torch.zeros_like(mine) for _ in range(2)] if rank == 1 else None
+        dist.gather(mine, found, dst=1)
+        assert rank == 0 or torch.equal(torch.stack(found).cpu(), rows), f"gather of {numel}"
+        dist.scatter(y, [row + 1 for row in rows.to(device)] if rank == 0 else None, src=0)
+        assert torch.equal(y.cpu(), rows[rank] + 1), f"scatter of {numel}"
     t = torch.zeros(300, 200, device=device).t()
     dist.broadcast(t.copy_(torch.ones(200, 300)) if rank == 1 else t, 1)
     assert t.cpu().eq(1).all()
+
+
+def large_pieces(rank):
+    """reduce_scatter in chunks, of a tensor and of a list; with hardly any pinned memory."""
+    torch.ocl.reset_peak_host_memory_stats()
+    for numel in (1000, 300_001):
+        whole = torch.arange(2 * numel, dtype=torch.float32) % 1000
+        expected = (2 * whole + 1).view(2, numel)[rank]
+        out = torch.empty(numel, device="ocl")
+        dist.reduce_scatter_tensor(out, (whole + rank).to("ocl"))
+        assert torch.equal(out.cpu(), expected), numel
+        dist.reduce_scatter(out.zero_(), list((whole + rank).to("ocl").view(2, numel)))
+        assert torch.equal(out.cpu(), expected), numel
+        gathered = torch.empty(2 * numel, device="ocl")
+        dist.all_gather_into_tensor(gathered, out)
+    return torch.ocl.host_memory_stats()["active_bytes.peak"]
+
+
+@pytest.mark.parametrize("without", ["unified_memory", ""])
+def test_large_pieces(without):
+    environment = {"TORCH_OCL_DISTRIBUTED_CHUNK": "65536", "TORCH_OCL_WITHOUT": without}
+    for pinned in processes.run(large_pieces, environment=environment):
+        assert pinned <= (2 << 20 if without else 0)
 
 
 @pytest.mark.parametrize("without", ["unified_memory", ""])
