@@ -4,6 +4,9 @@ Torch imports it by itself, but not where it has a CUDA device (torch_ocl_autolo
 API is `torch.ocl`; tensors move there with `.to("ocl")` or `.ocl()`.
 """
 
+import importlib
+from types import ModuleType
+
 from torch_ocl._registration import register
 
 register()
@@ -23,6 +26,13 @@ def cuda_to_ocl() -> None:
     from torch_ocl import _cuda_to_ocl
 
     _cuda_to_ocl.install()
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`torch_ocl.testing` without an import of its own."""
+    if name == "testing":
+        return importlib.import_module("torch_ocl.testing")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __version__ = "0.1.0"

@@ -7,6 +7,7 @@ nowhere, so that a misspelt one would do nothing, in silence.
 import contextlib
 import difflib
 import os
+import re
 import warnings
 
 VARIABLES = {
@@ -63,7 +64,8 @@ VARIABLES = {
     ),
     "TORCH_OCL_<ENGINE>": (
         "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
-        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them"
+        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them. `CONVOLUTION` "
+        "is how a convolution is done, as by `im2col`, and `CONV` the kernel for its sums"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
@@ -107,9 +109,11 @@ ENGINES = (
     "attention",
     "average_pool",
     "backward_average_pool",
+    "backward_grid_sample",
     "backward_max_pool",
     "backward_nearest",
     "binning",
+    "col2im",
     "conv",
     "convolution",
     "distance",
@@ -170,6 +174,37 @@ def unknown_names() -> list[str]:
     """Those of the environment that only look like the package's."""
     known = (*names(), *TEST_VARIABLES)
     return [name for name in os.environ if name.startswith("TORCH_OCL_") and name not in known]
+
+
+def wrong_values() -> list[str]:
+    """What is wrong with variables that have one of several values."""
+    from torch_ocl import _C
+
+    found = []
+    for engine, implementations in _C.engines().items():
+        value = os.environ.get(name := f"TORCH_OCL_{engine.upper()}", "")
+        if value and value not in implementations:
+            found.append(_none_of(name, value, implementations))
+    for name, several in (("VERBOSE", True), ("WITHOUT", True), ("TUNE_AS", False)):
+        name = f"TORCH_OCL_{name}"
+        text = VARIABLES[name]
+        known = [*re.findall(r"`(\w+)`", text)]
+        value = os.environ.get(name, "")
+        for part in value.split(",") if several else [value]:
+            if part.strip() and part.strip() not in known:
+                found.append(_none_of(name, part.strip(), known))
+    value = os.environ.get(name := "TORCH_OCL_MEMORY_FRACTION", "")
+    try:
+        right = not value or 0 < float(value) <= 1
+    except ValueError:
+        right = False
+    if not right:
+        found.append(f"{name}={value} is no number above 0 and at most 1.")
+    return found
+
+
+def _none_of(name: str, value: str, known: list[str]) -> str:
+    return f"{name}={value} is none of {', '.join(known)}."
 
 
 def advice(name: str) -> str:

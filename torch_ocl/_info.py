@@ -113,6 +113,7 @@ def _problems(report: dict[str, Any]) -> list[str]:
         )
     for name in _environment.unknown_names():
         found.append(f"The variable {name} is unknown: {_environment.advice(name)}")
+    found += _environment.wrong_values()
     return found
 
 

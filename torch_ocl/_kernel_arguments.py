@@ -2,6 +2,7 @@
 
 import operator
 import re
+import reprlib
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,8 +41,18 @@ _DTYPES = {
     "float": {torch.float32},
     "double": {torch.float64},
 }
+#: What pointers alone may point to: no argument has such a type (6.9 k of OpenCL C 1.2). Devices
+#: have 64 bits here.
+_POINTED = {"bool": "char", "size_t": "ulong", "uintptr_t": "ulong", "ptrdiff_t": "long"}
+_POINTED["intptr_t"] = "long"
 #: And those of vectors: a complex number is a pair.
 _PAIRS = {"half": torch.complex32, "float": torch.complex64, "double": torch.complex128}
+
+
+def _shown(value: Any) -> str:
+    """What messages show of a wrong argument: it may be long."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 class LocalMemory:
@@ -58,7 +69,8 @@ class LocalMemory:
 
 def _vector(type_: str) -> tuple[str, int]:
     """("float", 4) of float4, ("float", 1) of float."""
-    base, lanes = re.fullmatch(r"(.*?)(2|3|4|8|16)?", type_.removeprefix("atomic_")).groups()
+    type_ = type_.removeprefix("atomic_")
+    base, lanes = re.fullmatch(r"(.*?)(2|3|4|8|16)?", type_).groups()
     return (base, int(lanes)) if lanes and base in _FORMATS else (type_, 1)
 
 
@@ -69,7 +81,8 @@ def _stored_lanes(lanes: int) -> int:
 def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
     """What makes a tensor the address of its first element and the bytes to its storage's end."""
     base, lanes = _vector(p.type)
-    dtypes = _DTYPES.get(base)
+    base = _POINTED.get(base, base)
+    dtypes = {torch.bool} if p.type == "bool" else _DTYPES.get(base)
     if dtypes is not None and lanes % 2 == 0 and base in _PAIRS:
         dtypes = dtypes | {_PAIRS[base]}
     element = struct.calcsize(_FORMATS[base]) * _stored_lanes(lanes) if dtypes else 1
@@ -78,7 +91,8 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
         _check_tensor(value)
         if dtypes is not None and value.dtype not in dtypes:
             takes = " or ".join(sorted(map(str, dtypes - _FLOAT8)))
-            raise TypeError(f"a {p.type} pointer takes {takes}, got {value.dtype}")
+            article = "an" if p.type[0] in "aeiou" else "a"
+            raise TypeError(f"{article} {p.type} pointer takes {takes}, got {value.dtype}")
         try:
             address = value.data_ptr()
         except RuntimeError:
@@ -89,6 +103,8 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
             ) from None
         if address == 0:
             if value.numel() > 0:
+                if type(value) in (torch.Tensor, torch.nn.Parameter):
+                    raise TypeError("the tensor has no memory: its storage was resized to 0")
                 raise TypeError(
                     f"a {type(value).__name__} has no memory of its own: pass the tensor within it "
                     "(to_local() of a DTensor)"
@@ -106,7 +122,7 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
 
 def _check_tensor(value: Any) -> None:
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"it takes a tensor, got {value!r}")
+        raise TypeError(f"it takes a tensor, got {_shown(value)}")
     if hasattr(value, "fake_mode"):
         raise TypeError(
             "the tensor has no memory, it is there for tracing: call kernels in the body of a "
@@ -128,10 +144,13 @@ def _number(value: Any, base: str) -> int | float:
     if base in ("half", "float", "double"):
         if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
             if not hasattr(value, "__index__"):
-                raise TypeError(f"it takes a number ({base}), got {value!r}")
+                raise TypeError(f"it takes a number ({base}), got {_shown(value)}")
         return float(value)
+    # NumPy's bool has no __index__.
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return int(value)
     if not hasattr(value, "__index__"):
-        raise TypeError(f"it takes an integer ({base}), got {value!r}")
+        raise TypeError(f"it takes an integer ({base}), got {_shown(value)}")
     return operator.index(value)
 
 
@@ -156,7 +175,9 @@ def _value_argument(p: Parameter) -> Callable[[Any], bytes]:
             # NumPy's arrays, too, which are no Sequence.
             ordered = hasattr(value, "__len__") and hasattr(value, "__getitem__")
             if not ordered or isinstance(value, str | bytes | Mapping):
-                raise TypeError(f"it takes a sequence of {lanes} numbers ({p.type}), got {value!r}")
+                raise TypeError(
+                    f"it takes a sequence of {lanes} numbers ({p.type}), got {_shown(value)}"
+                )
             if len(value) != lanes:
                 raise TypeError(f"it takes {lanes} numbers ({p.type}), got {len(value)}")
             values = list(value)
@@ -164,7 +185,7 @@ def _value_argument(p: Parameter) -> Callable[[Any], bytes]:
         try:
             return packed(*numbers, *padding)
         except (struct.error, OverflowError):
-            raise OverflowError(f"{value!r} is out of the range of {p.type}") from None
+            raise OverflowError(f"{_shown(value)} is out of the range of {p.type}") from None
 
     return convert
 
@@ -182,7 +203,7 @@ def _raw_argument(p: Parameter) -> Callable[[Any], bytes]:
             return bytes(memoryview(value))
         except TypeError:
             raise TypeError(
-                f"it takes the bytes of a {p.type} (bytes, a ctypes.Structure), got {value!r}"
+                f"it takes the bytes of a {p.type} (bytes, a ctypes.Structure), got {_shown(value)}"
             ) from None
 
     return convert
@@ -190,7 +211,7 @@ def _raw_argument(p: Parameter) -> Callable[[Any], bytes]:
 
 def _local_argument(value: Any) -> int:
     if not isinstance(value, LocalMemory):
-        raise TypeError(f"it takes torch.ocl.local_memory(bytes), got {value!r}")
+        raise TypeError(f"it takes torch.ocl.local_memory(bytes), got {_shown(value)}")
     return value.nbytes
 
 

@@ -3,10 +3,11 @@
 import linecache
 import re
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]')
 _ONCE = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+once\b")
@@ -142,6 +143,20 @@ def files_of_callers(frame: FrameType | None) -> list[str]:
         files[frame.f_code.co_filename] = None
         frame = frame.f_back
     return list(files)
+
+
+def files_with(source: str) -> list[str]:
+    """The files of the modules that have the string as a global variable."""
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    return [
+        module.__file__
+        for module in modules
+        if getattr(module, "__file__", None) and source in _strings_of(module)
+    ]
+
+
+def _strings_of(module: ModuleType) -> list[str]:
+    return [value for value in list(vars(module).values()) if type(value) is str]
 
 
 def find_source(source: str, files: Sequence[str]) -> tuple[str, int] | None:

@@ -112,23 +112,40 @@ _EXTENDED = re.compile(
 )
 
 
-def _typedefs(code: str) -> dict[str, list[str]]:
-    """What each typedef of no pointer stands for: every definition there is, each once."""
+def _declarations(code: str) -> list[tuple[str, str, bool]]:
+    """(text, name, whether it is a pointer) of each name that a typedef declares. Arrays count as
+    what they are made of: a pointer to both is the same address."""
     code = re.sub(r"\benum\b[\s\w]*\{[^}]*\}", " int ", code)  # OpenCL C 1.2, 6.1: enums are ints
     code = re.sub(_EXTENDED, r"typedef \1\3 \2;", code)
+    found = []
+    for declared in re.findall(r"\btypedef\s+([\w\s*,\[\]]+);", code):
+        first, *others = declared.split(",")
+        if (parts := re.fullmatch(r"([\w\s]+?)([\s*]+)(\w+)\s*(?:\[[^*]*)?", first)) is None:
+            continue
+        text = parts[1]
+        names = [(parts[2], parts[3])]
+        for other in others:
+            if more := re.fullmatch(r"([\s*]*)(\w+)\s*(?:\[[^*]*)?", other):
+                names.append((more[1], more[2]))
+        found += [(text, name, "*" in stars) for stars, name in names]
+    return found
+
+
+def _typedefs(code: str) -> dict[str, list[str]]:
+    """What each typedef of no pointer stands for: every definition there is, each once."""
     found: dict[str, list[str]] = {}
-    for text, names in re.findall(r"\btypedef\s+([\w\s]+?)\s+(\w+(?:\s*,\s*\w+)*)\s*;", code):
-        for name in _IDENTIFIER.findall(names):
-            if text not in found.setdefault(name, []):
-                found[name].append(text)
+    for text, name, is_pointer in _declarations(code):
+        if not is_pointer and text not in found.setdefault(name, []):
+            found[name].append(text)
     return found
 
 
 def _pointer_types(code: str) -> dict[str, list[str]]:
     """Typedefs of pointers: what each name stands for, as of a macro."""
     found: dict[str, list[str]] = {}
-    for text, name in re.findall(r"\btypedef\s+([\w\s]+\*)\s*(\w+)\s*;", code):
-        found.setdefault(name, []).append(text)
+    for text, name, is_pointer in _declarations(code):
+        if is_pointer:
+            found.setdefault(name, []).append(text + "*")
     return found
 
 
@@ -217,7 +234,13 @@ def _parameter(
         raise Unreadable  # without a name, or with one that a macro writes
     if as_array and space == "private":
         raise Unreadable  # the driver's error says what is wrong
-    return Parameter(name, space, plain_type(kept, typedefs), is_pointer, span)
+    type_ = plain_type(kept, typedefs)
+    # A typedef may have the space: `typedef global float gf;`.
+    for word in type_.split():
+        if word in names and is_pointer:
+            space = word.removeprefix("__")
+            type_ = plain_type([other for other in type_.split() if other != word], typedefs)
+    return Parameter(name, space, type_, is_pointer, span)
 
 
 def _split(text: str, start: int) -> list[tuple[str, int]]:
@@ -272,7 +295,11 @@ def read_signature(source: str, name: str, options: Sequence[str] = ()) -> Signa
 
 def told_parameter(space: str, type_name: str, name: str, source: str) -> Parameter:
     """A parameter as clGetKernelArgInfo tells it."""
-    words = re.findall(r"\w+", type_name)
+    # A pointer to an array is the address of its first element.
+    array = r"(\(\s*\*\s*\))?\s*\[\w*\]"
+    type_name = re.sub(array, lambda found: "*" if found[1] else "", type_name)
+    spaces = {prefix + word for word in _SPACES for prefix in ("", "__")}
+    words = [word for word in re.findall(r"[A-Za-z_]\w*", type_name) if word not in spaces]
     typedefs = _typedefs(_bare(source))
     return Parameter(name, space, plain_type(words, typedefs), "*" in type_name)
 

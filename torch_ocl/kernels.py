@@ -84,6 +84,8 @@ class _Program:
         title = "<kernel>" if wanted is None else f"<kernel {wanted}>"
         place = (str(self.path), 1) if self.path else None
         place = place or _kernel_source.find_source(self.source, self._files)
+        if place is None:
+            place = _kernel_source.find_source(self.source, _kernel_source.files_with(self.source))
         text = self._numbered(place or (title, 1))
         if place is None:  # a source that was put together: the call tells whose it is
             title += f", compiled at {self._compiled_at}"
@@ -135,6 +137,11 @@ class _OnDevice:
             sizes = self.required[: len(global_size)] if self.required else []
         else:
             sizes = _sizes(local, "local_size", 1)
+        if self.required and any(size > 1 for size in self.required[len(global_size) :]):
+            raise ValueError(
+                f"reqd_work_group_size asks for {self.required}, and global_size has "
+                f"{len(global_size)} of these dimensions: {global_size}"
+            )
         if sizes:
             self._check(global_size, sizes)
         if self.own_local_memory + extra > self.device_local_memory:
@@ -180,7 +187,9 @@ _NO_OP = (
 
 
 def _is_traced() -> bool:
-    """Whether make_fx or export records what is computed."""
+    """Whether make_fx, export or torch.jit.trace records what is computed."""
+    if torch._C._get_tracing_state() is not None:
+        return True
     key = torch._C._TorchDispatchModeKey.PROXY
     return torch._C._get_dispatch_mode(key) is not None  # type: ignore[attr-defined]
 
@@ -342,7 +351,7 @@ class Kernel:
     def __call__(
         self,
         *arguments: Any,
-        global_size: Sizes,
+        global_size: Sizes | None = None,
         local_size: Sizes | None = None,
         **others: Any,
     ) -> None:
@@ -357,13 +366,15 @@ class Kernel:
 
         Raises TypeError, ValueError or OverflowError with the kernel's and the parameter's name for
         arguments and sizes that don't fit, RuntimeError if the driver fails, and where make_fx
-        traces the call: a graph would be without it.
+        or torch.jit traces the call: a graph would be without it.
         """
         if others:
             raise TypeError(
                 f"kernel {self.name!r} takes its arguments by position, and by name global_size "
                 f"and local_size alone, got {', '.join(others)}"
             )
+        if global_size is None:
+            raise self._named(TypeError("global_size, the number of work-items, is missing"))
         if _is_traced():
             raise RuntimeError(f"kernel {self.name!r} can't be traced: {_NO_OP}")
         typed = self._signature(_device_of(arguments))
@@ -472,8 +483,9 @@ def compile_kernel(
     parameter. Nothing is copied.
 
     Raises RuntimeError with the compiler's messages if the source does not build. They name lines
-    of the source's file, of the Python file that it is a string of, or its own and the line of the
-    call. ValueError if there is no such kernel, TypeError for one that takes images or samplers.
+    of the source's file, of the Python file that it is a string of (one of a caller's, or whose
+    module has it), or its own and the line of the call. ValueError if there is no such kernel,
+    TypeError for one that takes images or samplers.
     """
     if isinstance(source, os.PathLike):
         source = Path(source)

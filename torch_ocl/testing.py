@@ -9,12 +9,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import _C
 
 __all__ = ["dispatches", "engines", "force"]
+
+_lock = threading.Lock()
+# Of each engine what was forced before all blocks, and what blocks under way force, in their order.
+_before: dict[str, str] = {}
+_forced: dict[str, list[tuple[object, str]]] = {}
+# The lists of the blocks that record.
+_recording: list[list[str]] = []
 
 
 def engines() -> dict[str, list[str]]:
@@ -27,7 +35,8 @@ def force(**implementations: str) -> Iterator[None]:
     """Has engines try one implementation before all others.
 
     It runs wherever it takes the problem; where it refuses, the engine chooses as ever. Holds for
-    all threads, since backward passes run on threads of their own. ``TORCH_OCL_<ENGINE>=name`` does
+    all threads, since backward passes run on threads of their own. Of several blocks under way the
+    one entered last counts. ``TORCH_OCL_<ENGINE>=name`` does
     the same for a whole program.
 
     Args:
@@ -38,16 +47,32 @@ def force(**implementations: str) -> Iterator[None]:
         TypeError: a name is no string.
         ValueError: there is no such engine or implementation.
     """
-    before: dict[str, str] = {}
+    block = object()
     try:
         for engine, name in implementations.items():
             if not isinstance(name, str):
                 raise TypeError(f"{engine}: the name of an implementation, or '', got {name!r}")
-            before[engine] = _C.force_implementation(engine, name)
+            with _lock:
+                before = _C.force_implementation(engine, name)
+                if not _forced.setdefault(engine, []):
+                    _before[engine] = before
+                _forced[engine].append((block, name))
         yield
     finally:
-        for engine, name in before.items():
-            _C.force_implementation(engine, name)
+        for engine in implementations:
+            _leave(engine, block)
+
+
+def _leave(engine: str, block: object) -> None:
+    """Takes back what a block forces. Blocks of other threads may have begun since."""
+    with _lock:
+        entered = _forced.get(engine, [])
+        entered[:] = [entry for entry in entered if entry[0] is not block]
+        if engine in _before:
+            _C.force_implementation(engine, entered[-1][1] if entered else _before[engine])
+        if not entered:
+            _forced.pop(engine, None)
+            _before.pop(engine, None)
 
 
 @contextmanager
@@ -55,13 +80,28 @@ def dispatches() -> Iterator[list[str]]:
     """Records what ``TORCH_OCL_VERBOSE=dispatch`` prints.
 
     Yields a list, empty until the block ends. A line is the problem, a colon, the implementation's
-    name and ``runs``, or ``refuses:`` and the reason. Blocks don't nest.
+    name and ``runs``, or ``refuses:`` and the reason. Lines of all threads are recorded, in each of
+    the blocks under way.
     """
     lines: list[str] = []
-    _C.take_recorded_dispatch()
-    _C.record_dispatch(True)
+    with _lock:
+        _share_recorded()
+        _recording.append(lines)
+        _C.record_dispatch(True)
+    gathered = lines
+    lines = []
     try:
         yield lines
     finally:
-        _C.record_dispatch(False)
-        lines += _C.take_recorded_dispatch()
+        with _lock:
+            _share_recorded()
+            # By identity: lists of the same lines are equal.
+            _recording[:] = [other for other in _recording if other is not gathered]
+            _C.record_dispatch(bool(_recording))
+        lines += gathered
+
+
+def _share_recorded() -> None:
+    new = _C.take_recorded_dispatch()
+    for lines in _recording:
+        lines += new

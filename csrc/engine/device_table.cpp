@@ -58,9 +58,11 @@ struct Vendor {
   std::string_view name;  // a part of the vendor's, in lower case
   DeviceRow row;
 };
+constexpr DeviceRow kAmd = gpu("AMD", "derived from NVIDIA's: 64 lanes at 2 GHz for 5 us", 0.6e6);
 constexpr Vendor kGpus[] = {
     {"nvidia", gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6)},
-    {"advanced micro", gpu("AMD", "derived from NVIDIA's: 64 lanes at 2 GHz for 5 us", 0.6e6)},
+    {"advanced micro", kAmd},
+    {"amd", kAmd},  // rusticl's name of it
     {"intel",
      gpu("Intel",
          "derived from NVIDIA's: a compute unit is a vector engine of 8 lanes at 2 GHz, with 8 "

@@ -90,6 +90,14 @@ bool accepts(const Chosen& implementation, const Plan& plan, const Describe& des
   return reason == nullptr;
 }
 
+/// A line for a name that is forced and that the list hasn't.
+template <class Plan, class Describe>
+void trace_other_list(const Engine& engine, const Plan& plan, const Describe& describe) {
+  if (engine.forced() == nullptr || !dispatch_is_traced()) return;
+  trace_dispatch(std::string(describe(plan)) + ": " + engine.forced() +
+                 " refuses: it is for other problems of " + engine.name());
+}
+
 /// The implementation among `list` that the user forces; null if none or another list's.
 template <class List>
 auto forced_among(const Engine& engine, const List& list) -> decltype(&**std::begin(list)) {
@@ -112,6 +120,7 @@ bool run_first(const Engine& engine, const All& all, const List& list, Plan& pla
     forced->run(plan);
     return true;
   }
+  if (__builtin_expect(forced == nullptr, 1)) trace_other_list(engine, plan, describe);
   for (const auto* implementation : list) {
     if (implementation != forced && accepts(*implementation, plan, describe)) {
       implementation->run(plan);

@@ -5,7 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <string>
+
 #include "engine/device_table.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
@@ -118,28 +121,62 @@ at::Tensor sample(const char* name, const at::Tensor& input, const at::Tensor& g
   return out;
 }
 
-/// The gradient of the input, summed in `acc`. A work-item for each channel adds in order; GPUs,
-/// which need more of them, add atomically.
+/// The gradient of the input, summed in the dtype computed with.
+struct InputGradient {
+  const at::Tensor &grad_output, &input, &grid;
+  const Sampling& sampling;
+  at::Tensor sums;
+};
+
+constexpr Implementation<InputGradient> by_scatter{
+    "scatter",
+    [](const InputGradient& plan) -> const char* {
+      const Device& device = ocl::device(plan.input.device().index());
+      if (device.is_cpu()) return "a kernel for GPUs";
+      if (plan.sums.scalar_type() != at::kFloat && !device.properties().has_int64_atomics) {
+        return "no atomics on 64 bits";
+      }
+      return at::globalContext().deterministicAlgorithms() ? "sums in any order" : nullptr;
+    },
+    [](InputGradient& plan) {
+      const int axes = plan.sampling.axes;
+      run(scatter_family, plan.input, plan.sampling,
+          {without_channels(plan.grad_output, axes), spatial::operand(plan.sums, axes),
+           grid_operand(plan.grid, axes)},
+          1, arguments_of(plan.input, plan.grid, axes), Define("GRADIENT", 1),
+          Define("SCATTER", 1));
+    }};
+/// A work-item for each channel adds in order.
+constexpr Implementation<InputGradient> by_planes{
+    "planes", [](const InputGradient&) -> const char* { return nullptr; },
+    [](InputGradient& plan) {
+      const int axes = plan.sampling.axes;
+      const Operand from = spatial::operand(plan.grad_output, axes);
+      run(planes_family, plan.input, plan.sampling,
+          {spatial::planes_of(from), spatial::operand(plan.sums, axes),
+           grid_operand(plan.grid, axes), from},
+          spatial::kPlaneCost, arguments_of(plan.input, plan.grid, axes), Define("GRADIENT", 1));
+    }};
+constexpr const Implementation<InputGradient>* kGradients[] = {&by_scatter, &by_planes};
+const Engine engine{"backward_grid_sample", kGradients};
+
+std::string describe(const InputGradient& plan) {
+  std::string line = "backward_grid_sample";
+  for (int64_t d = 0; d < plan.input.dim(); ++d) {
+    line += (d == 0 ? " " : "x") + std::to_string(plan.input.size(d));
+  }
+  return line + " " + tag(plan.input.scalar_type());
+}
+
 at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input,
                           const at::Tensor& grid, const Sampling& sampling) {
   const at::ScalarType acc = compute_dtype(input.scalar_type());
-  const at::Tensor sums = at::zeros(input.sizes(), input.options().dtype(acc));
-  if (grad_output.numel() == 0 || input.numel() == 0) return sums.to(input.scalar_type());
-  const Device& device = ocl::device(input.device().index());
-  const GridArguments arguments = arguments_of(input, grid, sampling.axes);
-  const Operand to = spatial::operand(sums, sampling.axes);
-  const Operand numbers = grid_operand(grid, sampling.axes);
-  const bool can_add = acc == at::kFloat || device.properties().has_int64_atomics;
-  if (!device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms()) {
-    run(scatter_family, input, sampling,
-        {without_channels(grad_output, sampling.axes), to, numbers}, 1, arguments,
-        Define("GRADIENT", 1), Define("SCATTER", 1));
-  } else {
-    const Operand from = spatial::operand(grad_output, sampling.axes);
-    run(planes_family, input, sampling, {spatial::planes_of(from), to, numbers, from},
-        spatial::kPlaneCost, arguments, Define("GRADIENT", 1));
+  InputGradient plan{grad_output, input, grid, sampling,
+                     at::zeros(input.sizes(), input.options().dtype(acc))};
+  if (grad_output.numel() != 0 && input.numel() != 0) {
+    run_first(engine, kGradients, plan, describe);
   }
-  return sums.to(input.scalar_type());
+  return plan.sums.to(input.scalar_type());
 }
 
 std::tuple<at::Tensor, at::Tensor> sample_backward(const char* name, const at::Tensor& grad_output,

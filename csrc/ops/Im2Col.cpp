@@ -6,6 +6,10 @@
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <string>
+
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
@@ -67,6 +71,56 @@ spatial::Operand columns_operand(const at::Tensor& columns, const FoldArguments&
   return result;
 }
 
+/// What col2im() does: every element of an image sums those of the columns that it stands in.
+struct ColumnSums {
+  const at::Tensor& out;
+  spatial::Operand to, from;
+  const FoldArguments& fold;
+  at::ScalarType dtype, acc;
+  int64_t taps;
+
+  bool unit_stride() const { return fold.stride[0] == 1 && fold.stride[1] == 1; }
+  int cost() const { return static_cast<int>(std::min<int64_t>(taps, 64)); }
+};
+
+constexpr Implementation<ColumnSums> by_lines{
+    "lines",
+    [](const ColumnSums& plan) -> const char* {
+      if (!ocl::device(plan.out.device().index()).is_cpu()) return "a kernel for CPUs";
+      if (at::isComplexType(plan.dtype)) return "complex numbers";
+      return plan.to.stride[4] != 1 || plan.from.stride[4] != 1 ? "rows that are not contiguous"
+                                                                : nullptr;
+    },
+    [](ColumnSums& plan) {
+      spatial::run(
+          col2im_lines_family,
+          {{"IN", tag(plan.dtype)},
+           {"ACC", tag(plan.acc)},
+           {"UNIT_STRIDE", plan.unit_stride()},
+           {"LINE", kLine}},
+          {plan.to, plan.from},
+          {.cost = std::max(plan.cost() / 4, 1), .longest_span = kLine, .along_width = true},
+          plan.fold);
+    }};
+constexpr Implementation<ColumnSums> by_elements{
+    "elements", [](const ColumnSums&) -> const char* { return nullptr; },
+    [](ColumnSums& plan) {
+      spatial::run(
+          col2im_family,
+          {{"IN", tag(plan.dtype)}, {"ACC", tag(plan.acc)}, {"UNIT_STRIDE", plan.unit_stride()}},
+          {plan.to, plan.from}, {.cost = plan.cost()}, plan.fold);
+    }};
+constexpr const Implementation<ColumnSums>* kImplementations[] = {&by_lines, &by_elements};
+const Engine engine{"col2im", kImplementations};
+
+std::string describe(const ColumnSums& plan) {
+  std::string line = "col2im";
+  for (size_t d = 0; d < plan.to.size.size(); ++d) {
+    line += (d == 0 ? " " : "x") + std::to_string(plan.to.size[d]);
+  }
+  return line + " " + tag(plan.dtype);
+}
+
 void check_dtype_of_columns(const char* name, at::ScalarType dtype) {
   check_supported(name, dtype,
                   dtype == at::kBool || at::isFloatingType(dtype) || at::isComplexType(dtype));
@@ -126,24 +180,8 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size,
   const spatial::Operand to = spatial::operand(out, 2);
   const spatial::Operand from = columns_operand(self, fold, windows(output_size[0], fold, 0),
                                                 windows(output_size[1], fold, 1));
-  const int cost = static_cast<int>(std::min<int64_t>(taps, 64));
-  const bool by_lines = ocl::device(self.device().index()).is_cpu() && !at::isComplexType(dtype) &&
-                        to.stride[4] == 1 && from.stride[4] == 1;
-  if (by_lines) {
-    spatial::run(col2im_lines_family,
-                 {{"IN", tag(dtype)},
-                  {"ACC", tag(acc)},
-                  {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1},
-                  {"LINE", kLine}},
-                 {to, from},
-                 {.cost = std::max(cost / 4, 1), .longest_span = kLine, .along_width = true}, fold);
-    return out;
-  }
-  spatial::run(col2im_family,
-               {{"IN", tag(dtype)},
-                {"ACC", tag(acc)},
-                {"UNIT_STRIDE", fold.stride[0] == 1 && fold.stride[1] == 1}},
-               {to, from}, {.cost = cost}, fold);
+  ColumnSums plan{out, to, from, fold, dtype, acc, taps};
+  run_first(engine, kImplementations, plan, describe);
   return out;
 }
 

@@ -19,20 +19,6 @@
 #define SHORT 0
 #endif
 
-typedef struct {
-  ulong offset[2 + NIDX];  // bytes: indexed, other, indices
-  long index_size[NIDX];
-  long index_stride[NIDX];  // bytes
-  uint span;                // elements of a work-item, below 2^16; SHORT: a multiple of `inner`
-  uint inner;
-  uint inner_step;  // bytes
-  uint outer_step;
-  uint n;
-  uint dims;
-  uint size[DIMS];  // innermost first
-  uint stride[2 + NIDX][DIMS];
-} LineLayout;
-
 #if WRITE == 0
 #define MOVE(indexed_at, other_at)                 \
   {                                                \

@@ -92,6 +92,12 @@ def pooled(call, *shape):
     return run
 
 
+def turned(x):
+    """A grid for grid_sample that turns and shifts the images a little."""
+    matrix = torch.tensor([[0.8, 0.3, 0.1], [-0.2, 0.9, 0.0]], device=x.device)
+    return F.affine_grid(matrix.expand(x.shape[0], 2, 3), list(x.shape), align_corners=False)
+
+
 def counted(bins):
     def run(device):
         i = torch.randint(0, bins, (9000,), generator=torch.Generator().manual_seed(0))
@@ -116,6 +122,14 @@ CASES = {
     "backward_nearest": [
         pooled(lambda x: F.interpolate(x, scale_factor=2), 2, 3, 9, 20),
         pooled(lambda x: F.interpolate(x.mT, scale_factor=3), 2, 3, 9, 20),
+    ],
+    "col2im": [
+        pooled(lambda x: F.fold(x, (12, 21), (3, 2), stride=2), 2, 18, 50),
+        pooled(lambda x: F.fold(x.mT, (9, 9), 2), 2, 64, 12),
+    ],
+    "backward_grid_sample": [
+        pooled(lambda x: F.grid_sample(x, turned(x), align_corners=False), 2, 3, 9, 20),
+        pooled(lambda x: F.grid_sample(x, turned(x), "nearest", align_corners=True), 1, 2, 5, 7),
     ],
     "average_pool": AVERAGES,
     "backward_average_pool": AVERAGES,

@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,49 @@ for call in CASES["{engine}"]:
     right = fresh.run_script(script, environment=environment)
     lines = [line.removeprefix("torch_ocl: ") for line in right.stderr.split("\n")]
     assert any(f": {names[-1]} " in choice[0] for choice in choices(lines, engine))
+
+
+def gemm_runs(a):
+    with testing.dispatches() as lines:
+        a @ a
+    return [line.rpartition(": ")[2] for line in lines if line.endswith("runs")]
+
+
+def test_blocks_of_two_threads_overlap():
+    """The second begins within the first, and ends after it."""
+    a = torch.ones(64, 64, device="ocl")
+    usual = gemm_runs(a)
+    first, second = testing.force(gemm="direct"), testing.force(gemm="tiled")
+    first.__enter__()
+    assert gemm_runs(a) == ["direct runs"]
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gemm_runs(a) == ["tiled runs"]
+    second.__exit__(None, None, None)
+    assert gemm_runs(a) == usual
+
+
+def test_blocks_that_record_share_lines():
+    a = torch.ones(64, 64, device="ocl")
+    with testing.dispatches() as outer:
+        a @ a
+        with testing.dispatches() as inner:
+            a @ a
+        a @ a
+    assert len(inner) > 0 and outer == inner * 3
+    with testing.dispatches() as lines:
+        pass
+    assert lines == []
+
+
+def test_a_name_of_another_list_is_told():
+    x = torch.ones(4, 8, device="ocl")
+    with testing.force(norm="planes"), testing.dispatches() as lines:
+        torch.nn.functional.layer_norm(x, (8,))
+    assert lines[0].endswith(": planes refuses: it is for other problems of norm")
+
+
+def test_the_module_needs_no_import_of_its_own():
+    code = "import torch_ocl; print(sorted(torch_ocl.testing.engines())[0])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "attention", done.stderr

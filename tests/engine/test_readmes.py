@@ -11,7 +11,9 @@ ENGINES = Path(__file__).parents[2] / "csrc" / "engine"
 #: Engines in folders of another name.
 FOLDERS = {"convolution": "conv", "backward_nearest": "spatial"}
 #: Of csrc/ops.
-FOLDERS |= dict.fromkeys(("distance", "lstm", "sdpa", "unique"))
+FOLDERS |= dict.fromkeys(
+    ("backward_grid_sample", "col2im", "distance", "lstm", "sdpa", "unique"),
+)
 FOLDERS |= {name: "spatial" for name in testing.engines() if name.endswith("pool")}
 
 

@@ -211,3 +211,18 @@ def test_arguments_that_make_no_sense(arguments, capsys):
     with pytest.raises(SystemExit) as done:
         __main__.main(arguments)
     assert done.value.code == 2 and "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TORCH_OCL_GEMM", "foo", "TORCH_OCL_GEMM=foo is none of"),
+        ("TORCH_OCL_VERBOSE", "build,dispach", "TORCH_OCL_VERBOSE=dispach is none of build,"),
+        ("TORCH_OCL_TUNE_AS", "xx", "TORCH_OCL_TUNE_AS=xx is none of cpu, gpu"),
+        ("TORCH_OCL_WITHOUT", "fp64,zz", "TORCH_OCL_WITHOUT=zz is none of fp64,"),
+        ("TORCH_OCL_MEMORY_FRACTION", "7", "TORCH_OCL_MEMORY_FRACTION=7 is no number"),
+    ],
+)
+def test_values_that_mean_nothing(variable, value, said):
+    done = command(**{variable: value})
+    assert said in " ".join(done.stdout.split()) and "Nothing is wrong" not in done.stdout

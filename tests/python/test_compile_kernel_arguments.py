@@ -434,3 +434,88 @@ def test_a_trace_without_the_kernel_is_refused(scale):
 
     with pytest.raises(RuntimeError, match="kernel 'scale' can't be traced: .*custom_op"):
         make_fx(function)(torch.ones(4, device="ocl"))
+
+
+POINTERS = {
+    "global atomic_int*": (torch.int32, torch.float32),
+    "global bool*": (torch.bool, torch.float32),
+    "global size_t*": (torch.int64, torch.int32),
+    "global ptrdiff_t*": (torch.int64, torch.int8),
+    "global float4*": (torch.float32, torch.int32),
+}
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+def test_pointers_to_types_that_no_value_has(pointer):
+    try:
+        kernel = torch.ocl.compile_kernel(f"kernel void f({pointer} z) {{}}", "f")
+    except RuntimeError:
+        assert "atomic" in pointer  # OpenCL C 2.0
+        return
+    right, wrong = POINTERS[pointer]
+    kernel(torch.ones(16, device="ocl").to(right), global_size=1)
+    with pytest.raises(TypeError, match="^kernel 'f', parameter 'z': an? .* pointer takes"):
+        kernel(torch.ones(16, device="ocl").to(wrong), global_size=1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "kernel void f(global float (*z)[4], float a) { z[1][0] = a; }",
+        "typedef float row[4]; kernel void f(global row* z, float a) { z[1][0] = a; }",
+        "typedef float A, *B; kernel void f(global A* z, A a) { z[4] = a; }",
+        "typedef float A, *B; kernel void f(global float* z, A a) { z[4] = a; }",
+        "typedef global float gf; kernel void f(gf* z, float a) { z[4] = a; }",
+        "typedef global float *gf; kernel void f(gf z, float a) { z[4] = a; }",
+    ],
+)
+def test_declarators(source):
+    kernel = torch.ocl.compile_kernel(source, "f")
+    x = torch.zeros(8, device="ocl")
+    kernel(x, 3.5, global_size=1)
+    assert x.tolist() == [0, 0, 0, 0, 3.5, 0, 0, 0]
+    with pytest.raises(TypeError, match="takes torch.float32, got torch.int64"):
+        kernel(x.long(), 3.5, global_size=1)
+
+
+def test_a_required_group_of_more_dimensions_than_the_launch():
+    source = """kernel __attribute__((reqd_work_group_size(4, 2, 1))) void f(global int* z) {
+      z[get_global_id(0)] = get_local_size(1);
+    }"""
+    kernel, x = torch.ocl.compile_kernel(source), torch.zeros(16, dtype=torch.int32, device="ocl")
+    for local in (None, 4):
+        with pytest.raises(ValueError, match="'f': reqd_work_group_size asks for"):
+            kernel(x, global_size=16, local_size=local)
+    kernel(x, global_size=(16, 2))
+    assert x.eq(2).all()
+
+
+def test_messages_are_short():
+    kernel = torch.ocl.compile_kernel("kernel void f(global float* z, int n) {}")
+    x = torch.zeros(4, device="ocl")
+    for wrong in ([0.5] * 100_000, "a" * 100_000, torch.zeros(50_000).untyped_storage()):
+        for arguments in ((wrong, 1), (x, wrong)):
+            with pytest.raises(TypeError) as raised:
+                kernel(*arguments, global_size=1)
+            assert len(str(raised.value)) < 400
+    x.untyped_storage().resize_(0)
+    with pytest.raises(TypeError, match="resized"):
+        kernel(x, 1, global_size=1)
+
+
+def test_a_bool_of_numpy_is_an_integer():
+    kernel = torch.ocl.compile_kernel("kernel void f(global float* z, int n) { z[0] = n; }")
+    x = torch.zeros(1, device="ocl")
+    kernel(x, np.bool_(True), global_size=1)
+    assert x.item() == 1
+
+
+def test_jit_traces_are_refused():
+    kernel = torch.ocl.compile_kernel("kernel void f(global float* z) { z[0] = 1; }")
+
+    def call(x):
+        kernel(x, global_size=1)
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="can't be traced"):
+        torch.jit.trace(call, torch.zeros(1, device="ocl"))

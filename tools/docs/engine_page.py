@@ -36,6 +36,8 @@ COMPUTES = {
     "max_pool": "maxima of windows, and where they are",
 }
 OF_OPS = {
+    "backward_grid_sample": ("GridSampler.cpp", "the input's gradient of grid sampling"),
+    "col2im": ("Im2Col.cpp", "columns summed to an image, as fold does"),
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "distance": ("Distance.cpp", "distances between rows"),
     "lstm": ("LSTM.cpp", "a step of an LSTM's cell"),
