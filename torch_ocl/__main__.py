@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_ocl
-from torch_ocl import _cache, _info
+from torch_ocl import _cache, _info, _warm
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -38,6 +38,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="for these; float32"
     )
     warm.add_argument("--device", default="ocl", help="for this one; default the first")
+    warm.add_argument(
+        "--jobs", type=int, default=1, help="processes that share the work; default 1"
+    )
+    warm.add_argument(
+        "--only", nargs="+", choices=list(_warm.WORK), default=[], help="for these alone"
+    )
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
     run.add_argument("program", help="its file, or its name with -m")
@@ -55,7 +61,8 @@ def _cache_command(options: argparse.Namespace) -> int:
         print(f"removed {files} programs, {_info.size_text(size)}")
         return 0
     if options.action == "warm":
-        return _cache.warm(options.device, [getattr(torch, name) for name in options.dtype])
+        dtypes = [getattr(torch, name) for name in options.dtype]
+        return _cache.warm(options.device, dtypes, options.jobs, options.only)
     print(_info.cache_text(_cache.contents()))
     return 0
 

@@ -1,11 +1,13 @@
 """The programs on disk: contents(), clear(), and warm(), which compiles what most programs need."""
 
 import contextlib
+import multiprocessing
 import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import torch
@@ -53,12 +55,15 @@ def clear() -> tuple[int, int]:
     return count, size
 
 
-def warm(device: str, dtypes: Sequence[torch.dtype]) -> int:
+def warm(
+    device: str, dtypes: Sequence[torch.dtype], jobs: int = 1, only: Sequence[str] = ()
+) -> int:
     """Trains small networks of the usual layers, so that their programs are compiled and kept.
 
-    Programs are shared between sizes: larger networks of such layers compile little. Returns 1
-    where nothing is kept, else 0. Raises RuntimeError without a device, ValueError for another kind
-    of device, TypeError for a dtype that it can't hold.
+    Programs are shared between sizes: larger networks of such layers compile little. `jobs`
+    processes share the work: drivers compile one program at a time in each. `only` names parts of
+    _warm.WORK. Returns 1 where nothing is kept, else 0. Raises RuntimeError without a device,
+    ValueError for another kind of device, TypeError for a dtype that it can't hold.
     """
     from torch_ocl import _warm
 
@@ -68,14 +73,40 @@ def warm(device: str, dtypes: Sequence[torch.dtype]) -> int:
     if not _folder():
         print("The cache is not used, so nothing would be kept.")
         return 1
-    before = torch.ocl.program_stats()
     start = time.monotonic()
-    for name, run in _warm.WORK.items():
-        for dtype in dtypes:
-            run(torch.device(device), dtype)
-            torch.ocl.synchronize(device)
-        built = int(torch.ocl.program_stats()["built"] - before["built"])
-        print(f"{time.monotonic() - start:6.1f} s  {built:4} programs built  {name}", flush=True)
-    loaded = int(torch.ocl.program_stats()["loaded"] - before["loaded"])
-    print(f"{loaded} programs were there already")
+    work = [(device, name, dtype) for name in only or _warm.WORK for dtype in dtypes]
+    totals = {"built": 0, "loaded": 0}
+    for (_, name, dtype), counts in _done(work, jobs):
+        totals = {key: totals[key] + counts[key] for key in totals}
+        print(
+            f"{time.monotonic() - start:6.1f} s  {totals['built']:4} programs built  "
+            f"{name}, {str(dtype).removeprefix('torch.')}",
+            flush=True,
+        )
+    print(f"{totals['loaded']} programs were there already")
     return 0
+
+
+_Work = tuple[str, str, torch.dtype]
+
+
+def _done(work: Sequence[_Work], jobs: int) -> Iterator[tuple[_Work, dict[str, int]]]:
+    """Each part with what it built and loaded, as they end."""
+    if jobs <= 1:
+        yield from ((part, _warm_part(*part)) for part in work)
+        return
+    context = multiprocessing.get_context("spawn")  # a device can't be used after a fork
+    with ProcessPoolExecutor(min(jobs, len(work)), context) as pool:
+        running = {pool.submit(_warm_part, *part): part for part in work}
+        for future in as_completed(running):
+            yield running[future], future.result()
+
+
+def _warm_part(device: str, name: str, dtype: torch.dtype) -> dict[str, int]:
+    from torch_ocl import _warm
+
+    before = torch.ocl.program_stats()
+    _warm.WORK[name](torch.device(device), dtype)
+    torch.ocl.synchronize(device)
+    after = torch.ocl.program_stats()
+    return {key: int(after[key] - before[key]) for key in ("built", "loaded")}

@@ -91,8 +91,7 @@ def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
         _check_tensor(value)
         if dtypes is not None and value.dtype not in dtypes:
             takes = " or ".join(sorted(map(str, dtypes - _FLOAT8)))
-            article = "an" if p.type[0] in "aeiou" else "a"
-            raise TypeError(f"{article} {p.type} pointer takes {takes}, got {value.dtype}")
+            raise TypeError(f"a {p.type} pointer takes {takes}, got {value.dtype}")
         try:
             address = value.data_ptr()
         except RuntimeError:

@@ -70,12 +70,14 @@ def install() -> None:
     for name, change in _sharded_attention.PATCHES.items():
         _harmless.patch_later(name, change)
     distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)
+    barrier = _taking_devices_by_turns(distributed_c10d.barrier)
+    distributed_c10d.barrier = torch.distributed.barrier = barrier
 
 
 def chunk_size() -> int:
     """Bytes of a chunk of large tensors: TORCH_OCL_DISTRIBUTED_CHUNK, the same in all processes."""
     text = os.environ.get("TORCH_OCL_DISTRIBUTED_CHUNK", "")
-    if text.isdecimal():
+    if text.isdecimal() and int(text) < 2**63:
         return int(text)
     if text:
         warnings.warn(
@@ -142,6 +144,21 @@ def _sharing_devices(module: ModuleType) -> None:
         return upstream(self)
 
     kind._setup_world_group_and_device = _setup_world_group_and_device
+
+
+def _taking_devices_by_turns(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Programs name the device of the local rank's number."""
+
+    @functools.wraps(upstream)
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        if device_ids and all(isinstance(index, int) for index in device_ids):
+            of = distributed_c10d._get_default_group() if group is None else group
+            if any(device.type == "ocl" for device in getattr(of, "_device_types", ())):
+                count = max(torch.ocl.device_count(), 1)
+                device_ids = [index % count for index in device_ids]
+        return upstream(group=group, async_op=async_op, device_ids=device_ids)
+
+    return barrier
 
 
 def _saying_what_to_do(upstream: Callable[..., Any]) -> Callable[..., Any]:

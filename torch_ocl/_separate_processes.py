@@ -34,16 +34,17 @@ def install() -> None:
             from torch_ocl import _process_groups
 
             if _process_groups.are_unused():
-                _warn(size, "has made no call to another")
+                _warn(size, "has made no call to another yet")
 
     register_optimizer_step_post_hook(check)
 
 
 def _warn(size: str, what: str) -> None:
     warnings.warn(
-        f"WORLD_SIZE is {size}, but this process trains on ocl and {what}: each of the "
-        "processes trains a model of its own. Call torch.distributed.init_process_group() "
-        "and wrap the model in DistributedDataParallel. docs/user/distributed.md says what to set "
+        f"WORLD_SIZE is {size}, but this process trains on ocl and {what}: unless they meet "
+        "later, each of the processes trains a model of its own. Call "
+        "torch.distributed.init_process_group() and wrap the model in "
+        "DistributedDataParallel. docs/user/distributed.md says what to set "
         "for transformers' Trainer and accelerate.",
         stacklevel=3,
     )

@@ -155,9 +155,16 @@ void Backend::push(CallQueue::Call call, bool synchronous) {
   queue_->push(std::move(call), at_once ? CallQueue::By::caller : otherwise);
 }
 
+/// A call for CPU tensors, if all earlier ones were made.
+bool Backend::make_at_once(WorkPtr& inner, const InnerCall& call) {
+  if (!queue_->try_now([&] { inner = call(); })) return false;
+  ++at_once_;
+  return true;
+}
+
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   WorkPtr inner;
-  if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
+  if (make_at_once(inner, call)) return keep(std::move(inner));
   const auto work = make_work(request, std::nullopt);
   const auto failed = failing(work);
   push({nullptr,
@@ -227,7 +234,7 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
     check_takes_cpu_tensors();
     WorkPtr inner;
     const InnerCall call = prepare(none);
-    if (queue_->try_now([&] { inner = call(); })) return keep(std::move(inner));
+    if (make_at_once(inner, call)) return keep(std::move(inner));
   }
   const at::NoGradGuard no_grad;
   const c10::InferenceMode off(false);

@@ -36,8 +36,8 @@ class Backend final : public c10d::Backend {
   Backend(Ptr inner, std::shared_ptr<BlockPool> pool);
   ~Backend() override;
 
-  /// How many calls it has made for tensors on `ocl`, or had to queue.
-  uint64_t calls() const { return number_; }
+  /// How many calls it has made.
+  uint64_t calls() const { return number_ + at_once_; }
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   /// Of the shared memory; null: it has none.
   BlockPool* pool() const { return pool_.get(); }
@@ -129,6 +129,7 @@ class Backend final : public c10d::Backend {
 
   /// With shared memory there is no way for them.
   void check_takes_cpu_tensors() const;
+  bool make_at_once(WorkPtr& inner, const InnerCall& call);
   WorkPtr run_on_cpu(const Request& request, const InnerCall& call);
   /// Of calls that treat every element alike.
   WorkPtr run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
@@ -159,6 +160,7 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<BlockPool> pool_;
   Chunks chunks_;
   std::atomic<uint64_t> number_{0};
+  std::atomic<uint64_t> at_once_{0};  // calls for CPU tensors that have no work of ours
   // Shared with callbacks of the inner backend's threads.
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   bool coalescing_ = false;

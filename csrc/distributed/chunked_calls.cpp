@@ -26,19 +26,6 @@ namespace {
 constexpr int kInFlight = 6;
 constexpr size_t kAhead = 2;
 
-/// Tensors of a call, and their elements as rows.
-struct Side {
-  Tensors given;
-  Tensors flat;  // of each: its own memory, that of a copy, or what is lent
-  Tensors rows;
-
-  void cut(int64_t length) {
-    for (const at::Tensor& tensor : flat) {
-      for (at::Tensor& row : tensor.view({-1, length}).unbind()) rows.push_back(std::move(row));
-    }
-  }
-};
-
 Tensors narrow(const Tensors& rows, int64_t begin, int64_t length) {
   Tensors parts;
   for (const at::Tensor& row : rows) parts.push_back(row.narrow(0, begin, length));
@@ -61,6 +48,19 @@ at::Tensor in_a_row(const at::Tensor& tensor) {
 }  // namespace
 
 struct Backend::ChunkedCall {
+  /// Tensors of a call, and their elements as rows.
+  struct Side {
+    Tensors given;
+    Tensors flat;  // of each: its own memory, that of a copy, or what is lent
+    Tensors rows;
+
+    void cut(int64_t length) {
+      for (const at::Tensor& tensor : flat) {
+        for (at::Tensor& row : tensor.view({-1, length}).unbind()) rows.push_back(std::move(row));
+      }
+    }
+  };
+
   RowsCall call;
   std::function<void()> finish;
   c10::intrusive_ptr<Work> work;
@@ -163,7 +163,7 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
     ready->block(in);
     on.emplace(out);
   }
-  for (Side* side : {&chunked->read, &chunked->written}) {
+  for (ChunkedCall::Side* side : {&chunked->read, &chunked->written}) {
     if (rows.in_place && side == &chunked->read) continue;
     for (const at::Tensor& tensor : side->given) {
       const bool lent = chunked->streams && !chunked->copies;

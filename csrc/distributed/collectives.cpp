@@ -1,6 +1,7 @@
 // The calls of a c10d backend: what each hands to the inner one.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/irange.h>
 
@@ -178,6 +179,12 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                std::vector<int64_t>& output_sizes,
                                std::vector<int64_t>& input_sizes,
                                const c10d::AllToAllOptions& opts) {
+  if (output.is_privateuseone() && output.is_complex() && input.is_complex()) {
+    // Gloo has no complex numbers: pairs of reals travel. Splits are along the first dimension.
+    at::Tensor to = at::view_as_real(output);
+    at::Tensor from = at::view_as_real(input.resolve_conj());
+    return alltoall_base(to, from, output_sizes, input_sizes, opts);
+  }
   return run({OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
     return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
             in = staging.host(input, Staging::kRead), output_sizes, input_sizes, opts]() mutable {

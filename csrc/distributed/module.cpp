@@ -1,5 +1,6 @@
 // The pybind11 module torch_ocl._distributed, which torch_ocl/distributed.py loads with the first
 // process group that has a backend for `ocl`.
+#include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "distributed/backend.h"
@@ -21,6 +22,7 @@ pybind11::object counts_of(const ocl::distributed::Backend& backend) {
   pybind11::dict found;
   found["made"] = counts.made;
   found["in_use"] = counts.in_use;
+  found["in_use_bytes"] = counts.in_use_bytes;
   found["kept"] = counts.kept;
   found["kept_bytes"] = counts.kept_bytes;
   return found;
@@ -50,6 +52,7 @@ PYBIND11_MODULE(_distributed, module) {
            [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
       module, "Backend", "Takes tensors on ocl and on the CPU; wrap() makes it.")
+      .def("_set_default_timeout", &Backend::setTimeout, "Of the calls from now on.")
       .def_property_readonly("calls", &Backend::calls, "How many calls it has made.")
       .def_property_readonly("shared_memory", &counts_of,
                              "Counts of the blocks of shared memory; None without such.")

@@ -11,6 +11,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/prod.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/view_as_real.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/irange.h>
 
@@ -74,15 +75,22 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
   const at::NoGradGuard no_grad;
   const c10::DeviceGuard guard(output.device());
   const at::Tensor pieces = at::empty({size_, output.numel()}, output.options());
+  // Gloo has no complex numbers: pairs of reals travel.
+  const int64_t parts = output.is_complex() ? 2 : 1;
+  const auto as_reals = [](const at::Tensor& tensor) {
+    return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor;
+  };
+  const at::Tensor sent = as_reals(flat).reshape({-1}), received_rows = as_reals(pieces);
+  for (int64_t& size : sizes) size *= parts;
   // Written and read on a stream that is not this one's.
   pieces.record_stream(streams(output.device()).in);
-  Request request{OpType::_REDUCE_SCATTER_BASE, {flat}, {output}, !opts.asyncOp};
+  Request request{OpType::_REDUCE_SCATTER_BASE, {sent}, {output}, !opts.asyncOp};
   request.finish = [pieces, output, op, in = streams(output.device()).in] {
     copy_on(in, output, reduce_rows(pieces, op).view(output.sizes()));
   };
   output.record_stream(streams(output.device()).in);
-  const bool equal = std::ranges::all_of(sizes, [&](int64_t s) { return s == output.numel(); });
-  const RowsRequest rows{{flat}, {pieces}, output.numel(), size_};
+  const bool equal = std::ranges::all_of(sizes, [&](int64_t s) { return s == sizes[0]; });
+  const RowsRequest rows{{sent}, {received_rows}, output.numel() * parts, size_};
   if (equal && may_be_cut(rows)) {
     const auto call = [inner = inner_.get(), timeout = opts.timeout](Tensors& written,
                                                                      Tensors& read) {
@@ -93,11 +101,11 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
     return run_rows(request, rows, call);
   }
   return run(request, [&](Staging& staging) {
-    std::vector<int64_t> received(sizes.empty() ? 0 : size_, output.numel());
+    std::vector<int64_t> received(sizes.empty() ? 0 : size_, output.numel() * parts);
     c10d::AllToAllOptions options;
     options.timeout = opts.timeout;
-    return [inner = inner_.get(), out = staging.host(pieces.view({-1}), Staging::kWritten),
-            in = staging.host(flat, Staging::kRead), received, sizes,
+    return [inner = inner_.get(), out = staging.host(received_rows.view({-1}), Staging::kWritten),
+            in = staging.host(sent, Staging::kRead), received, sizes,
             options]() mutable { return inner->alltoall_base(out, in, received, sizes, options); };
   });
 }

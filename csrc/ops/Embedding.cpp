@@ -94,10 +94,10 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
   const at::Tensor owner = at::empty({self.size(0)}, self.options().dtype(at::kInt));
   Queue& queue = current_queue(self.device().index());
   const Pointer weight{self.data_ptr()}, index{flat.data_ptr()}, claim{owner.data_ptr()};
-  const RenormLayout layout{static_cast<uint64_t>(self.stride(0) * self.itemsize()),
-                            static_cast<uint64_t>(self.stride(1) * self.itemsize()), self.size(0),
-                            static_cast<uint32_t>(self.size(1)),
-                            static_cast<uint32_t>(flat.numel())};
+  const RenormArguments layout{static_cast<uint64_t>(self.stride(0) * self.itemsize()),
+                               static_cast<uint64_t>(self.stride(1) * self.itemsize()),
+                               self.size(0), static_cast<uint32_t>(self.size(1)),
+                               static_cast<uint32_t>(flat.numel())};
   const at::ScalarType compute = compute_dtype(self.scalar_type());
   const int norm = norm_type == 2 ? 2 : norm_type == 1 ? 1 : std::isinf(norm_type) ? 0 : -1;
   const Define defines[] = {{"E", tag(self.scalar_type())},

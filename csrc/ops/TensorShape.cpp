@@ -54,7 +54,7 @@ using namespace kernel_types;
 #include "shape/arguments.clh"
 static_assert(kMaxDims == RowMajor::kMaxKernelDims);
 
-void move_to_front(FlipLayout& layout, uint32_t dim) {
+void move_to_front(FlipArguments& layout, uint32_t dim) {
   std::rotate(layout.size, layout.size + dim, layout.size + dim + 1);
   for (auto& strides : layout.stride) std::rotate(strides, strides + dim, strides + dim + 1);
 }
@@ -90,7 +90,7 @@ void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, in
 
 namespace {
 
-void flip_rows(Queue& queue, at::ScalarType dtype, Pointer out, Pointer in, FlipLayout layout) {
+void flip_rows(Queue& queue, at::ScalarType dtype, Pointer out, Pointer in, FlipArguments layout) {
   // Behind dimensions too short for vectors a longer one takes their place, and they share a
   // work-item.
   layout.together = 1;
@@ -139,7 +139,7 @@ void flip(at::TensorIterator& iter, const bool) {
     return;
   }
   Queue& queue = current_queue(iter.device(0).index());
-  FlipLayout layout{};
+  FlipArguments layout{};
   const Pointer out{iter.data_ptr(0)}, in{iter.data_ptr(1)};
   layout.n = static_cast<uint32_t>(iter.numel());
   for (int d = 0; d < iter.ndim(); ++d) {
@@ -177,7 +177,7 @@ void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, i
   TORCH_CHECK_NOT_IMPLEMENTED(layout.fits && extent < std::numeric_limits<int32_t>::max(),
                               "unfold_backward: more than 16 dimensions or 2 GiB");
   Queue& queue = current_queue(out.device().index());
-  UnfoldLayout argument{};
+  UnfoldArguments argument{};
   argument.n = static_cast<uint32_t>(layout.n);
   put_layout(argument, layout);
   argument.windows = static_cast<uint32_t>(windows.size(dim));

@@ -51,7 +51,7 @@ void copy_triangle(const at::Tensor& out, const at::Tensor& self, int64_t diagon
   }
   const bool in_place = out.data_ptr() == self.data_ptr() && out.strides() == self.strides();
   Queue& queue = current_queue(out.device().index());
-  TriangleLayout argument{};
+  TriangleArguments argument{};
   argument.diagonal = diagonal;
   argument.n = static_cast<uint32_t>(layout.n);
   put_layout(argument, layout);

@@ -7,8 +7,9 @@
 // device, several work-items share the same sums: each takes its slice of the tile's k.
 //
 // Compile parameters: those of conv/conv.clh and gemm/tile_sizes.clh; TABLE (1: a
-// work-group has a table of its own; 0: conv_table wrote one for all), A_BY_K and B_BY_K (1:
-// neighbouring work-items read along k), OUT_BY_ROW (1: they store along rows).
+// work-group has a table of its own; 0: conv_table of conv/tiled_parts.cl wrote one for all),
+// A_BY_K and B_BY_K (1: neighbouring work-items read along k), OUT_BY_ROW (1: they store along
+// rows).
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
@@ -45,15 +46,6 @@
 #define AT_ONCE (STEPS_FIT(8) ? 8 : STEPS_FIT(4) ? 4 : STEPS_FIT(2) ? 2 : 1)
 
 typedef TYPEV(C, RUN) Run;
-
-/// The places of k's elements in a and b. Global size: k.
-kernel void conv_table(global char* table, const ulong table_offset, const ContractionArguments p) {
-  const uint k = get_global_id(0);
-  if (k >= p.k) return;
-  const uint4 d = digits_of(k, SIZES(p.k_size));
-  vstore2((int2)((int)place_of(d, STRIDES(p.k_a)), (int)place_of(d, STRIDES(p.k_b))), k,
-          (global int*)(table + table_offset));
-}
 
 /// (place along the tile's rows or columns, place along k) of a work-item's load `e`.
 static inline uint2 place_in_tile(uint e, const bool by_k, const uint size) {
@@ -248,28 +240,4 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
       STORE_FROM(OUT, C, out, row_to[r] + column * p.column_out, value);
     }
   }
-}
-
-/// Adds up the totals of the parts of k, in order. Global size: m * n, groups.
-kernel void conv_tiled_finish(global const char* bias, const ulong bias_offset, global char* out,
-                              const ulong out_offset, global const char* sums,
-                              const ulong sums_offset, const ContractionArguments p) {
-  const ulong e = get_global_id(0);
-  const uint z = get_global_id(1);
-  if (e >= (ulong)p.m * p.n) return;
-#if OUT_BY_ROW
-  const uint row = e % p.m, column = e / p.m;
-#else
-  const uint row = e / p.n, column = e % p.n;
-#endif
-  global const T* totals = (global const T*)(sums + sums_offset);
-  T sum = (T)(0);
-  for (uint split = 0; split < p.splits; split++) {
-    sum += totals[(((ulong)split * p.groups + z) * p.m + row) * p.n + column];
-  }
-  if (p.flags & kConvBias) sum += LOAD_AS(C, OUT, bias + bias_offset, (ulong)z * p.n + column);
-  const long at = z * p.out_group +
-                  place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
-                  column * p.column_out;
-  STORE_FROM(OUT, C, out + out_offset, at, sum);
 }

@@ -21,8 +21,8 @@
 /// owner[row] = one of the indices that name the row: an index named twice must scale once. Any of
 /// the concurrent writes may stay; they are atomic, since OpenCL gives a race no meaning.
 kernel void renorm_claim(global const char* index, const ulong index_offset, global char* owner,
-                         const ulong owner_offset, const RenormLayout layout, global int* asserts,
-                         uint site) {
+                         const ulong owner_offset, const RenormArguments layout,
+                         global int* asserts, uint site) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;
   const long row = LOAD_AS(i64, INDEX, index + index_offset, i);
@@ -32,7 +32,7 @@ kernel void renorm_claim(global const char* index, const ulong index_offset, glo
 
 kernel void renorm_scale(global char* weight, const ulong weight_offset, global const char* index,
                          const ulong index_offset, global const char* owner,
-                         const ulong owner_offset, const RenormLayout layout, TYPE(C) max_norm,
+                         const ulong owner_offset, const RenormArguments layout, TYPE(C) max_norm,
                          TYPE(C) power) {
   const uint i = get_global_id(0);
   if (i >= layout.n) return;

@@ -19,7 +19,7 @@
 #endif
 
 kernel BY_LANES void bernoulli_scalar(global char* out, const ulong out_offset,
-                                      const FillLayout layout, ulong seed, ulong offset,
+                                      const FillArguments layout, ulong seed, ulong offset,
                                       uint limit) {
   out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
@@ -51,7 +51,7 @@ kernel BY_LANES void bernoulli_scalar(global char* out, const ulong out_offset,
 /// out = uniform < probability. A probability outside [0, 1], NaN included, fails.
 kernel void bernoulli_tensor(global char* out, const ulong out_offset,
                              global const char* probability, const ulong probability_offset,
-                             const OperandLayout layout, ulong seed, ulong offset,
+                             const OperandArguments layout, ulong seed, ulong offset,
                              global int* asserts, uint site) {
   out += out_offset;
   probability += probability_offset;
@@ -72,7 +72,7 @@ kernel void bernoulli_tensor(global char* out, const ulong out_offset,
 /// mask = heads, out = heads ? in * scale : 0
 kernel BY_LANES void dropout(global char* out, const ulong out_offset, global const char* in,
                              const ulong in_offset, global char* mask, const ulong mask_offset,
-                             const OperandLayout layout, ulong seed, ulong offset, uint limit,
+                             const OperandArguments layout, ulong seed, ulong offset, uint limit,
                              TYPE(C) scale) {
   out += out_offset;
   in += in_offset;

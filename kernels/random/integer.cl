@@ -15,7 +15,7 @@
   (range != 0 ? (bits * (ulong##n)(range)) >> (ulong##n)(32) : bits) + (ulong##n)((ulong)base)
 
 kernel BY_LANES void random_integer(global char* out, const ulong out_offset,
-                                    const FillLayout layout, ulong seed, ulong offset, long base,
+                                    const FillArguments layout, ulong seed, ulong offset, long base,
                                     ulong range) {
   out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;

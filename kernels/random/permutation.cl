@@ -31,7 +31,7 @@ static inline uint mix(uint x, uint key) {
 
 /// A Feistel network is a bijection of [0, 2^bits); following it from i until it comes back below n
 /// (cycle walking) makes it one of [0, n).
-kernel void permute_feistel(global char* out, const ulong out_offset, const FeistelKeys keys) {
+kernel void permute_feistel(global char* out, const ulong out_offset, const FeistelArguments keys) {
   const ulong i = get_global_id(0);
   if (i >= keys.n) return;
   const uint left_mask = 0xffffffffu >> (32 - keys.left_bits);
@@ -63,7 +63,7 @@ static inline uint16 mix16(uint16 x, uint key) {
 /// Two vectors side by side, whose multiplications don't wait for each other. Every number takes
 /// one step at a time; those that left [0, n) are put together for the next.
 kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, const ulong out_offset,
-                                               const FeistelKeys keys) {
+                                               const FeistelArguments keys) {
   const ulong first = (ulong)get_global_id(0) * STRETCH;
   if (first >= keys.n) return;
   const uint count = (uint)min((ulong)STRETCH, keys.n - first);

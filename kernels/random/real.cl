@@ -103,8 +103,9 @@ DEFINE_DRAWS_OF(TYPE(V), BITS, 2)
 DEFINE_DRAWS_OF(TYPE(V), BITS, 16)
 #endif
 
-kernel BY_LANES void random_real(global char* out, const ulong out_offset, const FillLayout layout,
-                                 ulong seed, ulong offset, real p0, real p1, real p2) {
+kernel BY_LANES void random_real(global char* out, const ulong out_offset,
+                                 const FillArguments layout, ulong seed, ulong offset, real p0,
+                                 real p1, real p2) {
   out += out_offset;
   const ulong first = get_global_id(0) * ITEM_GROUPS;
   if (first * 4 >= layout.n) return;

@@ -20,7 +20,7 @@
 
 /// Global size: n or more.
 kernel void copy_signed(global char* out, const ulong out_offset, global const char* in,
-                        const ulong in_offset, const FlipLayout layout) {
+                        const ulong in_offset, const FlipArguments layout) {
   out += out_offset;
   in += in_offset;
   const size_t i = get_global_id(0);
@@ -41,7 +41,7 @@ kernel void copy_signed(global char* out, const ulong out_offset, global const c
 /// Global size: ceil(size[0] / run), ceil(n / size[0] / together), or more.
 kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, const ulong out_offset,
                                           global const char* in, const ulong in_offset,
-                                          const FlipLayout layout) {
+                                          const FlipArguments layout) {
   out += out_offset;
   in += in_offset;
   const long length = layout.size[0];

@@ -29,7 +29,7 @@
 
 /// Copies the triangle, zeroes the rest. in may be out. Global size: n or more.
 kernel void triangle_copy(global char* out, const ulong out_offset, global const char* in,
-                          const ulong in_offset, const TriangleLayout layout) {
+                          const ulong in_offset, const TriangleArguments layout) {
   out += out_offset;
   in += in_offset;
   const size_t i = get_global_id(0);
@@ -56,7 +56,7 @@ kernel void triangle_copy(global char* out, const ulong out_offset, global const
 /// The same for CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
 kernel ITEM_BY_ITEM void triangle_rows(global char* out, const ulong out_offset,
                                        global const char* in, const ulong in_offset,
-                                       const TriangleLayout layout, const uint run) {
+                                       const TriangleArguments layout, const uint run) {
   out += out_offset;
   in += in_offset;
   const uint columns = layout.size[0], rows = layout.n / columns;

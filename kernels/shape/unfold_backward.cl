@@ -14,7 +14,7 @@
 
 /// Global size: n or more.
 kernel void unfold_backward(global char* out, const ulong out_offset, global const char* in,
-                            const ulong in_offset, const UnfoldLayout layout) {
+                            const ulong in_offset, const UnfoldArguments layout) {
   out += out_offset;
   in += in_offset;
   const size_t i = get_global_id(0);

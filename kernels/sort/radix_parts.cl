@@ -7,7 +7,7 @@
 
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_count_parts(
     global const char* keys_base, ulong keys_offset, global char* counts_base, ulong counts_offset,
-    const RadixPass pass) {
+    const RadixArguments pass) {
   local uint digits[DIGITS];
   const uint row = get_global_id(0) / pass.parts, part = get_global_id(0) % pass.parts;
   const uint begin = part * pass.part, end = min(begin + pass.part, pass.n);
@@ -22,7 +22,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_mov
     global const char* keys_base, ulong keys_offset, global const char* index_base,
     ulong index_offset, global char* to_keys_base, ulong to_keys_offset, global char* to_index_base,
     ulong to_index_offset, global const char* counts_base, ulong counts_offset,
-    const RadixPass pass) {
+    const RadixArguments pass) {
   local uint next[DIGITS];
   const uint row = get_global_id(0) / pass.parts, part = get_global_id(0) % pass.parts;
   const uint begin = part * pass.part, end = min(begin + pass.part, pass.n);

@@ -18,7 +18,7 @@
 
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_tiles(
     global const char* keys_base, ulong keys_offset, global char* counts_base, ulong counts_offset,
-    const RadixPass pass) {
+    const RadixArguments pass) {
   local uint digits[COUNTERS][DIGITS];
   const uint id = get_local_id(0);
   const uint row = get_group_id(0) / pass.parts, part = get_group_id(0) % pass.parts;
@@ -42,7 +42,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_tiles(
     global const char* keys_base, ulong keys_offset, global const char* index_base,
     ulong index_offset, global char* to_keys_base, ulong to_keys_offset, global char* to_index_base,
     ulong to_index_offset, global const char* counts_base, ulong counts_offset,
-    const RadixPass pass) {
+    const RadixArguments pass) {
   local Key tile_keys[TILE];
   local uint tile_index[TILE];
   local ushort

@@ -20,7 +20,7 @@
 #include "sort/arguments.clh"
 
 /// Where part number `number` of all rows begins in its row, and where it ends.
-static inline uint2 range_of(uint number, const Selection s) {
+static inline uint2 range_of(uint number, const SelectArguments s) {
   const uint part = number % s.parts, begin = part * s.part;
   // The last part has what the others leave.
   return (uint2)(begin, part == s.parts - 1 ? s.n : begin + s.part);
@@ -92,7 +92,7 @@ static inline void merge_sort(private Key* keys, private uint* positions, privat
 #define SELECT_ARGS                                                               \
   global const char *keys_base, ulong keys_offset, global const char *index_base, \
       ulong index_offset, global char *out_keys_base, ulong out_keys_offset,      \
-      global char *out_index_base, ulong out_index_offset, const Selection s
+      global char *out_index_base, ulong out_index_offset, const SelectArguments s
 // keys, source, out_keys and out_index of part `number`
 #define OPERANDS_OF(number)                                                                      \
   const ulong first_ = (ulong)((number) / s.parts) * s.n;                                        \

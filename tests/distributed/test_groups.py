@@ -3,11 +3,13 @@
 Three ranks do all of it for tensors on the CPU and on ocl, and compare."""
 
 import datetime
+import os
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import init_device_mesh
 
 from tests.distributed import processes
@@ -142,7 +144,55 @@ def differentiable(device, rank):
     return [*(t.detach() for t in found), x.grad]
 
 
-CASES = (objects, lists, sparse, futures, groups, barriers, differentiable)
+def functional_gradients(device, rank):
+    """Of functional collectives, whose formulas are torch's own."""
+    group, found = dist.group.WORLD, []
+    calls = (
+        lambda x: functional.all_reduce(x, "sum", group),
+        lambda x: functional.all_gather_tensor(x, 0, group),
+        lambda x: functional.reduce_scatter_tensor(x, "sum", 0, group),
+        lambda x: functional.all_to_all_single(x, None, None, group),
+        lambda x: functional.all_reduce_coalesced([x], "sum", group)[0],
+        lambda x: functional.all_gather_tensor_autograd(x, 0, group),
+        lambda x: functional.reduce_scatter_tensor_autograd(x, "sum", 0, group),
+    )
+    for call in calls:
+        x = numbers("float32", rank, 2 * SIZE, 3).to(device).requires_grad_()
+        y = call(x) + 0
+        weights = torch.arange(y.numel(), device=device).view(y.shape) + 1.0 + rank
+        if y.requires_grad:
+            (y * weights).sum().backward()
+        found += [y.detach(), y.requires_grad, x.grad]
+    return found
+
+
+def complex_pieces(device, rank):
+    parts = [numbers("float32", rank + i, 2 * SIZE, 3) for i in range(2)]
+    whole = torch.complex(*parts)
+    whole = whole.to(device)
+    out = torch.empty(2, 3, dtype=whole.dtype, device=device)
+    dist.reduce_scatter_tensor(out, whole)
+    found = [out.clone()]
+    dist.reduce_scatter(out, list(whole.conj().chunk(SIZE)))
+    if device == "ocl":  # gloo itself has none of complex numbers
+        parts = [part.to(device) for part in parts]
+        whole, *parts = (
+            functional.all_to_all_single(x, None, None, dist.group.WORLD) + 0
+            for x in (whole, *parts)
+        )
+        assert torch.equal(whole, torch.complex(*parts))
+    return [*found, out]
+
+
+def named_devices_and_timeouts(device, rank):
+    """A barrier on the local rank's device, of which there may be fewer; a timeout set later."""
+    dist.barrier(device_ids=[rank] if device == "ocl" else None)
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=70), dist.group.WORLD)
+    return []
+
+
+CASES = (objects, lists, sparse, futures, groups, barriers, differentiable, functional_gradients)
+CASES += (complex_pieces, named_devices_and_timeouts)
 
 
 def compare(rank):
@@ -200,3 +250,32 @@ def split(rank, folder):
 def test_split_group(tmp_path):
     found = processes.run(split, str(tmp_path), size=SIZE, backend="")
     assert found == [(2, [4.0] * 5), (1, [2.0] * 5), (2, [4.0] * 5)]
+
+
+def a_late_rank(rank, device):
+    """It finds the others there, which didn't find it: all must send large tensors alike."""
+    if rank == 1:
+        time.sleep(4.5)
+    group = dist.new_group()
+    x = torch.full((3 << 20,), rank + 1.0, device=device)  # 12 MiB
+    dist.all_reduce(x, group=group)
+    return x.cpu().eq(3).all().item()
+
+
+@pytest.mark.parametrize("device", ["ocl", "cpu"])
+def test_a_late_rank(device):
+    environment = {"TORCH_GLOO_LAZY_INIT": "1", "TORCH_OCL_WITHOUT": "unified_memory"}
+    assert processes.run(a_late_rank, device, environment=environment) == [True, True]
+
+
+def chunks_of_two_sizes(rank):
+    os.environ["TORCH_OCL_DISTRIBUTED_CHUNK"] = str(10_000 * (1 + rank))
+    group = dist.new_group()
+    x = torch.full((100_000,), rank + 1.0, device="ocl")
+    dist.all_reduce(x, group=group)
+    return x.cpu().eq(3).all().item()
+
+
+def test_chunks_of_two_sizes():
+    environment = {"TORCH_OCL_WITHOUT": "unified_memory"}
+    assert processes.run(chunks_of_two_sizes, environment=environment) == [True, True]

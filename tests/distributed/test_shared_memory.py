@@ -95,17 +95,27 @@ def put_off(rank):
     share(rank)
     x, busy = torch.full((1000,), float(rank), device="ocl"), torch.ones(256, 256, device="ocl")
     dist.all_reduce(torch.ones(1, device="ocl"))
-    ended = []
+    ended, events = [], [torch.ocl.Event(), torch.ocl.Event()]
+
+    def compute():
+        """Keeps the device at work, with no more than that ahead of it."""
+        event = events.pop(0)
+        event.synchronize()
+        for _ in range(20):
+            busy.mul_(1.0).matmul(busy)
+        event.record()
+        events.append(event)
+
     start = time.monotonic()
     work = dist.all_reduce(x, async_op=True)
     future = work.get_future().then(lambda _: ended.append(time.monotonic() - start))
     while not ended and time.monotonic() < start + 30:
-        busy @= busy
+        compute()
     future.wait()
     right = [torch.equal(x.cpu(), torch.ones(1000))]
     work = dist.all_reduce(x, async_op=True)
     while not work.is_completed() and time.monotonic() < start + 60:
-        busy @= busy
+        compute()
     right += [work.is_completed(), torch.equal(x.cpu(), torch.full((1000,), 2.0))]
     return ended[0], right
 

@@ -4,23 +4,27 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "distributed"
 
 
 def torchrun(script: str, *arguments: str, options: tuple = (), **environment: str) -> str:
-    """What the processes write."""
+    """What the processes write, one after the other."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*launcher, *options, str(EXAMPLES / script), *arguments],
-        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [*launcher, f"--log-dir={folder}", "--redirects=1", *options]
+            + [str(EXAMPLES / script), *arguments],
+            env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"} | environment,
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        output = "".join(path.read_text() for path in sorted(Path(folder).rglob("stdout.log")))
+    assert done.returncode == 0, output + done.stdout + done.stderr
+    return output
 
 
 def test_data_parallel_on_parts_of_a_device():

@@ -194,6 +194,18 @@ def test_warm(how_much, tmp_path):
     assert warm(how_much, cache) == (0, built)
 
 
+def test_warm_by_several_processes(tmp_path):
+    """They share the cache; each program is there for the next run."""
+    arguments = ["cache", "warm", "--only", "linear layers, losses, optimizers"]
+    variables = {"TORCH_OCL_CACHE": "1", "TORCH_OCL_CACHE_DIR": str(tmp_path / "cache")}
+    first = command(*arguments, "--jobs", "2", "--dtype", "float32", "bfloat16", **variables)
+    assert first.returncode == 0, first.stderr
+    assert "optimizers, float32" in first.stdout and "optimizers, bfloat16" in first.stdout
+    again = command(*arguments, **variables)
+    assert " 0 programs built" in again.stdout
+    assert int(again.stdout.splitlines()[-1].split()[0]) > 10
+
+
 def test_warm_without_a_cache_or_a_device(capsys):
     done = command("cache", "warm", TORCH_OCL_CACHE="0")
     assert done.returncode == 1 and "nothing would be kept" in done.stdout

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -111,7 +112,27 @@ def _scaling_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _accelerator(accelerator: ModuleType) -> None:
-    admit(attribute(accelerator, "Accelerator"), "__init__", {"cuda", "xpu", "npu"})
+    kind = attribute(accelerator, "Accelerator")
+    admit(kind, "__init__", {"cuda", "xpu", "npu"})
+    wrap(kind, "__init__", _saying_that_nothing_is_sharded)
+
+
+def _saying_that_nothing_is_sharded(upstream: Callable[..., None]) -> Callable[..., None]:
+    """Upstream drops the FSDP plugin in silence for devices that aren't on its list."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        upstream(self, *args, **kwargs)
+        asked = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+        asked = asked or kwargs.get("fsdp_plugin") is not None
+        if asked and self.device.type == "ocl" and "FSDP" not in str(self.distributed_type):
+            warnings.warn(
+                "accelerate's FSDP plugin doesn't know ocl: nothing is sharded, and the processes "
+                "train by DistributedDataParallel. torch.distributed.fsdp.fully_shard shards a "
+                "model (docs/user/distributed.md).",
+                stacklevel=2,
+            )
+
+    return __init__
 
 
 PATCHES = {

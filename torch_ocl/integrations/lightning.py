@@ -73,6 +73,7 @@ def _accelerator_class(base: type) -> type:
             return "ocl"
 
     OclAccelerator.__module__, OclAccelerator.__qualname__ = __name__, "OclAccelerator"
+    globals()["OclAccelerator"] = OclAccelerator  # where strategies that spawn pickle it from
     return OclAccelerator
 
 

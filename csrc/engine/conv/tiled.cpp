@@ -89,9 +89,9 @@ const char* refuse(const Contraction& contraction) {
 }
 
 void run(const Contraction& contraction) {
-  static const KernelFamily table_family{"conv/tiled.cl", "conv_table"};
+  static const KernelFamily table_family{"conv/tiled_parts.cl", "conv_table"};
   static const KernelFamily family{"conv/tiled.cl", "conv_tiled"};
-  static const KernelFamily finish_family{"conv/tiled.cl", "conv_tiled_finish"};
+  static const KernelFamily finish_family{"conv/tiled_parts.cl", "conv_tiled_finish"};
   ContractionArguments c = contraction.arguments();
   if (c.k == 0) return;
   contraction.k.store(c.k_size, c.k_a, c.k_b);
@@ -128,10 +128,14 @@ void run(const Contraction& contraction) {
                                         {"A_BY_K", k.first == 1 && row.first != 1},
                                         {"B_BY_K", contraction.column_b != 1},
                                         {"OUT_BY_ROW", contraction.column_out != 1}}};
+  const std::array<Define, 4> parts_defines{{{"C", contraction.compute_tag()},
+                                             {"IN", tag(contraction.b_dtype)},
+                                             {"OUT", tag(contraction.dtype)},
+                                             {"OUT_BY_ROW", contraction.column_out != 1}}};
   const auto items = static_cast<size_t>(s.tile.items);
   const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n);
   if (!own_table) {
-    launch(table_family.get(contraction.device, defines), contraction.queue,
+    launch(table_family.get(contraction.device, parts_defines), contraction.queue,
            NDRange::linear(c.k, group_of_lanes(contraction.device)), work.own(), c);
   }
   launch(family.get(contraction.device, defines), contraction.queue,
@@ -140,7 +144,7 @@ void run(const Contraction& contraction) {
          Pointer{contraction.out}, work.own(), work.totals(),
          LocalMemory{own_table ? 2 * c.split_k * sizeof(int32_t) : sizeof(int32_t)}, c);
   if (work.finishes()) {
-    launch(finish_family.get(contraction.device, defines), contraction.queue,
+    launch(finish_family.get(contraction.device, parts_defines), contraction.queue,
            NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), contraction.bias_or_out(),
            Pointer{contraction.out}, work.totals(), c);
   }

@@ -113,7 +113,7 @@ void launch_feistel(const PermutationPlan& plan, const KernelFamily& family, con
   const PhiloxState state =
       reserve_philox(plan.generator, plan.out.device().index(), kRounds / 4 + 1);
   at::Philox4_32 words(state.seed, 0, state.offset);
-  FeistelKeys keys{};
+  FeistelArguments keys{};
   keys.n = static_cast<uint64_t>(plan.n);
   keys.left_bits = plan.bits / 2;
   keys.right_bits = plan.bits - plan.bits / 2;
@@ -180,7 +180,7 @@ void launch_fill(const KernelFamily& family, const at::TensorBase& out, const Ro
                  int lanes, std::span<const Define> defines, const PhiloxState& state,
                  const Arguments&... arguments) {
   Queue& queue = current_queue(out.device().index());
-  FillLayout argument{};
+  FillArguments argument{};
   argument.n = static_cast<uint64_t>(layout.n);
   put_layout(argument, layout);
   launch(family.get(queue.device(), defines), queue,
@@ -188,8 +188,8 @@ void launch_fill(const KernelFamily& family, const at::TensorBase& out, const Ro
          state.seed, state.offset, arguments...);
 }
 
-OperandLayout operand_layout(const RowMajor& layout) {
-  OperandLayout argument{};
+OperandArguments operand_layout(const RowMajor& layout) {
+  OperandArguments argument{};
   argument.n = static_cast<uint64_t>(layout.n);
   put_layout(argument, layout);
   return argument;

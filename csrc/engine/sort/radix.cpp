@@ -55,7 +55,7 @@ void run_passes(Plan& plan, uint32_t digit_bits, uint32_t part, size_t group, bo
   plan.index = plan.allocate_index();
   c10::DataPtr to_keys = plan.allocate_keys(), to_index = plan.allocate_index();
   for (uint32_t shift = 0; shift < plan.key.bits; shift += digit_bits) {
-    const RadixPass pass{plan.n, plan.rows, parts, part, shift, shift == 0};
+    const RadixArguments pass{plan.n, plan.rows, parts, part, shift, shift == 0};
     launch(count(), plan.queue, range, Pointer{plan.keys.get()}, Pointer{counts.get()}, pass);
     scan_counts(plan.queue, counts.get(), length, arrays);
     launch(move(), plan.queue, range, Pointer{plan.keys.get()}, Pointer{plan.index.get()},

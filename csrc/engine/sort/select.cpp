@@ -21,8 +21,8 @@ void select(Plan& plan, uint32_t k, uint32_t parts, bool has_source) {
   static const KernelFamily family{"sort/select.cl", "sort_select"};
   const bool few = k <= kFew;
   const uint32_t per_item = few ? rows_per_item(plan.device, plan.n / parts) : 1;
-  const Selection selection{plan.n, plan.rows, k,          plan.n / parts,
-                            parts,  per_item,  parts == 1, has_source};
+  const SelectArguments selection{plan.n, plan.rows, k,          plan.n / parts,
+                                  parts,  per_item,  parts == 1, has_source};
   const size_t units = size_t{plan.rows} * parts;
   c10::DataPtr keys = allocate(units * k * plan.key.size);
   c10::DataPtr index = allocate(units * k * sizeof(uint32_t));
