@@ -40,6 +40,16 @@ if not PATHS:
     pytest.skip("not run from the source tree", allow_module_level=True)
 
 
+#: What torchrun sets for a single process.
+TORCHRUN = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_blocks_run(name, tmp_path):
     text = PATHS[name].read_text(encoding="utf-8")
@@ -48,7 +58,7 @@ def test_blocks_run(name, tmp_path):
         f"exec(compile({chr(10) * (line - 1) + block!r}, {name!r}, 'exec'), globals())\n"
         for line, block in blocks(text)
     )
-    done = fresh.run_script(code, environment=dict(os.environ), cwd=tmp_path)
+    done = fresh.run_script(code, environment=os.environ | TORCHRUN, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
