@@ -19,6 +19,7 @@ from torch_ocl import _C
 
 __all__ = [
     "enable",
+    "get_constants",
     "get_filename",
     "get_max_tuning_duration",
     "get_max_tuning_iterations",
@@ -26,6 +27,7 @@ __all__ = [
     "get_validators",
     "is_enabled",
     "read_file",
+    "set_constant",
     "set_filename",
     "set_max_tuning_duration",
     "set_max_tuning_iterations",
@@ -115,6 +117,32 @@ def get_filename() -> str:
     """Where the current device's results are kept. Empty with TORCH_OCL_CACHE=0, unless a name was
     set."""
     return _C.tunable_filename(_C.current_device())
+
+
+def get_constants() -> dict[str, float]:
+    """The numbers that kernels of the current device are chosen and sized by, such as
+    ``row_group``, the work-items of a group. `csrc/engine/device_table.h` says what each means.
+
+    They are those of the device's class (``python -m torch_ocl`` says which, and whether they were
+    measured or derived), but for those that :func:`set_constant` or the file of results has."""
+    return dict(_C.tunable_constants(_C.current_device()))
+
+
+def set_constant(name: str, value: float) -> None:
+    """Stores a constant of the current device (see :func:`get_constants`) with its results. It
+    counts while tuning is enabled, also in later processes, and its name and value are a line of
+    the file: ``device,<name>,<value>,0``.
+
+    For devices nobody has measured: try a number, time what you need, keep the best. Kernels that
+    are sized by it are compiled anew.
+
+    Raises:
+        ValueError: the name is unknown, or kernels can't be built for the value. Whole numbers
+            stay whole and powers of two stay powers of two; a work-group is one of the device's.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"expected a constant's name, got {name!r}")
+    _C.set_tunable_constant(_C.current_device(), name, float(value))
 
 
 def get_results() -> tuple[tuple[str, str, str, float], ...]:

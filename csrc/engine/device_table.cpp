@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 #include <cctype>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -96,18 +98,40 @@ const DeviceRow* find_row(const Device& device) {
   return &kOtherGpu;
 }
 
+constinit std::atomic<RowEdit> row_edit{nullptr};
+// While rows are made and forgotten, so that none of before a change is kept after it.
+constinit std::mutex row_mutex;
+constinit std::array<std::atomic<const DeviceRow*>, 64> rows{};
+
+/// The table's row, or a copy that has constants of the device's own. Copies are never freed, since
+/// there may be references to them; there is one for each change of the tuner's.
+const DeviceRow* make_row(const Device& device) {
+  const DeviceRow* row = find_row(device);
+  const RowEdit edit = row_edit.load();
+  if (edit == nullptr) return row;
+  auto own = std::make_unique<DeviceRow>(*row);
+  return edit(device, *own) ? own.release() : row;
+}
+
 }  // namespace
 
 const DeviceRow& device_row(const Device& device) {
-  static std::array<std::atomic<const DeviceRow*>, 64> rows{};
   const auto index = static_cast<size_t>(device.index());
   if (index >= rows.size()) return *find_row(device);
-  const DeviceRow* row = rows[index].load(std::memory_order_relaxed);
+  const DeviceRow* row = rows[index].load(std::memory_order_acquire);
   if (__builtin_expect(row == nullptr, 0)) {
-    row = find_row(device);
-    rows[index].store(row, std::memory_order_relaxed);
+    std::lock_guard<std::mutex> lock(row_mutex);
+    row = make_row(device);
+    rows[index].store(row, std::memory_order_release);
   }
   return *row;
+}
+
+void set_row_edit(RowEdit edit) { row_edit.store(edit); }
+
+void renew_device_rows() {
+  std::lock_guard<std::mutex> lock(row_mutex);
+  for (std::atomic<const DeviceRow*>& row : rows) row.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace ocl

@@ -120,6 +120,13 @@ struct DeviceRow {
 /// vendor. A load when warm.
 const DeviceRow& device_row(const Device& device);
 
+/// Changes a row that device_row() makes, and says whether it did: what the tuner keeps for a
+/// device takes the place of the table's constants (tuner/constants.h).
+using RowEdit = bool (*)(const Device& device, DeviceRow& row);
+void set_row_edit(RowEdit edit);
+/// Has rows made again at their next use. References to the old ones stay valid.
+void renew_device_rows();
+
 /// The sizes of work-groups: see row_group, element_group and lane_group.
 inline size_t group_of_rows(const Device& device) {
   return static_cast<size_t>(device_row(device).row_group);

@@ -6,8 +6,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <string>
 
 #include "engine/device_table.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "opencl/ceil_div.h"
@@ -124,6 +126,58 @@ void launch_map(Bags& bags, const at::Tensor& indices, const at::Tensor& offsets
          pointer(map), pointer(sizes), arguments, bags.asserts());
 }
 
+/// The gradient of the weight, added to `sums`, which are zeros.
+struct WeightGradient {
+  Bags& bags;
+  const at::Tensor &grad, &indices, &map, &sizes, &factors, &sums;
+  const int64_t skipped;
+};
+
+/// A work-item goes through all indices for some vectors of columns and some of the rows.
+constexpr Implementation<WeightGradient> by_stretches{
+    "stretches",
+    [](const WeightGradient& plan) -> const char* {
+      return plan.bags.device.is_cpu() ? nullptr : "a kernel for CPUs";
+    },
+    [](WeightGradient& plan) {
+      Bags& bags = plan.bags;
+      BagArguments& arguments = bags.arguments;
+      // Vectors of columns for which a look-up pays, and work-items enough.
+      const size_t units = bags.device.properties().compute_units;
+      const size_t chunks =
+          std::clamp<size_t>(arguments.chunks / items_of_cores(bags.device), 1, kMostChunks);
+      const size_t stretches = ceil_div(arguments.chunks, chunks);
+      arguments.chunks = static_cast<uint32_t>(chunks);
+      arguments.parts = static_cast<uint32_t>(ceil_div(units, stretches));
+      arguments.rows = plan.sums.size(0);
+      arguments.skipped = plan.skipped;
+      launch(bags.kernel(sums_family, plan.factors.defined()), bags.queue,
+             NDRange::grid(stretches, arguments.parts, 1, 1), pointer(plan.grad),
+             pointer(plan.indices), pointer(plan.map), pointer(plan.sizes), pointer(plan.factors),
+             pointer(plan.sums), arguments, bags.asserts());
+    }};
+/// A row for each index, which the index engine adds up.
+constexpr Implementation<WeightGradient> by_rows{
+    "rows", [](const WeightGradient&) -> const char* { return nullptr; },
+    [](WeightGradient& plan) {
+      Bags& bags = plan.bags;
+      const at::Tensor rows =
+          at::empty({plan.indices.numel(), plan.sums.size(1)}, plan.sums.options());
+      launch(bags.kernel(rows_family, plan.factors.defined()), bags.queue,
+             element_range(bags.device, bags.arguments.indices * bags.arguments.chunks),
+             pointer(plan.grad), pointer(plan.map), pointer(plan.sizes), pointer(plan.factors),
+             pointer(rows), bags.arguments);
+      add_embedding_rows(plan.sums, plan.indices, rows, plan.skipped, bag_site);
+    }};
+constexpr const Implementation<WeightGradient>* kWeightGradients[] = {&by_stretches, &by_rows};
+const Engine engine{"backward_embedding_bag", kWeightGradients};
+
+std::string describe(const WeightGradient& plan) {
+  return "backward_embedding_bag " + std::to_string(plan.indices.numel()) + " of " +
+         std::to_string(plan.sums.size(0)) + "x" + std::to_string(plan.sums.size(1)) + " " +
+         tag(plan.grad.scalar_type());
+}
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _embedding_bag(
@@ -226,28 +280,8 @@ at::Tensor _embedding_bag_dense_backward(const at::Tensor& grad_, const at::Tens
   if (weighted) arguments.factor_step = factors.stride(0);
   // Each addition to a half type would be rounded.
   sums = sums.to(compute_dtype(bags.dtype));
-  if (bags.device.is_cpu()) {
-    // Vectors of columns for which a look-up pays, and work-items enough.
-    const size_t units = bags.device.properties().compute_units;
-    const size_t chunks =
-        std::clamp<size_t>(arguments.chunks / items_of_cores(bags.device), 1, kMostChunks);
-    const size_t stretches = ceil_div(arguments.chunks, chunks);
-    arguments.chunks = static_cast<uint32_t>(chunks);
-    arguments.parts = static_cast<uint32_t>(ceil_div(units, stretches));
-    arguments.rows = num_weights;
-    arguments.skipped = padding_idx;
-    launch(bags.kernel(sums_family, weighted), bags.queue,
-           NDRange::grid(stretches, arguments.parts, 1, 1), pointer(grad), pointer(indices),
-           pointer(map), pointer(sizes), pointer(factors), pointer(sums), arguments,
-           bags.asserts());
-    if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
-    return sums.to(bags.dtype);
-  }
-  const at::Tensor rows = at::empty({indices.numel(), columns}, sums.options());
-  launch(bags.kernel(rows_family, weighted), bags.queue,
-         element_range(bags.queue.device(), arguments.indices * arguments.chunks), pointer(grad),
-         pointer(map), pointer(sizes), pointer(factors), pointer(rows), arguments);
-  add_embedding_rows(sums, indices, rows, padding_idx, bag_site);
+  WeightGradient plan{bags, grad, indices, map, sizes, factors, sums, padding_idx};
+  run_first(engine, kWeightGradients, plan, describe);
   if (scale_grad_by_freq) divide_by_frequency(sums, indices, bag_site);
   return sums.to(bags.dtype);
 }

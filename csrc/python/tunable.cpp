@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/tuner/constants.h"
 #include "engine/tuner/results.h"
 #include "engine/tuner/tuner.h"
 #include "opencl/platform.h"
@@ -59,6 +60,15 @@ void bind_tunable(py::module_& module) {
       release_gil());
   module.def(
       "tunable_validators", [](int index) { return tuner::validators(device(index)); },
+      release_gil());
+  module.def(
+      "tunable_constants", [](int index) { return tuner::constants(device(index)); },
+      release_gil());
+  module.def(
+      "set_tunable_constant",
+      [](int index, const std::string& name, double value) {
+        tuner::set_constant(device(index), name, value);
+      },
       release_gil());
   module.def(
       "read_tunable_file",

@@ -19,7 +19,7 @@ ENGINES = {
     "distance": ["distance"],
     "fft": ["fft"],
     "gemm": ["gemm"],
-    "index": ["index"],
+    "index": ["backward_embedding_bag", "index"],
     "linalg": [name for name in testing.engines() if name.startswith("linalg_")],
     "norm": ["norm"],
     "pointwise": ["pointwise"],

@@ -12,7 +12,16 @@ ENGINES = Path(__file__).parents[2] / "csrc" / "engine"
 FOLDERS = {"convolution": "conv", "backward_nearest": "spatial"}
 #: Of csrc/ops.
 FOLDERS |= dict.fromkeys(
-    ("backward_grid_sample", "col2im", "distance", "lstm", "sdpa", "unique"),
+    (
+        "backward_embedding_bag",
+        "backward_grid_sample",
+        "backward_vision",
+        "col2im",
+        "distance",
+        "lstm",
+        "sdpa",
+        "unique",
+    ),
 )
 FOLDERS |= {name: "spatial" for name in testing.engines() if name.endswith("pool")}
 

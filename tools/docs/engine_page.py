@@ -36,7 +36,12 @@ COMPUTES = {
     "max_pool": "maxima of windows, and where they are",
 }
 OF_OPS = {
+    "backward_embedding_bag": ("EmbeddingBag.cpp", "the weight's gradient of embedding bags"),
     "backward_grid_sample": ("GridSampler.cpp", "the input's gradient of grid sampling"),
+    "backward_vision": (
+        "vision/sums.cpp",
+        "the inputs' gradients of torchvision's pooling of boxes and deformable convolution",
+    ),
     "col2im": ("Im2Col.cpp", "columns summed to an image, as fold does"),
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "distance": ("Distance.cpp", "distances between rows"),

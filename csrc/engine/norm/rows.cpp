@@ -114,8 +114,6 @@ constexpr int64_t kSumColumns = 16;  // of a work-group of norm_partial_sums_gro
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily registers_family{"norm/rows_registers.cl", "norm_rows_registers"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};
-const KernelFamily prefetch_backward_family{"norm/rows_prefetch_backward.cl",
-                                            "norm_rows_prefetch_backward"};
 const KernelFamily registers_backward_family{"norm/rows_registers_backward.cl",
                                              "norm_rows_registers_backward"};
 const KernelFamily runs_backward_family{"norm/runs_backward.cl", "norm_runs_backward"};
@@ -251,35 +249,6 @@ void run_rows(RowPlan& plan) {
   launch_forward(plan, kernel, plan.group);
 }
 
-/// The longest row of kernels/norm/rows_prefetch_backward.cl: what local memory holds of it and the
-/// sums of the weight's gradients take five times as much of a CPU's first cache.
-int64_t prefetched_elements(const RowPlan& plan) {
-  return device_row(plan.device).first_cache_bytes / 8 /
-         static_cast<int64_t>(c10::elementSize(plan.acc));
-}
-
-const char* refuse_prefetch_backward(const RowPlan& plan) {
-  if (!plan.device.is_cpu()) return "only for CPU devices";
-  if (plan.shape.grouped) return "group norm";
-  if (!plan.dx->defined()) return "the gradient of the input isn't wanted";
-  if (plan.shape.length > prefetched_elements(plan))
-    return "a row doesn't fit into the first cache";
-  return plan.streaming() ? nullptr : "everything stays in the caches, or isn't aligned";
-}
-
-void run_prefetch_backward(RowPlan& plan) {
-  const char* param_tag = tag_or(plan.weight, plan.in_tag);
-  Kernel& kernel = kernel_of(plan, prefetch_backward_family, param_tag, plan.width, 1,
-                             {{"RMS", !plan.mean.defined()},
-                              {"DX", 1},
-                              {"DPARAM", plan.wants_parameters()},
-                              {"LOCAL_ELEMENTS", prefetched_elements(plan)},
-                              {"PAIRS", plan.paired(param_tag)},
-                              {"ALIGNED_VECTORS", 1},
-                              {"STREAMING_STORES", 1}});
-  launch_shares(plan, kernel, 1, shares_per_unit(plan.device));
-}
-
 void run_registers_backward(RowPlan& plan) {
   const DeviceRow& row = device_row(plan.device);
   Kernel& kernel = kernel_of(plan, registers_backward_family, tag_or(plan.weight, plan.in_tag),
@@ -326,13 +295,12 @@ constexpr Implementation<RowPlan> kRegisters{"rows_registers", refuse_long_rows,
     kRows{"rows", refuse_nothing, run_rows};
 constexpr const Implementation<RowPlan>* kForward[] = {&kRegisters, &kRows};
 
-constexpr Implementation<RowPlan> kPrefetchBackward{"rows_prefetch", refuse_prefetch_backward,
-                                                    run_prefetch_backward},
-    kRegistersBackward{"rows_registers", refuse_long_rows, run_registers_backward},
+constexpr Implementation<RowPlan> kRegistersBackward{"rows_registers", refuse_long_rows,
+                                                     run_registers_backward},
     kRowsBackward{"rows", refuse_rows_backward, run_rows_backward},
     kRunsBackward{"runs", refuse_runs_backward, run_runs_backward};
-constexpr const Implementation<RowPlan>* kBackward[] = {&kPrefetchBackward, &kRegistersBackward,
-                                                        &kRowsBackward, &kRunsBackward};
+constexpr const Implementation<RowPlan>* kBackward[] = {&kRegistersBackward, &kRowsBackward,
+                                                        &kRunsBackward};
 
 std::string describe(const RowPlan& plan) {
   return std::string("norm of rows") + (plan.grad ? ", gradients " : " ") +

@@ -34,8 +34,6 @@ constexpr int64_t kMostRowsPerItem = 64, kLeastRowsToPrefetch = 4;
 const KernelFamily rows_family{"softmax/rows.cl", "softmax_rows"};
 const KernelFamily rows_backward_family{"softmax/rows.cl", "softmax_rows_backward"};
 const KernelFamily prefetch_family{"softmax/rows_prefetch.cl", "softmax_rows_prefetch"};
-const KernelFamily prefetch_backward_family{"softmax/rows_prefetch_backward.cl",
-                                            "softmax_rows_prefetch_backward"};
 const KernelFamily registers_family{"softmax/rows_registers.cl", "softmax_rows_registers"};
 const KernelFamily registers_backward_family{"softmax/rows_registers.cl",
                                              "softmax_rows_registers_backward"};
@@ -58,7 +56,7 @@ struct Plan {
   Arguments arguments{};
 
   // Of rows, inner == 1: on a GPU how a work-group shares one; on a CPU the elements that local
-  // memory holds, if a row fits, and whether results are stored past the caches.
+  // memory holds, if a row of a forward pass fits, and whether results are stored past the caches.
   RowShare share = {};
   int64_t local_elements = 0;
   bool fits = false, streaming = false;
@@ -109,16 +107,15 @@ void Plan::choose_rows(ScalarType acc_dtype) {
     share = share_row(device, length, width, element_sizes[0]);
     return;
   }
-  // A row's elements and exponentials, or its gradients and results, which backward are two rows.
-  local_elements = device_row(device).staged_bytes / (backward ? 2 : 1) /
-                   static_cast<int64_t>(c10::elementSize(acc_dtype));
-  fits = length <= local_elements;
+  // A row's elements and exponentials.
+  local_elements =
+      device_row(device).staged_bytes / static_cast<int64_t>(c10::elementSize(acc_dtype));
+  fits = !backward && length <= local_elements;
   // Stores go past caches that can't hold the results anyway, unless the kernel reads them again.
   streaming = aligned_rows() && !(!backward && !log && stash && !fits) &&
               moved_bytes() >= device.properties().last_level_cache;
   int64_t each = std::max<int64_t>(1, device_row(device).item_elements / length);
-  // Backward, rows that stay in the caches are read again as soon.
-  if (fits && (!backward || streaming)) {
+  if (fits) {
     const int64_t items = items_of_cores(device, 4);
     each = std::max(each, std::min(outer / items, kMostRowsPerItem));
   }
@@ -160,19 +157,18 @@ constexpr const char* kNotInnermost = "the dimension isn't the innermost";
 const char* refuse_prefetch(const Plan& plan) {
   if (!plan.device.is_cpu()) return "only for CPU devices";
   if (plan.arguments.inner != 1) return kNotInnermost;
+  if (plan.backward) return "a gradient";
   if (!plan.fits) return "a row doesn't fit into the first cache";
-  if (plan.backward && !plan.streaming) return "everything stays in the caches, or isn't aligned";
   return plan.arguments.outer_per_item < kLeastRowsToPrefetch ? "a work-item has too few rows"
                                                               : nullptr;
 }
 
 void run_prefetch(Plan& plan) {
-  Kernel& kernel =
-      plan.kernel(plan.backward ? prefetch_backward_family : prefetch_family, plan.width, 1,
-                  {{"LOCAL_ELEMENTS", plan.local_elements},
-                   {"PAIRS", plan.paired_rows()},
-                   {plan.streaming ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
-                   {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
+  Kernel& kernel = plan.kernel(prefetch_family, plan.width, 1,
+                               {{"LOCAL_ELEMENTS", plan.local_elements},
+                                {"PAIRS", plan.paired_rows()},
+                                {plan.streaming ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
+                                {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
   plan.enqueue(kernel, row_groups(plan, 1, 1));
 }
 
@@ -201,7 +197,7 @@ void run_rows(Plan& plan) {
   const size_t group = plan.share.items;
   Kernel& kernel =
       plan.kernel(plan.backward ? rows_backward_family : rows_family, plan.width, group,
-                  {{"LOCAL_ELEMENTS", plan.fits && !plan.backward ? plan.local_elements : 0},
+                  {{"LOCAL_ELEMENTS", plan.fits ? plan.local_elements : 0},
                    {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
                    {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
   plan.enqueue(kernel, row_groups(plan, group,

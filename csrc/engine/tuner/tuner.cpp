@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/device_table.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
 
@@ -182,9 +183,12 @@ Settings settings() {
 }
 
 void change(const std::function<void(Settings&)>& edit) {
-  std::lock_guard<std::mutex> lock(mutex());
-  edit(shared_settings());
-  next_epoch();
+  {
+    std::lock_guard<std::mutex> lock(mutex());
+    edit(shared_settings());
+    next_epoch();
+  }
+  renew_device_rows();
 }
 
 void forget_choices() {

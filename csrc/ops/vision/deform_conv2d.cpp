@@ -1,6 +1,5 @@
 // torchvision::deform_conv2d and its gradients: columns of samples, and matrix products.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
@@ -16,6 +15,7 @@
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
+#include "ops/vision/sums.h"
 #include "ops/vision/vision.h"
 #include "runtime/device_guard.h"
 
@@ -196,15 +196,12 @@ at::Tensor by_groups(const Problem& p, const at::Tensor& out, const Images& imag
       .view({images.count, p.groups, p.weight.size(0) / p.groups, p.positions()});
 }
 
-/// Adds the gradient of the part's input, from that of the columns, to sums that are zeros. A CPU's
-/// cores have planes enough, and so do deterministic sums.
+/// Adds the gradient of the part's input, from that of the columns, to sums that are zeros.
 void add_input_gradient(const Problem& p, const Images& images, const at::Tensor& columns,
                         const at::Tensor& sums) {
   const Walk walk(p, images.count);
   const Device& device = walk.queue.device();
-  const bool can_add = sums.scalar_type() == at::kFloat || device.properties().has_int64_atomics;
-  const bool scatters =
-      !device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms();
+  const bool scatters = adds_by_scatter("deform_conv2d", sums);
   const NDRange range = scatters ? walk.taps_and_spans
                                  : NDRange::linear(images.count * p.input.size(1),
                                                    device.is_cpu() ? 1 : group_of_lanes(device));

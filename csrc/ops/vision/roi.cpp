@@ -1,6 +1,5 @@
 // torchvision's poolings of boxes, and their gradients.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/Context.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -13,6 +12,7 @@
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
+#include "ops/vision/sums.h"
 #include "ops/vision/vision.h"
 #include "runtime/device_guard.h"
 
@@ -139,8 +139,7 @@ struct GradientKernels {
   const KernelFamily &scatter, &planes;
 };
 
-/// Launches one of them on sums that are zeros, and converts these. A CPU's cores have planes
-/// enough, and so do deterministic sums.
+/// Launches one of them on sums that are zeros, and converts these.
 template <class... Arguments>
 at::Tensor gradient(const Op& op, const GradientKernels& kernels, const at::Tensor& grad,
                     at::IntArrayRef shape, bool aligns, const Arguments&... arguments) {
@@ -149,9 +148,7 @@ at::Tensor gradient(const Op& op, const GradientKernels& kernels, const at::Tens
   if (grad.numel() == 0 || sums.numel() == 0) return sums.to(dtype);
   Queue& queue = current_queue(grad.device().index());
   Device& device = queue.device();
-  const bool can_add = acc == at::kFloat || device.properties().has_int64_atomics;
-  const bool scatters =
-      !device.is_cpu() && can_add && !at::globalContext().deterministicAlgorithms();
+  const bool scatters = adds_by_scatter(op.name, sums);
   const KernelFamily& family = scatters ? kernels.scatter : kernels.planes;
   const Define storage{"IN", tag(dtype)}, compute{"ACC", tag(acc)};
   const Define sensitive{"POSITION_SENSITIVE", 1}, scatter{"SCATTER", 1};
