@@ -160,11 +160,15 @@ def _strings_of(module: ModuleType) -> list[str]:
 
 
 def find_source(source: str, files: Sequence[str]) -> tuple[str, int] | None:
-    """The file and the line where the source stands as a string literal. None if its lines are in
-    none of the files, one below the other."""
+    """The file and the line where the source stands as a string literal, an f-string or one whose
+    indentation was taken off. None if its lines are in none of the files, one below the other."""
     wanted = source.split("\n")
     if not source.strip():
         return None
+    return _find_literal(wanted, files) or _find_template(wanted, files)
+
+
+def _find_literal(wanted: Sequence[str], files: Sequence[str]) -> tuple[str, int] | None:
     for file in files:
         raw = [line.rstrip("\n") for line in linecache.getlines(file)]
         plain = [line.replace("\\\\", "\\") for line in raw]  # escaped, as in most strings
@@ -172,6 +176,42 @@ def find_source(source: str, files: Sequence[str]) -> tuple[str, int] | None:
             if _stands_at(wanted, plain, at) or _stands_at(wanted, raw, at):
                 return file, at + 1
     return None
+
+
+def _find_template(wanted: Sequence[str], files: Sequence[str]) -> tuple[str, int] | None:
+    """Where the lines may come from by an f-string or textwrap.dedent. Only for several lines, of
+    which one has a word of its own."""
+    first = next(i for i, line in enumerate(wanted) if line.strip())
+    texts = [line.strip() for line in "\n".join(wanted[first:]).rstrip().split("\n")]
+    for file in files if len(texts) > 1 else ():
+        lines = [line.strip() for line in linecache.getlines(file)]
+        for at in range(len(lines) - len(texts) + 1):
+            block = lines[at : at + len(texts)]
+            block[0] = re.split(_QUOTES, block[0])[-1].strip()
+            block[-1] = re.split(_QUOTES, block[-1])[0].strip()
+            if not all(map(_may_become, block, texts)):
+                continue
+            if any(re.search(r"\w", re.sub(_PLACEHOLDER, "", line)) for line in block):
+                return file, at + 1 - first
+    return None
+
+
+_QUOTES = re.compile("\"\"\"|'''")
+_PLACEHOLDER = re.compile(r"(?<!\{)\{[^{}]+\}")
+
+
+def _may_become(line: str, text: str) -> bool:
+    """Whether a line of an f-string, or of another string, can have become the text."""
+    if line == text:
+        return True
+    before = re.split("[{}]", line)[0]
+    if before == line or not text.startswith(before):
+        return False
+    parts = re.split(r"(\{\{|\}\}|\{[^{}]+\})", line.replace("\\\\", "\\"))
+    braces = {"{{": r"\{", "}}": r"\}"}
+    parts[1::2] = [braces.get(part, ".*") for part in parts[1::2]]
+    parts[::2] = map(re.escape, parts[::2])
+    return re.fullmatch("".join(parts), text) is not None
 
 
 def _stands_at(wanted: Sequence[str], lines: Sequence[str], at: int) -> bool:

@@ -112,11 +112,19 @@ _EXTENDED = re.compile(
 )
 
 
+#: The type of a type, or of a value that is cast to one.
+_TYPE_OF = re.compile(
+    r"\b(?:__typeof__|__typeof|typeof)\s*\(\s*"
+    r"(?:\(\s*([\w\s]+?)\s*\)\s*\w+|([\w\s]+?))\s*\)"
+)
+
+
 def _declarations(code: str) -> list[tuple[str, str, bool]]:
     """(text, name, whether it is a pointer) of each name that a typedef declares. Arrays count as
     what they are made of: a pointer to both is the same address."""
     code = re.sub(r"\benum\b[\s\w]*\{[^}]*\}", " int ", code)  # OpenCL C 1.2, 6.1: enums are ints
     code = re.sub(_EXTENDED, r"typedef \1\3 \2;", code)
+    code = re.sub(_TYPE_OF, lambda found: found[1] or found[2], code)
     found = []
     for declared in re.findall(r"\btypedef\s+([\w\s*,\[\]]+);", code):
         first, *others = declared.split(",")

@@ -463,6 +463,8 @@ def test_pointers_to_types_that_no_value_has(pointer):
     [
         "kernel void f(global float (*z)[4], float a) { z[1][0] = a; }",
         "typedef float row[4]; kernel void f(global row* z, float a) { z[1][0] = a; }",
+        "typedef __typeof__((float)0) A; kernel void f(global A* z, A a) { z[4] = a; }",
+        "typedef __typeof__(float) A; kernel void f(global A* z, A a) { z[4] = a; }",
         "typedef float A, *B; kernel void f(global A* z, A a) { z[4] = a; }",
         "typedef float A, *B; kernel void f(global float* z, A a) { z[4] = a; }",
         "typedef global float gf; kernel void f(gf* z, float a) { z[4] = a; }",

@@ -1,6 +1,7 @@
 """torch.ocl.compile_kernel: sources, the errors of their builds, signatures."""
 
 import pickle
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,31 @@ def test_build_errors_of_a_string_with_escapes():
         line = next(n for n, text in enumerate(file, 1) if text == "  x[0] = not_there;\n")
     with pytest.raises(RuntimeError, match=f"test_compile_kernel_sources.py:{line}:"):
         compiled(ESCAPED)
+
+
+def line_of(text):
+    with open(__file__, encoding="utf-8") as file:
+        return next(n for n, line in enumerate(file, 1) if text in line and "line_of" not in line)
+
+
+def test_build_errors_of_an_f_string():
+    kind, name = "float", "x"
+    source = f"""kernel void filled(global {kind}* {name}) {{
+  if ({name}[0] > 0) {{ {name}[1] = 2; }}
+  {name}[0] = missing_{kind};  // of an f-string
+}}"""
+    with pytest.raises(RuntimeError, match=f"{__file__}:{line_of('// of an f-string')}:"):
+        compiled(source)
+
+
+def test_build_errors_of_a_dedented_string():
+    source = textwrap.dedent("""
+        kernel void dedented(global float* x) {
+            x[0] = missing;  // of a dedented string
+        }
+    """)
+    with pytest.raises(RuntimeError, match=f"{__file__}:{line_of('// of a dedented string')}:"):
+        compiled(source)
 
 
 @pytest.mark.parametrize("name, label", [("made", "<kernel made>:2"), (None, "<kernel>:2")])
