@@ -67,6 +67,7 @@ conv::WindowGrid grid_of(const at::Tensor& out, const conv::Window& window) {
   grid.step = window.stride;
   grid.tap_step = window.dilation;
   for (size_t i = 0; i < 3; ++i) grid.origin[i] = -window.pad[i];
+  grid.tf32 = window.tf32;
   return grid;
 }
 
@@ -126,11 +127,27 @@ bool lies_as_product(const ConvolutionPlan& plan) {
          out.is_contiguous() && in.size(1) > 1 && out.size(1) > 1;
 }
 
+/// Whether plain tiles are faster than the conv engine's own: for gradients of weights with all
+/// channels of a chunk, where the copies with channels last cost little or aren't needed.
+bool gains_by_tiles(const ConvolutionPlan& plan) {
+  constexpr int64_t kLeastRows = 64;  // for which an element of the input is worth its copy
+  const auto& [pass, in, out, weight, bias, window] = plan;
+  const int64_t rows = weight.size(0) / window.groups;
+  if (pass != ConvolutionPlan::Pass::weight || weight.size(1) % kChunk != 0 || rows % kChunk != 0) {
+    return false;
+  }
+  const bool last = in.stride(1) == 1 && out.stride(1) == 1;
+  return last || (rows >= kLeastRows && weight.numel() > weight.size(0) * weight.size(1));
+}
+
 }  // namespace
 
 const char* refuse_by_matrix(const ConvolutionPlan& plan) {
   const auto& [pass, in, out, weight, bias, window] = plan;
-  if (const char* reason = conv::refuse_implicit_gemm(in.scalar_type(), window)) return reason;
+  if (const char* reason =
+          conv::refuse_implicit_gemm(in.scalar_type(), window, gains_by_tiles(plan))) {
+    return reason;
+  }
   if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type()) {
     return "dtypes differ";
   }
@@ -175,6 +192,7 @@ void input_by_matrix(const ConvolutionPlan& plan) {
                                     number / phases[2] % phases[1], number % phases[2]};
     std::array<conv::Phase, 3> part;
     conv::WindowGrid grid;
+    grid.tf32 = window.tf32;
     int64_t taps = 1;
     at::Tensor results = result;
     for (size_t axis = 0; axis < 3; ++axis) {

@@ -195,7 +195,7 @@ static inline void multiply_piece(private Sums* sum, local const Stored* x, loca
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 __attribute__((intel_reqd_sub_group_size(SIZE))) void
-gemm_subgroup(OPERANDS) {
+gemm_subgroup(OPERANDS WINDOWS_OPERAND) {
   local uchar memory[MEMORY_BYTES] __attribute__((aligned(16)));
   local Stored* tiles = (local Stored*)memory;
   const uint item = get_local_id(0), lane = get_sub_group_local_id();

@@ -11,8 +11,8 @@
 // PREFETCHED (STAGES - LAG - 1) and LINE_BYTES (of BK elements), as literals, A_BY_K and B_BY_K (1:
 // an operand is contiguous along k, 0: along its rows or columns), WARPGROUP, OCL_PTX_LOCAL (see
 // opencl/retarget.h: STAGES * STAGE_BYTES, where that is more than the compiler allows), WINDOWS
-// (of a convolution, one of the operands: windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32, or,
-// with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
+// (of a convolution, one of the operands: copy_windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32,
+// or, with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
 // WARPGROUP, which takes of a float what TF32 has and cuts off the rest; else floats are rounded.
 // Needs both operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
@@ -135,10 +135,7 @@ static inline void copy_tile(uint to, global const char* from, ulong stride, uin
 }
 
 #if WINDOWS
-#include "gemm/windows.clh"
-#define WINDOWS_OPERAND , const WindowArguments w
-#else
-#define WINDOWS_OPERAND
+#include "gemm/copy_windows.clh"
 #endif
 
 #if !WARPGROUP
@@ -220,11 +217,6 @@ static inline void finish_wide(private const float* sums, global const char* c, 
 }
 #endif
 
-#if WINDOWS == 1
-#undef OUT_AT
-#define OUT_AT(row) (w.linear ? (row) * p.out.row : result_of((uint)(row), w))
-#endif
-
 /// Global size: ITEMS * tiles * batch * splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     OPERANDS WINDOWS_OPERAND) {
@@ -254,7 +246,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   begin(&windows, a, row0 + a_line, p.m, start + a_chunk * CHUNK, w);
 #define FETCH_A() \
   copy_windows(stages + to, &windows, a_line, a_chunk, (int)left - (int)(a_chunk * CHUNK))
-#define NEXT_A() advance(&windows, BK, w)
+#define NEXT_A() advance(&windows.tap, BK, w)
 #else
   a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride +
        ((A_BY_K ? start : row0) + a_chunk * CHUNK) * ELEMENT;

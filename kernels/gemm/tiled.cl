@@ -28,7 +28,7 @@ typedef TYPEV(C, RUN) Run;
 typedef TYPEV(C, OUT_WIDTH) Out;
 static inline void finish(Out total, global const char* c, global char* out, global char* workspace,
                           const Arguments p, T alpha, T beta, ulong z, ulong split, ulong row,
-                          ulong column) {
+                          ulong column, ulong at) {
   if (p.splits > 1) {
     *(global Out*)((global T*)workspace + ((split * p.batch + z) * p.m + row) * p.n + column) =
         total;
@@ -45,14 +45,15 @@ static inline void finish(Out total, global const char* c, global char* out, glo
     if (p.flags & kAddend) *value = SCALE(beta, ((private const T*)&addend)[j], *value);
     *value = ACTIVATE(*value);
   }
-  *(global Out*)((global T*)out + row * p.out.row + column) = total;
+  *(global Out*)((global T*)out + at + column) = total;
 }
 #else
 typedef T Out;
 #endif
 
 /// Global size: ITEMS * tiles * batch * splits.
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERANDS) {
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
+    OPERANDS WINDOWS_OPERAND) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
   const uint item = get_local_id(0);
   const Tile tile = tile_of(p, BM, BN);
@@ -138,7 +139,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(OPERAN
         total += *(local const Out*)(memory + other * ROWS * LM * BN + e);
       }
 #if OUT_WIDTH > 1
-      finish(total, c, out, workspace, p, alpha, beta, (ulong)z, (ulong)split, row, column);
+      finish(total, c, out, workspace, p, alpha, beta, (ulong)z, (ulong)split, row, column,
+             OUT_AT(row));
 #else
       EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
 #endif

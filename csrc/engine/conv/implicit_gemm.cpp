@@ -68,8 +68,8 @@ gemm::Windows windows_of(gemm::Windows::Side side, const Operand& out, const Ope
 
 }  // namespace
 
-const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window) {
-  if (const char* reason = gemm::refuse_windows(dtype, window.tf32)) return reason;
+const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window, bool tiles) {
+  if (const char* reason = gemm::refuse_windows(dtype, window.tf32, tiles)) return reason;
   return product(window.kernel) > kMostTaps ? "more than 64 taps" : nullptr;
 }
 
@@ -78,7 +78,7 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
   const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
   gemm::Description d;
-  d.tf32 = true;
+  d.tf32 = grid.tf32;
   d.m = out.size[0] * product(grid.positions);
   d.n = columns;
   d.k = product(grid.taps) * channels;
@@ -97,7 +97,7 @@ void implicit_gemm_weight(void* weight, const Operand& out, const Operand& sourc
   const gemm::Windows windows = windows_of(gemm::Windows::b, out, source, grid, channels);
   TORCH_INTERNAL_ASSERT(windows.arguments.linear);
   gemm::Description d;
-  d.tf32 = true;
+  d.tf32 = grid.tf32;
   d.m = rows;
   d.n = product(grid.taps) * channels;
   d.k = out.size[0] * product(grid.positions);

@@ -14,6 +14,7 @@ namespace ocl::conv {
 struct WindowGrid {
   std::array<int64_t, 3> positions{1, 1, 1}, step{1, 1, 1}, origin{}, taps{1, 1, 1},
       tap_step{1, 1, 1};
+  bool tf32 = false;  // of single precision: factors may be rounded to 11 bits
 };
 
 /// out[n, o, j] = sum over taps t and channels c of source(n, o, t, c) * weight[j][t][c] + bias[j],
@@ -31,7 +32,7 @@ void implicit_gemm_weight(void* weight, const Operand& out, const Operand& sourc
                           const WindowGrid& grid, int64_t groups);
 
 /// Why the two don't take convolutions of that dtype and window on the current device; null if they
-/// do. Factors of single precision are rounded to 11 bits, where the window allows that.
-const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window);
+/// do. `tiles`: a GPU's plain tiles will do where it has no matrix instructions for them.
+const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window, bool tiles);
 
 }  // namespace ocl::conv

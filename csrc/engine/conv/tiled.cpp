@@ -20,8 +20,6 @@ namespace ocl::conv {
 namespace {
 
 constexpr int64_t kMostSplits = 128, kLeastPart = 128;
-// Longer parts would round more than CPU torch's sums; their totals may take that many bytes.
-constexpr int64_t kLongestPart = 4096, kTotalBytes = int64_t{64} << 20;
 
 constexpr int64_t kMostTable = 2048;  // elements of k in a table of each work-group
 
@@ -98,9 +96,7 @@ void run(const Contraction& contraction) {
   const size_t element = c10::elementSize(contraction.compute);
   const Accumulator* const accumulator = contraction.accumulator;
   const bool separate = !contraction.is_whole();
-  const int64_t most =
-      kTotalBytes / (int64_t{c.m} * c.n * c.groups * static_cast<int64_t>(element));
-  const int64_t least = std::max<int64_t>(1, std::min(c.k / kLongestPart, most));
+  const int64_t least = gemm::least_parts(c.k, size_t{c.m} * c.n * c.groups * element);
   using Candidates = TileCandidates<TiledShape>;
   auto [chosen, splits] = choose(element == 8 ? Candidates(kConvTiled8) : Candidates(kConvTiled4),
                                  contraction.device, c, element, least);

@@ -175,7 +175,8 @@ Plan make_plan(const Description& d) {
 std::string describe(const Plan& plan) {
   const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
-         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag;
+         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
+         (plan.windows != nullptr ? ", windows" : "");
 }
 
 }  // namespace
@@ -195,14 +196,28 @@ void run_product(const Plan& plan) {
   run_first(engine, all_products(), products(plan.device), plan, describe);
 }
 
-const char* refuse_windows(ScalarType dtype, bool tf32) {
-  if (!device(current_device()).properties().has_tensor_cores)
-    return "the device has no NVIDIA tensor cores";
-  if (dtype == ScalarType::Float) {
-    return tf32 ? nullptr : "single precision, where TF32 isn't allowed";
+const char* refuse_windows(ScalarType dtype, bool tf32, bool tiles) {
+  const Device& device = ocl::device(current_device());
+  const DeviceProperties& p = device.properties();
+  const bool halves = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
+  const Product* const forced = forced_among(engine, all_products_of_windows());
+  if (forced == &tiled) return c10::isFloatingType(dtype) ? nullptr : "not a floating-point type";
+  if (forced == &subgroup_matrix && p.required_sub_group_sizes != 0) {
+    return halves ? nullptr : "not of 16 bits";
   }
-  if (dtype != ScalarType::Half && dtype != ScalarType::BFloat16) return "not of 16 bits";
-  return nullptr;
+  if (halves && (p.has_tensor_cores || p.subgroup_matrix_size != 0)) return nullptr;
+  if (dtype == ScalarType::Float && p.has_tensor_cores && tf32) return nullptr;
+  if (tiles && !device.is_cpu() && (halves || dtype == ScalarType::Float)) return nullptr;
+  if (halves) return "the device has neither NVIDIA's tensor cores nor Intel's matrix units";
+  return dtype == ScalarType::Float ? "single precision, where TF32 isn't there or allowed"
+                                    : "neither of 16 bits nor TF32";
+}
+
+bool Windows::rows_are_multiples(uint64_t elements) const {
+  if (side != a) return true;
+  const WindowArguments& w = arguments;
+  return w.out_image % elements == 0 &&
+         std::ranges::all_of(w.out_stride, [&](uint32_t each) { return each % elements == 0; });
 }
 
 void Windows::set_grid(int axis, uint32_t positions) {
@@ -219,8 +234,8 @@ void Windows::set_grid(int axis, uint32_t positions) {
 void product_of_windows(const Description& description, const Windows& windows) {
   Plan plan = make_plan(description);
   plan.windows = &windows;
-  if (dispatch_is_traced()) trace_dispatch(describe(plan) + ", windows: tensor_core runs");
-  tensor_core.run(plan);
+  const Plan& given = plan;
+  run_first(engine, all_products_of_windows(), products_of_windows(plan.device), given, describe);
 }
 
 bool takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
@@ -276,6 +291,12 @@ void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, cons
   const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
   const int64_t work = std::max(results, results * p.k / kProductsPerOperation);
   kernel.enqueue(plan.queue, range.of_work(work * p.batch));
+}
+
+std::span<const unsigned char> windows_of(const Plan& plan) {
+  if (plan.windows == nullptr) return {};
+  return {reinterpret_cast<const unsigned char*>(&plan.windows->arguments),
+          sizeof plan.windows->arguments};
 }
 
 void copy_lines(const Plan& plan, const char* source, size_t element_size, uint64_t stride,

@@ -24,6 +24,9 @@ constexpr const Product* kAll[] = {
     &k_blocking, &bfloat16_parts, &tensor_core, &tensor_core_f64, &subgroup_matrix,
     &subgroup,   &tiled,          &packed,      &direct};
 
+constexpr const Product* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &tiled};
+constexpr const Product* kOfWindows[] = {&tensor_core, &tiled};
+
 }  // namespace
 
 Engine engine{"gemm", kAll};
@@ -39,5 +42,12 @@ std::span<const Product* const> products(const Device& device) {
 }
 
 std::span<const Product* const> all_products() { return kAll; }
+
+std::span<const Product* const> products_of_windows(const Device& device) {
+  if (device.properties().subgroup_matrix_size != 0) return kAllOfWindows;
+  return kOfWindows;
+}
+
+std::span<const Product* const> all_products_of_windows() { return kAllOfWindows; }
 
 }  // namespace ocl::gemm

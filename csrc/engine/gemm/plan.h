@@ -42,7 +42,7 @@ struct Plan {
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
-  const Windows* windows = nullptr;  // for gemm_tensor_core alone
+  const Windows* windows = nullptr;
 
   /// The same product transposed: out^T = b^T a^T.
   Plan transposed() const;
@@ -79,6 +79,9 @@ void run_product(const Plan& plan);
 std::span<const Product* const> products(const Device& device);
 /// Those of all devices.
 std::span<const Product* const> all_products();
+/// The same of those that find an operand in windows.
+std::span<const Product* const> products_of_windows(const Device& device);
+std::span<const Product* const> all_products_of_windows();
 
 /// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False
 /// if the tuner is off or prefers the order of products().
@@ -101,6 +104,9 @@ Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
 /// Enqueues with the operands of gemm.clh and `extra` (a trailing struct, may be empty).
 void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range,
                     const void* workspace = nullptr, std::span<const unsigned char> extra = {});
+
+/// The windows' arguments, which follow the operands; nothing where there are no windows.
+std::span<const unsigned char> windows_of(const Plan& plan);
 
 /// Copies `lines` lines of `length` elements per batch to `copy`, each contiguous and `pitch`
 /// elements after the last. Strides in elements: within a line, from line to line, from batch to

@@ -75,7 +75,7 @@ template <bool matrix>
 void run(const Plan& source) {
   static const KernelFamily family{"gemm/subgroup.cl", "gemm_subgroup"};
   // The epilogue's neighbouring work-items store along a row.
-  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+  if (source.windows == nullptr && source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run<matrix>(source.transposed());
   }
   const Candidates candidates = candidates_of(source, matrix);

@@ -164,13 +164,7 @@ bool is_wide(const Plan& plan) {
            s.batch % chunk == 0;
   };
   const Arguments& p = plan.problem;
-  if (has_windows(plan, Windows::a)) {
-    const auto& w = plan.windows->arguments;
-    for (uint32_t stride : w.out_stride) {
-      if (stride % chunk != 0) return false;
-    }
-    if (w.out_image % chunk != 0) return false;
-  }
+  if (plan.windows != nullptr && !plan.windows->rows_are_multiples(chunk)) return false;
   return plan.a_size > 1 && p.n % chunk == 0 && wide(plan.out, p.out) &&
          ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
 }
@@ -180,7 +174,7 @@ Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
   const Arguments& p = plan.problem;
   const size_t local = local_memory_of(plan, s);
   const int windows = plan.windows == nullptr ? Windows::none : plan.windows->side;
-  const int axes = plan.windows != nullptr && plan.windows->is_flat() ? 2 : 3;
+  const int axes = plan.windows == nullptr ? 3 : plan.windows->axes();
   const std::array<Define, 16> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
@@ -218,7 +212,7 @@ void run(const Plan& source) {
   const AlignedOperand a(plan, takes_a(plan), plan.a, p.a.row, p.a.column, p.a.batch, p.m);
   const AlignedOperand b(plan, takes_b(plan), plan.b, p.b.column, p.b.row, p.b.batch, p.n);
   // The parts' sums are added up row by row.
-  const bool whole = has_windows(plan, Windows::a) && !plan.windows->arguments.linear;
+  const bool whole = plan.windows != nullptr && plan.windows->is_apart();
   set_splits(p, whole ? 1 : choice.splits, s.tile.k);
   const Workspace sums(split_bytes(plan));
   Kernel* kernel = nullptr;
@@ -234,13 +228,8 @@ void run(const Plan& source) {
     return fitting(source) == 0 ? tiled.run(source) : run(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
-  std::span<const unsigned char> windows;
-  if (plan.windows != nullptr) {
-    windows = {reinterpret_cast<const unsigned char*>(&plan.windows->arguments),
-               sizeof plan.windows->arguments};
-  }
   launch_product(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
-                 windows);
+                 windows_of(plan));
   finish_split(plan, sums.data());
 }
 

@@ -59,13 +59,15 @@ int store_width(const Plan& plan) {
   const bool takes = !plan.complex && std::strcmp(plan.out_tag, plan.compute_tag) == 0 &&
                      p.n % static_cast<uint32_t>(width) == 0 && wide(plan.out, p.out) &&
                      ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
-  return takes ? width : 1;
+  const bool rows =
+      plan.windows == nullptr || plan.windows->rows_are_multiples(static_cast<uint64_t>(width));
+  return takes && rows ? width : 1;
 }
 
 void run_tiled(const Plan& source) {
   static const KernelFamily family{"gemm/tiled.cl", "gemm_tiled"};
   // The epilogue's neighbouring work-items store along a row.
-  if (source.problem.out.column != 1 && source.problem.out.row == 1) {
+  if (source.windows == nullptr && source.problem.out.column != 1 && source.problem.out.row == 1) {
     return run_tiled(source.transposed());
   }
   const Candidates candidates = candidates_of(source);
@@ -75,6 +77,11 @@ void run_tiled(const Plan& source) {
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const TiledShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
+  if (source.windows != nullptr) {
+    const Arguments& p = source.problem;
+    const size_t bytes = size_t{p.m} * p.n * p.batch * source.compute_size;
+    choice.splits = std::max(choice.splits, least_parts(p.k, bytes));
+  }
   run_tiles(family, source, s.tile, choice.splits,
             {{"TM", s.rows},
              {"TN", s.columns},

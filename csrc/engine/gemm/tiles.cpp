@@ -149,6 +149,13 @@ std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> sh
   return list;
 }
 
+int64_t least_parts(int64_t k, size_t result_bytes) {
+  constexpr int64_t kLongestPart = 4096;
+  constexpr size_t kTotalBytes = size_t{64} << 20;
+  const auto most = static_cast<int64_t>(kTotalBytes / std::max<size_t>(1, result_bytes));
+  return std::max<int64_t>(1, std::min(k / kLongestPart, most));
+}
+
 void set_splits(Arguments& problem, int64_t splits, int64_t multiple) {
   if (problem.k == 0) return;
   const int64_t part = ceil_div(ceil_div(problem.k, splits), multiple) * multiple;
@@ -175,11 +182,14 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
 
 void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
                int64_t splits, std::initializer_list<Define> parameters) {
-  constexpr size_t kFetchDefines = 8, kMostParameters = 5;
+  constexpr size_t kFetchDefines = 8, kMostParameters = 5, kWindowDefines = 2;
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
   Plan plan = source;
   Arguments& p = plan.problem;
-  set_splits(p, splits, tile.k);
+  const Windows* windows = plan.windows;
+  // The parts' sums are added up row by row.
+  const bool whole = windows != nullptr && windows->is_apart();
+  set_splits(p, whole ? 1 : splits, tile.k);
   const Workspace sums(split_bytes(plan));
   const auto m = static_cast<uint64_t>(tile.m), n = static_cast<uint64_t>(tile.n),
              k = static_cast<uint64_t>(tile.k);
@@ -187,7 +197,7 @@ void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& 
                     is_near(n, p.b.column, k, p.b.row, plan.b_size);
   const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
   const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
-  std::array<Define, kFetchDefines + kMostParameters> defines{
+  std::array<Define, kFetchDefines + kMostParameters + kWindowDefines> defines{
       {{"BM", tile.m},
        {"BN", tile.n},
        {"BK", tile.k},
@@ -196,11 +206,16 @@ void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& 
        {"B_BY_K", reads_by_k(p.b.column, p.b.row)},
        {"A_WIDTH", a_width},
        {"B_WIDTH", b_width}}};
-  std::copy(parameters.begin(), parameters.end(), defines.begin() + kFetchDefines);
-  Kernel& kernel =
-      get_kernel(family, plan, std::span(defines).first(kFetchDefines + parameters.size()));
+  size_t count = kFetchDefines;
+  for (const Define& define : parameters) defines[count++] = define;
+  if (windows != nullptr) {
+    defines[count++] = Define("WINDOWS", static_cast<int>(windows->side));
+    defines[count++] = Define("AXES", windows->axes());
+  }
+  Kernel& kernel = get_kernel(family, plan, std::span(defines).first(count));
   const size_t items = static_cast<size_t>(tile.items);
-  launch_product(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data());
+  launch_product(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data(),
+                 windows_of(plan));
   finish_split(plan, sums.data());
 }
 

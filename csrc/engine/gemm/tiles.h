@@ -36,6 +36,10 @@ void check_forced_tile();
 std::vector<Variation> vary_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
                                  int stage);
 
+/// The parts of a long k, as of a convolution's positions, whose sums round no more than CPU
+/// torch's, where the parts' totals, of `result_bytes` each, take no more memory than they may.
+int64_t least_parts(int64_t k, size_t result_bytes);
+
 /// Splits the plan's k into (about) that many parts, each a multiple of `multiple`.
 void set_splits(Arguments& problem, int64_t splits, int64_t multiple);
 
