@@ -7,6 +7,7 @@
 #include <pybind11/pybind11.h>
 
 #include <tuple>
+#include <unordered_set>
 
 #include "distributed/follow.h"
 #include "runtime/stream.h"
@@ -33,12 +34,36 @@ std::optional<c10::Device> device_of(c10d::OpType type, const Tensors& inputs,
   return ours ? first : std::nullopt;
 }
 
+// As many chunks have pinned memory at a time.
+constexpr int64_t kInFlight = 6;
+constexpr int64_t kUsualChunk = 8 << 20;
+
+int64_t most_pinned(int64_t chunk) { return kInFlight * (chunk > 0 ? chunk : kUsualChunk); }
+
+/// Bytes of pinned memory that Staging gets for a call.
+int64_t pinned_bytes(std::initializer_list<const Tensors*> lists) {
+  int64_t bytes = 0;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const Tensors* tensors : lists) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!tensor.defined() || !tensor.is_privateuseone() || tensor.layout() != at::kStrided) {
+        continue;
+      }
+      if (!is_lendable(tensor) && seen.insert(tensor.unsafeGetTensorImpl()).second) {
+        bytes += static_cast<int64_t>(tensor.nbytes());
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Backend::Backend(Ptr inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk)
     : Base(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
-      chunks_(*inner_, std::move(store), chunk) {
+      chunks_(*inner_, std::move(store), chunk),
+      pinned_(std::make_shared<PinnedBudget>(most_pinned(chunk))) {
   init();
 }
 
@@ -54,6 +79,7 @@ Backend::Backend(Ptr inner, std::shared_ptr<BlockPool> pool)
 Backend::~Backend() {
   std::optional<pybind11::gil_scoped_release> released;
   if (Py_IsInitialized() && PyGILState_Check()) released.emplace();
+  transfers_.reset();
   queue_.reset();
   coalesced_.clear();
   batch_.clear();
@@ -72,6 +98,7 @@ c10d::ErrorType Backend::getError() {
 
 void Backend::shutdown() {
   queue_->drain();
+  transfers_->drain();
   inner_->shutdown();
   if (pool_) pool_->close();
 }
@@ -87,6 +114,7 @@ Backend::Ptr Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
     return same;
   }
   queue_->drain();
+  transfers_->drain();
   const auto options = inner_->getBackendOptions();
   const auto before =
       std::make_tuple(options->timeout, options->group_name, options->global_ranks_in_group);
@@ -147,31 +175,31 @@ std::function<void(std::exception_ptr)> Backend::failing(
   };
 }
 
-void Backend::push(CallQueue::Call call, bool synchronous) {
+void Backend::push(CallQueue::Call call, bool synchronous, std::unique_lock<std::mutex> order) {
   // What is coalesced is waited for at the end.
   const bool at_once = synchronous && !coalescing_;
   // With shared memory a call takes until the work is done.
   const auto otherwise = pool_ ? CallQueue::By::thread : CallQueue::By::whoever_is_free;
-  queue_->push(std::move(call), at_once ? CallQueue::By::caller : otherwise);
+  queue_->push(std::move(call), at_once ? CallQueue::By::caller : otherwise, std::move(order));
 }
 
 /// A call for CPU tensors, if all earlier ones were made.
-bool Backend::make_at_once(WorkPtr& inner, const InnerCall& call) {
-  if (!queue_->try_now([&] { inner = call(); })) return false;
+bool Backend::make_at_once(CallQueue& queue, WorkPtr& inner, const InnerCall& call) {
+  if (!queue.try_now([&] { inner = call(); })) return false;
   ++at_once_;
   return true;
 }
 
 WorkPtr Backend::run_on_cpu(const Request& request, const InnerCall& call) {
   WorkPtr inner;
-  if (make_at_once(inner, call)) return keep(std::move(inner));
+  if (make_at_once(*queue_, inner, call)) return keep(std::move(inner));
   const auto work = make_work(request, std::nullopt);
   const auto failed = failing(work);
   push({nullptr,
         [work, call, failed] {
           const WorkPtr inner = call();
           work->posted(inner);
-          follow(*inner, [work] { work->complete(); }, failed);
+          follow(inner, [work] { work->complete(); }, failed);
         },
         failed},
        false);
@@ -193,18 +221,16 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
   const at::NoGradGuard no_grad;
   const c10::InferenceMode off(false);  // the copies are written by threads in no such mode
   const c10::DeviceGuard guard(*device);
-  const Streams where = streams(*device);
+  PinnedBudget::Turn turn;
+  if (!pool_) turn = pinned_->enter(pinned_bytes({&request.inputs, &request.results()}));
   const auto staging = stage(*device);
+  if (turn.behind) {
+    return run_behind(request, prepare, staging, std::move(turn));
+  }
   InnerCall call = prepare(*staging);
   const auto work = make_work(request, device);
   const auto failed = failing(work);
-  auto arrived = [work, staging, where, finish = request.finish] {
-    const at::NoGradGuard no_grad;
-    const c10::StreamGuard on(where.in);
-    staging->bring_back();
-    if (finish) finish();
-    work->complete();
-  };
+  auto arrived = arrival(request, staging, work, std::move(turn.share));
   if (pool_ && coalescing_) {
     batch_.push_back({std::move(call), staging, work, std::move(arrived)});
     return work;
@@ -219,22 +245,60 @@ WorkPtr Backend::run(const Request& request, const Prepare& prepare) {
           }
           const WorkPtr inner = call();
           work->posted(inner);
-          follow(*inner, arrived, failed);
+          follow(inner, arrived, failed);
         },
         failed},
-       request.synchronous);
+       request.synchronous, std::move(turn.order));
+  return keep(work);
+}
+
+/// What a call's end does.
+std::function<void()> Backend::arrival(const Request& request,
+                                       const std::shared_ptr<Staging>& staging,
+                                       const c10::intrusive_ptr<Work>& work,
+                                       PinnedBudget::SharePtr pinned) {
+  return [work, staging, pinned = std::move(pinned), in = streams(staging->device()).in,
+          finish = request.finish] {
+    const at::NoGradGuard no_grad;
+    const c10::StreamGuard on(in);
+    staging->bring_back();
+    if (pinned) pinned->give_back(record(in));
+    if (finish) finish();
+    work->complete();
+  };
+}
+
+// The program doesn't wait for pinned memory: others may need what it calls next. Its tensors are
+// copied once the queue gets there.
+WorkPtr Backend::run_behind(const Request& request, const Prepare& prepare,
+                            const std::shared_ptr<Staging>& staging, PinnedBudget::Turn turn) {
+  const auto work = make_work(request, staging->device());
+  const auto failed = failing(work);
+  auto make = [this, request, prepare, staging, work, failed,
+               behind = std::move(turn.behind)]() mutable {
+    const c10::DeviceGuard guard(staging->device());
+    auto pinned = pinned_->take(pinned_bytes({&request.inputs, &request.results()}));
+    behind.reset();
+    const InnerCall call = prepare(*staging);
+    staging->ready()->synchronize();
+    const WorkPtr inner = call();
+    work->posted(inner);
+    follow(inner, arrival(request, staging, work, std::move(pinned)), failed);
+  };
+  queue_->push({nullptr, std::move(make), failed}, CallQueue::By::thread, std::move(turn.order));
   return keep(work);
 }
 
 WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepare) {
   if (pool_ && coalescing_) return run(request, prepare);  // it ends with the others
+  CallQueue& queue = pool_ ? *queue_ : *transfers_;
   const auto device = device_of(request.type, request.inputs, request.outputs);
   Staging none;
   if (!device) {
     check_takes_cpu_tensors();
     WorkPtr inner;
     const InnerCall call = prepare(none);
-    if (make_at_once(inner, call)) return keep(std::move(inner));
+    if (make_at_once(queue, inner, call)) return keep(std::move(inner));
   }
   const at::NoGradGuard no_grad;
   const c10::InferenceMode off(false);
@@ -263,7 +327,7 @@ WorkPtr Backend::run_point_to_point(const Request& request, const Prepare& prepa
   auto make = [this, device, work, call = std::move(call)] {
     work->posted(pool_ ? pool_->memory().call(other_side(*device), call) : call());
   };
-  queue_->push({staging->ready(), std::move(make), failing(work)}, CallQueue::By::whoever_is_free);
+  queue.push({staging->ready(), std::move(make), failing(work)}, CallQueue::By::whoever_is_free);
   return keep(work);
 }
 

@@ -19,6 +19,7 @@
 
 #include "distributed/call_queue.h"
 #include "distributed/chunks.h"
+#include "distributed/pinned_budget.h"
 #include "distributed/staging.h"
 #include "distributed/work.h"
 #include "runtime/stream_table.h"
@@ -98,9 +99,13 @@ class Backend final : public c10d::Backend {
     Tensors inputs, outputs;
     bool synchronous = false;           // the program waits for the result at once
     std::function<void()> finish = {};  // the last step on the device, on the stream for copies in
+    Tensors pieces = {};                // what the inner backend writes, if not the outputs
+
+    const Tensors& results() const { return pieces.empty() ? outputs : pieces; }
   };
   using InnerCall = std::function<WorkPtr()>;
-  /// Puts a call's tensors where the inner backend can use them, and returns its call.
+  /// Puts a call's tensors where the inner backend can use them, and returns its call. It may come
+  /// after the call, in the queue's thread: no references.
   using Prepare = std::function<InnerCall(Staging&)>;
   using TensorsCall = std::function<WorkPtr(Tensors&)>;
   /// Of what is written and what is read: contiguous rows, of one length.
@@ -108,6 +113,11 @@ class Backend final : public c10d::Backend {
   struct ChunkedCall;
 
   WorkPtr run(const Request& request, const Prepare& prepare);
+  WorkPtr run_behind(const Request& request, const Prepare& prepare,
+                     const std::shared_ptr<Staging>& staging, PinnedBudget::Turn turn);
+  std::function<void()> arrival(const Request& request, const std::shared_ptr<Staging>& staging,
+                                const c10::intrusive_ptr<Work>& work,
+                                PinnedBudget::SharePtr pinned);
   /// A call in a group's batch, and what comes after it.
   struct Member {
     InnerCall call;
@@ -129,28 +139,34 @@ class Backend final : public c10d::Backend {
 
   /// With shared memory there is no way for them.
   void check_takes_cpu_tensors() const;
-  bool make_at_once(WorkPtr& inner, const InnerCall& call);
+  bool make_at_once(CallQueue& queue, WorkPtr& inner, const InnerCall& call);
   WorkPtr run_on_cpu(const Request& request, const InnerCall& call);
   /// Of calls that treat every element alike.
   WorkPtr run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
                           const TensorsCall& call);
   struct RowsRequest {
     Tensors read, written;
-    int64_t length;         // elements of a row
+    int64_t length;         // elements of a row, or of the longest one
     int64_t rows;           // of the larger side
     bool in_place = false;  // both sides are `written`, of which nothing is read if `read` is empty
+    bool uneven = false;    // each tensor is a row, and parts must lie one after the other
   };
   /// Whether they may go by run_rows(). The same on all ranks where the program is right.
   bool may_be_cut(const RowsRequest& rows) const;
   /// Of calls that treat every element of a row alike. In chunks if the ranks agree.
   WorkPtr run_rows(const Request& request, const RowsRequest& rows, const RowsCall& call);
   void run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked);
+  /// all_to_all of any sizes: what this rank sends to each, and gets from each.
+  WorkPtr exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
+                        const c10d::AllToAllOptions& opts);
+  /// Whether they may go by exchange_rows(). The same on all ranks where the program is right.
+  bool may_exchange_rows(const Tensors& outputs, const Tensors& inputs) const;
   WorkPtr run_point_to_point(const Request& request, const Prepare& prepare);
   WorkPtr allreduce_sparse_tensor(const at::Tensor& tensor, const c10d::AllreduceOptions& opts);
   WorkPtr reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
                                 std::vector<int64_t> sizes, const c10d::ReduceScatterOptions& opts);
 
-  void push(CallQueue::Call call, bool synchronous);
+  void push(CallQueue::Call call, bool synchronous, std::unique_lock<std::mutex> order = {});
   WorkPtr keep(WorkPtr work);
   Streams& streams(c10::Device device);
   c10::intrusive_ptr<Work> make_work(const Request& request, std::optional<c10::Device> device);
@@ -159,6 +175,7 @@ class Backend final : public c10d::Backend {
   Ptr inner_;
   std::shared_ptr<BlockPool> pool_;
   Chunks chunks_;
+  std::shared_ptr<PinnedBudget> pinned_;
   std::atomic<uint64_t> number_{0};
   std::atomic<uint64_t> at_once_{0};  // calls for CPU tensors that have no work of ours
   // Shared with callbacks of the inner backend's threads.
@@ -169,8 +186,11 @@ class Backend final : public c10d::Backend {
   c10::weak_intrusive_ptr<Base> last_split_{Ptr()};
   std::mutex streams_mutex_;
   std::array<std::optional<Streams>, kMaxDevices> streams_;
-  // Last: it uses the others as long as it lives.
+  // Last: they use the others as long as they live.
   std::unique_ptr<CallQueue> queue_ = std::make_unique<CallQueue>();
+  // Of sends and receives, unless they need the order of all: gloo matches them by their tags. A
+  // peer may need one before its next collective, for which an earlier one here waits.
+  std::unique_ptr<CallQueue> transfers_ = std::make_unique<CallQueue>();
 };
 
 }  // namespace ocl::distributed

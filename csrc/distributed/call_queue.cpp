@@ -38,11 +38,12 @@ bool CallQueue::try_now(const std::function<void()>& make) {
   return true;
 }
 
-void CallQueue::push(Call call, By by) {
+void CallQueue::push(Call call, By by, std::unique_lock<std::mutex> order) {
   const bool here = by == By::caller ||
                     (by == By::whoever_is_free && (call.ready == nullptr || call.ready->query()));
   if (here && claim()) {
     const auto guard = c10::make_scope_exit([this] { release(); });
+    if (order) order.unlock();
     if (call.ready) call.ready->synchronize();
     call.make();
     return;

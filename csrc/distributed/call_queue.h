@@ -34,8 +34,8 @@ class CallQueue {
   CallQueue& operator=(const CallQueue&) = delete;
 
   /// Never waits for other ranks. An error of a call that is made at once is thrown; of others
-  /// failed() is called, on the queue's thread.
-  void push(Call call, By by);
+  /// failed() is called, on the queue's thread. `order` is given back once the call has its place.
+  void push(Call call, By by, std::unique_lock<std::mutex> order = {});
   /// Makes a call at once if all earlier ones were made; returns whether it was.
   bool try_now(const std::function<void()>& make);
   /// Waits until all calls were made.

@@ -1,44 +1,55 @@
 // Calls whose tensors are cut into chunks where the ranks have agreed on that: while one chunk is
 // on the network others are copied. It also bounds the pinned memory.
 //
-// A call works on rows of equal length, one or one for each rank. A chunk is the same part of all
-// of them, and a call of its own.
+// A call works on rows, one or one for each rank. A chunk is the same part of all of them, and a
+// call of its own. Rows have one length, but for all_to_all, whose longest one decides.
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/ScopeExit.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
 #include <deque>
-#include <semaphore>
+#include <numeric>
 
 #include "distributed/backend.h"
 #include "distributed/follow.h"
+#include "distributed/rows.h"
 #include "opencl/ceil_div.h"
 #include "runtime/stream.h"
 
 namespace ocl::distributed {
 namespace {
 
-// Chunks with pinned memory of a call at a time, and those of them that are copied out ahead.
-constexpr int kInFlight = 6;
+// Chunks that are copied out ahead of the one that is sent.
 constexpr size_t kAhead = 2;
 
+/// The same part of all rows, where they have it.
 Tensors narrow(const Tensors& rows, int64_t begin, int64_t length) {
   Tensors parts;
-  for (const at::Tensor& row : rows) parts.push_back(row.narrow(0, begin, length));
+  for (const at::Tensor& row : rows) {
+    const int64_t from = std::min(begin, row.numel());
+    parts.push_back(row.narrow(0, from, std::min(length, row.numel() - from)));
+  }
   return parts;
 }
 
-/// Pinned memory for the same part of all rows.
-Tensors pinned_rows(const Tensors& parts) {
+int64_t bytes_of(const Tensors& parts) {
+  int64_t bytes = 0;
+  for (const at::Tensor& part : parts) bytes += static_cast<int64_t>(part.nbytes());
+  return bytes;
+}
+
+/// The host's memory for parts of rows, which lie one after the other in it.
+Tensors host_rows(const Tensors& parts, bool pinned) {
   if (parts.empty()) return {};
-  const auto count = static_cast<int64_t>(parts.size());
-  return at::empty({count, parts[0].numel()},
-                   at::TensorOptions(parts[0].scalar_type()).device(at::kCPU).pinned_memory(true))
-      .unbind();
+  const std::vector<int64_t> sizes = sizes_of(parts);
+  return at::empty({std::accumulate(sizes.begin(), sizes.end(), int64_t{0})},
+                   at::TensorOptions(parts[0].scalar_type()).device(at::kCPU).pinned_memory(pinned))
+      .split_with_sizes(sizes);
 }
 
 at::Tensor in_a_row(const at::Tensor& tensor) {
@@ -54,8 +65,11 @@ struct Backend::ChunkedCall {
     Tensors flat;  // of each: its own memory, that of a copy, or what is lent
     Tensors rows;
 
+    /// To rows of that length; 0: each is one.
     void cut(int64_t length) {
+      if (length == 0) rows = flat;
       for (const at::Tensor& tensor : flat) {
+        if (length == 0) break;
         for (at::Tensor& row : tensor.view({-1, length}).unbind()) rows.push_back(std::move(row));
       }
     }
@@ -68,27 +82,45 @@ struct Backend::ChunkedCall {
   Side read, written;
   bool in_place = false;         // what is written is what was read
   bool copies = false;           // through pinned memory
+  bool uneven = false;           // rows of any lengths, and parts that lie one after the other
   int64_t length = 0, most = 0;  // elements of a row, and of its part in a chunk
+  std::shared_ptr<void> behind;  // until the last chunk has its memory
   std::optional<Streams> streams;
   std::atomic<int64_t> left{0};
   std::atomic<bool> broken{false};
-  std::counting_semaphore<> slots{kInFlight};
+
+  struct Part {
+    int64_t begin;
+    Tensors written, read;
+    bool own_memory = false;  // not that of the rows
+    PinnedBudget::SharePtr pinned = nullptr;
+    EventPtr ready = nullptr;
+  };
 
   void fail(std::exception_ptr error) {
     broken = true;
     failed(error);
-    slots.release();
   }
   /// The last chunk completes the work.
-  void arrive(const Tensors& hosts, int64_t begin) {
+  void arrive(const Part& part) {
     const at::NoGradGuard no_grad;
     std::optional<c10::StreamGuard> on;
     if (streams) on.emplace(streams->in);
-    if (copies) {
-      for (const size_t i : c10::irange(hosts.size())) {
-        copy_on(streams->in, written.rows[i].narrow(0, begin, hosts[i].numel()), hosts[i]);
+    for (const size_t i : c10::irange(part.own_memory ? part.written.size() : 0)) {
+      const at::Tensor& host = part.written[i];
+      if (host.numel() == 0) continue;
+      const at::Tensor to = written.rows[i].narrow(0, part.begin, host.numel());
+      if (copies) {
+        copy_on(streams->in, to, host);
+      } else {
+        to.copy_(host);
       }
-      slots.release();
+    }
+    if (part.pinned) {
+      for (const Tensors* hosts : {&part.written, &part.read}) {
+        if (!hosts->empty()) release(hosts->front());
+      }
+      part.pinned->give_back(record(streams->in));
     }
     if (left.fetch_sub(1) != 1) return;
     for (const size_t i : c10::irange(written.given.size())) {
@@ -107,7 +139,7 @@ struct Backend::ChunkedCall {
 };
 
 bool Backend::may_be_cut(const RowsRequest& rows) const {
-  const auto& [read, written, length, count, in_place] = rows;
+  const auto& [read, written, length, count, in_place, uneven] = rows;
   if (pool_ || length == 0 || (read.empty() && written.empty())) return false;
   const at::Tensor& first = read.empty() ? written[0] : read[0];
   const auto fits = [&first, size = length](const at::Tensor& tensor) {
@@ -126,7 +158,7 @@ WorkPtr Backend::run_elementwise(c10d::OpType type, Tensors& tensors, bool reads
     if (may_be_cut(one)) return run_rows({type, tensors, tensors}, one, of_row);
   }
   const auto use = reads ? Staging::kBoth : Staging::kWritten;
-  return run({type, tensors, tensors, synchronous}, [&](Staging& staging) {
+  return run({type, tensors, tensors, synchronous}, [=](Staging& staging) {
     return [call, hosts = staging.host(tensors, use)]() mutable { return call(hosts); };
   });
 }
@@ -138,6 +170,7 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
   chunked->call = call;
   chunked->finish = request.finish;
   chunked->in_place = rows.in_place;
+  chunked->uneven = rows.uneven;
   chunked->length = rows.length;
   chunked->read.given = rows.read;
   chunked->written.given = rows.written;
@@ -176,7 +209,7 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
         }
       }
     }
-    side->cut(rows.length);
+    side->cut(rows.uneven ? 0 : rows.length);
   }
   if (chunked->copies) {
     on.reset();
@@ -185,44 +218,69 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
   }
   chunked->work = make_work(request, device);
   chunked->failed = failing(chunked->work);
+  PinnedBudget::Turn turn;
+  if (chunked->copies) turn = pinned_->enter_in_pieces();
+  chunked->behind = std::move(turn.behind);
   queue_->push({ready, [this, chunked] { run_in_chunks(chunked); },
                 [chunked](std::exception_ptr error) { chunked->fail(error); }},
-               CallQueue::By::thread);
+               CallQueue::By::thread, std::move(turn.order));
   return keep(chunked->work);
 }
 
 void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
-  struct Part {
-    int64_t begin;
-    Tensors written, read;
-    EventPtr ready;
-  };
+  using Part = ChunkedCall::Part;
+  // Later calls may have what is free once this one is done or has failed.
+  const auto line = c10::make_scope_exit([&] { chunked->behind.reset(); });
   const at::NoGradGuard no_grad;
   std::optional<c10::DeviceGuard> guard;
   if (chunked->streams) guard.emplace(chunked->streams->out.device());
-  const int64_t length = chunked->length;
-  const int64_t step = chunks_.apply(chunked->copies) ? chunked->most : length;
+  const bool cut = chunks_.apply(chunked->copies);
+  int64_t length = chunked->length;
+  if (cut && chunked->uneven) length = chunks_.largest(length);
+  length = std::max<int64_t>(length, 1);
+  const int64_t step = cut ? chunked->most : length;
   chunked->left = ceil_div(length, step);
   const bool in_place = chunked->in_place;
 
-  const auto start = [&](int64_t begin) -> Part {
+  // None: there is no memory, and the first chunk waits for some.
+  const auto start = [&](int64_t begin, bool first) -> std::optional<Part> {
     const int64_t size = std::min(step, length - begin);
     const Tensors written = narrow(chunked->written.rows, begin, size);
     const Tensors read = in_place ? Tensors() : narrow(chunked->read.rows, begin, size);
-    if (!chunked->copies) return {begin, written, read, nullptr};
-    chunked->slots.acquire();
-    TORCH_CHECK(!chunked->broken, "an earlier part of this call has failed");
-    Part part{begin, pinned_rows(written), pinned_rows(read), nullptr};
+    const bool copies = chunked->copies;
+    if (!copies && (!chunked->uneven || (joined(written).defined() && joined(read).defined()))) {
+      return Part{begin, written, read};
+    }
+    Part part{begin, {}, {}, true};
+    if (copies) {
+      const int64_t bytes = bytes_of(written) + bytes_of(read);
+      part.pinned = first ? pinned_->take(bytes) : pinned_->try_take(bytes);
+      if (!part.pinned) return std::nullopt;
+      TORCH_CHECK(!chunked->broken, "an earlier part of this call has failed");
+    }
+    part.written = host_rows(written, copies);
+    part.read = host_rows(read, copies);
+    if (chunked->read.given.empty()) return part;
     const Tensors& from = in_place ? written : read;
     const Tensors& to = in_place ? part.written : part.read;
-    if (chunked->read.given.empty()) return part;
-    for (const size_t i : c10::irange(from.size())) copy_on(chunked->streams->out, to[i], from[i]);
-    part.ready = record(chunked->streams->out);
+    for (const size_t i : c10::irange(from.size())) {
+      if (copies) {
+        copy_on(chunked->streams->out, to[i], from[i]);
+      } else {
+        at::Tensor(to[i]).copy_(from[i]);
+      }
+    }
+    if (copies) part.ready = record(chunked->streams->out);
     return part;
   };
   std::deque<Part> ahead;
   for (int64_t next = 0; next < length || !ahead.empty();) {
-    for (; next < length && ahead.size() < kAhead; next += step) ahead.push_back(start(next));
+    for (; next < length && ahead.size() < kAhead; next += step) {
+      auto part = start(next, ahead.empty());
+      if (!part) break;
+      ahead.push_back(std::move(*part));
+    }
+    if (next >= length) chunked->behind.reset();
     Part part = std::move(ahead.front());
     ahead.pop_front();
     if (part.ready) part.ready->synchronize();
@@ -230,7 +288,7 @@ void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
     chunked->work->posted(inner);
     // What was read lives as long as the inner call.
     follow(
-        *inner, [chunked, part] { chunked->arrive(part.written, part.begin); },
+        inner, [chunked, part] { chunked->arrive(part); },
         [chunked](std::exception_ptr error) { chunked->fail(error); });
   }
 }

@@ -47,15 +47,24 @@ bool Chunks::all_present() {
   return store_->compareSet("torch_ocl/present", {}, present ? yes : no) == yes;
 }
 
+at::Tensor Chunks::largest(at::Tensor mine) {
+  std::vector<at::Tensor> any{std::move(mine)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MAX;
+  inner_.allreduce(any, options)->wait();
+  return any[0];
+}
+
+int64_t Chunks::largest(int64_t mine) {
+  return largest(at::full({1}, mine, at::kLong)).item<int64_t>();
+}
+
 bool Chunks::apply(bool copies) {
   if (state_ == unknown) {
     State agreed = whole;
     if (all_present()) {
-      std::vector<at::Tensor> any{at::full({1}, copies ? 1 : 0, at::kByte)};
-      c10d::AllreduceOptions options;
-      options.reduceOp = c10d::ReduceOp::MAX;
-      inner_.allreduce(any, options)->wait();
-      if (any[0].item<uint8_t>() != 0) agreed = chunked;
+      const at::Tensor any = largest(at::full({1}, copies ? 1 : 0, at::kByte));
+      if (any.item<uint8_t>() != 0) agreed = chunked;
     }
     state_ = agreed;
   }

@@ -24,9 +24,14 @@ class Chunks {
   /// them copies. On the queue's thread only. Throws what the inner backend does where a rank is
   /// missing.
   bool apply(bool copies);
+  /// Whether it may come to chunks at all, whatever the size.
+  bool possible() const { return state_ != whole; }
+  /// The largest of the ranks' numbers. On the queue's thread, after apply().
+  int64_t largest(int64_t mine);
 
  private:
   bool all_present();
+  at::Tensor largest(at::Tensor mine);
 
   c10d::Backend& inner_;
   c10::intrusive_ptr<c10d::Store> store_;

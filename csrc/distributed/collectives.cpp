@@ -1,12 +1,7 @@
 // The calls of a c10d backend: what each hands to the inner one.
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/view_as_real.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "distributed/backend.h"
 
@@ -25,6 +20,12 @@ Tensors flat(const std::vector<Tensors>& lists) {
 bool are_rows(const Tensors& tensors, const at::Tensor& one, int ranks) {
   return static_cast<int>(tensors.size()) == ranks &&
          std::ranges::all_of(tensors, [&](const auto& row) { return row.sizes() == one.sizes(); });
+}
+
+/// Whether they are of different sizes, and that of this rank fits `one`.
+bool are_uneven(const Tensors& tensors, const at::Tensor& one, int rank, int ranks) {
+  return one.is_privateuseone() && static_cast<int>(tensors.size()) == ranks &&
+         tensors[rank].sizes() == one.sizes() && !are_rows(tensors, one, ranks);
 }
 
 auto gather_rows(c10d::Backend* inner, const c10d::AllgatherOptions& opts) {
@@ -68,18 +69,18 @@ WorkPtr Backend::allreduce_sparse_tensor(const at::Tensor& tensor,
   request.finish = [tensor, host = hosts[0]] {
     at::Tensor(tensor).copy_(host.to(tensor.device()));
   };
-  return run(request, [&](Staging&) {
+  return run(request, [=, this](Staging&) {
     return [inner = inner_.get(), hosts, opts]() mutable { return inner->allreduce(hosts, opts); };
   });
 }
 
 WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
                                      const c10d::AllreduceCoalescedOptions& opts) {
-  return run({OpType::ALLREDUCE_COALESCED, tensors, tensors, !opts.asyncOp}, [&](Staging& staging) {
-    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kBoth), opts]() mutable {
-      return inner->allreduce_coalesced(hosts, opts);
-    };
-  });
+  return run({OpType::ALLREDUCE_COALESCED, tensors, tensors, !opts.asyncOp},
+             [=, this](Staging& staging) {
+               return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kBoth),
+                       opts]() mutable { return inner->allreduce_coalesced(hosts, opts); };
+             });
 }
 
 WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -91,11 +92,22 @@ WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                       gather_rows(inner_.get(), opts));
     }
   }
-  return run({OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
-            opts]() mutable { return inner->allgather(outs, ins, opts); };
-  });
+  if (inputs.size() == 1 && outputs.size() == 1 &&
+      are_uneven(outputs[0], inputs[0], rank_, size_)) {
+    // As NCCL has it; gloo's own takes rows of one size.
+    const Tensors sent(size_, inputs[0]);
+    c10d::AllToAllOptions options;
+    options.timeout = opts.timeout;
+    if (may_exchange_rows(outputs[0], sent)) {
+      return exchange_rows({OpType::ALLGATHER, inputs, outputs[0]}, sent, outputs[0], options);
+    }
+  }
+  return run({OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp},
+             [=, this](Staging& staging) {
+               return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+                       ins = staging.host(inputs, Staging::kRead),
+                       opts]() mutable { return inner->allgather(outs, ins, opts); };
+             });
 }
 
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -105,21 +117,22 @@ WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
     return run_rows({OpType::_ALLGATHER_BASE, {input}, {output}}, rows,
                     gather_rows(inner_.get(), opts));
   }
-  return run({OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
-    at::Tensor out = staging.host(output, Staging::kWritten);
-    at::Tensor in = staging.host(input, Staging::kRead);
-    // Gloo takes a row for each rank, of the input's shape.
-    if (output.is_privateuseone()) out = out.view({-1}), in = in.view({-1});
-    return [inner = inner_.get(), out, in, opts]() mutable {
-      return inner->_allgather_base(out, in, opts);
-    };
-  });
+  return run({OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp},
+             [=, this](Staging& staging) {
+               at::Tensor out = staging.host(output, Staging::kWritten);
+               at::Tensor in = staging.host(input, Staging::kRead);
+               // Gloo takes a row for each rank, of the input's shape.
+               if (output.is_privateuseone()) out = out.view({-1}), in = in.view({-1});
+               return [inner = inner_.get(), out, in, opts]() mutable {
+                 return inner->_allgather_base(out, in, opts);
+               };
+             });
 }
 
 WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& opts) {
   const Request request{OpType::ALLGATHER_COALESCED, inputs, flat(outputs), !opts.asyncOp};
-  return run(request, [&](Staging& staging) {
+  return run(request, [=, this](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
             opts]() mutable { return inner->allgather_coalesced(outs, ins, opts); };
@@ -128,7 +141,7 @@ WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inp
 
 WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& opts) {
-  return run({OpType::COALESCED, inputs, outputs, !opts.asyncOp}, [&](Staging& staging) {
+  return run({OpType::COALESCED, inputs, outputs, !opts.asyncOp}, [=, this](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
             opts]() mutable { return inner->allgather_into_tensor_coalesced(outs, ins, opts); };
@@ -148,7 +161,7 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
     };
     if (may_be_cut(rows)) return run_rows({OpType::GATHER, inputs, received}, rows, call);
   }
-  return run({OpType::GATHER, inputs, flat(outputs), !opts.asyncOp}, [&](Staging& staging) {
+  return run({OpType::GATHER, inputs, flat(outputs), !opts.asyncOp}, [=, this](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
             opts]() mutable { return inner->gather(outs, ins, opts); };
@@ -168,96 +181,29 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
     };
     if (may_be_cut(rows)) return run_rows({OpType::SCATTER, sent, outputs}, rows, call);
   }
-  return run({OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp}, [&](Staging& staging) {
+  return run({OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp}, [=, this](Staging& staging) {
     return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
             ins = staging.host(inputs, Staging::kRead),
             opts]() mutable { return inner->scatter(outs, ins, opts); };
   });
 }
 
-WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                               std::vector<int64_t>& output_sizes,
-                               std::vector<int64_t>& input_sizes,
-                               const c10d::AllToAllOptions& opts) {
-  if (output.is_privateuseone() && output.is_complex() && input.is_complex()) {
-    // Gloo has no complex numbers: pairs of reals travel. Splits are along the first dimension.
-    at::Tensor to = at::view_as_real(output);
-    at::Tensor from = at::view_as_real(input.resolve_conj());
-    return alltoall_base(to, from, output_sizes, input_sizes, opts);
-  }
-  return run({OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp}, [&](Staging& staging) {
-    return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
-            in = staging.host(input, Staging::kRead), output_sizes, input_sizes, opts]() mutable {
-      return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
-    };
-  });
-}
-
-// Gloo's lists have to be of equal sizes. Those of a device travel as one tensor, of any sizes.
-WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
-  const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
-  if (outputs.empty() || !outputs[0].is_privateuseone()) {
-    return run(request, [&](Staging& staging) {
-      return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-              ins = staging.host(inputs, Staging::kRead),
-              opts]() mutable { return inner->alltoall(outs, ins, opts); };
-    });
-  }
-  TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
-              "alltoall: expected ", size_, " inputs and outputs, one for each rank, got ",
-              inputs.size(), " and ", outputs.size());
-  const at::NoGradGuard no_grad;
-  const c10::DeviceGuard guard(outputs[0].device());
-  const auto sizes_of = [&](const Tensors& tensors) {
-    std::vector<int64_t> sizes;
-    for (const at::Tensor& tensor : tensors) {
-      TORCH_CHECK(tensor.scalar_type() == outputs[0].scalar_type(),
-                  "alltoall: inputs and outputs must have the same dtype");
-      TORCH_CHECK(tensor.device() == outputs[0].device(),
-                  "alltoall: expected all tensors to be on the same device");
-      sizes.push_back(tensor.numel());
-    }
-    return sizes;
-  };
-  std::vector<int64_t> sent = sizes_of(inputs), received = sizes_of(outputs);
-  const c10::Stream in = streams(outputs[0].device()).in;
-  Tensors parts;
-  for (const at::Tensor& input : inputs) parts.push_back(input.reshape({-1}));
-  const at::Tensor pieces = at::empty(
-      {std::accumulate(received.begin(), received.end(), int64_t{0})}, outputs[0].options());
-  pieces.record_stream(in);
-  for (const at::Tensor& output : outputs) output.record_stream(in);
-  Request with_copies = request;
-  with_copies.inputs = {at::cat(parts)};
-  with_copies.finish = [pieces, outputs, received, in] {
-    const Tensors found = pieces.split_with_sizes(received);
-    for (const size_t i : c10::irange(outputs.size())) {
-      copy_on(in, outputs[i], found[i].view(outputs[i].sizes()));
-    }
-  };
-  return run(with_copies, [&](Staging& staging) {
-    return [inner = inner_.get(), out = staging.host(pieces, Staging::kWritten),
-            flat = staging.host(with_copies.inputs[0], Staging::kRead), received, sent,
-            opts]() mutable { return inner->alltoall_base(out, flat, received, sent, opts); };
-  });
-}
-
 WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
-  return run_point_to_point({OpType::SEND, tensors, {}}, [&](Staging& staging) {
+  return run_point_to_point({OpType::SEND, tensors, {}}, [=, this](Staging& staging) {
     return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kRead), to,
             tag]() mutable { return inner->send(hosts, to, tag); };
   });
 }
 
 WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
-  return run_point_to_point({OpType::RECV, {}, tensors}, [&](Staging& staging) {
+  return run_point_to_point({OpType::RECV, {}, tensors}, [=, this](Staging& staging) {
     return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), from,
             tag]() mutable { return inner->recv(hosts, from, tag); };
   });
 }
 
 WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
-  return run_point_to_point({OpType::RECVANYSOURCE, {}, tensors}, [&](Staging& staging) {
+  return run_point_to_point({OpType::RECVANYSOURCE, {}, tensors}, [=, this](Staging& staging) {
     return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), tag]() mutable {
       return inner->recvAnysource(hosts, tag);
     };
@@ -266,7 +212,7 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
   if (pool_) return barrier_on_device(opts);
-  return run({OpType::BARRIER, {}, {}, !opts.asyncOp}, [&](Staging&) {
+  return run({OpType::BARRIER, {}, {}, !opts.asyncOp}, [=, this](Staging&) {
     return [inner = inner_.get(), opts] { return inner->barrier(opts); };
   });
 }

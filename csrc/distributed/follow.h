@@ -11,7 +11,7 @@ namespace ocl::distributed {
 /// Calls `arrived` once the inner work has ended well, and `failed` otherwise or if that throws, on
 /// whatever thread but a CallQueue's: both may run the program's callbacks, which may make further
 /// calls and wait for them.
-void follow(c10d::Work& inner, std::function<void()> arrived,
+void follow(const WorkPtr& inner, std::function<void()> arrived,
             std::function<void(std::exception_ptr)> failed);
 
 /// The same for a work that has ended well.

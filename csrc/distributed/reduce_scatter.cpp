@@ -88,6 +88,7 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
   request.finish = [pieces, output, op, in = streams(output.device()).in] {
     copy_on(in, output, reduce_rows(pieces, op).view(output.sizes()));
   };
+  request.pieces = {received_rows};
   output.record_stream(streams(output.device()).in);
   const bool equal = std::ranges::all_of(sizes, [&](int64_t s) { return s == sizes[0]; });
   const RowsRequest rows{{sent}, {received_rows}, output.numel() * parts, size_};
@@ -100,7 +101,7 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
     };
     return run_rows(request, rows, call);
   }
-  return run(request, [&](Staging& staging) {
+  return run(request, [=, this](Staging& staging) {
     std::vector<int64_t> received(sizes.empty() ? 0 : size_, output.numel() * parts);
     c10d::AllToAllOptions options;
     options.timeout = opts.timeout;
@@ -113,15 +114,16 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
 WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                 const c10d::ReduceScatterOptions& opts) {
   if (pool_ && inputs.size() == 1) {
-    return run({OpType::REDUCE_SCATTER, inputs[0], outputs, !opts.asyncOp}, [&](Staging& staging) {
-      return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-              ins = staging.host(inputs, Staging::kRead),
-              opts]() mutable { return inner->reduce_scatter(outs, ins, opts); };
-    });
+    return run({OpType::REDUCE_SCATTER, inputs[0], outputs, !opts.asyncOp},
+               [=, this](Staging& staging) {
+                 return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
+                         ins = staging.host(inputs, Staging::kRead),
+                         opts]() mutable { return inner->reduce_scatter(outs, ins, opts); };
+               });
   }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     return run({OpType::REDUCE_SCATTER, inputs.empty() ? Tensors() : inputs[0], outputs},
-               [&](Staging&) {
+               [=, this](Staging&) {
                  return [inner = inner_.get(), outputs, inputs, opts]() mutable {
                    return inner->reduce_scatter(outputs, inputs, opts);
                  };
@@ -151,14 +153,14 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::ReduceScatterOptions& opts) {
   if (pool_) {
     return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}, !opts.asyncOp},
-               [&](Staging& staging) {
+               [=, this](Staging& staging) {
                  return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
                          in = staging.host(input, Staging::kRead),
                          opts]() mutable { return inner->_reduce_scatter_base(out, in, opts); };
                });
   }
   if (!output.is_privateuseone()) {
-    return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}}, [&](Staging&) {
+    return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}}, [=, this](Staging&) {
       return [inner = inner_.get(), output, input, opts]() mutable {
         return inner->_reduce_scatter_base(output, input, opts);
       };
@@ -178,7 +180,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
                                                  const c10d::ReduceScatterOptions& opts) {
   if (pool_) {
     return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs, !opts.asyncOp},
-               [&](Staging& staging) {
+               [=, this](Staging& staging) {
                  return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
                          ins = staging.host(inputs, Staging::kRead), opts]() mutable {
                    return inner->reduce_scatter_tensor_coalesced(outs, ins, opts);
@@ -187,7 +189,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
   }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     // Its own type is not in torch 2.11.
-    return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs}, [&](Staging&) {
+    return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs}, [=, this](Staging&) {
       return [inner = inner_.get(), outputs, inputs, opts]() mutable {
         return inner->reduce_scatter_tensor_coalesced(outputs, inputs, opts);
       };

@@ -32,6 +32,8 @@ at::Tensor pinned_like(const at::Tensor& tensor) {
                    at::TensorOptions(tensor.scalar_type()).device(at::kCPU).pinned_memory(true));
 }
 
+void release(const at::Tensor& pinned) { pinned.storage().unsafeGetStorageImpl()->reset(); }
+
 void copy_on(c10::Stream stream, const at::Tensor& to, const at::Tensor& from) {
   // The thread that copies is not the caller's, whose mode allows it to write such a tensor.
   const c10::InferenceMode mode(to.is_inference());
@@ -107,7 +109,7 @@ at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
   if (is_lendable(tensor)) return lend(tensor);
   const c10::impl::VirtualGuardImpl impl(kDeviceType);
   start_copies();
-  at::Tensor memory = pinned_like(tensor);
+  at::Tensor memory = pinned_.emplace_back(pinned_like(tensor));
   if (use & kRead) {
     impl.recordDataPtrOnStream(tensor.storage().data_ptr(), streams_->out);
     copy_on(streams_->out, memory, tensor);
@@ -142,6 +144,8 @@ void Staging::bring_back() {
   }
   back_.clear();
   blocks_.clear();
+  for (const at::Tensor& memory : pinned_) release(memory);
+  pinned_.clear();
 }
 
 }  // namespace ocl::distributed

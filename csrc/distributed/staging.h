@@ -27,6 +27,9 @@ bool is_lendable(const at::Tensor& tensor);
 at::Tensor lend(const at::Tensor& tensor);
 /// Pinned memory for a tensor's elements, in their logical order.
 at::Tensor pinned_like(const at::Tensor& tensor);
+/// Gives the memory of pinned_like() back, whoever has the tensor still: the inner backend's works
+/// have it as long as the program has them. What is enqueued goes on.
+void release(const at::Tensor& pinned);
 /// Copies on the stream, without waiting. Results of a collective have no version to count up.
 void copy_on(c10::Stream stream, const at::Tensor& to, const at::Tensor& from);
 
@@ -57,7 +60,7 @@ class Staging {
   c10::Stream callers_stream() const { return *callers_stream_; }
   /// What the host waits for before it uses them; null: nothing. Call it after all of host().
   EventPtr ready() const;
-  /// Enqueues the copies back, on the stream for them.
+  /// Enqueues the copies back, on the stream for them, and gives pinned memory back.
   void bring_back();
 
  private:
@@ -73,6 +76,7 @@ class Staging {
   size_t used_ = 0;                                   // bytes of the last one
   bool copies_ = false, reads_ = false;
   std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device, what it gets
+  Tensors pinned_;
 };
 
 }  // namespace ocl::distributed

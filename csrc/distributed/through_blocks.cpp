@@ -115,7 +115,7 @@ WorkPtr Backend::barrier_on_device(const c10d::BarrierOptions& opts) {
   c10d::AllreduceOptions options;
   options.timeout = opts.timeout;
   options.asyncOp = opts.asyncOp;
-  return run({c10d::OpType::BARRIER, number, {}, !opts.asyncOp}, [&](Staging& staging) {
+  return run({c10d::OpType::BARRIER, number, {}, !opts.asyncOp}, [=, this](Staging& staging) {
     return [inner = inner_.get(), hosts = staging.host(number, Staging::kRead), options]() mutable {
       return inner->allreduce(hosts, options);
     };

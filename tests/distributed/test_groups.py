@@ -62,6 +62,21 @@ def lists(device, rank):
     return [*received, out]
 
 
+def uneven_gathers(device, rank):
+    """all_gather of rows of different sizes, as NCCL has it; gloo has none."""
+    if device == "cpu":
+        return [torch.full((i + 1, 2), float(i)) for i in range(SIZE)] * 2
+    found = []
+    for asynchronous in (False, True):
+        rows = [torch.empty(i + 1, 2, device=device) for i in range(SIZE)]
+        mine = torch.full((rank + 1, 2), float(rank), device=device)
+        work = dist.all_gather(rows, mine, async_op=asynchronous)
+        if asynchronous:
+            work.wait()
+        found += rows
+    return found
+
+
 def sparse(device, rank):
     """all_reduce: ranks with other places, as many or none, and with dense dimensions."""
     found = []
@@ -192,7 +207,7 @@ def named_devices_and_timeouts(device, rank):
 
 
 CASES = (objects, lists, sparse, futures, groups, barriers, differentiable, functional_gradients)
-CASES += (complex_pieces, named_devices_and_timeouts)
+CASES += (uneven_gathers, complex_pieces, named_devices_and_timeouts)
 
 
 def compare(rank):

@@ -1,0 +1,82 @@
+#include "distributed/pinned_budget.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+namespace ocl::distributed {
+
+void PinnedBudget::Share::give_back(EventPtr after) {
+  const auto from = std::exchange(from_, nullptr);
+  if (!from) return;
+  {
+    std::lock_guard lock(from->mutex_);
+    if (after) {
+      from->returning_.emplace_back(std::move(after), bytes_);
+    } else {
+      from->used_ -= bytes_;
+    }
+  }
+  from->changed_.notify_all();
+}
+
+/// With the mutex held.
+bool PinnedBudget::take_now(int64_t bytes) {
+  while (!returning_.empty() && returning_.front().first->query()) {
+    used_ -= returning_.front().second;
+    returning_.pop_front();
+  }
+  if (used_ != 0 && used_ + bytes > limit_) return false;
+  used_ += bytes;
+  return true;
+}
+
+std::shared_ptr<void> PinnedBudget::stand_in_line() {
+  std::lock_guard lock(mutex_);
+  ++in_line_;
+  return {this, [self = shared_from_this()](void*) {
+            std::lock_guard lock(self->mutex_);
+            --self->in_line_;
+          }};
+}
+
+PinnedBudget::Turn PinnedBudget::enter(int64_t bytes) {
+  if (bytes == 0) return {};
+  Turn turn{std::unique_lock(order_), nullptr, nullptr};
+  {
+    std::lock_guard lock(mutex_);
+    // What a later call has would be missing to one in line, which the queue makes before it.
+    if (in_line_ == 0 && take_now(bytes)) turn.share = share_of(bytes);
+  }
+  if (!turn.share) turn.behind = stand_in_line();
+  return turn;
+}
+
+PinnedBudget::Turn PinnedBudget::enter_in_pieces() {
+  std::unique_lock order(order_);
+  return {std::move(order), nullptr, stand_in_line()};
+}
+
+PinnedBudget::SharePtr PinnedBudget::try_take(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return take_now(bytes) ? share_of(bytes) : nullptr;
+}
+
+PinnedBudget::SharePtr PinnedBudget::take(int64_t bytes) {
+  std::unique_lock lock(mutex_);
+  while (!take_now(bytes)) {
+    if (returning_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const auto [event, returned] = std::move(returning_.front());
+    returning_.pop_front();
+    lock.unlock();
+    event->synchronize();
+    lock.lock();
+    used_ -= returned;
+  }
+  return share_of(bytes);
+}
+
+}  // namespace ocl::distributed
