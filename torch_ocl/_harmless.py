@@ -13,10 +13,12 @@ import sys
 import torch
 from torch.distributed import distributed_c10d
 
+from torch_ocl import _data_parallel
+
 
 def install() -> None:
     """Parts that another version of torch lacks are left out: `import torch` must go on."""
-    for undo in (_data_parallel, _optimizers, _fork_rng, _process_groups, _pin_memory):
+    for undo in (_data_parallel.install, _optimizers, _fork_rng, _process_groups, _pin_memory):
         with contextlib.suppress(AttributeError, ImportError, KeyError):
             undo()
     patch_later("torch.distributed.fsdp._fully_shard._fsdp_init", _fully_shard)
@@ -51,38 +53,6 @@ class _Patch(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = exec_module
         return spec
-
-
-def _data_parallel() -> None:
-    """torch.nn.DataParallel moves modules to the accelerator's devices, and scatters inputs by
-    functions that only builds for CUDA have. As without an accelerator it runs the module as it is,
-    on whatever device that is. Where it was to use several `ocl` devices, it raises an error."""
-    # The package's attribute of that name is the function.
-    module = sys.modules["torch.nn.parallel.data_parallel"]
-    upstream = module._get_available_device_type
-
-    @functools.wraps(upstream)
-    def get_available_device_type():
-        device_type = upstream()
-        return None if device_type == "ocl" else device_type
-
-    module._get_available_device_type = get_available_device_type
-    kind = module.DataParallel
-    constructor = kind.__init__
-
-    @functools.wraps(constructor)
-    def __init__(self, module, device_ids=None, output_device=None, dim=0):
-        if any(parameter.device.type == "ocl" for parameter in module.parameters()):
-            count = torch.ocl.device_count() if device_ids is None else len(device_ids)
-            if count > 1:
-                raise RuntimeError(
-                    f"torch.nn.DataParallel can't use {count} ocl devices: it knows CUDA alone. "
-                    "Start a process for each, with torchrun, and wrap the module in "
-                    "torch.nn.parallel.DistributedDataParallel; or pass device_ids=[0]."
-                )
-        constructor(self, module, device_ids, output_device, dim)
-
-    kind.__init__ = __init__
 
 
 def _optimizers() -> None:

@@ -48,17 +48,74 @@ def test_devices_have_everything_of_their_own():
         a + b
     except RuntimeError as error:
         assert "same device" in str(error)
-    try:
-        nn.DataParallel(nn.Linear(2, 2).to("ocl"))
-    except RuntimeError as error:
-        assert "DistributedDataParallel" in str(error)
-    nn.DataParallel(nn.Linear(2, 2).to("ocl"), device_ids=[0])(torch.ones(1, 2, device="ocl"))
     print(torch.ocl.get_device_properties(0).multi_processor_count)
     """
     whole = "import torch; print(torch.ocl.get_device_properties(0).multi_processor_count)"
     device = {"TORCH_OCL_DEVICES": "0"}
     units, all_units = int(run(code, TORCH_OCL_PARTITION="2", **device)), int(run(whole, **device))
     assert units in (all_units // 2, all_units)
+
+
+def test_data_parallel_in_one_process_names_what_to_use():
+    code = """
+    import torch
+    from torch import nn
+    from torch.cuda import comm
+    from torch.nn import parallel
+    net, x = nn.Linear(2, 2).to("ocl"), torch.ones(4, 2, device="ocl")
+    refused = {
+        "DataParallel": lambda: nn.DataParallel(net),
+        "data_parallel": lambda: parallel.data_parallel(net, x),
+        "data_parallel, devices": lambda: parallel.data_parallel(net, x, ["ocl:0", "ocl:1"]),
+        "replicate": lambda: parallel.replicate(net, [0, 1]),
+        "replicate, detached": lambda: parallel.replicate(net, ["ocl:0", "ocl:1"], True),
+        "scatter": lambda: parallel.scatter(x, [0, 1]),
+        "scatter, CPU": lambda: parallel.scatter((x.cpu(), 3), [0, 1]),
+        "gather": lambda: parallel.gather([x, x], 0),
+        "gather to the CPU": lambda: parallel.gather([x, x], "cpu"),
+        "broadcast": lambda: comm.broadcast(x, [0, 1]),
+        "broadcast_coalesced": lambda: comm.broadcast_coalesced([x.cpu()], [0, 1]),
+        "reduce_add": lambda: comm.reduce_add([x, x], 0),
+        "reduce_add_coalesced": lambda: comm.reduce_add_coalesced([[x], [x]], 0),
+        "comm.scatter": lambda: comm.scatter(x.cpu(), [torch.device("ocl", 1)]),
+        "comm.gather": lambda: comm.gather([x.cpu()], destination="ocl:0"),
+    }
+    for name, call in refused.items():
+        try:
+            call()
+        except RuntimeError as error:
+            assert "DistributedDataParallel" in str(error), (name, error)
+        else:
+            raise AssertionError(name)
+    # One device is no matter.
+    for out in (
+        nn.DataParallel(net, device_ids=[0])(x),
+        parallel.data_parallel(net, x, [0]),
+        parallel.data_parallel(net, None, [0], module_kwargs={"input": x}),
+        *parallel.parallel_apply([net, net], [x, x], devices=[0, 0]),
+    ):
+        assert torch.equal(out.cpu(), net(x).cpu())
+    """
+    run(code, TORCH_OCL_PARTITION="2", TORCH_OCL_DEVICES="0")
+
+
+def test_data_parallel_of_a_program_on_the_cpu_is_upstreams():
+    code = """
+    import torch
+    from torch import nn
+    from torch.nn import parallel
+    net, x = nn.Linear(2, 2), torch.ones(4, 2)
+    assert torch.equal(nn.DataParallel(net)(x), net(x))
+    for call in (lambda: parallel.data_parallel(net, x), lambda: parallel.replicate(net, [0])):
+        try:
+            call()
+        except (RuntimeError, AssertionError) as error:
+            assert "ocl" not in str(error)
+        else:
+            raise AssertionError
+    assert not torch.ocl.is_initialized()
+    """
+    run(code)
 
 
 @pytest.mark.parametrize("value", ["0", "x", "1000"])
