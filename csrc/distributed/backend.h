@@ -150,6 +150,7 @@ class Backend final : public c10d::Backend {
     int64_t rows;           // of the larger side
     bool in_place = false;  // both sides are `written`, of which nothing is read if `read` is empty
     bool uneven = false;    // each tensor is a row, and parts must lie one after the other
+    RowsCall whole = {};    // what to call where the ranks don't cut; none: the same
   };
   /// Whether they may go by run_rows(). The same on all ranks where the program is right.
   bool may_be_cut(const RowsRequest& rows) const;
@@ -158,7 +159,7 @@ class Backend final : public c10d::Backend {
   void run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked);
   /// all_to_all of any sizes: what this rank sends to each, and gets from each.
   WorkPtr exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
-                        const c10d::AllToAllOptions& opts);
+                        const c10d::AllToAllOptions& opts, const RowsCall& whole = {});
   /// Whether they may go by exchange_rows(). The same on all ranks where the program is right.
   bool may_exchange_rows(const Tensors& outputs, const Tensors& inputs) const;
   WorkPtr run_point_to_point(const Request& request, const Prepare& prepare);

@@ -75,7 +75,7 @@ struct Backend::ChunkedCall {
     }
   };
 
-  RowsCall call;
+  RowsCall call, whole;
   std::function<void()> finish;
   c10::intrusive_ptr<Work> work;
   std::function<void(std::exception_ptr)> failed;
@@ -139,7 +139,7 @@ struct Backend::ChunkedCall {
 };
 
 bool Backend::may_be_cut(const RowsRequest& rows) const {
-  const auto& [read, written, length, count, in_place, uneven] = rows;
+  const auto& [read, written, length, count, in_place, uneven, whole] = rows;
   if (pool_ || length == 0 || (read.empty() && written.empty())) return false;
   const at::Tensor& first = read.empty() ? written[0] : read[0];
   const auto fits = [&first, size = length](const at::Tensor& tensor) {
@@ -168,6 +168,7 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
   const c10::InferenceMode off(false);
   auto chunked = std::make_shared<ChunkedCall>();
   chunked->call = call;
+  chunked->whole = rows.whole ? rows.whole : call;
   chunked->finish = request.finish;
   chunked->in_place = rows.in_place;
   chunked->uneven = rows.uneven;
@@ -284,7 +285,7 @@ void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
     Part part = std::move(ahead.front());
     ahead.pop_front();
     if (part.ready) part.ready->synchronize();
-    const WorkPtr inner = chunked->call(part.written, part.read);
+    const WorkPtr inner = (cut ? chunked->call : chunked->whole)(part.written, part.read);
     chunked->work->posted(inner);
     // What was read lives as long as the inner call.
     follow(

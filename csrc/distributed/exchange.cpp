@@ -52,7 +52,7 @@ bool Backend::may_exchange_rows(const Tensors& outputs, const Tensors& inputs) c
 }
 
 WorkPtr Backend::exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
-                               const c10d::AllToAllOptions& opts) {
+                               const c10d::AllToAllOptions& opts, const RowsCall& whole) {
   int64_t longest = 0;
   for (const Tensors* tensors : {&sent, &received}) {
     for (const at::Tensor& tensor : *tensors) longest = std::max(longest, tensor.numel());
@@ -62,7 +62,8 @@ WorkPtr Backend::exchange_rows(const Request& request, const Tensors& sent, cons
                          .length = longest,
                          .rows = size_,
                          .in_place = false,
-                         .uneven = true};
+                         .uneven = true,
+                         .whole = whole};
   return run_rows(request, rows, [inner = inner_.get(), opts](Tensors& written, Tensors& read) {
     at::Tensor output = joined(written), input = joined(read);
     std::vector<int64_t> output_sizes = sizes_of(written), input_sizes = sizes_of(read);
@@ -84,8 +85,14 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   const Request request{OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp};
   if (chunks_.possible() && may_exchange_rows({output}, {input}) &&
       can_split(output, output_sizes, size_) && can_split(input, input_sizes, size_)) {
+    const auto whole = [inner = inner_.get(), output_sizes, input_sizes, opts,
+                        to = output.sizes().vec(),
+                        from = input.sizes().vec()](Tensors& written, Tensors& read) mutable {
+      at::Tensor out = joined(written).view(to), in = joined(read).view(from);
+      return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
+    };
     return exchange_rows(request, parts_of(input, input_sizes, size_),
-                         parts_of(output, output_sizes, size_), opts);
+                         parts_of(output, output_sizes, size_), opts, whole);
   }
   return run(request, [=, this](Staging& staging) {
     return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
@@ -100,7 +107,13 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
   const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
   if (chunks_.possible() && takes_lists(outputs, inputs, size_) &&
       may_exchange_rows(outputs, inputs)) {
-    return exchange_rows(request, inputs, outputs, opts);
+    RowsCall whole;
+    if (!outputs[0].is_privateuseone()) {
+      whole = [inner = inner_.get(), opts](Tensors& written, Tensors& read) {
+        return inner->alltoall(written, read, opts);
+      };
+    }
+    return exchange_rows(request, inputs, outputs, opts, whole);
   }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     return run(request, [=, this](Staging& staging) {

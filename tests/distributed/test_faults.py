@@ -124,7 +124,7 @@ def things():
 
 
 def many_groups(rank):
-    """Of pinned memory, which is cached, the groups all use the same."""
+    """Of pinned memory, which is cached, the groups all use the same: 16 KiB for a call."""
     counts = []
     for number in range(100):
         group = dist.new_group()
@@ -142,7 +142,8 @@ def many_groups(rank):
 def test_nothing_is_left_of_groups():
     environment = {"TORCH_OCL_WITHOUT": "unified_memory"}
     for before, after in processes.run(many_groups, environment=environment):
-        assert after[0] <= before[0] + 1 and after[1] <= before[1] + 2 and after[2] <= before[2]
+        assert after[0] <= before[0] + 1 and after[1] <= before[1] + 2
+        assert after[2] <= 3 * 16384  # three calls at a time, or fewer
 
 
 WAITS = """
@@ -158,22 +159,27 @@ dist.all_reduce(x)
 """
 
 
-def test_an_interrupt_ends_all_ranks(tmp_path):
-    script = tmp_path / "waits.py"
+def seconds_after_an_interrupt(folder):
+    """How long ranks that wait for each other live on when torchrun gets Ctrl-C."""
+    script = folder / "waits.py"
     script.write_text(textwrap.dedent(WAITS))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launcher = subprocess.Popen(
-        [*command, "--nproc-per-node=2", str(script), str(tmp_path)],
+        [*command, "--nproc-per-node=2", str(script), str(folder)],
         env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
     end = time.monotonic() + 90
-    while not all((tmp_path / rank).exists() for rank in "01"):
+    while not all((folder / rank).exists() for rank in "01"):
         assert launcher.poll() is None and time.monotonic() < end, launcher.communicate()[1]
         time.sleep(0.1)
     launcher.send_signal(signal.SIGINT)
     start = time.monotonic()
     launcher.communicate(timeout=60)
-    assert time.monotonic() - start < 5 + SLACK
+    return time.monotonic() - start
+
+
+def test_an_interrupt_ends_all_ranks(tmp_path):
+    assert seconds_after_an_interrupt(tmp_path) < 5 + SLACK
