@@ -56,6 +56,23 @@ def test_devices_have_everything_of_their_own():
     assert units in (all_units // 2, all_units)
 
 
+def test_a_device_that_cant_be_split_is_listed_several_times():
+    code = """
+    import torch
+    count = torch.ocl.device_count()
+    units = {torch.ocl.get_device_properties(i).multi_processor_count for i in range(count)}
+    x = torch.arange(5, device=f"ocl:{count - 1}")
+    assert (x.to("ocl:0") + 1).tolist() == [1, 2, 3, 4, 5]
+    print(count, *units)
+    """
+    device = {"TORCH_OCL_DEVICES": "0"}
+    count, units = run(code, **device).split()
+    assert count == "1"
+    parts = min(int(units) + 1, 64)  # more than it has compute units
+    if int(units) < parts:
+        assert run(code, TORCH_OCL_PARTITION=str(parts), **device).split() == [str(parts), units]
+
+
 def test_data_parallel_in_one_process_names_what_to_use():
     code = """
     import torch

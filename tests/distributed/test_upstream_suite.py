@@ -18,6 +18,7 @@ SAMPLE = {
     "cuda": (
         "test_all_reduce_sum_cuda_async",
         "test_broadcast_cuda",
+        "test_ddp_apply_optim_in_backward_grad_as_bucket_view_false",
         "test_ddp_control_flow_different_across_ranks",
         "test_ddp_join_model_equivalence",
         "test_ddp_logging_data_gpu",
@@ -25,6 +26,7 @@ SAMPLE = {
     ),
     "nccl": (
         "test_all_to_all_cuda",
+        "test_all_to_all_single_equal_split_cuda",
         "test_all_to_all_single_unequal_split_cuda",
         "test_coalescing_manager_async",
         "test_reduce_scatter_v_cuda",

@@ -22,6 +22,7 @@ from pathlib import Path
 import api_pages
 import compile_tables
 import coverage_tables
+import distributed_page
 import engine_page
 import names_pages
 import yaml
@@ -145,6 +146,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "compile-coverage-breaks": compile_tables.breaks,
     "compile-coverage-failures": compile_tables.failures,
     "compile-coverage-summary": compile_tables.summary,
+    "distributed-features": distributed_page.features,
+    "distributed-upstream": distributed_page.upstream,
     "engines": engine_page.engines,
     "environment": environment,
     "names": names_pages.names,
