@@ -5,11 +5,13 @@
 Times all_reduce of several sizes, in the device's own memory (a CPU device's) and by pinned memory,
 as ratios to gloo's time for CPU tensors; and the time of a training step with
 DistributedDataParallel as a ratio to that of the step alone, on both devices. Variants are timed by
-turns, and the least time of each counts: the machine may have other work. `--write` writes
-docs/measurements/distributed.md."""
+turns, and the least time of each counts: the machine may have other work. Then how much pinned
+memory many calls have at a time, and how soon the other ranks know of a fault. `--quick` takes few
+rounds, to see that it works. `--write` writes docs/measurements/distributed.md."""
 
 import argparse
 import datetime
+import functools
 import os
 import pickle
 import platform
@@ -25,12 +27,15 @@ from torch import nn
 RANKS = 2
 SIZES = {"4 KiB": 1 << 10, "4 MiB": 1 << 20, "64 MiB": 16 << 20}  # float32 elements
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "distributed.md"
+#: The most rounds, for the ranks.
+_ROUNDS = "BENCHMARK_ROUNDS"
 WAYS = {"own memory": {}, "pinned memory": {"TORCH_OCL_WITHOUT": "unified_memory"}}
 
 
 def least(variants: dict[str, Callable[[], None]], rounds: int, calls: int) -> dict[str, float]:
     """Seconds of a call of each variant: all ranks begin at a time."""
     best = dict.fromkeys(variants, float("inf"))
+    rounds = min(rounds, int(os.environ.get(_ROUNDS, rounds)))
     for number in range(rounds + 1):
         for name, call in variants.items():
             dist.barrier()
@@ -131,6 +136,33 @@ def _rank(rank: int, function: Callable, environment: dict[str, str], folder: st
     os._exit(0)
 
 
+def pinned_memory() -> dict[str, int]:
+    """MiB of pinned memory that a group has at most, by what it does at a time."""
+    from tests.distributed import processes, test_pinned_memory
+
+    cases = {
+        "50 `all_reduce` of 8 MiB, none waited for": test_pinned_memory.many_calls,
+        "`all_to_all_single` of 64 MiB": test_pinned_memory.exchanged,
+    }
+    run = functools.partial(processes.run, environment=test_pinned_memory.COPIED)
+    return {what: max(run(function)) >> 20 for what, function in cases.items()}
+
+
+def faults() -> dict[str, float]:
+    """Seconds until the other ranks, or all, have ended or raised."""
+    from tests.distributed import processes, test_faults
+
+    patience = test_faults.PATIENCE
+    missing = processes.run(test_faults.missing, timeout=patience, dead=(1,))[0]
+    with tempfile.TemporaryDirectory() as folder:
+        interrupted = test_faults.seconds_after_an_interrupt(Path(folder))
+    return {
+        "a rank is killed: the other one raises": processes.run(test_faults.killed, dead=(1,))[0],
+        f"a rank is missing, with a timeout of {patience} s: the other one raises": missing,
+        "Ctrl-C under torchrun: all ranks have ended": interrupted,
+    }
+
+
 def report() -> str:
     lines = [
         "# Process groups",
@@ -159,13 +191,26 @@ def report() -> str:
     for name, times in in_ranks(steps, {}).items():
         cpu, ocl = (times[f"{kind} DDP"] / times[f"{kind} alone"] for kind in ("cpu", "ocl"))
         lines.append(f"| {name} | {cpu:.2f} | {ocl:.2f} | {ocl / cpu:.2f} |")
+    lines += ["", "Pinned memory of a group whose tensors are copied, at most:", ""]
+    lines += ["| | MiB |", "|---|---|"]
+    lines += [f"| {what} | {mebibytes} |" for what, mebibytes in pinned_memory().items()]
+    lines += ["", "Faults:", "", "| | seconds |", "|---|---|"]
+    lines += [f"| {what} | {seconds:.2f} |" for what, seconds in faults().items()]
+    lines += [
+        "",
+        "[What works](../reference/distributed.md), with the tests that show it, has a page of its",
+        "own. What came of measuring is in [the log](log.md#process-groups).",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="few rounds")
     arguments = parser.parse_args()
+    if arguments.quick:
+        os.environ[_ROUNDS] = "1"
     text = report()
     print(text)
     if arguments.write:
