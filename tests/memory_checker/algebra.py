@@ -63,8 +63,28 @@ def products():
     for count in (1, 3, 11):
         keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
     keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
+    keep += blocks_of_bits(rows)
     keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]
     return keep
+
+
+def blocks_of_bits(x):
+    """bitsandbytes' ops: whole blocks, one that isn't, scales that are quantised, too."""
+    ops, code = torch.ops.torch_ocl, torch.linspace(-1, 1, 256).to("ocl")
+    part, keep = x.flatten()[:203], []
+    bits, largest = ops.quantize_4bit(x, 64, "nf4", torch.uint8)
+    eight, outer = ops.quantize_blockwise(largest, code, 256)
+    nested = (None, eight, code, largest[:1])
+    for count in (1, 3, 9):
+        keep.append(ops.gemm_4bit(x[:count], bits, [11, 64], largest, 64, "nf4", x[0, :11].clone()))
+        keep.append(ops.gemm_4bit(x[:count], bits, [11, 64], outer, 64, "nf4", *nested))
+    bits, largest = ops.quantize_4bit(part.half(), 32, "fp4", torch.uint8)
+    keep.append(ops.dequantize_4bit(bits, largest, 32, "fp4", [203], torch.half))
+    eight, largest = ops.quantize_blockwise(part, code, 50)
+    keep.append(ops.dequantize_blockwise(eight, largest, code, 50, torch.float32))
+    rows, scales, _ = ops.int8_vectorwise_quant(x[:, :37], 1.0)
+    sums = ops.int8_linear_matmul(rows, rows)
+    return [*keep, ops.int8_mm_dequant(sums, scales, scales, torch.half, scales)]
 
 
 @family

@@ -1,4 +1,5 @@
-"""bitsandbytes: `ocl` is one of its devices, and optimizers with states of 8 bits have a kernel.
+"""bitsandbytes: `ocl` is one of its devices, and its ops have kernels: blocks of 4 and 8 bits,
+products with 4-bit weights, LLM.int8(), and optimizers with states of 8 bits.
 
 The rest runs by its own functions for any device, which are made of PyTorch's operations.
 """
@@ -7,6 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from torch_ocl.integrations._hooks import tell
 
 # Registrations last as long as their libraries.
 _libraries: list[torch.library.Library] = []
@@ -49,6 +52,11 @@ def _bitsandbytes(module: ModuleType) -> None:
     library = torch.library.Library("bitsandbytes", "IMPL")
     library.impl("optimizer_update_8bit_blockwise", _optimizer_update_8bit_blockwise, "PrivateUse1")
     _libraries.append(library)
+    from torch_ocl import _C
+
+    # Upstream's functions for any device stay where a schema is another one.
+    for reason in _C.register_bitsandbytes_ops():
+        tell(f"bitsandbytes: {reason.splitlines()[0]}")
 
 
 PATCHES = {"bitsandbytes": _bitsandbytes}

@@ -307,60 +307,6 @@ def _(device):
     return found
 
 
-@check("bitsandbytes", "optimizers with states of 8 bits")
-def _():
-    """Beside the same with states of 32 bits."""
-    from bitsandbytes import optim
-
-    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1)).to("ocl")
-    for small_states, full in (
-        (optim.AdamW8bit, optim.AdamW32bit),
-        (optim.Lion8bit, optim.Lion32bit),
-        (optim.SGD8bit, optim.SGD32bit),
-        (optim.RMSprop8bit, optim.RMSprop32bit),
-    ):
-        ends = []
-        for make in (small_states, full):
-            torch.manual_seed(1)
-            model = torch.nn.Linear(256, 256).to("ocl")
-            extra = {"momentum": 0.9} if "SGD" in make.__name__ else {}
-            optimizer = make(model.parameters(), 1e-3, **extra)
-            ends.append(small.fit(model, lambda m: m(x).square().mean(), optimizer, 8))
-            states = optimizer.state[model.weight]
-            assert states["state1"].dtype == (torch.uint8 if make is small_states else torch.float)
-        torch.testing.assert_close(*ends, rtol=2e-2, atol=1e-3)
-
-
-@check("bitsandbytes", "Linear4bit, with gradients through it", tolerance=1e-2)
-def _(device):
-    from bitsandbytes.nn import Linear4bit
-
-    torch.manual_seed(1)
-    plain = torch.nn.Linear(128, 64)
-    layer = Linear4bit(128, 64, quant_type="nf4", compute_dtype=torch.float32)
-    layer.load_state_dict(plain.state_dict())
-    layer = layer.to(device)
-    x = torch.randn(3, 128, generator=torch.Generator().manual_seed(2)).to(device).requires_grad_()
-    found = layer(x)
-    found.square().sum().backward()
-    return found, x.grad
-
-
-@check("bitsandbytes", "blocks of 8 and 4 bits and back")
-def _():
-    """Within what 8 and 4 bits can hold: the CPU's own library for 4 bits is off by more."""
-    from bitsandbytes import functional as bits
-
-    x = torch.randn(64, 96, generator=torch.Generator().manual_seed(1)).to("ocl")
-    eight, state = bits.quantize_blockwise(x)
-    error = (bits.dequantize_blockwise(eight, state) - x).abs()
-    assert eight.device.type == "ocl" and error.max() < 0.05 and error.mean() < 0.02
-    for kind in ("nf4", "fp4"):
-        four, other = bits.quantize_4bit(x, quant_type=kind)
-        error = (bits.dequantize_4bit(four, other) - x).abs()
-        assert four.device.type == "ocl" and error.max() < 0.6 and error.mean() < 0.1
-
-
 # ---- Parts of PyTorch that stand above ops ----
 
 
