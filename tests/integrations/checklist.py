@@ -42,6 +42,8 @@ class Check:
     #: Why it fails, of what is known not to work.
     fails: str | None = None
     tolerance: float = 1e-3
+    #: Whether it computes here: some only ask for devices, or compute in other processes.
+    launches: bool = True
 
     def __str__(self) -> str:
         return f"{self.library}: {self.what}"
@@ -102,15 +104,33 @@ def _result(run: Callable, device: str):
     )
 
 
+@contextlib.contextmanager
+def _on_the_device(tried: Check):
+    """Kernels ran, and nothing was left to the host."""
+    torch.ocl.reset_fallback_counts()
+    torch.ocl.reset_host_staged_counts()
+    before = _launches()
+    yield
+    assert _launches() > before or not tried.launches, "no kernel was launched"
+    assert not torch.ocl.fallback_counts() and not torch.ocl.host_staged_counts()
+
+
+def _launches() -> int:
+    return sum(map(torch.ocl.launch_count, range(torch.ocl.device_count())))
+
+
 def perform(tried: Check) -> None:
-    """Runs a check. Raises if it doesn't work, or if results differ from the CPU's."""
+    """Runs a check. Raises if it doesn't work, if it doesn't run on the device, or if results are
+    others than the CPU's."""
     with _environment(tried.mode):
         if not inspect.signature(tried.run).parameters:
             torch.manual_seed(0)
-            tried.run()
+            with _on_the_device(tried):
+                tried.run()
             return
         expected = _result(tried.run, "cpu")
-        found = _result(tried.run, "ocl")
+        with _on_the_device(tried):
+            found = _result(tried.run, "ocl")
     torch.testing.assert_close(
         found, expected, rtol=tried.tolerance, atol=tried.tolerance, equal_nan=True
     )

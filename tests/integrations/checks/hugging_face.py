@@ -26,7 +26,7 @@ def tensors_file(folder):
     return path
 
 
-@check("safetensors", "load_file on a device", integration="safetensors")
+@check("safetensors", "load_file on a device", integration="safetensors", launches=False)
 def _(device):
     from safetensors.torch import load_file
 
@@ -36,7 +36,9 @@ def _(device):
     return found
 
 
-@check("safetensors", "safe_open by a device with its index", integration="safetensors")
+@check(
+    "safetensors", "safe_open by a device with its index", integration="safetensors", launches=False
+)
 def _(device):
     from safetensors import safe_open
 
@@ -123,7 +125,9 @@ def _():
     assert made(PROMPT, max_new_tokens=2, do_sample=False)
 
 
-@check("transformers", "pipeline by itself", integration="transformers", mode="always")
+@check(
+    "transformers", "pipeline by itself", integration="transformers", mode="always", launches=False
+)
 def _():
     from transformers import pipeline
 
@@ -185,7 +189,9 @@ def _():
     assert abs(found[0] - train("cpu")[0]) < 0.05 and found[-1] < found[0] - 0.5
 
 
-@check("transformers", "Trainer by itself", integration="transformers", mode="always")
+@check(
+    "transformers", "Trainer by itself", integration="transformers", mode="always", launches=False
+)
 def _():
     from transformers import TrainingArguments
 
@@ -256,7 +262,7 @@ def _():
     near(accelerated("ocl", "fp16"), accelerated("cpu", "no"))
 
 
-@check("accelerate", "the default device", integration="accelerate", mode="always")
+@check("accelerate", "the default device", integration="accelerate", mode="always", launches=False)
 def _():
     from accelerate import PartialState
     from accelerate.state import AcceleratorState
@@ -268,7 +274,7 @@ def _():
     AcceleratorState._reset_state(True)
 
 
-@check("accelerate", "get_max_memory", integration="accelerate", mode="always")
+@check("accelerate", "get_max_memory", integration="accelerate", mode="always", launches=False)
 def _():
     from accelerate.utils import get_max_memory
 
@@ -361,6 +367,7 @@ def _(device):
     "the default device",
     integration="sentence_transformers",
     mode="always",
+    launches=False,
 )
 def _():
     assert sentences(None).device.type == "ocl"

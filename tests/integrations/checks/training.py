@@ -164,7 +164,7 @@ def _():
     assert made.model[0].weight.device.type == "ocl"
 
 
-@check("fastai", "the default device", integration="fastai", mode="always")
+@check("fastai", "the default device", integration="fastai", mode="always", launches=False)
 def _():
     from fastai.torch_core import default_device
 
@@ -191,7 +191,7 @@ def _(device):
     return dict(evaluator.state.metrics)
 
 
-@check("pytorch-ignite", "idist.device()", integration="ignite", mode="always")
+@check("pytorch-ignite", "idist.device()", integration="ignite", mode="always", launches=False)
 def _():
     import ignite.distributed as idist
 
@@ -243,7 +243,13 @@ def _():
         assert ours.device.type == theirs.device.type == "ocl" and ours.equal(theirs)
 
 
-@check("stable-baselines3", "device='auto'", integration="stable_baselines3", mode="always")
+@check(
+    "stable-baselines3",
+    "device='auto'",
+    integration="stable_baselines3",
+    mode="always",
+    launches=False,
+)
 def _():
     from stable_baselines3 import PPO
     from stable_baselines3.common.utils import get_device

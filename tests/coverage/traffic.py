@@ -1,0 +1,117 @@
+"""How many bytes an op brings to the host, and back: what computes on the host has to.
+
+An op with device tensors alone has no business with the host's memory, but for single numbers: how
+many elements a mask has, whether a matrix is singular. Profiles record every copy.
+
+    python -m tests.coverage.traffic [OP ...]
+"""
+
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch.utils import _pytree
+
+from tests.coverage import checks, scope
+from tests.coverage.comparison import DEVICE
+from torch_ocl import _C
+
+#: Samples of an op, from all over its list.
+SAMPLES = 4
+#: What passes for single numbers.
+NUMBERS = 64
+
+
+def on_device(op, sample):
+    """The sample's operands on the device, but for those that belong on the host."""
+    if op.name in checks.ARGUMENTS_ON_HOST:
+        return checks.to_device(sample.input), sample.args, sample.kwargs
+    return checks.to_device((sample.input, sample.args, sample.kwargs))
+
+
+def _differentiable(value):
+    tensors = [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [t for t in tensors if t.requires_grad and t.layout is torch.strided]
+
+
+def dtype_of(op):
+    known = op.supported_dtypes("cpu")
+    return next(d for d in (torch.float32, *scope.DTYPES, *sorted(known, key=str)) if d in known)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The largest copies of some calls, in bytes: from devices to the host, and to them; and what
+    torch.ocl.host_staged_counts() and fallback_counts() say of them."""
+
+    read: int = 0
+    written: int = 0
+    counted: frozenset = frozenset()
+
+    @property
+    def is_large(self) -> bool:
+        return max(self.read, self.written) > NUMBERS
+
+    def __or__(self, other):
+        return Traffic(
+            max(self.read, other.read),
+            max(self.written, other.written),
+            self.counted | other.counted,
+        )
+
+
+def measured(call) -> Traffic:
+    """Of the second of two calls: what is computed once, such as tables, is there by then."""
+    torch.manual_seed(0)
+    call()
+    torch.manual_seed(0)
+    torch.ocl.reset_host_staged_counts()
+    torch.ocl.reset_fallback_counts()
+    torch.ocl.synchronize()
+    profile = _C.Profile()
+    try:
+        call()
+    finally:
+        commands, _ = profile.stop()  # waits
+    sizes = {"Memcpy DtoH": [0], "Memcpy HtoD": [0]}
+    for name, is_kernel, *_, size, _op in commands:
+        if not is_kernel and name in sizes:
+            sizes[name].append(size)
+    counted = frozenset({**torch.ocl.host_staged_counts(), **torch.ocl.fallback_counts()})
+    return Traffic(max(sizes["Memcpy DtoH"]), max(sizes["Memcpy HtoD"]), counted)
+
+
+def traffic(op) -> Traffic:
+    """Of an op and its gradient, over its samples."""
+    dtype = dtype_of(op)
+    gradients = op.supports_autograd and dtype.is_floating_point
+    found = Traffic()
+    for sample in checks.samples(op, dtype, SAMPLES, requires_grad=gradients):
+        operands = on_device(op, sample)
+
+        def run(operands=operands, finish=sample.output_process_fn_grad):
+            first, args, kwargs = operands
+            results = _differentiable(finish(op(first, *args, **kwargs)))
+            leaves = _differentiable(operands)
+            if results and leaves:
+                seeds = [torch.ones_like(r) for r in results]
+                torch.autograd.grad(results, leaves, seeds, allow_unused=True)
+
+        found |= measured(run)
+    return found
+
+
+def main():
+    chosen = sys.argv[1:]
+    for op in scope.in_scope():
+        name = scope.full_name(op)
+        if chosen and name not in chosen:
+            continue
+        found = traffic(op)
+        if chosen or found.is_large:
+            counted = f", counted as {', '.join(sorted(found.counted))}" if found.counted else ""
+            print(f"{name}: {found.read} bytes to the host, {found.written} to {DEVICE}{counted}")
+
+
+if __name__ == "__main__":
+    main()
