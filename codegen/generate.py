@@ -28,6 +28,7 @@ from codegen.registration import (  # noqa: E402
     shard_of,
     signature,
 )
+from codegen.shims import shim_names, shims  # noqa: E402
 from codegen.sparse import sparse_source  # noqa: E402
 from codegen.stubs import bind, declared_stubs, pointwise_ops  # noqa: E402
 
@@ -43,6 +44,7 @@ def output_names(registered: list[Registered]) -> list[str]:
         "KernelStubs.cpp",
         "RegisterSparse.cpp",
         "ops_manifest.json",
+        *shim_names(),
         *(f"ops/{root}.h" for root in _own_by_root(registered)),
     ]
 
@@ -59,6 +61,7 @@ def outputs(
     files = {"ops_manifest.json": manifest(registered)}
     files["KernelStubs.cpp"] = kernel_source([b for b in bindings if b.kind == "kernel"])
     files["RegisterSparse.cpp"] = sparse_source(Aten.installed())
+    files |= shims(Aten.installed())
     for shard in range(POINTWISE_SHARDS):
         part = [
             b

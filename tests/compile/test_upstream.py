@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch._inductor import (
+    codecache,
     compile_fx,
+    cpp_builder,
     cudagraph_utils,
     decomposition,
     graph,
@@ -17,10 +19,13 @@ from torch._inductor import (
     scheduler,
     utils,
 )
-from torch._inductor.codegen import common
+from torch._inductor.codegen import common, cpp_utils
 from torch._inductor.kernel import conv
 
 PLACES = {
+    "get_cpp_torch_device_options": [cpp_builder],
+    "_get_cpp_wrapper_header": [codecache],
+    "get_cpp_wrapper_config": [compile_fx],
     "create_backend": [scheduler.Scheduler],
     "get_current_backend": [utils, common],
     "should_assume_input_aligned": [utils, compile_fx],
@@ -170,3 +175,37 @@ def test_trees_of_graphs(without):
     without("cudagraph_partition_post_compile")
     with pytest.raises(Exception, match="CUDA|cuda"):
         captures()
+
+
+def compile_by_cpp(function=lambda x: x * 2):
+    """A call whose C++ has to be built, and the number of captures that mode= makes of it."""
+    torch._dynamo.reset()
+    counters.clear()
+    patches = {"cpp_wrapper": True, "force_disable_caches": True}
+    with torch._inductor.config.patch(patches):
+        compiled = torch.compile(function, mode="reduce-overhead")
+        for _ in range(3):
+            compiled(torch.ones(3, device="ocl"))
+    return counters["inductor"]["ocl_graph_captures"]
+
+
+@pytest.mark.parametrize("name", ["get_cpp_torch_device_options", "_get_cpp_wrapper_header"])
+def test_building_cpp(without, name):
+    without(name)
+    with pytest.raises(Exception, match="torch_ocl/aoti|inductor/cpp_wrapper/ocl.h|undefined"):
+        compile_by_cpp(lambda x: x * 3 + 1)
+
+
+def test_names_of_the_device_in_cpp(monkeypatch):
+    monkeypatch.delitem(cpp_utils.DEVICE_TO_ATEN, "ocl")
+    with pytest.raises(Exception, match="ocl not found"):
+        compile_by_cpp(lambda x: torch.randperm(3, device=x.device) + x)
+    monkeypatch.undo()
+    monkeypatch.delitem(cpp_utils.DEVICE_TO_INT, "ocl")
+    assert "xpu" not in cpp_utils.DEVICE_TO_INT, "upstream's checks know other devices now"
+
+
+def test_captures_of_the_cpp_wrapper(without):
+    assert compile_by_cpp() > 0
+    without("get_cpp_wrapper_config")
+    assert compile_by_cpp() == 0

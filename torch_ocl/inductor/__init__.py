@@ -18,7 +18,7 @@ from torch._inductor.codegen.common import (
 @functools.cache
 def register() -> None:
     """Makes the backend known to Dynamo and Inductor, once."""
-    from torch_ocl.inductor import cache, device, scheduling, upstream, wrapper
+    from torch_ocl.inductor import cache, cpp_wrapper, device, scheduling, upstream, wrapper
 
     register_interface_for_device("ocl", device.Interface)
     for index in range(torch.ocl.device_count()):
@@ -29,6 +29,6 @@ def register() -> None:
         "ocl",
         scheduling.OclScheduling,
         wrapper.OclWrapper,
-        wrapper.CppWrapperCodegen,
+        cpp_wrapper.OclCppWrapper,
         device_custom_pass=cache.Generator(),
     )

@@ -27,6 +27,17 @@ def _generator() -> str:
 
     everything = [*runtime._PARTS, "float8", "special_f32"]
     digest.update(runtime.prelude(everything).encode())
+    digest.update(cpp_interface().encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def cpp_interface() -> str:
+    """A hash of the headers that generated C++ includes: a library of it that was made with others
+    must not be found again."""
+    digest = hashlib.sha256()
+    for path in sorted((Path(__file__).parent.parent / "include/torch_ocl/aoti").glob("*.h")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

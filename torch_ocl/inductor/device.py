@@ -118,7 +118,7 @@ class Interface(DeviceInterface):
 
 
 class OpOverrides(DeviceOpOverrides):
-    """Lines of generated Python."""
+    """Lines of generated Python, and names of generated C++."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
         return f"def {name}(_): return 0\n"
@@ -134,3 +134,12 @@ class OpOverrides(DeviceOpOverrides):
 
     def current_stream(self) -> str:
         return "torch.ocl.current_stream()"
+
+    def cpp_aoti_device_guard(self) -> str:
+        return "torch_ocl::DeviceGuard"
+
+    def cpp_aoti_stream_guard(self) -> str:
+        return "torch_ocl::StreamGuard"
+
+    def cpp_kernel_type(self) -> str:
+        return "torch_ocl::Kernel"

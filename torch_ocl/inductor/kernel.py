@@ -334,14 +334,18 @@ class OclKernel(Collector, Loops, SIMDKernel):
         wrapper = V.graph.wrapper_code
         tensors, numbers = self.call_parameters()
         args: list[Any] = [outer for _, outer in tensors]
-        for _, expression, _ in numbers:
+        # For C++: what is no tensor has a kind, and the dtype of the tensor that it is read from.
+        types: list[Any] = [None] * len(args)
+        for _, expression, kind in numbers:
             if isinstance(expression, sympy.Expr):
                 for symbol in expression.free_symbols:
                     wrapper.ensure_size_computed(symbol)
-                args.append(wrapper.codegen_python_sizevar(expression))
+                args.append(wrapper.codegen_sizevar(expression))
+                types.append((kind, None))
             else:
                 args.append(str(expression))
-        wrapper.generate_kernel_call(name, args, device=self.device, triton=False)
+                types.append((kind, self.host_numbers[str(expression)]))
+        wrapper.generate_kernel_call(name, args, device=self.device, triton=False, arg_types=types)
 
     def form(self) -> str:
         """The launcher's."""

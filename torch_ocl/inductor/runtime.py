@@ -172,8 +172,9 @@ def build(device: int, text: str, label: str) -> None:
     _C.build_generated(device, text, _FILE + label)
 
 
-def source_of(kernels: Sequence[Kernel]) -> str:
-    """The text of a program."""
+def source_of(kernels: Sequence[Kernel], expanded: bool = True) -> str:
+    """The text of a program, with headers, or with the lines that include them."""
     parts = sorted({part for kernel in kernels for part in kernel.parts})
     helpers = dict.fromkeys(line for kernel in kernels for line in kernel.helpers)
-    return "\n".join([prelude(parts), *helpers, *(kernel.source for kernel in kernels), ""])
+    headers = [prelude(parts)] if expanded else prelude_lines(parts)
+    return "\n".join([*headers, *helpers, *(kernel.source for kernel in kernels), ""])

@@ -55,13 +55,11 @@ class OclScheduling(SIMDScheduling):
         source = src_code.replace("KERNEL_NAME", name)
         nodes = refused.origins(node_schedule)
         rest["origin"] = refused.describe(nodes)
+        made = runtime.Kernel(name=name, source=source, **rest)
         if refused.runs_eagerly():
-            self._try(runtime.Kernel(name=name, source=source, **rest), kernel, nodes)
-        lines = [*origins.splitlines(), *details.splitlines(), "ocl_program.add("]
-        lines.append(f"    name={name!r},")
-        lines += [f"    {key}={value!r}," for key, value in rest.items()]
-        lines += ["    source='''", *source.replace("\\", "\\\\").splitlines(), "''')"]
-        wrapper.add_kernel(kernel.device.index, "\n".join(lines))
+            self._try(made, kernel, nodes)
+        comments = [*origins.splitlines(), *details.splitlines()]
+        wrapper.add_kernel(kernel.device.index, made, comments)
         return name
 
     def _try(self, made: runtime.Kernel, kernel: OclKernel, nodes: list[torch.fx.Node]) -> None:

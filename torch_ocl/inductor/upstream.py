@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,10 @@ def install() -> None:
     _layouts()
     _whole_graphs()
     _captured()
+    _cpp_builds()
+    _cpp_headers()
+    _cpp_names()
+    _cpp_captures()
     refused.install()
 
 
@@ -256,3 +261,65 @@ def _current_backend() -> None:
         return "ocl" if device_type == "ocl" else upstream(device_type)
 
     _replace("get_current_backend", upstream, get_current_backend)
+
+
+def _cpp_builds() -> None:
+    """What generated C++ is compiled with beside torch's own: include folders, libraries."""
+    from torch._inductor import cpp_builder
+
+    upstream = cpp_builder.get_cpp_torch_device_options
+    package = Path(__file__).parent.parent
+
+    @functools.wraps(upstream)
+    def get_cpp_torch_device_options(device_type: str, *args: Any, **kwargs: Any) -> Any:
+        options = upstream(device_type, *args, **kwargs)
+        if device_type == "ocl":
+            _, include_dirs, _, _, libraries_dirs, libraries, _ = options
+            include_dirs.append(str(package / "include"))
+            libraries_dirs.append(str(package))
+            libraries.append("torch_ocl")
+        return options
+
+    _replace("get_cpp_torch_device_options", upstream, get_cpp_torch_device_options)
+
+
+def _cpp_headers() -> None:
+    """The header that generated C++ begins with, which is compiled once for all."""
+    from torch._inductor import codecache
+
+    upstream = codecache._get_cpp_wrapper_header
+
+    @functools.wraps(upstream)
+    def _get_cpp_wrapper_header(device: str, aot_mode: bool = False) -> str:
+        if device.split(":")[0] != "ocl":
+            return upstream(device, aot_mode)
+        return f"torch_ocl/aoti/{'model' if aot_mode else 'wrapper'}.h"
+
+    _replace("_get_cpp_wrapper_header", upstream, _get_cpp_wrapper_header)
+
+
+def _cpp_names() -> None:
+    """What C++ calls the device's type, and its number for a model's checks of its inputs."""
+    from torch._inductor.codegen import cpp_utils
+
+    cpp_utils.DEVICE_TO_ATEN.setdefault("ocl", "at::kPrivateUse1")
+    cpp_utils.DEVICE_TO_INT.setdefault("ocl", 20)
+
+
+def _cpp_captures() -> None:
+    """The C++ wrapper can't leave parts of a graph to CUDA graphs, so it turns them off. A graph on
+    ocl is captured as a whole."""
+    from torch._inductor import compile_fx, config, utils
+    from torch._inductor.virtualized import V
+
+    upstream = compile_fx.get_cpp_wrapper_config
+
+    @functools.wraps(upstream)
+    def get_cpp_wrapper_config(*args: Any, **kwargs: Any) -> dict[str, object]:
+        if utils.get_gpu_type() != "ocl":
+            return upstream(*args, **kwargs)
+        with config.patch(graph_partition=False):
+            found = upstream(*args, **kwargs)
+        return found | {"triton.cudagraphs": config.triton.cudagraphs and not V.aot_compilation}
+
+    _replace("get_cpp_wrapper_config", upstream, get_cpp_wrapper_config)

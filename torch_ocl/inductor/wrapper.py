@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
+
+from torch_ocl.inductor import runtime
 
 
 class _Calls:
@@ -92,9 +95,14 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
             self.writeline(_OneDevice(device_idx, self.last_seen_device_guard_index))
             self.last_seen_device_guard_index = device_idx
 
-    def add_kernel(self, device: int, text: str) -> None:
-        """Takes the arguments of runtime.Program.add()."""
-        self.ocl_kernels.setdefault(device, []).append(text)
+    def add_kernel(self, device: int, kernel: runtime.Kernel, comments: list[str]) -> None:
+        """Takes a kernel, and what is said of it."""
+        values = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
+        source = values.pop("source").replace("\\", "\\\\")
+        lines = [*comments, "ocl_program.add("]
+        lines += [f"    {name}={value!r}," for name, value in values.items()]
+        lines += ["    source='''", *source.splitlines(), "''')"]
+        self.ocl_kernels.setdefault(device, []).append("\n".join(lines))
 
     def generate_after_suffix(self, result: IndentedBuffer) -> None:
         for device, kernels in self.ocl_kernels.items():
@@ -108,17 +116,5 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
 class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
     """Of a part of a graph, such as a branch of torch.cond: its kernels are the whole graph's."""
 
-    def add_kernel(self, device: int, text: str) -> None:
-        self.parent_wrapper.add_kernel(device, text)
-
-
-class CppWrapperCodegen:
-    """Raises where inductor would begin to use it: cpp_wrapper, AOTInductor."""
-
-    supports_caching = False  # asked before anything is made
-
-    @staticmethod
-    def create(*args: object, **kwargs: object) -> None:
-        raise NotImplementedError(
-            "torch.compile on ocl has no C++ wrapper yet: unset torch._inductor.config.cpp_wrapper"
-        )
+    def add_kernel(self, device: int, kernel: runtime.Kernel, comments: list[str]) -> None:
+        self.parent_wrapper.add_kernel(device, kernel, comments)

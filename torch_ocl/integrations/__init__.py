@@ -25,6 +25,7 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
     "stable_baselines3": "stable_baselines3",
+    "torch.export.pt2_archive._package": "pt2_packages",
     "torch.nested._internal.sdpa": "jagged_attention",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torchao": "torchao",
@@ -35,8 +36,17 @@ LIBRARIES = {
 }
 
 
-#: Those that get kernels for their ops and are not changed: with TORCH_OCL_INTEGRATIONS=off, too.
-KERNELS = frozenset({"bitsandbytes", "torch.nested._internal.sdpa", "torchaudio", "torchvision"})
+#: Those that get kernels for their ops, or only hear of the device, and are not changed: with
+#: TORCH_OCL_INTEGRATIONS=off, too.
+KERNELS = frozenset(
+    {
+        "bitsandbytes",
+        "torch.export.pt2_archive._package",
+        "torch.nested._internal.sdpa",
+        "torchaudio",
+        "torchvision",
+    }
+)
 
 
 def install() -> None:
