@@ -176,7 +176,7 @@ repair:
 	auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libOpenCL.so*' \
 		-w $(DIST) $(RAW)/torch_ocl-*-linux_*.whl
 
-FORMATTED = $$(find csrc kernels examples/extension -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
+FORMATTED = $$(find csrc kernels examples -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
 
 lint: $(STAMPS)/lint
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)

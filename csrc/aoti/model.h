@@ -14,10 +14,12 @@
 
 #define USE_MPS 1
 #define aoti_torch_device_type_mps aoti_torch_device_type_privateuse1
-#define aoti_torch_mps_malloc aoti_torch_ocl_malloc
 #define aoti_torch_mps_free aoti_torch_ocl_free
-#define aoti_torch_mps_memcpy aoti_torch_ocl_memcpy
-#define aoti_torch_mps_copy_buffer aoti_torch_ocl_copy_buffer
+// Their error codes are left alone there.
+#define aoti_torch_mps_malloc(...) AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_malloc(__VA_ARGS__))
+#define aoti_torch_mps_memcpy(...) AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_memcpy(__VA_ARGS__))
+#define aoti_torch_mps_copy_buffer(...) \
+  AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_copy_buffer(__VA_ARGS__))
 
 #include <torch/csrc/inductor/aoti_include/common.h>
 #include <torch/csrc/inductor/aoti_runtime/model_container.h>

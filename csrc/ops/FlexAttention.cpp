@@ -100,13 +100,13 @@ std::tuple<Tensor, Tensor, Tensor> flex_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, double scale,
     const std::string& text, const Tensor& counts, const Tensor& indices,
     const OptionalTensor& full_counts, const OptionalTensor& full_indices, int64_t query_block,
-    int64_t key_block, at::TensorList captured, at::IntArrayRef numbers, at::IntArrayRef order,
-    bool needs_maxima) {
+    int64_t key_block, std::optional<at::TensorList> captured, at::OptionalIntArrayRef numbers,
+    at::IntArrayRef order, bool needs_maxima) {
   const DeviceGuard guard(query.device());
   const BlockMask mask{counts, indices, full_counts, full_indices, query_block, key_block};
   attention::Modification modification = modification_of(text, mask, query);
-  modification.captured = captured.vec();
-  modification.numbers = numbers.vec();
+  if (captured) modification.captured = captured->vec();
+  if (numbers) modification.numbers = numbers->vec();
   const attention::Problem problem = problem_of(query, key, value, scale, modification);
   const at::ScalarType compute = compute_dtype(query.scalar_type());
   const at::IntArrayRef rows = query.sizes().slice(0, 3);
@@ -169,10 +169,11 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> flex_attention_backward(
   return {grad_query, grad_key, grad_value, captured_gradients};
 }
 
+// AOTInductor's models can't pass empty lists: there are none instead.
 constexpr const char* kForward =
     "flex_attention(Tensor query, Tensor key, Tensor value, float scale, str text, Tensor counts, "
     "Tensor indices, Tensor? full_counts, Tensor? full_indices, SymInt query_block, "
-    "SymInt key_block, Tensor[] captured, SymInt[] numbers, int[] order, bool needs_maxima) -> "
+    "SymInt key_block, Tensor[]? captured, SymInt[]? numbers, int[] order, bool needs_maxima) -> "
     "(Tensor, Tensor, Tensor)";
 constexpr const char* kBackward =
     "flex_attention_backward(Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "

@@ -302,8 +302,8 @@ def forward(
     op = fallback_handler(torch.ops.ocl.flex_attention.default, add_to_fallback_set=False)
     return tuple(
         op(
-            query, key, value, float(scale), text.text, *blocks, *mask.sizes, text.captured,
-            text.numbers, _order(query), maxima,
+            query, key, value, float(scale), text.text, *blocks, *mask.sizes,
+            text.captured or None, text.numbers or None, _order(query), maxima,
         )
     )  # fmt: skip
 
