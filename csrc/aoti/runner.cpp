@@ -76,7 +76,12 @@ class Runner final : public AOTIModelContainerRunner {
     const std::lock_guard<std::mutex> lock(loaded.mutex);
     loaded.by_handle[container_handle_] = {index, update_constant_buffer_func_};
     update_constant_buffer_func_ = &update_constants<false>;
-    update_constant_buffer_from_cpu_func_ = &update_constants<true>;
+    // PyTorch 2.11 has none.
+    [](auto& self) {
+      if constexpr (requires { self.update_constant_buffer_from_cpu_func_; }) {
+        self.update_constant_buffer_from_cpu_func_ = &update_constants<true>;
+      }
+    }(*this);
   }
   ~Runner() override {
     LoadedModels& loaded = loaded_models();
