@@ -12,14 +12,13 @@ BUDGET = 48 * MIB
 COPIED = {"TORCH_OCL_WITHOUT": "unified_memory"}
 
 
-def peak(call, kind="active"):
-    """The most pinned memory while it runs, in bytes: "allocated" has what is cached, too, which
-    differs by the sizes that were used before."""
+def peak(call):
+    """The most pinned memory that is in use at a time while it runs, in bytes."""
     torch.ocl.synchronize()
     torch.ocl.reset_peak_host_memory_stats()
     call()
     torch.ocl.synchronize()
-    return torch.ocl.host_memory_stats()[f"{kind}_bytes.peak"]
+    return torch.ocl.host_memory_stats()["active_bytes.peak"]
 
 
 def many_calls(rank):
@@ -32,7 +31,10 @@ def many_calls(rank):
         for work in works:
             work.wait()
 
-    pinned = peak(call, "allocated")
+    pinned = peak(call)
+    # A block is used again once the stream for copies out has passed what it had when the block was
+    # freed, later calls' copies among it. So the cache may hold as much again.
+    assert torch.ocl.host_memory_stats()["allocated_bytes.peak"] <= 2 * BUDGET
     assert all(x.eq(3.0 + 2 * i).all() for i, x in enumerate(tensors))
     return pinned
 
