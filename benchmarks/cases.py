@@ -6,6 +6,7 @@ from benchmarks import (  # noqa: F401 - register cases
     cases_networks,
     cases_ops,
     cases_products,
+    cases_sparse,
     cases_training,
 )
 from benchmarks.case import CASES
@@ -14,6 +15,6 @@ __all__ = ["CASES"]
 
 FAMILIES = (
     *("gemm", "pointwise", "copy", "reduce", "rows", "fft", "index", "sort", "random", "launch"),
-    *("attention", "spatial", "convolution", "networks", "training"),
+    *("sparse", "attention", "spatial", "convolution", "networks", "training"),
 )
 CASES.sort(key=lambda case: FAMILIES.index(case.family))

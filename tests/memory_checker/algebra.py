@@ -17,6 +17,7 @@ def sparse():
         other = torch.randn(35, columns).to("ocl").requires_grad_()
         keep += [coo @ other, torch.sparse.mm(csr, other, "mean")]
         keep += [torch.sparse.mm(csr, other, "amax"), csr.half() @ other.detach().half()]
+    keep.append(torch.sparse.mm(coo, coo.t()).to_dense())
     left, right = matrix[:, :5].to("ocl"), matrix[:5].to("ocl")
     keep += [torch.sparse.sampled_addmm(csr, left, right).values()]
     keep += [csr.to_sparse_csc().values(), csr.to_sparse().values()]

@@ -248,6 +248,62 @@ def test_sampled(dtype, inner):
         )
 
 
+def entries(rows, columns, density, dtype, seed):
+    """A matrix on the CPU, of whole numbers, whose rows have many entries, few and none."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.rand(rows, columns, generator=generator) < density
+    kept &= torch.rand(rows, 1, generator=generator) < 0.7
+    if rows > 2:
+        kept[2] = torch.rand(columns, generator=generator) < min(1, 10 * density)
+    values = torch.randint(-3, 4, (rows, columns), generator=generator)
+    places = kept.nonzero().t()
+    return torch.sparse_coo_tensor(places, values[kept].to(dtype), (rows, columns)).coalesce()
+
+
+# By rows, and by sorting: many columns for few entries.
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "density"),
+    [
+        (50, 70, 130, 0.2),
+        (1, 1, 1, 1.0),
+        (3, 40, 64, 0.3),
+        (300, 20, 40, 0.01),
+        (9, 8, 90000, 1e-4),
+    ],
+)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.complex64, torch.bfloat16], ids=str
+)
+def test_sparse_with_sparse(rows, inner, columns, density, dtype):
+    a, b = entries(rows, inner, density, dtype, 1), entries(inner, columns, density, dtype, 2)
+    # Entries whose sum is 0 stay, as on the CPU, which has no order of columns and no halves.
+    wide = torch.float32 if dtype == torch.bfloat16 else dtype
+    expected = torch.sparse.mm(a.to(wide), b.to(wide)).coalesce()
+    found = torch.sparse.mm(a.to("ocl"), b.to("ocl"))
+    assert found.is_coalesced() and found.dtype == dtype and found.shape == expected.shape
+    assert torch.equal(found._indices().cpu(), expected.indices())
+    assert_close(found._values().cpu(), expected.values().to(dtype), rtol=0, atol=0)
+
+
+def test_sparse_with_sparse_of_any_order():
+    """Entries that are no ascending ones, repeated, or called coalesced though they aren't."""
+    a, b = entries(30, 40, 0.2, torch.float32, 1), entries(40, 50, 0.2, torch.float32, 2)
+    expected = torch.sparse.mm(a, b).to_dense()
+
+    def shuffled(matrix, called):
+        order = torch.randperm(matrix._nnz(), generator=torch.Generator().manual_seed(3))
+        places, values = matrix.indices()[:, order], matrix.values()[order]
+        if not called:
+            places, values = places.repeat(1, 2), values.repeat(2) / 2
+        return torch.sparse_coo_tensor(places, values, matrix.shape).to("ocl")._coalesced_(called)
+
+    for called in (False, True):
+        found = torch.sparse.mm(shuffled(a, called), shuffled(b, called))
+        assert_close(found.to_dense().cpu(), expected)
+    nothing = torch.sparse_coo_tensor(size=(40, 7)).to("ocl")
+    assert torch.sparse.mm(a.to("ocl"), nothing)._nnz() == 0
+
+
 def test_sampled_batches_and_refusals():
     sampled = torch.sparse.sampled_addmm
     batch = torch.arange(1.0, 25).view(2, 3, 4)
@@ -305,4 +361,4 @@ def test_gradients(name, layout):
 @pytest.mark.as_gpu
 def test_kernels_for_gpus():
     """Neighbours that have neighbouring columns, and an entry for each."""
-    run_as_gpu(__file__, "-k", "widths or reductions or sampled or other_dtypes")
+    run_as_gpu(__file__, "-k", "widths or reductions or sampled or other_dtypes or with_sparse")

@@ -45,6 +45,16 @@ void reduced_product(const Rows& matrix, const at::Tensor& dense, Reduction redu
 void sampled_product(const Rows& matrix, const at::Tensor& a, const at::Tensor& b,
                      const at::Scalar& beta, const at::Scalar& alpha);
 
+/// The product a @ b of sparse matrices, row by row.
+struct Entries {
+  at::Tensor indices, values;  // [2, entries] ascending, [entries]
+};
+/// Whether rows_by_rows() takes them: on CPUs, where workspaces have room and rows aren't so empty
+/// that looking for their entries would take longer than sorting them.
+bool takes_rows_by_rows(const Rows& a, const Rows& b, int64_t columns);
+/// `columns` are the result's. Waits for the number of entries.
+Entries rows_by_rows(const Rows& a, const Rows& b, int64_t columns);
+
 /// A bit for each rule that compressed indices [..., rows + 1] and [..., entries] break: see
 /// indices_check in kernels/sparse/indices.cl. Waits for the device.
 int broken_rules(const at::Tensor& offsets, const at::Tensor& columns, int64_t size,

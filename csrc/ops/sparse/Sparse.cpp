@@ -53,7 +53,7 @@ Tensor coalesce(const Tensor& self) {
   if (dims == 0) {
     return with_entries(self, self._indices().narrow(1, 0, 1), values.sum(0, true), true);
   }
-  const auto [kept, entry_of, counts] = at::_unique2(places(self), true, true);
+  const auto [kept, entry_of, counts] = at::_unique2(short_places(self), true, true);
   c10::DimVector sizes(values.sizes());
   sizes[0] = kept.size(0);
   const Tensor sums = at::zeros(sizes, values.options()).index_add_(0, entry_of, values);
@@ -64,7 +64,7 @@ Tensor coalesce(const Tensor& self) {
     rest = rest.floor_divide(self.size(d));
   }
   indices[0] = rest;
-  return with_entries(self, at::stack(indices), sums, true);
+  return with_entries(self, at::stack(indices).to(at::kLong), sums, true);
 }
 
 /// The entries of `self` at those of the mask, which are kept.

@@ -124,7 +124,8 @@ Tensor bmm(const Tensor& self, const Tensor& mat2) {
   return bmm_out(self, mat2, out);
 }
 
-/// Every entry of `a` meets the row of `b` that its column names; the products are then coalesced.
+/// Row by row, or: every entry of `a` meets the row of `b` that its column names, and the products
+/// are coalesced.
 Tensor sparse_sparse_matmul(const Tensor& a, const Tensor& b) {
   TORCH_INTERNAL_ASSERT(a.is_sparse() && b.is_sparse());
   TORCH_CHECK(a.dim() == 2 && a.dense_dim() == 0,
@@ -140,6 +141,11 @@ Tensor sparse_sparse_matmul(const Tensor& a, const Tensor& b) {
       "\"sparse_matmul\" not implemented for '", a.scalar_type(), "'");
   const Tensor from = a.coalesce();
   const sparse::Rows with = sparse::rows_of_coo(b.coalesce());
+  const sparse::Rows rows = sparse::rows_of_coo(from);
+  if (sparse::takes_rows_by_rows(rows, with, b.size(1))) {
+    const sparse::Entries made = sparse::rows_by_rows(rows, with, b.size(1));
+    return coo({a.size(0), b.size(1)}, made.indices, made.values, true);
+  }
   const Tensor inner = from._indices().select(0, 1).contiguous();
   const Tensor begin = with.offsets.index_select(0, inner);
   const Tensor count = with.offsets.diff().index_select(0, inner);

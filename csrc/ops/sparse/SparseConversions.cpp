@@ -36,9 +36,10 @@ TORCH_IMPL_FUNC(_convert_indices_from_csr_to_coo_out)(const Tensor& crow_indices
                                                       bool transpose, const Tensor& result) {
   const int64_t batches = crow_indices.dim() - 1, entries = col_indices.numel();
   if (entries == 0) return;
-  const Tensor rows = at::empty({entries}, result.options());
+  const Tensor to = result.select(0, batches + (transpose ? 1 : 0));
+  const Tensor rows = to.is_contiguous() ? to : at::empty({entries}, result.options());
   sparse::expand_rows(crow_indices.contiguous(), rows);
-  result.select(0, batches + (transpose ? 1 : 0)).copy_(rows);
+  if (!rows.is_same(to)) to.copy_(rows);
   result.select(0, batches + (transpose ? 0 : 1)).copy_(col_indices.reshape({-1}));
   // The entries of a matrix lie together: each batch dimension changes slower than the next.
   int64_t below = entries;

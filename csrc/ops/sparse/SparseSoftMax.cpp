@@ -23,7 +23,7 @@ namespace {
 /// The number of each entry's pool, and how many there are.
 struct Pools {
   Pools(const Tensor& sparse, int64_t dim, at::IntArrayRef value_sizes) : sizes(value_sizes) {
-    const auto found = at::_unique2(places(sparse, dim), true, true);
+    const auto found = at::_unique2(short_places(sparse, dim), true, true);
     number = std::get<1>(found);
     sizes[0] = std::get<0>(found).size(0);
   }

@@ -252,7 +252,9 @@ def _():
         assert 0 <= found.box.map <= 1
 
 
-@check("ultralytics", "the default device", integration="ultralytics", mode="always")
+@check(
+    "ultralytics", "the default device", integration="ultralytics", mode="always", launches=False
+)
 def _():
     from ultralytics.utils.torch_utils import select_device
 
