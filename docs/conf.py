@@ -78,7 +78,7 @@ def resolve_links(app: object, name: str, source: list[str]) -> None:
             logger.warning(f"{target}: {wrong}", location=name)
             return target
         file = (origin.parent / path).resolve()
-        if file in BESIDE or (file.is_relative_to(DOCS) and file.suffix in (".md", ".png")):
+        if file in BESIDE or (file.is_relative_to(DOCS) and file.suffix in (".md", ".png", ".svg")):
             in_site = DOCS / f"{BESIDE[file]}.md" if file in BESIDE else file
             return os.path.relpath(in_site, page.parent) + (f"#{anchor}" if anchor else "")
         return f"source:{file.relative_to(ROOT)}"
