@@ -110,7 +110,9 @@ AOTITorchError aoti_torch_ocl_create_kernel(const AOTIOclKernel* kernel, int32_t
     } catch (const std::exception& error) {
       throw std::runtime_error("the driver refuses the generated kernel " +
                                std::string(kernel->name) + ", which computes\n" + kernel->origin +
-                               "\n" + error.what());
+                               "\nCompiled with TORCH_OCL_INDUCTOR_FALLBACK=1, these ops run "
+                               "eagerly.\n" +
+                               error.what());
     }
     *handle = reinterpret_cast<AOTIOclKernelHandle>(made.release());
   });

@@ -74,8 +74,8 @@ AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_empty_strided(int64_t dimensions
                                                               int32_t device_index,
                                                               AtenTensorHandle* made);
 
-/// Makes a device current, and the stream, if its handle is not null (AOTIOclStream). Returns what
-/// was, for the same function.
+/// Makes a device current, or a stream of it by its id (torch.ocl.Stream.stream_id). `previous`
+/// gets what was, unless it is null.
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_exchange_device(int32_t device_index,
                                                                 int32_t* previous);
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_exchange_stream(int32_t device_index,
