@@ -257,12 +257,12 @@ std::function<void()> Backend::arrival(const Request& request,
                                        const std::shared_ptr<Staging>& staging,
                                        const c10::intrusive_ptr<Work>& work,
                                        PinnedBudget::SharePtr pinned) {
-  return [work, staging, pinned = std::move(pinned), in = streams(staging->device()).in,
+  return [work, staging, pinned = std::move(pinned), both = streams(staging->device()),
           finish = request.finish] {
     const at::NoGradGuard no_grad;
-    const c10::StreamGuard on(in);
+    const c10::StreamGuard on(both.in);
     staging->bring_back();
-    if (pinned) pinned->give_back(record(in));
+    if (pinned) pinned->give_back({record(both.in), record(both.out)});
     if (finish) finish();
     work->complete();
   };

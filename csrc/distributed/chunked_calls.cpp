@@ -120,7 +120,7 @@ struct Backend::ChunkedCall {
       for (const Tensors* hosts : {&part.written, &part.read}) {
         if (!hosts->empty()) release(hosts->front());
       }
-      part.pinned->give_back(record(streams->in));
+      part.pinned->give_back({record(streams->in), record(streams->out)});
     }
     if (left.fetch_sub(1) != 1) return;
     for (const size_t i : c10::irange(written.given.size())) {

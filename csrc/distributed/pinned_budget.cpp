@@ -2,16 +2,16 @@
 
 #include <c10/util/Exception.h>
 
-#include <exception>
+#include <algorithm>
 
 namespace ocl::distributed {
 
-void PinnedBudget::Share::give_back(EventPtr after) {
+void PinnedBudget::Share::give_back(Uses after) {
   const auto from = std::exchange(from_, nullptr);
   if (!from) return;
   {
     std::lock_guard lock(from->mutex_);
-    if (after) {
+    if (!after.empty()) {
       from->returning_.emplace_back(std::move(after), bytes_);
     } else {
       from->used_ -= bytes_;
@@ -22,7 +22,8 @@ void PinnedBudget::Share::give_back(EventPtr after) {
 
 /// With the mutex held.
 bool PinnedBudget::take_now(int64_t bytes) {
-  while (!returning_.empty() && returning_.front().first->query()) {
+  const auto over = [](const EventPtr& event) { return event->query(); };
+  while (!returning_.empty() && std::ranges::all_of(returning_.front().first, over)) {
     used_ -= returning_.front().second;
     returning_.pop_front();
   }
@@ -69,10 +70,10 @@ PinnedBudget::SharePtr PinnedBudget::take(int64_t bytes) {
       changed_.wait(lock);
       continue;
     }
-    const auto [event, returned] = std::move(returning_.front());
+    const auto [uses, returned] = std::move(returning_.front());
     returning_.pop_front();
     lock.unlock();
-    event->synchronize();
+    for (const EventPtr& event : uses) event->synchronize();
     lock.lock();
     used_ -= returned;
   }

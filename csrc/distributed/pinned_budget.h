@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "distributed/staging.h"
 
@@ -17,16 +18,18 @@ namespace ocl::distributed {
 
 class PinnedBudget : public std::enable_shared_from_this<PinnedBudget> {
  public:
+  using Uses = std::vector<EventPtr>;
   /// Bytes that a call has; they come back with it.
   class Share {
    public:
     Share(std::shared_ptr<PinnedBudget> from, int64_t bytes)
         : from_(std::move(from)), bytes_(bytes) {}
-    ~Share() { give_back(nullptr); }
+    ~Share() { give_back({}); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    /// Gives them back, for use once the event has come; null: at once.
-    void give_back(EventPtr after);
+    /// Gives them back, for use once the events have come; none: at once. A freed block may be
+    /// allocated again when both streams for copies have passed what they had by then.
+    void give_back(Uses after);
 
    private:
     std::shared_ptr<PinnedBudget> from_;
@@ -63,8 +66,8 @@ class PinnedBudget : public std::enable_shared_from_this<PinnedBudget> {
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   int64_t used_ = 0;
-  int64_t in_line_ = 0;                                 // calls that have not all they need
-  std::deque<std::pair<EventPtr, int64_t>> returning_;  // among those used: copies are under way
+  int64_t in_line_ = 0;                             // calls that have not all they need
+  std::deque<std::pair<Uses, int64_t>> returning_;  // among those used: copies are under way
 };
 
 }  // namespace ocl::distributed
