@@ -112,27 +112,37 @@ void run_forward(Plan& plan) {
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
-void run_backward(Plan& plan) {
-  const auto operands = backward_operands(plan);
-  const Arguments& a = plan.arguments;
-  // Rows are those that a work-group owns, queries or keys.
+/// A work-group's rows are those that it owns, queries or keys. `sums`: chunks of columns that a
+/// work-item has in registers for each.
+Tile backward_tile(const Plan& plan, uint32_t sums) {
   Tile tile = make_tile(plan, 0);
   const bool full = tile.queries == 4 && tile.keys == 4;
   // More sums than that exceed the registers.
-  if (full && std::max(tile.depth_chunks, tile.column_chunks) <= 2) {
+  constexpr uint32_t kMostSums = 4;
+  if (full && sums <= kMostSums) {
     tile.side = kSide / 2;
     tile.queries = 8;
   }
-  const auto defines = defines_of(plan, tile);
-  const auto run = [&](const KernelFamily& family, const NDRange& range) {
-    plan.launch(plan.kernel(family, defines), range, operands, {plan.scalar(plan.problem.scale)},
-                tile.local_bytes(plan.compute_size, 0));
+  return tile;
+}
+
+void run_backward(Plan& plan) {
+  const auto operands = backward_operands(plan);
+  const Arguments& a = plan.arguments;
+  const auto run = [&](const KernelFamily& family, const Tile& tile, const NDRange& range) {
+    plan.launch(plan.kernel(family, defines_of(plan, tile)), range, operands,
+                {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
-  run(delta_of, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));
-  run(query_gradient, groups(tile, ceil_div(a.queries, tile.query_block()), heads));
-  run(key_gradient,
-      groups(tile, ceil_div(a.keys, tile.query_block()), size_t{plan.batch} * plan.key_heads));
+  const Tile whole = make_tile(plan, 0);
+  const Tile of_queries = backward_tile(plan, whole.depth_chunks);
+  const Tile of_keys = backward_tile(plan, whole.depth_chunks + whole.column_chunks);
+  run(delta_of, of_keys, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));
+  run(query_gradient, of_queries,
+      groups(of_queries, ceil_div(a.queries, of_queries.query_block()), heads));
+  run(key_gradient, of_keys,
+      groups(of_keys, ceil_div(a.keys, of_keys.query_block()),
+             size_t{plan.batch} * plan.key_heads));
 }
 
 }  // namespace
