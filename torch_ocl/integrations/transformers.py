@@ -1,4 +1,5 @@
-"""transformers: pipelines and the Trainer. Loading with device_map goes by accelerate's."""
+"""transformers: pipelines, the Trainer, and where bitsandbytes quantises models. Loading with
+device_map goes by accelerate's."""
 
 import functools
 import inspect
@@ -12,6 +13,7 @@ from torch_ocl.integrations import _choice
 from torch_ocl.integrations._patches import Absent, attribute, wrap
 
 _ADVICE = 'name it, as in pipeline(..., device="ocl")'
+_ADVICE_MAP = 'name it, as in from_pretrained(..., device_map="ocl")'
 
 
 def _import_utils(module: ModuleType) -> None:
@@ -79,8 +81,30 @@ def _device(asked: Any, model: Any) -> torch.device | None:
     return None
 
 
+def _quantizer(module: ModuleType) -> None:
+    """Where no device_map is given upstream looks for the devices that it knows."""
+    kinds = [kind for name, kind in vars(module).items() if name.startswith("Bnb")]
+    if len(kinds) != 1:
+        raise Absent("expected one quantizer for bitsandbytes")
+    wrap(kinds[0], "update_device_map", _quantised_on_ocl)
+
+
+def _quantised_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def update_device_map(self: Any, device_map: Any) -> Any:
+        found = upstream(self, device_map)
+        if device_map is not None or found != {"": "cpu"}:
+            return found
+        if _choice.chooses_ocl("transformers' quantised model", _ADVICE_MAP):
+            return {"": f"ocl:{torch.ocl.current_device()}"}
+        return found
+
+    return update_device_map
+
+
 PATCHES = {
     "transformers.pipelines.base": _pipelines,
+    "transformers.quantizers.quantizer_bnb_4bit": _quantizer,
+    "transformers.quantizers.quantizer_bnb_8bit": _quantizer,
     "transformers.training_args": _training_args,
     "transformers.utils.import_utils": _import_utils,
 }

@@ -140,6 +140,19 @@ def _(device):
     return found
 
 
+@check("bitsandbytes", "a quantised model by itself", integration="transformers", mode="always")
+def _():
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    for how in (_FOUR_BITS, {"load_in_8bit": True}):
+        model = AutoModelForCausalLM.from_pretrained(
+            small.llama_folder(), quantization_config=BitsAndBytesConfig(**how)
+        )
+        assert model.device.type == "ocl"
+        with torch.no_grad():
+            assert model(torch.arange(5, device="ocl")[None]).logits.isfinite().all()
+
+
 @check("bitsandbytes", "QLoRA with peft and an optimizer of 8 bits", tolerance=2e-2)
 def _(device):
     from bitsandbytes.optim import AdamW8bit
