@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.coverage import scope
-from tests.coverage.traffic import NUMBERS, measured, traffic
+from tests.coverage.runner import Runner
+from tests.coverage.traffic import NUMBERS, Traffic, measured
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Ops that copy more than a few numbers and count nothing, and why.
@@ -76,11 +77,21 @@ def test_copies_are_seen():
     assert found.read == 6400 and found.counted == {"linalg_eigvals"}
 
 
-@pytest.mark.parametrize("op", scope.in_scope(), ids=scope.full_name)
-def test_op(op):
-    found = traffic(op)
+@pytest.fixture(scope="module")
+def runner():
+    runner = Runner(worker="tests.coverage.traffic")
+    yield runner
+    runner.close()
+
+
+@pytest.mark.parametrize("name", map(scope.full_name, scope.in_scope()))
+def test_op(runner, name):
+    result = runner.run(name, None, 0)
+    if not result.pop("passed"):
+        pytest.fail(f"{result['error']}\n{result['traceback']}", pytrace=False)
+    found = Traffic(**result)
     uncounted = found.is_large and not found.counted
-    assert uncounted == (scope.full_name(op) in COPIES), found
+    assert uncounted == (name in COPIES), found
 
 
 @pytest.mark.parametrize("name", BEYOND)

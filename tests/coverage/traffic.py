@@ -3,11 +3,17 @@
 An op with device tensors alone has no business with the host's memory, but for single numbers: how
 many elements a mask has, whether a matrix is singular. Profiles record every copy.
 
-    python -m tests.coverage.traffic [OP ...]
+    python -m tests.coverage.traffic OP ... | all
+
+prints the ops that copy more. Without arguments it is a worker of runner.py: it reads jobs that
+name an op, one JSON a line, and answers with what Traffic has.
 """
 
+import json
+import os
 import sys
-from dataclasses import dataclass
+import traceback
+from dataclasses import asdict, dataclass
 
 import torch
 from torch.utils import _pytree
@@ -17,7 +23,7 @@ from tests.coverage.comparison import DEVICE
 from torch_ocl import _C
 
 #: Samples of an op, from all over its list.
-SAMPLES = 4
+SAMPLES = 3
 #: What passes for single numbers.
 NUMBERS = 64
 
@@ -101,14 +107,33 @@ def traffic(op) -> Traffic:
     return found
 
 
+def answer(job, ops):
+    """What a worker answers."""
+    try:
+        found = traffic(ops[job["op"]])
+    except Exception as error:  # noqa: BLE001 - the parent decides what a failure means
+        described = f"{type(error).__name__}: {error}"
+        return {"passed": False, "error": described, "traceback": traceback.format_exc()}
+    return {"passed": True, **asdict(found), "counted": sorted(found.counted)}
+
+
+def work(ops):
+    # The pipe is for results alone: whatever else prints goes to stderr.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line), ops)) + "\n")
+        answers.flush()
+
+
 def main():
+    ops = {scope.full_name(op): op for op in scope.in_scope()}
     chosen = sys.argv[1:]
-    for op in scope.in_scope():
-        name = scope.full_name(op)
-        if chosen and name not in chosen:
-            continue
-        found = traffic(op)
-        if chosen or found.is_large:
+    if not chosen:
+        work(ops)
+    for name in ops if chosen == ["all"] else chosen:
+        found = traffic(ops[name])
+        if chosen != ["all"] or found.is_large:
             counted = f", counted as {', '.join(sorted(found.counted))}" if found.counted else ""
             print(f"{name}: {found.read} bytes to the host, {found.written} to {DEVICE}{counted}")
 

@@ -2,11 +2,13 @@
 products with 4-bit weights, rows of int8. tests/integrations has its own library beside them."""
 
 import math
+import os
 
 import pytest
 import torch
 from torch.testing import assert_close
 
+from tests import fresh
 from tests.as_gpu import run_as_gpu
 
 OPS = torch.ops.torch_ocl
@@ -289,6 +291,24 @@ def test_what_is_refused():
     ):
         with pytest.raises(RuntimeError, match=match):
             call()
+
+
+def test_another_schema_is_left_alone():
+    """bitsandbytes may change an op: then its own function for any device stays."""
+    script = """
+import torch
+from torch_ocl import _C
+torch.library.define("bitsandbytes::quantize_4bit", "(Tensor A) -> Tensor")
+torch.library.define("bitsandbytes::int8_linear_matmul", "(Tensor A, Tensor B) -> Tensor")
+torch.library.impl("bitsandbytes::quantize_4bit", "default", lambda A: A + 1)
+refused = _C.register_bitsandbytes_ops()
+assert len(refused) == 1 and refused[0].startswith("quantize_4bit: "), refused
+ones = torch.ones(2, 2, device="ocl")
+assert torch.ops.bitsandbytes.quantize_4bit(ones).sum() == 8
+assert torch.ops.bitsandbytes.int8_linear_matmul(ones.char(), ones.char()).sum() == 8
+"""
+    done = fresh.run_script(script, environment={**os.environ, "TORCH_OCL_INTEGRATIONS": "off"})
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.as_gpu
