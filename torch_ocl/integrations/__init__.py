@@ -36,8 +36,8 @@ LIBRARIES = {
 }
 
 
-#: Those that get kernels for their ops, or only hear of the device, and are not changed: with
-#: TORCH_OCL_INTEGRATIONS=off, too.
+#: Those that get kernels for their ops, or only hear of the device: with TORCH_OCL_INTEGRATIONS=off
+#: too, and nothing else then.
 KERNELS = frozenset(
     {
         "bitsandbytes",

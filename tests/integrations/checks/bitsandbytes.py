@@ -110,6 +110,33 @@ def _(device):
     return found
 
 
+@check("bitsandbytes", "Linear8bitLt of float16 weights, trained", tolerance=2e-2)
+def _(device):
+    from bitsandbytes.nn import Linear8bitLt
+
+    torch.manual_seed(1)
+    layer = Linear8bitLt(64, 32, has_fp16_weights=True).half().to(device)
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(2)).half()
+    x = x.to(device).requires_grad_()
+    y = layer(x)
+    y.float().square().sum().backward()
+    return y, x.grad, layer.weight.grad, layer.bias.grad
+
+
+@check("bitsandbytes", "AdEMAMix with states of 8 bits, as the CPU's")
+def _(device):
+    from bitsandbytes.optim import AdEMAMix8bit
+
+    torch.manual_seed(1)
+    model = torch.nn.Linear(100, 77).to(device)
+    optimizer = AdEMAMix8bit(model.parameters(), 1e-2, weight_decay=0.1, min_8bit_size=16)
+    x = torch.randn(8, 100, generator=torch.Generator().manual_seed(2)).to(device)
+    losses = small.fit(model, lambda m: m(x).square().mean(), optimizer, 4)
+    assert optimizer.state[model.weight]["state1"].dtype == torch.uint8
+    # Of each element little can be said: a small state goes to either of two numbers.
+    return losses, [p.abs().mean() for p in model.parameters()]
+
+
 def _loaded(device, **how):
     """A model that is quantised on its way from a folder."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
