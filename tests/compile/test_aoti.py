@@ -153,6 +153,38 @@ def test_ops(package):
         loaded(x, i.to("ocl"))
 
 
+class Parts(nn.Module):
+    """Branches, sizes from data, tensors on the CPU, random numbers, a fused network."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(5, 12, batch_first=True)
+
+    def forward(self, x, y):
+        chosen = torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (x,))
+        steps, _ = self.lstm(x.view(2, 3, 5))
+        moved = x + y.sum().to(x.device)
+        return chosen, (y * 3).sin(), x.cpu() + 1, moved, x[x > 0], steps, torch.rand_like(x)
+
+
+def test_parts_of_graphs(package, tmp_path):
+    torch.manual_seed(0)
+    model, twin = Parts().eval(), Parts().eval()
+    twin.load_state_dict(model.state_dict())
+    y = torch.randn(7)
+    with torch.no_grad():
+        exported = torch.export.export(twin.to("ocl"), (torch.randn(30).to("ocl"), y))
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=f"{tmp_path}/m.pt2")
+    loaded = torch._inductor.aoti_load_package(path)
+    for x in (torch.randn(30) + 1, torch.randn(30) - 1):
+        *found, random = loaded(x.to("ocl"), y)
+        *wanted, _ = (result.detach() for result in model(x, y))
+        assert [result.device.type for result in found] == ["ocl", "cpu", "cpu", *["ocl"] * 3]
+        for ours, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+        assert random.min() >= 0 and random.max() < 1 and len(random.cpu().unique()) > 20
+
+
 def test_flex_attention(package):
     from torch.nn.attention.flex_attention import flex_attention
 

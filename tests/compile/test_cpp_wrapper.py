@@ -115,7 +115,7 @@ def test_views_and_writes():
 
 
 def test_ops_with_kernels_of_their_own():
-    """By functions of C, by the dispatcher, and by Python."""
+    """By functions of C, and by the dispatcher."""
 
     def function(x, i, s):
         values, order = torch.sort(x, dim=1)

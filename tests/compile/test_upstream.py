@@ -22,6 +22,8 @@ from torch._inductor import (
 from torch._inductor.codegen import common, cpp_utils
 from torch._inductor.kernel import conv
 
+from tests.fresh import run_script
+
 PLACES = {
     "get_cpp_torch_device_options": [cpp_builder],
     "_get_cpp_wrapper_header": [codecache],
@@ -203,6 +205,18 @@ def test_names_of_the_device_in_cpp(monkeypatch):
     monkeypatch.undo()
     monkeypatch.delitem(cpp_utils.DEVICE_TO_INT, "ocl")
     assert "xpu" not in cpp_utils.DEVICE_TO_INT, "upstream's checks know other devices now"
+
+
+def test_packages_are_loaded_by_what_dynamo_knows():
+    """torch_ocl.integrations.pt2_packages tells it of the device before."""
+    code = """
+from torch._dynamo.device_interface import get_interface_for_device
+try:
+    print(get_interface_for_device("ocl"))
+except NotImplementedError:
+    print("unknown")
+"""
+    assert "unknown" in run_script(code).stdout
 
 
 def test_captures_of_the_cpp_wrapper(without):
