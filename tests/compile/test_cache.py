@@ -58,6 +58,16 @@ def test_a_second_process_builds_nothing(run):
     assert run(TORCH_OCL_TUNE_AS=tuned_as)[1] == 0
 
 
+def test_the_cpp_wrapper_builds_as_much(run):
+    """Each program once, by threads while the compiler is at work; a second process none."""
+    built, _ = run()
+    folders = {"TORCH_OCL_CACHE_DIR": "", "TORCH_OCL_CACHE": "0"}
+    in_cpp = {"TORCHINDUCTOR_CPP_WRAPPER": "1"}
+    assert run(**in_cpp, **folders) == (built, 0)
+    run(**in_cpp)
+    assert run(**in_cpp) == (0, 2)
+
+
 def test_the_key():
     torch.ones(1, device="ocl")
     uuid = cache.Generator().uuid()

@@ -68,6 +68,8 @@ class OclCppWrapper(CppWrapperCpu):
     def _codegen_entry_impl_prologue(self) -> None:
         for device, program in self.ocl_programs.items():
             groups = program.groups()
+            for members in groups:  # while the compiler is at work
+                runtime.start_building(device, members, expanded=V.graph.aot_mode)
             if len(groups) < 2:
                 continue  # built by the first launch
             texts = ", ".join(f"{members[0].name}_program" for members in groups)

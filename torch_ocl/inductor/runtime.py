@@ -172,6 +172,13 @@ def build(device: int, text: str, label: str) -> None:
     _C.build_generated(device, text, _FILE + label)
 
 
+def start_building(device: int, members: Sequence[Kernel], expanded: bool) -> None:
+    """Has a thread build a program that C++ will ask for, by source_of()'s text. An error waits
+    until then."""
+    text = str(_C.expand_kernel_source("inductor", source_of(members, expanded)))
+    _threads().submit(build, device, text, members[0].name)
+
+
 def source_of(kernels: Sequence[Kernel], expanded: bool = True) -> str:
     """The text of a program, with headers, or with the lines that include them."""
     parts = sorted({part for kernel in kernels for part in kernel.parts})
