@@ -56,8 +56,9 @@ class _Patch(importlib.abc.MetaPathFinder):
 
 
 def _optimizers() -> None:
-    """Each step of most optimisers asks whether there is an accelerator, and then whether it is one
-    that captures graphs: `ocl` never does, so there is no need to look for devices."""
+    """Each step of most optimisers looks for a device that captures a graph, of CUDA's or XPU's. On
+    `ocl` nothing is started for that. A step whose number is on the host can't be captured: fused
+    ones have it on the device."""
     upstream = torch.optim.Optimizer._accelerator_graph_capture_health_check
 
     @functools.wraps(upstream)
@@ -65,6 +66,17 @@ def _optimizers() -> None:
         accelerator = torch.accelerator.current_accelerator()
         if accelerator is None or accelerator.type != "ocl":
             upstream(self)
+        elif (
+            not torch.compiler.is_compiling()
+            and torch.ocl.is_initialized()
+            and torch.ocl.is_current_stream_capturing()
+            and not all(g["capturable"] or g.get("fused") for g in self.param_groups)
+        ):
+            name = type(self).__name__
+            raise RuntimeError(
+                f"Attempting to capture step() of {name} in a graph of ocl, but param_groups' "
+                "capturable is False: pass capturable=True, or fused=True where there is one"
+            )
 
     torch.optim.Optimizer._accelerator_graph_capture_health_check = health_check
 

@@ -326,8 +326,9 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """False: float32 products are computed in float32, on every device."""
-    return False
+    """Whether the current device has tensor cores that take TF32. Products and convolutions of
+    float32 use it where ``torch.set_float32_matmul_precision`` or `fp32_precision` allows it."""
+    return get_device_properties().has_tensor_cores
 
 
 def get_arch_list() -> list[str]:

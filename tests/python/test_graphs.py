@@ -418,6 +418,38 @@ def test_fourier_tables_must_exist():
     assert_close(y.cpu(), torch.fft.fft(x.cpu()), rtol=1e-4, atol=1e-3)
 
 
+ADAMS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
+
+
+@pytest.mark.parametrize("kind", [*ADAMS, torch.optim.Adamax, torch.optim.RMSprop])
+def test_steps_whose_number_is_on_the_host_are_refused(kind):
+    """As by CUDA; captured, they would be the same step again and again."""
+    x = torch.ones(3, device="ocl", requires_grad=True)
+    x.grad = torch.ones_like(x)
+    optimiser = kind([x], lr=0.1)
+    optimiser.step()
+    graph = torch.ocl.OclGraph()
+    with pytest.raises(RuntimeError, match="capturable is False"), torch.ocl.graph(graph):
+        optimiser.step()
+
+
+@pytest.mark.parametrize("option", ["capturable", "fused"])
+@pytest.mark.parametrize("kind", ADAMS[:2])
+def test_captured_steps_count(kind, option):
+    x, e = (torch.ones(3, device="ocl", requires_grad=True) for _ in range(2))
+    x.grad, e.grad = (torch.arange(1.0, 4.0, device="ocl") for _ in range(2))
+    optimiser, eager = kind([x], lr=0.1, **{option: True}), kind([e], lr=0.1)
+    optimiser.step()
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        optimiser.step()
+    for _ in range(3):
+        graph.replay()
+    for _ in range(4):
+        eager.step()
+    assert_close(x, e, rtol=1e-5, atol=1e-6)
+
+
 def test_training_step_with_the_backward_pass_in_its_thread():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 5)).to("ocl")

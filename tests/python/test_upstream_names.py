@@ -85,7 +85,8 @@ def test_dtypes_of_the_device():
 
 def test_architectures():
     assert torch.ocl.get_arch_list() == [] and torch.ocl.get_gencode_flags() == ""
-    assert torch.ocl.is_tf32_supported() is False
+    cores = torch.ocl.get_device_properties().has_tensor_cores
+    assert torch.ocl.is_tf32_supported() is cores
     assert torch.ocl.has_half is True and torch.ocl.has_magma is False
     torch.ocl.ipc_collect()
 

@@ -14,7 +14,7 @@ import warnings
 import torch
 
 _MODES = ("off", "explicit", "auto", "always")
-_hinted = False
+_hinted: set[str] = set()  # libraries
 
 
 def mode() -> str:
@@ -31,7 +31,7 @@ def mode() -> str:
 
 def chooses_ocl(library: str, advice: str) -> bool:
     """Whether a library that has just chosen the CPU, for want of a device that it knows, is to
-    take `ocl`. Says once, on stderr, how to choose it if it is a CPU's: `advice`. Does not
+    take `ocl`. Says once for each, on stderr, how to choose it if it is a CPU's: `advice`. Does not
     initialise OpenCL."""
     wanted = mode()
     if wanted in ("off", "explicit") or not torch.ocl.is_available():
@@ -57,10 +57,9 @@ def has_other_accelerator() -> bool:
 
 
 def _hint(library: str, advice: str) -> None:
-    global _hinted
-    if _hinted:
+    if library in _hinted:
         return
-    _hinted = True
+    _hinted.add(library)
     with contextlib.suppress(OSError, ValueError):
         print(
             f"torch_ocl: {library} chose the CPU. The device ocl is a CPU here, too; to use it: "
