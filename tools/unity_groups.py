@@ -5,7 +5,8 @@
 Half of a file's time is what ATen's headers cost, so that eight files as one take little longer
 than two. Files that are compiled together share their anonymous namespaces and macros. So a group
 has no two files of which one declares a name there that the other one mentions, and both are in
-namespaces where it would be seen. Colouring that graph is greedy, hardest file first (Welsh and
+namespaces where it would be seen. Using-declarations and other names of namespaces may be
+repeated. Colouring that graph is greedy, hardest file first (Welsh and
 Powell, 1967). Files without a group are compiled alone.
 """
 
@@ -19,11 +20,15 @@ _ASSERTION = "TORCH_ASSERT_ONLY_METHOD_OPERATORS"
 MOST = 8  # files of a group: larger ones need too much memory, and leave cores idle at the end
 _ANONYMOUS = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.S | re.M)
 _NO_NAMES = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#\s*include[^\n]*', re.S | re.M)
+#: Using-declarations, and other names of namespaces: they may be repeated.
+_ALIAS = re.compile(r"^using\s+([\w:]+::(\w+))\s*;|^namespace\s+(\w+)\s*=\s*([\w:]+)\s*;", re.M)
 #: Declarations outside of anonymous namespaces that are for the file all the same.
 _OUTSIDE = r"static\b|using\b|namespace\s+\w+\s*="
 _KEYWORDS = frozenset(
     "auto bool char class const constexpr double enum float inline int operator static struct "
-    "template typename union using void at c10 ocl std".split()
+    "template typename union using void at c10 ocl std int64_t "
+    # Their functions have a number of their own.
+    "TORCH_LIBRARY_FRAGMENT TORCH_LIBRARY_IMPL".split()
 )
 
 
@@ -32,8 +37,10 @@ class Source:
     """What a file declares for itself, the macros it defines, and all names in it."""
 
     own: frozenset[str]
+    aliases: dict[str, str]  # what using-declarations and names of namespaces stand for
     macros: frozenset[str]
     mentioned: frozenset[str]
+    unqualified: frozenset[str]  # mentioned without a namespace or an object before them
     namespaces: frozenset[str]
     asserts: bool  # defines _ASSERTION, which forbids headers to what follows
 
@@ -42,7 +49,7 @@ class Source:
             return True
         if self.macros & other.mentioned or other.macros & self.mentioned:
             return True
-        if not (self.own & other.mentioned or other.own & self.mentioned):
+        if not (self._hides(other) or other._hides(self)):
             return False
         return any(
             f"{a}::".startswith(f"{b}::") or f"{b}::".startswith(f"{a}::")
@@ -50,12 +57,22 @@ class Source:
             for b in other.namespaces
         )
 
+    def _hides(self, other: "Source") -> bool:
+        """Whether it declares a name that the other one means something else by."""
+        if self.own & other.mentioned:
+            return True
+        return any(
+            other.aliases.get(name) != meant
+            and (name in other.aliases or name in other.unqualified)
+            for name, meant in self.aliases.items()
+        )
+
 
 def _declared(lines: list[str]) -> set[str]:
     """The names that declarations at the beginning of a line are for."""
     names: set[str] = set()
     for line in lines:
-        if line[:1] in " \t#}" or not line.strip():
+        if line[:1] in " \t#}" or not line.strip() or _ALIAS.match(line):
             continue
         names.update(re.findall(r"\b(?:struct|class|enum|union)\s+(?:class\s+)?(\w+)", line))
         names.update(re.findall(r"\busing\s+(?:[\w:]+::)?(\w+)\s*[;=]", line))
@@ -67,6 +84,13 @@ def _declared(lines: list[str]) -> set[str]:
     return names - _KEYWORDS
 
 
+def _aliases(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for meant, name, space, space_meant in _ALIAS.findall(text):
+        found[name or space] = meant or space_meant
+    return found
+
+
 def read(text: str) -> Source:
     own: set[str] = set()
     for region in _ANONYMOUS.findall(text):
@@ -76,8 +100,10 @@ def read(text: str) -> Source:
     bare = _NO_NAMES.sub(" ", text)
     return Source(
         own=frozenset(own),
+        aliases=_aliases(bare),
         macros=frozenset(re.findall(r"^#\s*define\s+(\w+)", text, re.M)) - {_ASSERTION},
         mentioned=frozenset(re.findall(r"\b[A-Za-z_]\w*\b", bare)) - _KEYWORDS - {_ASSERTION},
+        unqualified=frozenset(re.findall(r"(?<![\w:.>])[A-Za-z_]\w*\b", bare)),
         namespaces=frozenset(re.findall(r"^namespace\s+([\w:]+)\s*\{", bare, re.M)),
         asserts=_ASSERTION in bare,
     )

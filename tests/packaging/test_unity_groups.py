@@ -32,7 +32,7 @@ def source(engine="gemm", declared="", used="", head=""):
         ("kRows", "constexpr int kColumns = 1, kRows = 2;"),
         ("Plan", "struct Plan {"),
         ("engine", "const Engine engine{"),
-        ("Operand", "using spatial::Operand;"),
+        ("Operand", "using Operand = spatial::Plan;"),
         ("table", "const int table[4] = {"),
     ],
 )
@@ -42,6 +42,23 @@ def test_a_name_of_one_file(name, declaration):
     assert declares.clashes(source(declared=declaration))
     assert not declares.clashes(source(engine="conv", used=f"x = {name}"))
     assert not declares.clashes(source(used="x = 1"))
+
+
+def test_using_declarations():
+    """May be repeated, but not mean something else."""
+    declares = source(declared="using at::Tensor;", used="Tensor x")
+    assert not declares.clashes(source(declared="using at::Tensor;", used="Tensor y"))
+    assert not declares.clashes(source(used="at::Tensor y"))
+    for other in (
+        source(declared="using mine::Tensor;"),
+        source(declared="struct Tensor {"),
+        source(used="Tensor y"),
+    ):
+        assert declares.clashes(other) and other.clashes(declares)
+    assert not declares.clashes(source(engine="conv", used="Tensor y"))
+    named = source(declared="namespace shapes = at::native;")
+    assert not named.clashes(source(declared="namespace shapes = at::native;"))
+    assert named.clashes(source(declared="namespace shapes = mine;"))
 
 
 def test_macros_and_what_forbids_headers():
