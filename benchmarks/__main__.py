@@ -1,7 +1,8 @@
 """Runs the cases and prints, per case, the times of ocl and of torch on another device, their
 ratio, and how much of the device's measured peaks ocl reaches.
 
-python -m benchmarks [--against cuda] [--family gemm] [--case mm] [--quick] [--document] [--list]
+python -m benchmarks [--against cuda] [--compile] [--family gemm] [--case mm] [--quick] [--list]
+                     [--document]
 """
 
 import argparse
@@ -11,6 +12,7 @@ import pathlib
 import torch
 
 from benchmarks import measure, report
+from benchmarks.case import MODELS, compile_models
 from benchmarks.cases import CASES
 from benchmarks.naive import naive_cases
 from benchmarks.untimed import by_family, record
@@ -30,12 +32,17 @@ def positive(text):
 
 def wanted(chosen, case):
     """Whether the options ask for that case."""
+    if case.for_gpus and chosen.against == "cpu" and chosen.family != case.family:
+        return False
+    if chosen.compile and case.family not in MODELS:
+        return False
     return chosen.family in (None, case.family) and chosen.case in case.name
 
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--against", choices=("cpu", "cuda"), default="cpu", help="torch on this")
+    parser.add_argument("--compile", action="store_true", help="models by torch.compile, on both")
     families = sorted({case.family for case in CASES} | {"naive"})
     parser.add_argument("--family", choices=families, help="only cases of this family")
     parser.add_argument("--case", default="", help="only cases whose name contains this")
@@ -61,7 +68,8 @@ def parse(arguments=None):
             if wanted(chosen, case):
                 print(f"{case.family:12s} {case.name}")
         parser.exit()
-    if chosen.document == DEVICES_OWN and (chosen.quick or chosen.family or chosen.case):
+    part = chosen.quick or chosen.family or chosen.case or chosen.compile
+    if chosen.document == DEVICES_OWN and part:
         parser.error("--document writes a whole section: name a file of your own")
     if chosen.document and not chosen.document.parent.is_dir():
         parser.error(f"there is no folder {chosen.document.parent}")
@@ -87,7 +95,8 @@ def main(arguments=None):
     print(report.ROW.format(*report.header(run), ""))
     seen = set()
     # CUDA torch gets a process of its own, for its backward passes.
-    worker = Worker("cuda") if chosen.against == "cuda" else None
+    worker = Worker("cuda", compiled=chosen.compile) if chosen.against == "cuda" else None
+    compile_models(chosen.compile)
     for case in (case for case in CASES if wanted(chosen, case)):
         seen |= record(case.make("ocl"))
         by_memory = not chosen.quick and run.peaks.may_be_bound_by_memory(case)

@@ -10,6 +10,9 @@ from torch_ocl._peaks import COPY
 CASES = []
 #: Of long sums in another order.
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}
+#: Families whose cases call models, which --compile is for.
+MODELS = ("networks", "training", "large")
+_wrap = lambda model: model  # noqa: E731
 
 
 @dataclass
@@ -20,7 +23,7 @@ class Case:
     bytes and flops are what the call must move and compute at least, for the roofline; `moves` says
     how many parts of the bytes are read and how many written; `repeats` is how many ops of interest
     one call holds (times are per op). exact() gives the expected result
-    where CPU torch's own, in the case's dtype, is poor.
+    where CPU torch's own, in the case's dtype, is poor. `for_gpus`: too much for a CPU.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Case:
     moves: tuple[int, int] = COPY
     repeats: int = 1
     random: bool = False
+    for_gpus: bool = False
     target: float = 1.0
     tolerance: dict = field(default_factory=dict)
     exact: Callable | None = None
@@ -40,6 +44,17 @@ class Case:
 def add(name, family, make, **properties):
     """Registers a case."""
     CASES.append(Case(name, family, make, **properties))
+
+
+def compile_models(chosen):
+    """Says whether the cases that are made from now on compile their models."""
+    global _wrap
+    _wrap = torch.compile if chosen else lambda model: model
+
+
+def wrapped(model):
+    """A case's model as it is called."""
+    return _wrap(model)
 
 
 def tensors(device, *shapes, dtype=torch.float32):

@@ -3,6 +3,7 @@
 from benchmarks import (  # noqa: F401 - register cases
     cases_attention,
     cases_images,
+    cases_large,
     cases_networks,
     cases_ops,
     cases_products,
@@ -15,6 +16,6 @@ __all__ = ["CASES"]
 
 FAMILIES = (
     *("gemm", "pointwise", "copy", "reduce", "rows", "fft", "index", "sort", "random", "launch"),
-    *("sparse", "attention", "spatial", "convolution", "networks", "training"),
+    *("sparse", "attention", "spatial", "convolution", "networks", "training", "large"),
 )
 CASES.sort(key=lambda case: FAMILIES.index(case.family))

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.case import add, tensors
+from benchmarks.case import add, tensors, wrapped
 from benchmarks.networks import Decoder, Residual, resnet18
 
 LOOSE = {"rtol": 1e-3, "atol": 1e-2}  # long sums in another order
@@ -80,10 +80,11 @@ def step_of(make_model, x_shape, classes=None, optimiser=torch.optim.SGD, last=F
             model, x = model.to(memory_format=torch.channels_last), formatted(x, last)
         labels = None if classes is None else (torch.arange(x_shape[0]) % classes).to(device)
         steps = optimiser(model.parameters(), lr=1e-4)
+        run = wrapped(model)
 
         def call():
             steps.zero_grad()
-            out = model(x)
+            out = run(x)
             out = out[0] if isinstance(out, tuple) else out
             loss = out.square().mean() if labels is None else functional.cross_entropy(out, labels)
             loss.backward()
@@ -98,7 +99,7 @@ def step_of(make_model, x_shape, classes=None, optimiser=torch.optim.SGD, last=F
 def inference_of(make_model, x_shape):
     def make(device):
         torch.manual_seed(0)
-        model = make_model().to(device).eval()
+        model = wrapped(make_model().to(device).eval())
         (x,) = tensors(device, x_shape)
 
         @torch.inference_mode()
@@ -120,9 +121,11 @@ def decoding(device):
         cache = model.new_cache(1, device)
         model(words, cache, 0)
 
+    run = wrapped(model)
+
     @torch.inference_mode()
     def call():
-        return model(words[:, -1:], cache, 128)
+        return run(words[:, -1:], cache, 128)
 
     return call
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.case import add
+from benchmarks.case import add, wrapped
 from benchmarks.networks import parameter_shapes
 
 
@@ -22,6 +22,7 @@ def step_of(sizes, batch, optimiser_class, loss_function, classes=None):
     def make(device):
         model = mlp(sizes).to(device)
         optimiser = optimiser_class(model.parameters(), lr=1e-3)
+        run = wrapped(model)
         generator = torch.Generator().manual_seed(1)
         inputs = torch.randn(batch, sizes[0], generator=generator).to(device)
         if classes:
@@ -31,7 +32,7 @@ def step_of(sizes, batch, optimiser_class, loss_function, classes=None):
 
         def call():
             optimiser.zero_grad()
-            loss = loss_function(model(inputs), targets)
+            loss = loss_function(run(inputs), targets)
             loss.backward()
             optimiser.step()
             return loss.detach()

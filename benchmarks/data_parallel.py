@@ -37,6 +37,7 @@ def seconds_of_step(name: str, device: str, ranks: int, bucket: int) -> float:
     def wrap(model: torch.nn.Module) -> torch.nn.Module:
         return DistributedDataParallel(model, bucket_cap_mb=bucket) if ranks > 1 else model
 
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32 on both sides
     step = step_of(NETWORKS[name], device, wrap)
     for _ in range(3):
         step()

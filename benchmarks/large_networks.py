@@ -1,24 +1,13 @@
-"""Whole networks as people train and run them on GPUs, on `ocl` beside torch on another device.
+"""Whole networks as people train and run them on GPUs. Weights are random, images and words too.
 
-python -m benchmarks.large_networks [--against cuda] [--compile] [--network NAME] [--list]
+benchmarks/cases_large.py makes cases of them, and benchmarks/networks.py prints their profiles."""
 
-Each side has a process of its own, since PyTorch knows one accelerator in a process. The sides take
-turns: a block is ten steps without a wait between them, and the least block counts. --compile adds
-both by torch.compile, and the ratio is that of these. Weights are random, images and words too."""
-
-import argparse
-import math
-import os
-import subprocess
-import sys
-import time
+import contextlib
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional
-
-STEPS, ROUNDS = 10, 4
 
 
 class Block(nn.Module):
@@ -95,15 +84,16 @@ class Decoder(nn.Module):
         return self.head(x)
 
 
-def vision(name):
+def vision(name, **options):
     from torchvision import models
 
-    return getattr(models, name)()
+    return getattr(models, name)(**options)
 
 
 @dataclass
 class Network:
-    """A network and its step. `autocast`: the dtype of a training step; `dtype`: of inference."""
+    """A network and its step. `autocast`: the dtype of a training step; `dtype`: of inference;
+    `random`: whether a step draws numbers."""
 
     make: object
     inputs: object
@@ -113,6 +103,7 @@ class Network:
     autocast: torch.dtype | None = None
     channels_last: bool = False
     tf32: bool = False
+    random: bool = False
 
 
 def images(count):
@@ -144,8 +135,10 @@ NETWORKS = {
         RESNET, images(64), training=False, dtype=HALF, channels_last=True
     ),
     "ViT-B/16 b64 bf16": Network(lambda: vision("vit_b_16"), images(64), autocast=BRAIN),
-    "ConvNeXt-T b64 bf16": Network(lambda: vision("convnext_tiny"), images(64), autocast=BRAIN),
-    "EfficientNet-B0 b64 f32": Network(lambda: vision("efficientnet_b0"), images(64)),
+    "ConvNeXt-T b64 bf16": Network(
+        lambda: vision("convnext_tiny"), images(64), autocast=BRAIN, random=True
+    ),
+    "EfficientNet-B0 b64 f32": Network(lambda: vision("efficientnet_b0"), images(64), random=True),
     "GPT-2 small 8x1024 bf16": Network(GPT, words(8, 1024, 50257), 50257, autocast=BRAIN),
     "GPT-2 small 4x1024 f32": Network(GPT, words(4, 1024, 50257), 50257),
     "BERT-base 16x512 bf16": Network(
@@ -157,153 +150,65 @@ NETWORKS = {
 }
 
 
-def step_of(network, device, wrap):
-    """The call to time, prepared on the device. `wrap(model)` is what it calls."""
+@contextlib.contextmanager
+def rounded_to_tf32(device):
+    """Products and convolutions in float32 may use TF32 within."""
+    if device == "ocl":
+        before = torch.backends.fp32_precision
+        torch.backends.fp32_precision = "tf32"
+        try:
+            yield
+        finally:
+            torch.backends.fp32_precision = before
+        return
+    torch.set_float32_matmul_precision("high")
+    with torch.backends.cudnn.flags(allow_tf32=True):
+        yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def step_of(network, device, wrap=lambda model: model):
+    """The call to time, prepared on the device. `wrap(model)` is what it calls. It returns the loss
+    or, of inference, the result."""
     torch.manual_seed(0)
-    if network.tf32:
-        torch.set_float32_matmul_precision("high")
-        if device == "ocl":
-            torch.backends.fp32_precision = "tf32"
-    elif device == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
     model, x = network.make().to(device), network.inputs().to(device)
     if network.channels_last:
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    if not network.training:
-        model = model.to(network.dtype).eval()
-        x = x.to(network.dtype)
-        call = wrap(model)
+    if network.training:
+        step = _training(network, wrap(model), model.parameters(), x)
+    else:
+        model, x = model.to(network.dtype).eval(), x.to(network.dtype)
+        step = _inference(wrap(model), x)
+    if not network.tf32:
+        return step
 
-        @torch.inference_mode()
-        def infer():
-            call(x)
+    def in_tf32():
+        with rounded_to_tf32(device):
+            return step()
 
-        return infer
+    return in_tf32
+
+
+def _inference(call, x):
+    @torch.inference_mode()
+    def infer():
+        return call(x)
+
+    return infer
+
+
+def _training(network, call, parameters, x):
     places = x.shape if network.classes > 1000 else x.shape[:1]
-    targets = torch.randint(network.classes, tuple(places)).to(device).flatten()
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    call = wrap(model)
+    targets = torch.randint(network.classes, tuple(places)).to(x.device).flatten()
+    optimiser = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9)
 
     def train():
         optimiser.zero_grad()
-        with torch.autocast(device, network.autocast, enabled=network.autocast is not None):
+        with torch.autocast(x.device.type, network.autocast, enabled=bool(network.autocast)):
             loss = functional.cross_entropy(call(x).flatten(0, -2), targets)
         loss.backward()
         optimiser.step()
+        return loss.detach()
 
     return train
-
-
-def serve(name, device, compiled):
-    """A side: the first step's seconds on a line of its own, then for each line read a block's."""
-    if device == "ocl":
-        import torch_ocl  # noqa: F401 - where CUDA is there, it isn't loaded by itself
-    synchronize = getattr(torch, device).synchronize
-    start = time.perf_counter()
-    step = step_of(NETWORKS[name], device, torch.compile if compiled else lambda model: model)
-    synchronize()
-    made = time.perf_counter()
-    step()
-    synchronize()
-    print(time.perf_counter() - made, made - start, flush=True)
-    step()
-    for _ in sys.stdin:
-        synchronize()
-        start = time.perf_counter()
-        for _ in range(STEPS):
-            step()
-        synchronize()
-        print((time.perf_counter() - start) / STEPS, flush=True)
-
-
-class Side:
-    """A process that answers serve()'s lines."""
-
-    def __init__(self, name, device, compiled=False):
-        autoload = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if device != "ocl" else {}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.large_networks", "--serve", name, device]
-            + ["--compile"] * compiled,
-            env={**os.environ, **autoload},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.best = math.inf
-
-    def _answer(self):
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a side ended with {self._process.wait()}")
-        return float(line.split()[0])
-
-    def wait(self):
-        """Until it is ready. Returns the seconds of its first step."""
-        return self._answer()
-
-    def block(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        self.best = min(self.best, self._answer())
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def compare(name, kinds):
-    """Milliseconds of a step of each (device, compiled), and the seconds of the first one's first
-    step."""
-    sides = []
-    try:
-        for side in kinds:
-            sides.append(Side(name, *side))
-        first, *_ = [side.wait() for side in sides]
-        for _ in range(ROUNDS):
-            for side in sides:
-                side.block()
-        return [side.best * 1e3 for side in sides], first
-    finally:
-        for side in sides:
-            side.close()
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--against", choices=("cuda", "cpu"), help="torch on this; none: ocl alone")
-    parser.add_argument("--compile", action="store_true", help="compiled, too")
-    parser.add_argument("--network", default="", help="only those whose name contains this")
-    parser.add_argument("--list", action="store_true", help="their names, nothing is timed")
-    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.serve:
-        return serve(*chosen.serve, chosen.compile)
-    names = [name for name in NETWORKS if chosen.network in name]
-    if chosen.list or not names:
-        return print("\n".join(NETWORKS))
-    devices = ["ocl", chosen.against] if chosen.against else ["ocl"]
-    kinds = [(d, compiled) for compiled in (False, True)[: 1 + chosen.compile] for d in devices]
-    heads = [f"{device}{' compiled' * compiled}" for device, compiled in kinds]
-    print("| step | first | " + " | ".join(f"{head}, ms" for head in heads) + " | ratio |")
-    print("| --- |" + " --- |" * (len(heads) + 2))
-    ratios = []
-    for name in names:
-        try:
-            times, first = compare(name, kinds)
-        except RuntimeError as error:
-            print(f"| {name} | failed: {error} |", flush=True)
-            continue
-        cells = [f"{t:.2f}" for t in times]
-        if chosen.against:
-            ratios.append(times[-2] / times[-1])
-            cells.append(f"{ratios[-1]:.2f}")
-        print(f"| {name} | {first:.2f} s | " + " | ".join(cells) + " |", flush=True)
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"geometric mean of {len(ratios)} ratios: {mean:.3f}")
-    return None
-
-
-if __name__ == "__main__":
-    main()

@@ -63,6 +63,13 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
+def free(device):
+    """Gives back what the case before left in the memory's cache: the other process may need it."""
+    gc.collect()
+    if device != "cpu":
+        getattr(torch, device).empty_cache()
+
+
 def once(call, device):
     """Seconds of one call, waiting for its work."""
     synchronize(device)
@@ -144,6 +151,8 @@ def compare(case, ocl, other, moves=(), seconds=SECONDS, least_calls=LEAST_CALLS
 
 def run(case, other="cpu", **limits):
     """Measures a case on `ocl` against torch on the device `other`, or against a worker."""
+    if case.for_gpus:
+        free("ocl")
     ocl = Side(case.make("ocl"), "ocl")
     theirs = Side(case.make(other), other) if isinstance(other, str) else other.side(case)
     return compare(case, ocl, theirs, **limits)

@@ -1,6 +1,7 @@
 """The networks that benchmarks/cases_networks.py times, and a profile of one of them.
 
 python -m benchmarks.networks --profile ResNet-50 [--batch 32] [--dtype bfloat16] [--channels-last]
+python -m benchmarks.networks --profile "ViT-B/16 b64 bf16"  (or another one of large_networks.py)
 """
 
 import argparse
@@ -9,6 +10,8 @@ import contextlib
 import torch
 from torch import nn
 from torch.nn import functional
+
+from benchmarks.large_networks import NETWORKS, step_of
 
 
 class Residual(nn.Module):
@@ -208,20 +211,27 @@ def training_step(name, batch, dtype, channels_last):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Prints a training step's kernels by their time.")
-    parser.add_argument("--profile", choices=PROFILED, required=True, metavar="NETWORK")
+    names = [*PROFILED, *NETWORKS]
+    parser = argparse.ArgumentParser(description="Prints a step's kernels by their time.")
+    parser.add_argument("--profile", choices=names, required=True, metavar="NETWORK")
     parser.add_argument("--batch", type=int, help="default 4 on a CPU, 64 on others")
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="of autocast")
     parser.add_argument("--channels-last", action="store_true", help="how images lie in memory")
     parser.add_argument("--rows", type=int, default=40, help="how many kernels to show")
     chosen = parser.parse_args(arguments)
-    on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
-    dtype = getattr(torch, chosen.dtype) if chosen.dtype else None
-    batch = chosen.batch or (4 if on_cpu else 64)
-    step = training_step(chosen.profile, batch, dtype, chosen.channels_last)
+    if chosen.profile in NETWORKS:
+        if chosen.batch or chosen.dtype or chosen.channels_last:
+            parser.error(f"{chosen.profile} has its own batch, dtype and layout")
+        step, title = step_of(NETWORKS[chosen.profile], "ocl"), chosen.profile
+    else:
+        on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
+        dtype = getattr(torch, chosen.dtype) if chosen.dtype else None
+        batch = chosen.batch or (4 if on_cpu else 64)
+        step = training_step(chosen.profile, batch, dtype, chosen.channels_last)
+        title = f"{chosen.profile}, batch of {batch}, {chosen.dtype or 'float32'}"
     for _ in range(2):  # builds, and fills the memory's cache
         step()
-    print(f"{chosen.profile}, batch of {batch}, {chosen.dtype or 'float32'}")
+    print(title)
     with torch.ocl.profiler(rows=chosen.rows):
         step()
 

@@ -13,17 +13,19 @@ from multiprocessing.connection import Connection
 import torch
 
 from benchmarks import measure
+from benchmarks.case import compile_models
 from benchmarks.cases import CASES
 
 
 class Worker:
-    """Measures registered cases on `device` in another process; a context manager. Its side() takes
-    the place of a measure.Side."""
+    """Measures registered cases on `device` in another process, their models compiled if so chosen;
+    a context manager. Its side() takes the place of a measure.Side."""
 
-    def __init__(self, device):
+    def __init__(self, device, *, compiled=False):
         ours, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", str(theirs.fileno()), device],
+            [sys.executable, "-m", "benchmarks.worker", str(theirs.fileno()), device]
+            + ["--compile"] * compiled,
             pass_fds=[theirs.fileno()],
             env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         )
@@ -73,6 +75,7 @@ def answer_to(sides, device, request, *arguments):
     """What is sent back; `sides` holds the prepared case."""
     if request == "make":
         sides.clear()
+        measure.free(device)
         (case,) = (case for case in CASES if case.name == arguments[0])
         sides.append(measure.Side(case.make(device), device))
         return True
@@ -104,4 +107,5 @@ def serve(pipe, device):
 if __name__ == "__main__":
     # float32 means float32 on both sides: cuDNN's convolutions would round operands to TF32.
     torch.backends.cudnn.allow_tf32 = False
+    compile_models("--compile" in sys.argv)
     serve(Connection(int(sys.argv[1])), sys.argv[2])

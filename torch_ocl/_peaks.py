@@ -16,6 +16,7 @@ MIB = 2**20
 REPEATS = 10
 ENOUGH = 5e-3  # seconds of a launch that its overhead does not matter in
 MOST_STEPS = 10**6
+PRODUCT = 8192  # rows and columns of matrices whose product keeps matrix units busy
 CHAINS = 12  # of kernels/probe/fma.cl
 AT_ONCE = 4  # vectors that are read in a step where nothing is written
 #: dtype -> the OpenCL C type and its size in bytes.
@@ -24,11 +25,14 @@ REALS = {"float32": ("float", 4), "float64": ("double", 8), "float16": ("half", 
 
 @dataclass
 class Peaks:
-    """Of one device: `copy` counts what is read and what is written, `read` what is read."""
+    """Of one device: `copy` counts what is read and what is written, `read` what is read. `flops`
+    are those of multiplications and additions; `products` those of large matrix products in units
+    of their own, "tf32" among the dtypes."""
 
     copy: float
     read: float
     flops: dict[str, float] = field(default_factory=dict)
+    products: dict[str, float] = field(default_factory=dict)
 
     @property
     def bandwidth(self):
@@ -36,10 +40,14 @@ class Peaks:
 
     def flops_of(self, dtype):
         """Half and bfloat16 may be computed in float, whichever is faster."""
-        known = [self.flops[d] for d in {dtype, "float32"} if d in self.flops]
         if dtype == "float64":
             return self.flops.get(dtype)
-        return max(known, default=None)
+        known = [self.flops[d] for d in {dtype, "float32"} if d in self.flops]
+        if dtype == "float32":
+            from torch_ocl import _C
+
+            dtype = _C.allowed_float32_precision("matmul")
+        return max([*known, self.products.get(dtype, 0.0)], default=None) or None
 
     def roofline(self, case, seconds, moving=None):
         """The share of the roofline that `seconds` for the case reach: its least time by memory or
@@ -59,12 +67,16 @@ class Peaks:
 
     def or_more(self, other):
         """The larger of two measurements' figures: less was only a disturbance."""
-        flops = {dtype: max(f, other.flops.get(dtype, f)) for dtype, f in self.flops.items()}
-        return Peaks(max(self.copy, other.copy), max(self.read, other.read), flops)
+        flops, products = (
+            {dtype: max(f, theirs.get(dtype, f)) for dtype, f in mine.items()}
+            for mine, theirs in ((self.flops, other.flops), (self.products, other.products))
+        )
+        return Peaks(max(self.copy, other.copy), max(self.read, other.read), flops, products)
 
     def describe(self):
         rates = [f"copy {self.copy / 1e9:.0f} GB/s", f"read {self.read / 1e9:.0f} GB/s"]
         rates += [f"{dtype} fma {f / 1e9:.3g} GFLOP/s" for dtype, f in self.flops.items()]
+        rates += [f"{dtype} products {f / 1e9:.3g} GFLOP/s" for dtype, f in self.products.items()]
         return ", ".join(rates)
 
 
@@ -133,6 +145,22 @@ def measure_bandwidth(mib=256):
     return tuple(1 / (times * least_seconds(call)) for call, times in calls)
 
 
+def products_per_second(size=PRODUCT):
+    """Operations per second of device 0's matrix units, by dtype: what torch.mm makes of them."""
+    rates = {}
+    tf32 = ["tf32"] * torch.ocl.is_tf32_supported()
+    for name in ("float16", "bfloat16", *tf32):
+        dtype = torch.float32 if name == "tf32" else getattr(torch, name)
+        a, b = torch.rand(2, size, size, device="ocl").to(dtype)
+        before = torch.backends.ocl.matmul.fp32_precision
+        torch.backends.ocl.matmul.fp32_precision = "tf32" if name == "tf32" else before
+        try:
+            rates[name] = 2.0 * size**3 / least_seconds(partial(torch.mm, a, b))
+        finally:
+            torch.backends.ocl.matmul.fp32_precision = before
+    return rates
+
+
 def measure_peaks(mib=256):
     """Probes device 0 with buffers of `mib` MiB."""
     properties = torch.ocl.get_device_properties(0)
@@ -152,4 +180,6 @@ def measure_peaks(mib=256):
             steps *= 4
             best = least_seconds(lambda k=kernel, s=steps: k([items], [local], taken, uint(s)))
         peaks.flops[dtype] = 2.0 * items * lanes * CHAINS * steps / best
+    if properties.has_tensor_cores or properties.subgroup_matrix_size:
+        peaks.products = products_per_second()
     return peaks

@@ -69,6 +69,55 @@ def _convolutions(device: torch.device, dtype: torch.dtype) -> None:
     _train(model, images, 10)
     model.to(memory_format=torch.channels_last).train()
     _train(model, images.to(memory_format=torch.channels_last), 10)
+    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):  # kernels go by sizes
+        layer = nn.Conv2d(channels, channels, 3, 1, 1, bias=False).to(device, dtype)
+        layer(torch.randn(4, channels, size, size, device=device, dtype=dtype)).sum().backward()
+    if torch.ocl.get_device_properties(device).type != "cpu":
+        _images_of_full_size(device, dtype)
+
+
+class _Bottleneck(nn.Module):
+    """He et al., Deep Residual Learning, 2015."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        sizes = ((inputs, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1))
+        self.body, self.short = nn.Sequential(), nn.Sequential()
+        for of, to, size, step in sizes:
+            self.body.append(nn.Conv2d(of, to, size, step, size // 2, bias=False))
+            self.body.append(nn.BatchNorm2d(to))
+            self.body.append(nn.ReLU(inplace=True))
+        del self.body[-1]
+        if stride > 1 or inputs != 4 * width:
+            self.short.append(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False))
+            self.short.append(nn.BatchNorm2d(4 * width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.body(x) + self.short(x)).relu_()
+
+
+def _images_of_full_size(device: torch.device, dtype: torch.dtype) -> None:
+    """A ResNet with a block or two of each of ResNet-50's sizes: GPUs choose kernels by sizes."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    )
+    inputs = 64
+    for width, stride in ((64, 1), (64, 1), (128, 2), (256, 2), (512, 2), (512, 1)):
+        model.append(_Bottleneck(inputs, width, stride))
+        inputs = 4 * width
+    model.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)))
+    model.to(device, dtype)
+    # A training step takes 100 MB for an image; a quarter of the memory is left to it.
+    batch = min(64, max(1, torch.ocl.mem_get_info(device)[1] // (4 * 100 * 10**6)))
+    images = torch.randn(batch, 3, 224, 224, device=device, dtype=dtype)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        model.to(memory_format=layout).train()
+        laid_out = images.to(memory_format=layout)
+        _train(model, laid_out, 1000)
+        if dtype == torch.float32:
+            for half in (torch.float16, torch.bfloat16):
+                with torch.autocast("ocl", half):
+                    _train(model.train(), laid_out, 1000)
 
 
 class _Language(nn.Module):

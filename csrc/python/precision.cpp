@@ -32,15 +32,22 @@ Float32Use use_of(const std::string& name) {
   throw py::value_error("fp32_precision is for 'matmul' and 'conv', not for '" + name + "'");
 }
 
+const char* text_of(Float32Precision precision) {
+  for (const Name& name : kNames) {
+    if (name.precision == precision) return name.text;
+  }
+  return "none";
+}
+
 }  // namespace
 
 void bind_precision(py::module_& module) {
   module.def("float32_precision", [](const std::string& use) {
-    const Float32Precision precision = native::float32_precision(use_of(use));
-    for (const Name& name : kNames) {
-      if (name.precision == precision) return name.text;
-    }
-    return "none";
+    return text_of(native::float32_precision(use_of(use)));
+  });
+  // What all settings together allow on the current device.
+  module.def("allowed_float32_precision", [](const std::string& use) {
+    return text_of(native::allowed_precision(use_of(use)));
   });
   module.def("set_float32_precision", [](const std::string& use, const std::string& wanted) {
     for (const Name& name : kNames) {

@@ -5,13 +5,23 @@ import re
 import pytest
 import torch
 
-from benchmarks import bandwidth, breadth, large_networks, measure, naive, networks, report, untimed
+from benchmarks import (
+    bandwidth,
+    breadth,
+    cases_large,
+    large_networks,
+    measure,
+    naive,
+    networks,
+    report,
+    untimed,
+)
 from benchmarks.__main__ import main
 from benchmarks.breadth_samples import OPS, SAMPLES
-from benchmarks.case import Case
+from benchmarks.case import Case, compile_models
 from benchmarks.cases import CASES
 from benchmarks.worker import Worker
-from torch_ocl._peaks import Peaks, measure_peaks, mover
+from torch_ocl._peaks import Peaks, measure_peaks, mover, products_per_second
 from torch_ocl._probe import Kernel
 
 QUICK = {"seconds": 0.0, "least_calls": 1}
@@ -78,6 +88,18 @@ def test_roofline():
     assert peaks.roofline(Case("", "", make_sum, bytes=20.0), 2.0, moving=1.5) == 0.75
     assert peaks.may_be_bound_by_memory(Case("", "", make_sum, bytes=20.0, flops=100.0))
     assert not peaks.may_be_bound_by_memory(Case("", "", make_sum, bytes=20.0, flops=300.0))
+
+
+def test_roofline_of_matrix_units(monkeypatch):
+    peaks = Peaks(10.0, 20.0, {"float32": 100.0}, {"bfloat16": 800.0, "tf32": 400.0})
+    assert peaks.flops_of("bfloat16") == 800.0 and peaks.flops_of("float16") == 100.0
+    assert peaks.flops_of("float32") == 100.0
+    monkeypatch.setattr("torch_ocl._C.allowed_float32_precision", lambda use: "tf32")
+    assert peaks.flops_of("float32") == 400.0
+    faster = peaks.or_more(Peaks(1.0, 30.0, {"float32": 90.0}, {"bfloat16": 900.0}))
+    assert faster == Peaks(10.0, 30.0, {"float32": 100.0}, {"bfloat16": 900.0, "tf32": 400.0})
+    assert "bfloat16 products 8e-07 GFLOP/s" in peaks.describe()
+    assert min(products_per_second(64).values()) > 0
 
 
 def test_mover():
@@ -218,15 +240,47 @@ def test_networks_have_their_parameters():
         assert sorted(shapes) == sorted(networks.parameter_shapes(name))
 
 
-def test_large_networks_are_listed(capsys):
-    large_networks.main(["--list"])
-    assert capsys.readouterr().out.split("\n")[:-1] == list(large_networks.NETWORKS)
+def listed(capsys, *options):
+    with pytest.raises(SystemExit) as end:
+        main(["--list", *options])
+    assert not end.value.code
+    return [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_steps_of_large_networks(training):
-    network = large_networks.Network(
-        lambda: torch.nn.Linear(6, 5), lambda: torch.randn(3, 6), classes=5, training=training
+def test_large_networks_are_for_gpus(capsys):
+    """Beside a CPU they would take hours, so they have to be asked for."""
+    names = list(large_networks.NETWORKS)
+    assert listed(capsys, "--family", "large") == names
+    assert not set(names) & set(listed(capsys))
+
+
+def test_compiled_cases_have_models(capsys):
+    names = listed(capsys, "--compile")
+    assert "ResNet-18 batch 8 at 64x64" in names and "mm 1024" not in names
+
+
+def small_network(**options):
+    return large_networks.Network(
+        lambda: torch.nn.Linear(6, 5), lambda: torch.randn(3, 6), classes=5, **options
     )
-    large_networks.step_of(network, "ocl", lambda model: model)()
-    torch.ocl.synchronize()
+
+
+@pytest.mark.parametrize("options", [{}, {"training": False}, {"tf32": True}], ids=str)
+def test_steps_of_large_networks(options):
+    network = small_network(**options)
+    before = torch.backends.fp32_precision
+    out, expected = (large_networks.step_of(network, device)() for device in ("ocl", "cpu"))
+    torch.testing.assert_close(out.cpu(), expected)
+    assert torch.backends.fp32_precision == before
+
+
+def test_cases_of_large_networks():
+    """A call is some steps; compiled or not, it computes the same."""
+    make = cases_large.steps_of(small_network())
+    case = Case("small", "large", make, repeats=cases_large.STEPS, for_gpus=True)
+    assert measure.run(case, **QUICK).error == ""
+    compile_models(True)
+    try:
+        assert measure.run(case, **QUICK).error == ""
+    finally:
+        compile_models(False)
