@@ -12,12 +12,12 @@ import pathlib
 import torch
 
 from benchmarks import measure, report
-from benchmarks.case import MODELS, compile_models
+from benchmarks.case import COPY, MODELS, compile_models
 from benchmarks.cases import CASES
 from benchmarks.naive import naive_cases
 from benchmarks.untimed import by_family, record
 from benchmarks.worker import Worker
-from torch_ocl._peaks import COPY, measure_peaks, moving
+from torch_ocl._peaks import measure_peaks, moving
 
 #: What --document means without a file.
 DEVICES_OWN = pathlib.Path()

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from torch_ocl._peaks import COPY
+# Without torch_ocl: this is for worker.py, too.
 
 CASES = []
+#: Parts of its bytes that a case reads and writes: a copy, and what writes next to nothing.
+COPY, READ = (1, 1), (1, 0)
 #: Of long sums in another order.
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}
 #: Families whose cases call models, which --compile is for.

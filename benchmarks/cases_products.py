@@ -2,8 +2,7 @@
 
 import torch
 
-from benchmarks.case import LOOSE, add, tensors
-from torch_ocl._peaks import READ
+from benchmarks.case import LOOSE, READ, add, tensors
 
 
 def product(name, make_operands, m, n, k, target=1.0, dtype=torch.float32, batch=1):

@@ -211,6 +211,8 @@ def training_step(name, batch, dtype, channels_last):
 
 
 def main(arguments=None):
+    import torch_ocl  # noqa: F401 - where CUDA is there, it isn't loaded by itself
+
     names = [*PROFILED, *NETWORKS]
     parser = argparse.ArgumentParser(description="Prints a step's kernels by their time.")
     parser.add_argument("--profile", choices=names, required=True, metavar="NETWORK")

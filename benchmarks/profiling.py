@@ -24,6 +24,8 @@ def seconds_of(step):
 
 
 def main(arguments=None):
+    import torch_ocl  # noqa: F401 - where CUDA is there, it isn't loaded by itself
+
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--network", choices=PROFILED, default="ResNet-18")
     parser.add_argument("--batch", type=int, default=4)

@@ -1,6 +1,9 @@
 """The benchmark harness: it measures, notices wrong results, and writes its report."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -54,6 +57,13 @@ def test_a_side_in_another_process():
             assert 0 < result.other.wall < 10
         with pytest.raises(RuntimeError, match="unpack"):
             worker.ask("make", "no such case")
+
+
+def test_the_other_process_has_cuda_alone():
+    """Autograd knows one accelerator, so CUDA's backward passes need a process without `ocl`."""
+    code = "import sys, benchmarks.worker; sys.exit('torch_ocl' in sys.modules)"
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_list(capsys):
