@@ -162,7 +162,7 @@ def rounded_to_tf32(device):
             torch.backends.fp32_precision = before
         return
     torch.set_float32_matmul_precision("high")
-    with torch.backends.cudnn.flags(allow_tf32=True):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
         yield
     torch.set_float32_matmul_precision("highest")
 
