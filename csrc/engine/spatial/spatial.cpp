@@ -63,6 +63,36 @@ bool channels_inner(const Operand& out) {
   return out.size[1] > 1 && out.stride[1] == 1 && (out.size[4] == 1 || out.stride[4] > 1);
 }
 
+/// Adjacent channels that a work-item takes at a time, where the channels of operands[0] are
+/// innermost. On a GPU it has four: whole vectors, aligned ones, of which there are enough.
+uint32_t channel_lanes(const Device& device, std::span<const Operand> operands,
+                       const Access& access) {
+  if (!std::ranges::all_of(operands, [](const Operand& each) { return each.stride[1] == 1; })) {
+    return 1;
+  }
+  const Operand& out = operands[0];
+  if (device.is_cpu()) {
+    uint32_t lanes = 1;
+    while (2 * lanes <= static_cast<uint32_t>(access.channel_lanes) && 2 * lanes <= out.size[1]) {
+      lanes *= 2;
+    }
+    return lanes;
+  }
+  constexpr int64_t kLanes = 4;
+  const auto aligned = [](const Operand& each) {
+    const auto vector = kLanes * static_cast<int64_t>(each.element_size);
+    if (reinterpret_cast<intptr_t>(each.data) % vector != 0) return false;
+    return each.stride[0] % kLanes == 0 && each.stride[2] % kLanes == 0 &&
+           each.stride[3] % kLanes == 0 && each.stride[4] % kLanes == 0;
+  };
+  const int64_t elements = out.size[0] * out.size[1] * out.size[2] * out.size[3] * out.size[4];
+  const bool enough = elements >= device_row(device).spread_elements;  // for all work-items
+  return access.channel_lanes >= kLanes && enough && out.size[1] % kLanes == 0 &&
+                 std::ranges::all_of(operands, aligned)
+             ? kLanes
+             : 1;
+}
+
 }  // namespace
 
 Operand operand(const at::Tensor& tensor, int axes) {
@@ -134,13 +164,7 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
     return;
   }
   const bool inner = !access.along_width && channels_inner(out);
-  uint32_t width = 1;
-  if (cpu && inner &&
-      std::ranges::all_of(operands, [](const Operand& each) { return each.stride[1] == 1; })) {
-    while (2 * width <= static_cast<uint32_t>(access.channel_lanes) && 2 * width <= out.size[1]) {
-      width *= 2;
-    }
-  }
+  const uint32_t width = inner ? channel_lanes(device, operands, access) : 1;
 
   Arguments arguments{};
   std::array<char*, kMaxOperands> data{};
@@ -185,6 +209,7 @@ void run(const KernelFamily& family, std::initializer_list<Define> defines,
   const size_t items = size_t{arguments.chunks} * ceil_div(arguments.rows, arguments.rows_per_item);
 
   c10::SmallVector<Define, 16> all{{"CHANNELS_INNER", inner}, {"WIDTH", width}};
+  if (!cpu && width > 1) all.push_back({"ALIGNED_VECTORS", 1});
   all.append(defines);
   Kernel& kernel = family.get(device, std::span<const Define>(all.data(), all.size()));
   const auto go = [&](const auto&... checks) {

@@ -46,7 +46,7 @@ inline constexpr int kPlaneCost = 1 << 12;
 
 /// How a kernel's lanes may be used.
 struct Access {
-  /// Lanes over adjacent channels on a CPU, where all operands have them adjacent; 1: none.
+  /// Most lanes over adjacent channels, where all operands have them adjacent; 1: none.
   int channel_lanes = 1;
   /// Work of one element, in multiples of a copy's: decides how many a work-item takes.
   int cost = 1;
