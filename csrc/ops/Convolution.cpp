@@ -43,7 +43,11 @@ conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::Int
     window.dilation[to] = element(dilation, i);
   }
   window.groups = groups;
-  window.tf32 = weight.scalar_type() == at::kFloat && allows_tf32(Float32Use::conv);
+  if (weight.scalar_type() == at::kFloat) {
+    const Float32Precision precision = allowed_precision(Float32Use::conv);
+    window.tf32 = precision == Float32Precision::tf32;
+    window.bfloat16_products = bfloat16_products(precision);
+  }
   return window;
 }
 
@@ -255,6 +259,9 @@ void weight_by_kernels(const ConvolutionPlan& plan) {
 // How tensors are brought to the kernels. `conv`: as they are, to the conv engine, which chooses
 // among kernels of its own.
 using Way = Implementation<const ConvolutionPlan>;
+constexpr Way kOutputByParts{"bfloat16_parts", refuse_by_parts, output_by_matrix};
+constexpr Way kInputByParts{"bfloat16_parts", refuse_by_parts, input_by_matrix};
+constexpr Way kWeightByParts{"bfloat16_parts", refuse_by_parts, weight_by_matrix};
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
@@ -263,9 +270,10 @@ constexpr Way kPhases{"phases", refuse_phases, run_phases};
 constexpr Way kOutputByConv{"conv", refuse_nothing, output_by_kernels};
 constexpr Way kInputByConv{"conv", refuse_nothing, input_by_kernels};
 constexpr Way kWeightByConv{"conv", refuse_nothing, weight_by_kernels};
-constexpr const Way* kOfOutput[] = {&kOutputByMatrix, &kOutputByConv};
-constexpr const Way* kOfInput[] = {&kInputByMatrix, &kProduct, &kPhases, &kInputByConv};
-constexpr const Way* kOfWeight[] = {&kWeightByMatrix, &kWeightByConv};
+constexpr const Way* kOfOutput[] = {&kOutputByParts, &kOutputByMatrix, &kOutputByConv};
+constexpr const Way* kOfInput[] = {&kInputByParts, &kInputByMatrix, &kProduct, &kPhases,
+                                   &kInputByConv};
+constexpr const Way* kOfWeight[] = {&kWeightByParts, &kWeightByMatrix, &kWeightByConv};
 Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
 
 std::string describe(const ConvolutionPlan& plan) {

@@ -12,6 +12,7 @@
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/phase.h"
 #include "opencl/ceil_div.h"
+#include "ops/ConvolutionParts.h"
 
 namespace ocl::native {
 
@@ -140,14 +141,9 @@ bool gains_by_tiles(const ConvolutionPlan& plan) {
   return last || (rows >= kLeastRows && weight.numel() > weight.size(0) * weight.size(1));
 }
 
-}  // namespace
-
-const char* refuse_by_matrix(const ConvolutionPlan& plan) {
+const char* refuse(const ConvolutionPlan& plan, at::ScalarType dtype, bool tiles) {
   const auto& [pass, in, out, weight, bias, window] = plan;
-  if (const char* reason =
-          conv::refuse_implicit_gemm(in.scalar_type(), window, gains_by_tiles(plan))) {
-    return reason;
-  }
+  if (const char* reason = conv::refuse_implicit_gemm(dtype, window, tiles)) return reason;
   if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type()) {
     return "dtypes differ";
   }
@@ -157,18 +153,41 @@ const char* refuse_by_matrix(const ConvolutionPlan& plan) {
   }
   if (lies_as_product(plan)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
-  const auto image = [](const at::Tensor& t) { return t.numel() / t.size(0); };
+  const int64_t parts = std::max(1, window.bfloat16_products);
+  const auto image = [&](const at::Tensor& t) { return parts * t.numel() / t.size(0); };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
                      image(out) > kMost / 2;
   return large ? "its indices have more than 31 bits" : nullptr;
 }
 
+}  // namespace
+
+const char* refuse_by_matrix(const ConvolutionPlan& plan) {
+  if (plan.window.bfloat16_products != 0) return "products in bfloat16 will do";
+  return refuse(plan, plan.in.scalar_type(), gains_by_tiles(plan));
+}
+
+const char* refuse_by_parts(const ConvolutionPlan& plan) {
+  constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
+  const auto& [pass, in, out, weight, bias, window] = plan;
+  if (window.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
+  if (window.groups > 1) return "there are groups";
+  if (std::min(weight.size(0), weight.numel() / weight.size(0)) < kLeastSize) {
+    return "copies of the factors cost more than is won";
+  }
+  return refuse(plan, at::kBFloat16, false);
+}
+
 void output_by_matrix(const ConvolutionPlan& plan) {
   const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
-  const at::Tensor source = channels_last(in, channels * window.groups);
-  const at::Tensor rows = rows_of(weight, channels), result = result_for(out);
+  const int products = window.bfloat16_products;
+  const at::Tensor source =
+      products > 0 ? parts_of_channels(in, products) : channels_last(in, channels * window.groups);
+  const at::Tensor rows = products > 0 ? parts_of_rows(rows_of(weight, weight.size(1)), products)
+                                       : rows_of(weight, channels);
+  const at::Tensor result = result_for(out);
   conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
                       grid_of(out, window), window.groups);
   deliver(result, out);
@@ -177,8 +196,12 @@ void output_by_matrix(const ConvolutionPlan& plan) {
 void input_by_matrix(const ConvolutionPlan& plan) {
   const auto& [pass, in, out, weight, bias, window] = plan;
   const int64_t axes = in.dim() - 2, groups = window.groups;
-  const int64_t channels = groups > 1 ? weight.size(0) / groups : padded(weight.size(0));
-  const at::Tensor source = channels_last(out, channels * groups), result = result_for(in);
+  const int products = window.bfloat16_products;
+  const int64_t channels =
+      groups > 1 || products > 0 ? weight.size(0) / groups : padded(weight.size(0));
+  const at::Tensor source =
+      products > 0 ? parts_of_channels(out, products) : channels_last(out, channels * groups);
+  const at::Tensor result = result_for(in);
   // What no window covers is in `in` already.
   if (!result.is_same(in) && !conv::covers_all(window)) result.copy_(in);
   std::array<int64_t, 3> phases{1, 1, 1}, sizes{1, 1, 1};
@@ -207,7 +230,8 @@ void input_by_matrix(const ConvolutionPlan& plan) {
       if (d >= 0) results = results.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
     }
     if (taps == 0) continue;
-    const at::Tensor rows = transposed_rows(weight, part, groups, channels);
+    at::Tensor rows = transposed_rows(weight, part, groups, channels);
+    if (products > 0) rows = parts_of_rows(rows, products);
     conv::implicit_gemm(operand(results), operand(source), rows.const_data_ptr(),
                         data_or_null(bias), grid, groups);
   }
@@ -219,19 +243,25 @@ void weight_by_matrix(const ConvolutionPlan& plan) {
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
-  const at::Tensor source = channels_last(in, channels * groups);
+  at::Tensor source = channels_last(in, channels * groups);
   at::Tensor gradient = channels_last(out, rows);
   // Positions are k, and lie at one distance.
   const at::DimVector order = channels_last_order(gradient.dim());
-  gradient = gradient.permute(order).contiguous().movedim(-1, 1);
+  gradient = gradient.permute(order).contiguous();
+  if (const int products = window.bfloat16_products; products > 0) {
+    gradient = parts_of_images(gradient, products, false);
+    source = parts_of_images(source.permute(order).contiguous(), products, true).movedim(-1, 1);
+  }
+  gradient = gradient.movedim(-1, 1);
   at::DimVector sizes{rows};
   for (int64_t d = 2; d < weight.dim(); ++d) sizes.push_back(weight.size(d));
   sizes.push_back(channels);
   const at::Tensor moved = weight.movedim(1, -1);
   const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
   const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
-  conv::implicit_gemm_weight(result.mutable_data_ptr(), operand(gradient), operand(source),
-                             grid_of(out, window), groups);
+  conv::WindowGrid grid = grid_of(out, window);
+  conv::implicit_gemm_weight(result.mutable_data_ptr(), weight.scalar_type(), operand(gradient),
+                             operand(source), grid, groups);
   if (!direct) {
     moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
   }

@@ -29,27 +29,28 @@ void set_float32_precision(Float32Use use, Float32Precision precision) {
 
 Float32Precision allowed_precision(Float32Use use) {
   const DeviceProperties& has = device(current_device()).properties();
-  const bool matrix_gpu = has.subgroup_matrix_size != 0;
+  const bool matrix_gpu = has.has_tensor_cores || has.subgroup_matrix_size != 0;
+  const bool brain = matrix_gpu || has.has_bf16_dot;
   const Float32Precision own = float32_precision(use);
   if (own == Float32Precision::tf32) return has.has_tensor_cores ? own : Float32Precision::ieee;
   if (own == Float32Precision::bf16 || own == Float32Precision::bf16x3) {
-    return matrix_gpu || has.has_bf16_dot ? own : Float32Precision::ieee;
+    return brain ? own : Float32Precision::ieee;
   }
   if (own == Float32Precision::ieee) return own;
-  // torch.set_float32_matmul_precision() sets what these two backends have for products ("medium"
-  // is TF32 and bfloat16). Its own getter throws where a program used both kinds of settings.
+  // The getter goes from an op's setting to its backend's, and to that of all.
   using Backend = at::Float32Backend;
   using Op = at::Float32Op;
   using Allowed = at::Float32Precision;
   const at::Context& context = at::globalContext();
   const bool matmul = use == Float32Use::matmul;
-  const Allowed generic = context.float32Precision(Backend::GENERIC, Op::ALL);
-  const Allowed gpu = matmul ? context.float32Precision(Backend::CUDA, Op::MATMUL) : generic;
-  const Allowed cpu = matmul ? context.float32Precision(Backend::MKLDNN, Op::MATMUL) : generic;
-  const bool high = gpu == Allowed::TF32 || cpu == Allowed::TF32 || generic == Allowed::TF32;
-  if (has.has_tensor_cores) return high ? Float32Precision::tf32 : Float32Precision::ieee;
-  if (cpu == Allowed::BF16 && (matrix_gpu || has.has_bf16_dot)) return Float32Precision::bf16;
-  if (matmul && high && matrix_gpu) return Float32Precision::bf16x3;
+  if (has.has_tensor_cores) {
+    const Allowed word = matmul ? context.float32Precision(Backend::CUDA, Op::MATMUL)
+                                : context.float32Precision(Backend::CUDA, Op::ALL);
+    return word == Allowed::TF32 ? Float32Precision::tf32 : Float32Precision::ieee;
+  }
+  const Allowed word = context.float32Precision(Backend::MKLDNN, matmul ? Op::MATMUL : Op::CONV);
+  if (word == Allowed::BF16 && brain) return Float32Precision::bf16;
+  if (word == Allowed::TF32 && matrix_gpu) return Float32Precision::bf16x3;
   return Float32Precision::ieee;
 }
 

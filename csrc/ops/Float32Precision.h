@@ -13,15 +13,22 @@ enum class Float32Precision : uint8_t { none, ieee, tf32, bf16x3, bf16 };
 Float32Precision float32_precision(Float32Use use);
 void set_float32_precision(Float32Use use, Float32Precision precision);
 
-/// What will do for factors, of what the current device has units for: by the setting above, else,
-/// of products, by torch.set_float32_matmul_precision(), else by torch.backends.fp32_precision. By
-/// default, and without such units, `ieee`, which is never less than what was allowed.
+/// What will do for factors, of what the current device has units for. The narrowest setting
+/// counts: the one above; else torch's of the op, which torch.set_float32_matmul_precision() makes
+/// of products; else its backend's; else torch.backends.fp32_precision. The backend is "cuda" on
+/// devices with tensor cores, "mkldnn" on others. cudnn.conv is passed over: its default allows
+/// TF32. By default, and without such units, `ieee`, which is never less than what was allowed.
 ///
 /// tf32: 11 bits, on NVIDIA's tensor cores. bf16: one number of 8 bits; bf16x3: two of them, with
-/// the three largest products of theirs, on Intel's GPUs and processors with AVX512-BF16. A product
-/// may take those where the word is "high" (bf16x3) or "medium" (bf16). A processor's units are
-/// twice as fast in bfloat16, so that bf16x3 would be slower there: it takes that by its name only.
+/// the three largest products of theirs, on all matrix units and processors with AVX512-BF16. On
+/// Intel's GPUs torch's words "tf32" and "high" mean bf16x3. Processors have TF32 by no name: their
+/// units are twice as fast in bfloat16, so that bf16x3 is slower there.
 Float32Precision allowed_precision(Float32Use use);
-inline bool allows_tf32(Float32Use use) { return allowed_precision(use) == Float32Precision::tf32; }
+
+/// Products in bfloat16 that stand for one of single precision; 0: none do.
+inline int bfloat16_products(Float32Precision precision) {
+  if (precision == Float32Precision::bf16x3) return 3;
+  return precision == Float32Precision::bf16 ? 1 : 0;
+}
 
 }  // namespace ocl::native

@@ -148,9 +148,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
   if (out.scalar_type() == at::kFloat && left.scalar_type() == at::kFloat) {
     const Float32Precision precision = allowed_precision(Float32Use::matmul);
     description.tf32 = precision == Float32Precision::tf32;
-    description.bfloat16_products = precision == Float32Precision::bf16     ? 1
-                                    : precision == Float32Precision::bf16x3 ? 3
-                                                                            : 0;
+    description.bfloat16_products = bfloat16_products(precision);
   }
   if (gemm::wants_contiguous_k(description)) {
     left = with_contiguous_rows(left);

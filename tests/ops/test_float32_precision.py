@@ -16,12 +16,23 @@ def has_tf32():
 
 @contextlib.contextmanager
 def matmul_precision(name):
-    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(name)
     try:
         yield
+    finally:  # "highest" would say more: that no wider setting counts
+        torch.set_float32_matmul_precision("highest")
+        for backend in ("cuda", "mkldnn"):
+            torch._C._set_fp32_precision_setter(backend, "matmul", "none")
+
+
+@contextlib.contextmanager
+def upstream(backend, op, name):
+    """torch.backends' own setting of a backend and op, which nothing has said before."""
+    torch._C._set_fp32_precision_setter(backend, op, name)
+    try:
+        yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch._C._set_fp32_precision_setter(backend, op, "none")
 
 
 @contextlib.contextmanager
@@ -111,7 +122,12 @@ def test_convolutions(setting, layout, images, channels, size, filters, window, 
 
 def has_bf16():
     has = torch.ocl.get_device_properties()
-    return has.has_bf16_dot or has.subgroup_matrix_size != 0
+    return has.has_bf16_dot or has.has_tensor_cores or has.subgroup_matrix_size != 0
+
+
+def has_matrix_units():
+    has = torch.ocl.get_device_properties()
+    return has.has_tensor_cores or has.subgroup_matrix_size != 0
 
 
 #: Of each factor: bfloat16 keeps 8 bits; two of them 16, of which products lose the smallest.
@@ -199,6 +215,83 @@ def test_own_setting_goes_before_torchs():
     exact = a @ a.t()
     with matmul_precision("high"), own_precision("matmul", "ieee"):
         torch.testing.assert_close(a @ a.t(), exact, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("use", ["matmul", "conv"])
+def test_the_narrowest_setting_counts(use):
+    """The device's own, an op's of its backend, the backend's, and that of all backends."""
+    has = torch.ocl.get_device_properties()
+    backend = "cuda" if has.has_tensor_cores else "mkldnn"
+    lower = "tf32" if has.has_tensor_cores else "bf16"  # what the backend's word is here
+    if not has.has_tensor_cores and not has_bf16():
+        lower = "ieee"
+
+    def allowed():
+        return _C.allowed_float32_precision(use)
+
+    # "cudnn.conv" has a default that isn't to be told from the user's word.
+    ops = ["all"] if backend == "cuda" and use == "conv" else ["all", use]
+    word = "tf32" if has.has_tensor_cores else "bf16"
+    assert allowed() == "ieee"
+    with torch.backends.flags(fp32_precision="ieee"):
+        for op in ops:
+            with upstream(backend, op, word):
+                assert allowed() == lower
+                with own_precision(use, "ieee"):
+                    assert allowed() == "ieee"
+        assert allowed() == "ieee"
+    with torch.backends.flags(fp32_precision=word):
+        assert allowed() == lower
+        for op in ops:
+            with upstream(backend, op, "ieee"):
+                assert allowed() == "ieee"
+    with upstream("mkldnn" if backend == "cuda" else "cuda", "all", "tf32"):
+        assert allowed() == "ieee"
+
+
+def convolution(device, images, stride, groups, dtype=torch.float32, change=lambda t: t):
+    """A convolution's result and gradients. `images`: what it is of, its weight, its cotangent."""
+    x, w, g = (change(t.detach()).to(device, dtype) for t in images)
+    x.requires_grad_(), w.requires_grad_()
+    out = F.conv2d(x, w, None, stride, w.shape[-1] // 2, groups=groups)
+    out.backward(g)
+    return out.detach(), x.grad, w.grad
+
+
+@pytest.mark.parametrize("name", BITS_LOST)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    "count, channels, size, filters, window, stride, groups",
+    [
+        (2, 64, 12, 40, 3, 1, 1),
+        (2, 11, 17, 33, 5, 2, 1),
+        (1, 64, 9, 48, 1, 1, 1),
+        (2, 64, 9, 64, 3, 1, 2),  # groups take all bits
+    ],
+)
+def test_convolutions_in_bfloat16(
+    name, layout, count, channels, size, filters, window, stride, groups
+):
+    x = torch.randn(count, channels, size, size).to(memory_format=layout)
+    w = torch.randn(filters, channels // groups, window, window).to(memory_format=layout)
+    images = x, w, torch.randn_like(F.conv2d(x, w, None, stride, window // 2, groups=groups))
+    shape = stride, groups
+    exact = convolution("ocl", images, *shape)
+    # What matrix units do is tried by sub-groups where there are none.
+    forced = {} if has_matrix_units() else {"gemm": "subgroup_matrix"}
+    with own_precision("conv", name), testing.force(**forced), testing.dispatches() as lines:
+        lower = convolution("ocl", images, *shape)
+    has = torch.ocl.get_device_properties()
+    if groups > 1 or not has_bf16() or not (has_matrix_units() or has.required_sub_group_sizes):
+        for a, e in zip(lower, exact, strict=True):
+            torch.testing.assert_close(a, e, rtol=0, atol=0)
+        return
+    assert sum("bfloat16_parts runs" in line for line in lines) == 3
+    reference = convolution("cpu", images, *shape, torch.float64)
+    magnitude = convolution("cpu", images, *shape, torch.float64, torch.abs)
+    for a, e, m in zip(lower, reference, magnitude, strict=True):
+        error = ((a.cpu().double() - e).abs() / m).max()
+        assert (2.0**-14 if name == "bf16" else 2.0**-24) < error < 2 * BITS_LOST[name]
 
 
 def test_factorisations_keep_their_precision():

@@ -91,8 +91,8 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   gemm::product_of_windows(d, windows);
 }
 
-void implicit_gemm_weight(void* weight, const Operand& out, const Operand& source,
-                          const WindowGrid& grid, int64_t groups) {
+void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& out,
+                          const Operand& source, const WindowGrid& grid, int64_t groups) {
   const int64_t channels = source.size[1] / groups, rows = out.size[1] / groups;
   const gemm::Windows windows = windows_of(gemm::Windows::b, out, source, grid, channels);
   TORCH_INTERNAL_ASSERT(windows.arguments.linear);
@@ -104,7 +104,7 @@ void implicit_gemm_weight(void* weight, const Operand& out, const Operand& sourc
   d.batch = groups;
   d.a = {out.data, out.dtype, 1, innermost(out, grid.positions), rows};
   d.b = {source.data, source.dtype, d.n, 1, channels};
-  d.out = {weight, out.dtype, d.n, 1, rows * d.n};
+  d.out = {weight, dtype, d.n, 1, rows * d.n};
   gemm::product_of_windows(d, windows);
 }
 

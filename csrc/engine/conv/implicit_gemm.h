@@ -21,15 +21,17 @@ struct WindowGrid {
 /// for each of `groups` parts of the channels.
 ///
 /// weight is contiguous. Channels of each group are a multiple of 8; out's and the source's lie
-/// innermost, their other strides are multiples of 8 and data of 16 bytes. out.size counts
-/// positions: its strides lead from one to the next. At most 64 taps, 2^31 positions.
+/// innermost, their other strides are multiples of 8 and data of 16 bytes. Of bfloat16 operands the
+/// result may be of single precision. out.size counts positions: its strides lead from one to the
+/// next. At most 64 taps, 2^31 positions.
 void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
                    const WindowGrid& grid, int64_t groups);
 
-/// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
-/// implicit_gemm(); out's positions follow each other at one distance, through all images.
-void implicit_gemm_weight(void* weight, const Operand& out, const Operand& source,
-                          const WindowGrid& grid, int64_t groups);
+/// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c), in
+/// `dtype`. As implicit_gemm(); out's positions follow each other at one distance, through all
+/// images.
+void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& out,
+                          const Operand& source, const WindowGrid& grid, int64_t groups);
 
 /// Why the two don't take convolutions of that dtype and window on the current device; null if they
 /// do. `tiles`: a GPU's plain tiles will do where it has no matrix instructions for them.

@@ -48,6 +48,7 @@ gemm::Description weight_product(const Plan& plan) {
   const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
   gemm::Description d;
   d.tf32 = plan.window.tf32;
+  d.bfloat16_products = plan.window.bfloat16_products;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -64,6 +65,7 @@ gemm::Description position_product(const Plan& plan) {
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
   gemm::Description d;
   d.tf32 = plan.window.tf32;
+  d.bfloat16_products = plan.window.bfloat16_products;
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};

@@ -2,8 +2,9 @@
 // fast: factors as one or two numbers of 8 bits (kernels/gemm/bfloat16_parts.cl). With two, the
 // three largest of the four products are kept, as cuBLAS and oneDNN do: about 16 bits. See
 // torch.set_float32_matmul_precision, "high" and "medium".
+#include "engine/gemm/bfloat16_parts.h"
+
 #include <algorithm>
-#include <cstring>
 
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
@@ -35,16 +36,10 @@ class Parts {
         // Of an operand that all of the batch share, once.
         batch_stride_(plan.problem.batch > 1 && batch_stride == 0 ? 0 : lines * pitch_),
         workspace_(lines * pitch_ * 2 * (batch_stride_ == 0 ? 1 : plan.problem.batch)) {
-    static const KernelFamily family{"gemm/bfloat16_parts.cl", "gemm_bfloat16_parts"};
-    const uint32_t length = plan.problem.k;
-    Kernel& kernel = family.get(plan.device, {{"PRODUCTS", plan.bfloat16_products},
-                                              {"SECOND", second},
-                                              {"BY_LINE", !reads_by_k(line_stride, stride)}});
-    launch(kernel, plan.queue,
-           NDRange::grid(size_t{length} * lines, batch_stride_ == 0 ? 1 : plan.problem.batch,
-                         group_of_elements(plan.device), 1),
-           Pointer{source}, Pointer{workspace_.data()}, cl_ulong{stride}, cl_ulong{line_stride},
-           cl_ulong{batch_stride}, length, lines, cl_ulong{pitch_});
+    const uint32_t batch = batch_stride_ == 0 ? 1 : plan.problem.batch;
+    write_bfloat16_parts(plan.queue, plan.bfloat16_products, second,
+                         {source, stride, line_stride, batch_stride, plan.problem.k, lines, batch},
+                         workspace_.data(), pitch_);
   }
   const char* data() const { return workspace_.data(); }
   uint64_t pitch() const { return pitch_; }
@@ -73,6 +68,20 @@ void run(const Plan& source) {
 }
 
 }  // namespace
+
+void write_bfloat16_parts(Queue& queue, int products, bool second, const FloatLines& lines,
+                          char* out, uint64_t pitch) {
+  static const KernelFamily family{"gemm/bfloat16_parts.cl", "gemm_bfloat16_parts"};
+  Device& device = queue.device();
+  Kernel& kernel = family.get(device, {{"PRODUCTS", products},
+                                       {"SECOND", second},
+                                       {"BY_LINE", !reads_by_k(lines.line_stride, lines.stride)}});
+  launch(
+      kernel, queue,
+      NDRange::grid(size_t{lines.length} * lines.lines, lines.batch, group_of_elements(device), 1),
+      Pointer{lines.data}, Pointer{out}, cl_ulong{lines.stride}, cl_ulong{lines.line_stride},
+      cl_ulong{lines.batch_stride}, lines.length, lines.lines, cl_ulong{pitch});
+}
 
 const Product bfloat16_parts{"bfloat16_parts", refuse, run};
 
