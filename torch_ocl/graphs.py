@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from torch_ocl import _C
 from torch_ocl.streams import Stream
@@ -125,6 +126,10 @@ class graph:
         self._stream = torch.ocl.stream(stream)
 
     def __enter__(self) -> None:
+        if is_current_stream_capturing():  # the wait below would raise for a reason less clear
+            raise RuntimeError(
+                "ocl: another capture is not possible while a graph is captured on this stream"
+            )
         torch.ocl.synchronize()
         torch.ocl.empty_cache()
         self._stream.__enter__()
@@ -167,18 +172,19 @@ class _Graphed:
     def __init__(
         self,
         function: Callable[..., Any],
-        sample_args: tuple[torch.Tensor, ...],
+        sample_args: tuple[Any, ...],
         parameters: Sequence[torch.Tensor],
         pool: Pool,
         allow_unused: bool,
     ) -> None:
-        self.arguments = tuple(sample_args)
-        self.inputs = (*self.arguments, *parameters)
+        self.arguments, self._form = tree_flatten(sample_args)
+        self.parameters = tuple(parameters)
+        self.inputs = (*self.arguments, *self.parameters)
         self.forward_graph, self.backward_graph = OclGraph(), OclGraph()
-        self._pool, self._allow_unused = pool, allow_unused
+        self._allow_unused = allow_unused
         with graph(self.forward_graph, pool):
-            results = function(*self.arguments)
-        self.results, self._structure = torch.utils._pytree.tree_flatten(results)
+            results = function(*sample_args)
+        self.results, self._form_of_results = tree_flatten(results)
 
     def capture_backward(self) -> None:
         self.cotangents = [
@@ -188,7 +194,8 @@ class _Graphed:
         wanted = _differentiable(self.inputs)
         self.gradients: list[torch.Tensor | None] = [None] * len(self.inputs)
         if wanted and _differentiable(self.results):
-            with graph(self.backward_graph, self._pool):
+            # Of a pool of its own: no other replay then writes to a gradient that became a leaf's.
+            with graph(self.backward_graph, graph_pool_handle()):
                 found = torch.autograd.grad(
                     _differentiable(self.results),
                     wanted,
@@ -199,55 +206,100 @@ class _Graphed:
         # Autograd's graph would tie the parameters' gradients to the stream of the capture.
         self.results = [t.detach() if isinstance(t, torch.Tensor) else t for t in self.results]
 
-    def function(self, parameters: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    def replay_forward(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        for static, given in zip(self.arguments, inputs, strict=False):
+            if static.data_ptr() != given.data_ptr():
+                static.copy_(given)
+        self.forward_graph.replay()
+        return tuple(t.detach() if isinstance(t, torch.Tensor) else t for t in self.results)
+
+    def replay_backward(
+        self, leaves: Sequence[torch.Tensor | None], cotangents: Sequence[torch.Tensor | None]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The gradients of the inputs, `leaves` being those arguments that keep theirs."""
+        for static, given in zip(self.cotangents, cotangents, strict=True):
+            if static is None or given is None:
+                continue
+            if static.data_ptr() != given.data_ptr():
+                static.copy_(given)
+        for leaf, gradient in zip((*leaves, *self.parameters), self.gradients, strict=True):
+            _keep_gradient(leaf, gradient)
+        self.backward_graph.replay()
+        return tuple(None if t is None else t.detach() for t in self.gradients)
+
+    def function(self) -> Callable[..., Any]:
         """What calls the graphs as one node of autograd's."""
         held = self
 
         class Replay(torch.autograd.Function):
             @staticmethod
-            def forward(context: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-                for static, given in zip(held.arguments, inputs, strict=False):
-                    if static.data_ptr() != given.data_ptr():
-                        static.copy_(given)
-                held.forward_graph.replay()
-                return tuple(t.detach() if isinstance(t, torch.Tensor) else t for t in held.results)
+            def forward(context: Any, *inputs: torch.Tensor) -> tuple[Any, ...]:
+                given = inputs[: len(held.arguments)]
+                context.leaves = [t if t.requires_grad and t.is_leaf else None for t in given]
+                return held.replay_forward(given)
 
             @staticmethod
             @torch.autograd.function.once_differentiable
             def backward(context: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
-                for static, given in zip(held.cotangents, cotangents, strict=True):
-                    if static is None or given is None:
-                        continue
-                    if static.data_ptr() != given.data_ptr():
-                        static.copy_(given)
-                held.backward_graph.replay()
-                return tuple(None if t is None else t.detach() for t in held.gradients)
+                return held.replay_backward(context.leaves, cotangents)
 
-        def call(*arguments: torch.Tensor) -> Any:
-            if len(arguments) != len(held.arguments):
+        def call(*arguments: Any) -> Any:
+            given, form = tree_flatten(arguments)
+            if form != held._form:
                 raise TypeError(
-                    f"a graphed callable takes the {len(held.arguments)} arguments of its sample, "
-                    f"got {len(arguments)}"
+                    "a graphed callable takes arguments like its sample's, "
+                    f"{held._form}, got {form}"
                 )
-            results = Replay.apply(*arguments, *parameters)
-            return torch.utils._pytree.tree_unflatten(results, held._structure)
+            results = Replay.apply(*given, *held.parameters)
+            return tree_unflatten(results, held._form_of_results)
 
         return call
 
 
+def _keep_gradient(leaf: torch.Tensor | None, static: torch.Tensor | None) -> None:
+    """Moves a sum of gradients out of the memory that a replay is about to write.
+
+    Autograd makes the first gradient that it gets the leaf's own, without a copy. Where the leaf
+    still has it (gradients are accumulated, or were set to 0 in place), the replay would overwrite
+    the sum, and then add its own result to itself.
+    """
+    if leaf is None or static is None or leaf.grad is None or leaf.grad.layout != torch.strided:
+        return
+    kept = leaf.grad
+    if kept.untyped_storage().data_ptr() == static.untyped_storage().data_ptr():
+        kept.data = kept.clone()
+
+
 def _warm_up(
     function: Callable[..., Any],
-    arguments: tuple[torch.Tensor, ...],
+    arguments: tuple[Any, ...],
     parameters: Sequence[torch.Tensor],
     iterations: int,
     allow_unused: bool,
 ) -> None:
     for _ in range(iterations):
-        results = _differentiable(torch.utils._pytree.tree_leaves(function(*arguments)))
-        wanted = _differentiable((*arguments, *parameters))
+        results = _differentiable(tree_leaves(function(*arguments)))
+        wanted = _differentiable((*tree_leaves(arguments), *parameters))
         if results and wanted:
             cotangents = [torch.empty_like(t) for t in results]
             torch.autograd.grad(results, wanted, cotangents, allow_unused=allow_unused)
+
+
+def _check_callable(function: Any, sample: Any) -> None:
+    """Raises AssertionError, as torch.cuda.make_graphed_callables, for what can't be graphed."""
+    if isinstance(function, torch.nn.Module):
+        if function._backward_hooks or function._forward_hooks or function._forward_pre_hooks:
+            raise AssertionError(
+                "Modules must not have hooks when they are passed: a capture would have their "
+                "effects once. Register hooks on what make_graphed_callables returns."
+            )
+        if any(buffer.requires_grad for buffer in function.buffers()):
+            raise AssertionError(
+                "Only the parameters of a module may be trainable: buffers must have "
+                "requires_grad=False"
+            )
+    if not all(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(sample)):
+        raise AssertionError("sample_args must contain only tensors")
 
 
 def make_graphed_callables(
@@ -262,25 +314,32 @@ def make_graphed_callables(
     Args:
         callables: a module or a function of tensors, or a tuple of them in the order in which they
             run. A module's forward() is replaced while its mode (train or eval) is that of now.
-        sample_args: a tuple of tensors, or one for each of the callables. Their shapes, dtypes and
-            requires_grad are those that the graphs work with.
+        sample_args: a tuple of tensors, or one for each of the callables. Tuples, lists and dicts
+            of tensors may be in it. Their shapes, dtypes and requires_grad are those that the
+            graphs work with.
         num_warmup_iters: calls before the capture.
         allow_unused_input: whether inputs without a gradient are allowed.
-        pool: as OclGraph.capture_begin() has it; the callables share one.
+        pool: as OclGraph.capture_begin() has it. The forward passes share it, and each backward
+            pass has one of its own.
 
     Parameters must not be part of a graph of autograd's that is still alive, since their gradients
     would be tied to that one's stream.
 
     Returns the callables, or what replaces them, in the same form. Results are overwritten by the
-    next call. Second derivatives aren't known. Raises RuntimeError where autocast caches weights.
+    next call, and so are gradients that torch.autograd.grad() returns. Those in .grad accumulate.
+    Second derivatives aren't known.
+
+    Raises RuntimeError where autocast caches weights. Raises AssertionError for modules with hooks
+    or trainable buffers, and for samples that aren't tensors.
     """
     if torch.is_autocast_enabled("ocl") and torch.is_autocast_cache_enabled():
         raise RuntimeError("graphed callables need torch.autocast(..., cache_enabled=False)")
     alone = not isinstance(callables, tuple)
     functions = (callables,) if alone else callables
     samples = (sample_args,) if alone else sample_args
-    if not all(isinstance(t, torch.Tensor) for sample in samples for t in sample):
-        raise TypeError("sample_args must consist of tensors")
+    for function, sample in zip(functions, samples, strict=True):
+        _check_callable(function, sample)
+    samples = [tuple(sample) for sample in samples]
     pool = pool or graph_pool_handle()
     parameters = [list(f.parameters()) if isinstance(f, torch.nn.Module) else [] for f in functions]
     torch.ocl.synchronize()
@@ -295,8 +354,8 @@ def make_graphed_callables(
     for held in reversed(graphed):  # the order in which backward passes run
         held.capture_backward()
     results = []
-    for function, held, owned in zip(functions, graphed, parameters, strict=True):
-        call = held.function(owned)
+    for function, held in zip(functions, graphed, strict=True):
+        call = held.function()
         if isinstance(function, torch.nn.Module):
             _replace_forward(function, call)
             results.append(function)
@@ -308,7 +367,7 @@ def make_graphed_callables(
 def _replace_forward(module: torch.nn.Module, call: Callable[..., Any]) -> None:
     mode, eager = module.training, module.forward
 
-    def forward(*arguments: torch.Tensor) -> Any:
-        return (call if module.training == mode else eager)(*arguments)
+    def forward(*arguments: Any, **named: Any) -> Any:
+        return (call if module.training == mode else eager)(*arguments, **named)
 
     module.forward = forward  # type: ignore[method-assign]
