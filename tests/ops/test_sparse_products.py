@@ -358,6 +358,25 @@ def test_gradients(name, layout):
         assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_gradients_of_reductions_are_rounded_once(reduce, dtype):
+    torch.manual_seed(0)
+    pattern = (torch.rand(9, 8) > 0.5).to(dtype)
+    weight, cotangent = torch.randn(8, 33).to(dtype), torch.randn(9, 33).to(dtype)
+
+    def gradient(device, dtype):
+        matrix = pattern.to(device, dtype).to_sparse_csr().requires_grad_()
+        out = torch.sparse.mm(matrix, weight.to(device, dtype), reduce)
+        return torch.autograd.grad(out, matrix, cotangent.to(device, dtype))[0].values().cpu()
+
+    exact = gradient("cpu", torch.float64)
+    found = gradient("ocl", dtype)
+    assert found.dtype == dtype
+    error = (found.double() - exact).abs()
+    assert (error <= exact.abs() * torch.finfo(dtype).eps * 0.51 + 1e-5).all()
+
+
 @pytest.mark.as_gpu
 def test_kernels_for_gpus():
     """Neighbours that have neighbouring columns, and an entry for each."""

@@ -105,8 +105,12 @@ std::tuple<Tensor, Tensor> mm_reduce_backward(const Tensor& self, const Tensor& 
   const Reduction reduction = reduction_of(reduce);
   const Tensor grad_out = grad_out_.contiguous();
   const sparse::Rows matrix = sparse::rows_of_compressed(self);
+  // Products and means of half types are rounded once.
+  const at::ScalarType dtype = grad_out.scalar_type();
+  const at::ScalarType summed_in = at::isReducedFloatingType(dtype) ? at::kFloat : dtype;
   Tensor grad_self, grad_weight;
   if (is_extreme(reduction)) {
+    const Tensor grad = grad_out.to(summed_in);
     // One more entry stands for rows that have none.
     const Tensor entry = arg_out.to(at::kLong);
     const Tensor column =
@@ -114,25 +118,29 @@ std::tuple<Tensor, Tensor> mm_reduce_backward(const Tensor& self, const Tensor& 
     const Tensor columns = column.view(entry.sizes());
     if (output_mask[0]) {
       const Tensor share =
-          weight.size(0) == 0 ? grad_out : weight.gather(0, columns).mul_(grad_out);
-      const Tensor sums = at::zeros({self._nnz() + 1}, grad_out.options())
+          weight.size(0) == 0 ? grad : weight.gather(0, columns).to(summed_in).mul_(grad);
+      const Tensor sums = at::zeros({self._nnz() + 1}, grad.options())
                               .scatter_add_(0, entry.view({-1}), share.view({-1}));
-      grad_self = with_values(self, sums.narrow(0, 0, self._nnz()));
+      grad_self = with_values(self, sums.narrow(0, 0, self._nnz()).to(dtype));
     }
     if (output_mask[1]) {
       const Tensor value = at::constant_pad_nd(matrix.values, {0, 1})
                                .index_select(0, entry.view({-1}))
-                               .view(entry.sizes());
-      grad_weight = at::zeros(weight.sizes(), grad_out.options());
-      if (weight.size(0) != 0) grad_weight.scatter_add_(0, columns, value.mul_(grad_out));
+                               .view(entry.sizes())
+                               .to(summed_in);
+      grad_weight = at::zeros(weight.sizes(), grad.options());
+      if (weight.size(0) != 0) grad_weight.scatter_add_(0, columns, value.mul_(grad));
+      grad_weight = grad_weight.to(dtype);
     }
     return {grad_self, grad_weight};
   }
   const bool mean = reduction == Reduction::mean;
   if (output_mask[0]) {
-    Tensor values = at::empty({self._nnz()}, grad_out.options());
-    sparse::sampled_product({matrix.offsets, matrix.columns, values}, grad_out, weight.t(), 0, 1);
-    grad_self = with_values(self, mean ? over_row_length(self, values) : values);
+    const at::ScalarType wide = mean ? summed_in : dtype;
+    Tensor values = at::empty({self._nnz()}, grad_out.options().dtype(wide));
+    sparse::sampled_product({matrix.offsets, matrix.columns, values}, grad_out.to(wide),
+                            weight.t().to(wide), 0, 1);
+    grad_self = with_values(self, mean ? over_row_length(self, values).to(dtype) : values);
   }
   if (output_mask[1]) {
     const Tensor shares =
