@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests import build_folder
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -24,7 +26,8 @@ def build_with_cmake():
     build = ROOT / "build"
     if not cmake.exists() or not (build / "CMakeCache.txt").exists():
         return None
-    subprocess.run([cmake, "--build", build, "--target", "floor1_test"], check=True)
+    with build_folder.alone():
+        subprocess.run([cmake, "--build", build, "--target", "floor1_test"], check=True)
     return build / "floor1_test"
 
 
