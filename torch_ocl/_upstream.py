@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ def install() -> None:
         _generators_without_graphs,
         _inductor_before_its_caches,
         _bfloat16_hooks,
+        _configuration,
     ):
         with contextlib.suppress(AttributeError, ImportError):
             change()
@@ -99,3 +101,20 @@ def _inductor_before_its_caches() -> None:
         return upstream(self, *args, **kwargs)
 
     wrapper.__call__ = __call__
+
+
+def _configuration() -> None:
+    """torch.__config__.show() ends with a line on this package. It does not initialise OpenCL.
+
+    `python -m torch.utils.collect_env` needs none: it lists what pip has installed."""
+    upstream = torch.__config__.show
+
+    @functools.wraps(upstream)
+    def show() -> str:
+        ours = importlib.import_module("torch_ocl")
+        return (
+            f"{upstream().rstrip()}\n  - torch_ocl {ours.__version__}, OpenCL "
+            f"{torch.version.ocl}: python -m torch_ocl shows devices and drivers\n"
+        )
+
+    torch.__config__.show = show

@@ -122,15 +122,18 @@ def speed() -> str:
 def libraries() -> str:
     """Of each library: the version tried, what works, what doesn't and why."""
     path = ROOT / "docs" / "reference" / "libraries.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
     rows = []
-    for name, tried in json.loads(path.read_text(encoding="utf-8")).items():
+    for name, tried in found.items():
         works = [check["what"] for check in tried["checks"] if not check["error"]]
         others = [check for check in tried["checks"] if check["error"]]
         missing = [f"{check['what']} ({check['fails'] or check['error']})" for check in others]
         version = tried["version"] or ""
         rows.append([name, version, "; ".join(works), "; ".join(missing)])
-    total = sum(len(tried["checks"]) for tried in json.loads(path.read_text()).values())
-    return f"{total} checks:\n\n" + table(["library", "version", "works", "doesn't"], rows)
+    checks = [check for tried in found.values() for check in tried["checks"]]
+    working = sum(not check["error"] for check in checks)
+    text = f"{working} of {len(checks)} checks work, of {len(found)} libraries:\n\n"
+    return text + table(["library", "version", "works", "doesn't"], rows)
 
 
 def environment() -> str:
@@ -151,6 +154,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "engines": engine_page.engines,
     "environment": environment,
     "names": names_pages.names,
+    "names-counts": names_pages.counts,
     "op-coverage-all": coverage_tables.every_op,
     "op-coverage-gaps": coverage_tables.gaps,
     "op-coverage-host": coverage_tables.host_staged,

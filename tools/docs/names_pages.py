@@ -90,6 +90,20 @@ def status(module: str, name: str) -> str:
     return f"not applicable. {reasons[full]}" if full in reasons else "works"
 
 
+def counts() -> str:
+    """A row for each of upstream's modules: how many of its names work, and how."""
+    rows = []
+    for module in MODULES:
+        found = [status(module, name) for name in public_names(module)]
+        named = sum(text.startswith("is ") for text in found)
+        missing = sum(text.startswith("not ") for text in found)
+        numbers = (len(found), len(found) - named - missing, named, missing)
+        rows.append((f"`{module}`", *numbers))
+    total = ("**all**", *(sum(row[i] for row in rows) for i in range(1, 5)))
+    cells = [[str(cell) for cell in row] for row in (*rows, total)]
+    return table(["module", "names", "works", "another name", "not applicable"], cells)
+
+
 def names() -> str:
     text = ""
     for module, ours in MODULES.items():
