@@ -35,6 +35,9 @@ def _outcome(tried) -> str:
 
 
 def _without_integrations() -> None:
+    # Others import it, which may need its ops declared: that is no part of what is tried.
+    import torchvision  # noqa: F401
+
     os.environ["TORCH_OCL_INTEGRATIONS"] = "off"
     from tests.integrations import checklist, test_checks
 

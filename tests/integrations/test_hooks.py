@@ -9,6 +9,7 @@ import pytest
 
 from tests import fresh
 from tests.integrations import checklist
+from torch_ocl.integrations.torchvision import SCHEMAS
 
 # A library of which Ignite's integration finds what it is looking for.
 BASE = """
@@ -110,6 +111,73 @@ def test_types_of_devices_are_known_without_opencl():
     """
     done = fresh.run_script(textwrap.dedent(code))
     assert done.returncode == 0, done.stderr
+
+
+TORCHVISION = """
+def _has_ops():
+    return False
+upstream = _has_ops
+"""
+# As the compiled part declares them.
+WITH_SCHEMAS = f"""
+import torch
+library = torch.library.Library("torchvision", "DEF")
+for schema in {SCHEMAS!r}:
+    library.define(schema)
+def _has_ops():
+    return True
+upstream = _has_ops
+"""
+TORCHAUDIO = """
+def _load_lib(name):
+    raise OSError("libcudart.so: cannot open shared object file")
+upstream = _load_lib
+"""
+TRY = """
+import torch
+import torchvision.extension as vision, torchaudio._extension.utils as audio
+try:
+    loaded = audio._load_lib("libtorchaudio")
+except OSError:
+    loaded = "raised"
+print(vision._has_ops is vision.upstream, hasattr(torch.ops.torchvision, "roi_align"))
+print(audio._load_lib is audio.upstream, loaded, hasattr(torch.ops.torchaudio, "rnnt_loss_forward"))
+"""
+
+
+@pytest.mark.parametrize(
+    "mode, printed",
+    [("off", "True False True raised False"), ("explicit", "False True False False True")],
+)
+def test_off_replaces_no_loader(library, tmp_path, mode, printed):
+    """torchvision's and torchaudio's, whose compiled parts can't be loaded here."""
+    sources = {
+        "torchvision/extension.py": TORCHVISION,
+        "torchvision/__init__.py": "",
+        "torchaudio/_extension/utils.py": TORCHAUDIO,
+        "torchaudio/_extension/__init__.py": "",
+        "torchaudio/__init__.py": "",
+    }
+    for name, text in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert library(TRY, TORCH_OCL_INTEGRATIONS=mode)[0].split() == printed.split()
+
+
+def test_kernels_are_there_with_off(library, tmp_path):
+    """Of an op that the library declares. Its function for other devices stays as it is."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text("from torchvision import extension")
+    (tmp_path / "torchvision" / "extension.py").write_text(WITH_SCHEMAS)
+    code = """
+    import torch, torchvision
+    boxes = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]).to("ocl")
+    scores = torch.tensor([0.5, 0.9, 0.7]).to("ocl")
+    print(torch.ops.torchvision.nms(boxes, scores, 0.5).tolist())
+    print(torchvision.extension._has_ops is torchvision.extension.upstream)
+    """
+    out, _ = library(code, TORCH_OCL_INTEGRATIONS="off")
+    assert out == "[1, 2]\nTrue"
 
 
 @pytest.mark.parametrize("verbose", ["", "integrations", "all"])

@@ -36,8 +36,9 @@ LIBRARIES = {
 }
 
 
-#: Those that get kernels for their ops, or only hear of the device: with TORCH_OCL_INTEGRATIONS=off
-#: too, and nothing else then.
+#: Those whose ops get kernels for `ocl` tensors with TORCH_OCL_INTEGRATIONS=off, too. Nothing of
+#: the libraries' own is replaced then. Of torch itself, two functions that ask for CUDA by name are
+#: wrapped.
 KERNELS = frozenset(
     {
         "bitsandbytes",

@@ -85,9 +85,6 @@ def _ademamix(
 
 
 def _bitsandbytes(module: ModuleType) -> None:
-    devices: Any = getattr(module, "supported_torch_devices", None)
-    if isinstance(devices, set):
-        devices.add("ocl")
     library = torch.library.Library("bitsandbytes", "IMPL")
     library.impl("optimizer_update_8bit_blockwise", _optimizer_update_8bit_blockwise, "PrivateUse1")
     _libraries.append(library)
@@ -97,6 +94,9 @@ def _bitsandbytes(module: ModuleType) -> None:
     for reason in _C.register_bitsandbytes_ops():
         tell(f"bitsandbytes: {reason.splitlines()[0]}")
     if _choice.mode() != "off":
+        devices: Any = getattr(module, "supported_torch_devices", None)
+        if isinstance(devices, set):
+            devices.add("ocl")
         # Layers of 8 bits train with restored weights, as on the CPU, not with gradients of 8 bits.
         admit(module.autograd._functions, "matmul", {"cpu", "xpu"})
 

@@ -1,7 +1,8 @@
 """torchaudio: rnnt_loss by a kernel of ours, also where its library can't be loaded.
 
 PyPI's torchaudio is built for CUDA. Beside a torch for CPUs its library is missing others, and so
-`import torchaudio` fails. What is written in Python works without it.
+`import torchaudio` fails. What is written in Python works without it. With
+TORCH_OCL_INTEGRATIONS=off its loader stays as it is, and ops that it lacks aren't declared.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import torch
 
+from torch_ocl.integrations import _choice
 from torch_ocl.integrations._patches import wrap
 
 _SCHEMA = (
@@ -35,12 +37,15 @@ def _tolerant(upstream: Callable[[str], bool]) -> Callable[[str], bool]:
 
 
 def _utilities(module: ModuleType) -> None:
-    wrap(module, "_load_lib", _tolerant)
+    if _choice.mode() != "off":
+        wrap(module, "_load_lib", _tolerant)
 
 
 def _extension(module: ModuleType) -> None:
     """torchaudio._extension, which loads the library, or not."""
     if not hasattr(torch.ops.torchaudio, "rnnt_loss_forward"):
+        if _choice.mode() == "off":
+            return
         library = torch.library.Library("torchaudio", "FRAGMENT")
         library.define(_SCHEMA)
         _libraries.append(library)

@@ -2,7 +2,8 @@
 
 Their schemas are in torchvision's own library. Wheels for CUDA have one that a CPU build of PyTorch
 can't load: `import torchvision` fails then. Here the schemas are declared instead, so that the ops
-work on `ocl`; on the CPU they stay without functions.
+work on `ocl`; on the CPU they stay without functions. With TORCH_OCL_INTEGRATIONS=off they are not
+declared: kernels are added to ops that torchvision has.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from torch_ocl.integrations import _choice
 
 _POOLED = "SymInt pooled_height, SymInt pooled_width"
 _SHAPE = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
@@ -56,6 +59,8 @@ _libraries: list[torch.library.Library] = []
 def _extension(module: ModuleType) -> None:
     """torchvision.extension, which loads the library, or not."""
     if not module._has_ops():
+        if _choice.mode() == "off":
+            return
         _declare()
         # It registers shapes and gradients in Python if there are ops.
         module._has_ops = lambda: True

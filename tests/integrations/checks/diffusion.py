@@ -37,8 +37,8 @@ def _(device):
         ).sample
 
 
-@check("diffusers", "Stable Diffusion's pipeline", tolerance=2e-2)
-def _(device):
+def stable_diffusion():
+    """Its pipeline, without what reads texts and judges pictures."""
     from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline
     from transformers import CLIPTextConfig, CLIPTextModel
 
@@ -60,8 +60,12 @@ def _(device):
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
-    ).to(device)
+    )
     pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def picture(pipeline, device):
     words = noise(1, 5, 32, seed=3).to(device)
     return pipeline(
         prompt_embeds=words,
@@ -72,6 +76,51 @@ def _(device):
         height=16,
         width=16,
     ).images
+
+
+@check("diffusers", "Stable Diffusion's pipeline", tolerance=2e-2)
+def _(device):
+    return picture(stable_diffusion().to(device), device)
+
+
+@check("diffusers", "enable_model_cpu_offload: a model at a time on the device", tolerance=2e-2)
+def _(device):
+    pipeline = stable_diffusion()
+    if device == "cpu":
+        return picture(pipeline, device)
+    pipeline.enable_model_cpu_offload(device=device)
+    assert pipeline._execution_device == torch.device(device, 0)
+    places = set()
+    pipeline.unet.register_forward_hook(
+        lambda model, *_: places.add(next(model.parameters()).device.type)
+    )
+    found = picture(pipeline, device)
+    assert found.device.type == device and places == {device}
+    # All are back on the CPU in the end.
+    assert {next(m.parameters()).device.type for m in (pipeline.unet, pipeline.vae)} == {"cpu"}
+    return found
+
+
+@check("diffusers", "enable_sequential_cpu_offload: a layer at a time on it", tolerance=2e-2)
+def _(device):
+    pipeline = stable_diffusion()
+    if device == "cpu":
+        return picture(pipeline, device)
+    torch.ocl.empty_cache()
+    pipeline.enable_sequential_cpu_offload(device=device)
+    assert pipeline._execution_device == torch.device(device, 0)
+    found = picture(pipeline, device)
+    assert found.device.type == device
+    assert next(pipeline.unet.parameters()).device.type == "meta"
+    return found
+
+
+@check("diffusers", "offload to the device that it chooses itself", mode="always")
+def _():
+    for name in ("enable_model_cpu_offload", "enable_sequential_cpu_offload"):
+        pipeline = stable_diffusion()
+        getattr(pipeline, name)()
+        assert picture(pipeline, "ocl").device == torch.device("ocl", 0)
 
 
 @check("diffusers", "a Flux transformer", tolerance=5e-3)
