@@ -1,6 +1,11 @@
 """Science, graphs, probability, explanation, export."""
 
 import io
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
 
 import torch
 from torch.nn import functional
@@ -250,6 +255,32 @@ def _(device):
     sound = torch.randn(1, 80, 60, generator=torch.Generator().manual_seed(2)).to(device)
     with torch.no_grad():
         return model(sound, torch.arange(5, device=device)[None])
+
+
+@check("openai-whisper", "load_model of a file, by itself, where cuda means ocl", launches=False)
+def _():
+    """In a process of its own, since cuda_to_ocl() can't be undone."""
+    code = """
+    import dataclasses, sys, torch, torch_ocl
+    torch_ocl.cuda_to_ocl()
+    import whisper
+    from whisper.model import ModelDimensions, Whisper
+    torch.manual_seed(1)
+    size = ModelDimensions(80, 1500, 32, 2, 1, 51865, 32, 32, 2, 1)
+    model = Whisper(size)
+    torch.nn.init.normal_(model.decoder.positional_embedding)
+    state = {"dims": dataclasses.asdict(size), "model_state_dict": model.state_dict()}
+    torch.save(state, sys.argv[1])
+    for in_memory in (False, True):
+        model = whisper.load_model(sys.argv[1], in_memory=in_memory)
+        assert model.device == torch.device("ocl", 0), model.device
+    found = model.transcribe(torch.randn(16000), language="en", sample_len=4, temperature=0.0)
+    assert found["language"] == "en" and found["segments"]
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", textwrap.dedent(code), str(Path(folder, "tiny.pt"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @check("torchdiffeq", "an ODE and its adjoint")
