@@ -10,6 +10,7 @@
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #include "quantize/four_bits.clh"
+#include "quantize/sums.clh"
 
 #ifndef E
 #define E f32
@@ -32,13 +33,6 @@
 #endif
 
 #ifdef OCL_DEVICE_CPU
-static inline float sum16(float16 v) {
-  const float8 a = v.lo + v.hi;
-  const float4 b = a.lo + a.hi;
-  const float2 c = b.lo + b.hi;
-  return c.x + c.y;
-}
-
 /// Global size: n / ROWS or more; n is any number, the last work-item repeats rows.
 kernel ITEM_BY_ITEM void product4(global const char* x_base, const ulong x_offset,
                                   global const char* weights_base, const ulong weights_offset,
@@ -138,15 +132,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void product4_group(
 #pragma unroll
     for (uint q = 0; q < NQ; q++) total[q] = fma(dot[q], scale, total[q]);
   }
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) sums[q][item] = total[q];
-  for (uint half_size = SHARE / 2; half_size > 0; half_size /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (share < half_size) {
-#pragma unroll
-      for (uint q = 0; q < NQ; q++) sums[q][item] += sums[q][item + half_size];
-    }
-  }
+  SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
 #pragma unroll
   for (uint q = 0; q < NQ; q++) {

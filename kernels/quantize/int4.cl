@@ -6,6 +6,7 @@
 // (rows of activations, rounded up), SHARE (work-items that share a row, on GPUs).
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
+#include "quantize/sums.clh"
 
 #ifndef TAG
 #define TAG f32
@@ -22,13 +23,6 @@
 #endif
 
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
-
-static inline float sum16(float16 v) {
-  const float8 a = v.lo + v.hi;
-  const float4 b = a.lo + a.hi;
-  const float2 c = b.lo + b.hi;
-  return c.x + c.y;
-}
 
 /// The scale and what bits of 0 become: bits * scale.x + scale.y.
 static inline float2 scale_of(global const char* scales, ulong at) {
@@ -146,15 +140,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
 #pragma unroll
     for (uint q = 0; q < NQ; q++) total[q] += dot[q];
   }
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) sums[q][item] = total[q];
-  for (uint half_size = SHARE / 2; half_size > 0; half_size /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (share < half_size) {
-#pragma unroll
-      for (uint q = 0; q < NQ; q++) sums[q][item] += sums[q][item + half_size];
-    }
-  }
+  SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
 #pragma unroll
   for (uint q = 0; q < NQ; q++) {

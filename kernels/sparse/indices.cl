@@ -23,14 +23,18 @@ kernel ITEM_BY_ITEM void rows_compress(global const char* rows, const ulong rows
   const ulong first = get_global_id(0) * args.span;
   if (first > args.entries) return;
   const ulong last = min(first + args.span, args.entries + 1);
-  long before = first == 0 ? -1 : LOAD_AS(i64, I, rows, first - 1);
-  for (ulong p = first; p < last; p++) {
-    const long row = p == args.entries ? (long)args.rows : LOAD_AS(i64, I, rows, p);
-    // Bad rows stay within the offsets.
-    for (long r = max(before, -1l) + 1; r <= min(row, (long)args.rows); r++) {
+  const long start = first == 0 ? -1 : LOAD_AS(i64, I, rows, first - 1);
+  long row = last > args.entries ? (long)args.rows : LOAD_AS(i64, I, rows, last - 1);
+  // From the end on, so that all of a row's entries are stored and its first one stays: whether a
+  // row begins would be a branch that can't be foreseen. Bad rows stay within the offsets.
+  for (ulong p = last; p-- > first;) {
+    const long before = p == first ? start : LOAD_AS(i64, I, rows, p - 1);
+    if (row > start && (ulong)row <= args.rows) STORE_FROM(OUT, i64, offsets, row, (long)p);
+    // Rows without entries.
+    for (long r = max(before, -1l) + 1; r < min(row, (long)args.rows + 1); r++) {
       STORE_FROM(OUT, i64, offsets, r, (long)p);
     }
-    before = row;
+    row = before;
   }
 }
 
