@@ -51,7 +51,7 @@ attention::Modification modification_of(const std::string& text, const BlockMask
                                  int32(mask.full_indices))
           .expand({query.size(0), query.size(1), mask.indices.size(2), mask.indices.size(3)});
   constexpr int64_t kMost = int64_t{1} << 31;  // larger than any sequence
-  return {attention::ModifiedKernels::of(text),
+  return {ModifiedKernels::of(text),
           blocks,
           std::min(mask.query_block, kMost),
           std::min(mask.key_block, kMost),

@@ -10,6 +10,7 @@
 
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"
+#include "ops/GemmEpilogue.h"
 #include "ops/_addmm_activation.h"
 #include "ops/_int_mm.h"
 #include "ops/addmm.h"
@@ -116,6 +117,38 @@ Tensor with_contiguous_rows(const Tensor& matrices) {
   return expanded ? matrices[0].contiguous().expand(matrices.sizes()) : matrices.contiguous();
 }
 
+/// A description of a @ b, and the tensors that it points to.
+struct Factors {
+  Tensor a, b;
+  gemm::Description description;
+};
+
+Factors factors_of(const Tensor& a, const Tensor& b, at::IntArrayRef sizes,
+                   c10::ScalarType out_dtype) {
+  Factors factors{a, b, {}};
+  gemm::Description& description = factors.description;
+  const size_t dims = sizes.size();
+  description.m = sizes[dims - 2];
+  description.n = sizes[dims - 1];
+  description.k = a.size(a.dim() - 1);
+  description.batch = dims == 3 ? sizes[0] : 1;
+  description.a = gemm_operand(a);
+  description.b = gemm_operand(b);
+  description.out.dtype = out_dtype;
+  if (out_dtype == at::kFloat && a.scalar_type() == at::kFloat) {
+    const Float32Precision precision = allowed_precision(Float32Use::matmul);
+    description.tf32 = precision == Float32Precision::tf32;
+    description.bfloat16_products = bfloat16_products(precision);
+  }
+  if (gemm::wants_contiguous_k(description)) {
+    factors.a = with_contiguous_rows(a);
+    factors.b = with_contiguous_rows(b.mT()).mT();
+    description.a = gemm_operand(factors.a);
+    description.b = gemm_operand(factors.b);
+  }
+  return factors;
+}
+
 }  // namespace
 
 void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& c,
@@ -123,7 +156,6 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
               gemm::Activation activation) {
   if (out.numel() == 0) return;
   at::assert_no_internal_overlap(out);
-  const int64_t dims = out.dim();
   const bool addend = c.defined() && !beta.equal(0);
   if (a.numel() == 0 && !addend) {
     // Also for dtypes without a product, as on the CPU.
@@ -136,26 +168,9 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     return;
   }
   check_dtype(name, out);
-  Tensor left = readable(a, out), right = readable(b, out);
-  gemm::Description description;
-  description.m = out.size(dims - 2);
-  description.n = out.size(dims - 1);
-  description.k = left.size(left.dim() - 1);
-  description.batch = dims == 3 ? out.size(0) : 1;
-  description.a = gemm_operand(left);
-  description.b = gemm_operand(right);
+  Factors factors = factors_of(readable(a, out), readable(b, out), out.sizes(), out.scalar_type());
+  gemm::Description& description = factors.description;
   description.out = gemm_operand(out);
-  if (out.scalar_type() == at::kFloat && left.scalar_type() == at::kFloat) {
-    const Float32Precision precision = allowed_precision(Float32Use::matmul);
-    description.tf32 = precision == Float32Precision::tf32;
-    description.bfloat16_products = bfloat16_products(precision);
-  }
-  if (gemm::wants_contiguous_k(description)) {
-    left = with_contiguous_rows(left);
-    right = with_contiguous_rows(right.mT()).mT();
-    description.a = gemm_operand(left);
-    description.b = gemm_operand(right);
-  }
   description.out.data = out.mutable_data_ptr();
   description.alpha = alpha;
   description.activation = activation;
@@ -165,6 +180,28 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     description.c = gemm_operand(expanded);
   }
   gemm::product(description);
+}
+
+void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& alpha,
+                            const Scalar& beta, const gemm::Epilogue& epilogue) {
+  const auto resolved = [](const Tensor& t) { return t.is_neg() ? t.resolve_neg() : t; };
+  c10::DimVector sizes(a.sizes().begin(), a.sizes().end());
+  sizes.back() = b.size(b.dim() - 1);
+  if (c10::multiply_integers(sizes) == 0) return;
+  Factors factors = factors_of(resolved(a), resolved(b), sizes, a.scalar_type());
+  gemm::Description& description = factors.description;
+  description.out.data = epilogue.operands.back();
+  description.out.row_stride = description.n;
+  description.out.column_stride = 1;
+  description.out.batch_stride = description.m * description.n;
+  description.alpha = alpha;
+  Tensor expanded;
+  if (c.defined() && !beta.equal(0)) {
+    expanded = resolved(c).expand(sizes);
+    description.beta = beta;
+    description.c = gemm_operand(expanded);
+  }
+  gemm::product(description, epilogue);
 }
 
 namespace {

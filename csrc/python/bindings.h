@@ -17,6 +17,7 @@ void bind_dispatch(pybind11::module_& module);
 void bind_precision(pybind11::module_& module);
 void bind_source_kernel(pybind11::module_& module);
 void bind_generated_kernel(pybind11::module_& module);
+void bind_fused_product(pybind11::module_& module);
 void bind_profiler(pybind11::module_& module);
 void bind_graph(pybind11::module_& module);
 void bind_pyopencl(pybind11::module_& module);

@@ -29,4 +29,25 @@ void bind_errors(py::module_&) {
   });
 }
 
+void set_python_error() {
+  try {
+    throw;
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const py::builtin_exception& error) {
+    error.set_error();
+  } catch (const c10::OutOfMemoryError& error) {
+    const py::object type = py::module_::import("torch").attr("OutOfMemoryError");
+    PyErr_SetString(type.ptr(), error.what_without_backtrace());
+  } catch (const c10::IndexError& error) {
+    PyErr_SetString(PyExc_IndexError, error.what_without_backtrace());
+  } catch (const c10::TypeError& error) {
+    PyErr_SetString(PyExc_TypeError, error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 }  // namespace ocl::python

@@ -21,6 +21,7 @@
 #include "opencl/sources.h"
 #include "ops/Factories.h"
 #include "python/bindings.h"
+#include "python/errors.h"
 #include "runtime/stream.h"
 
 namespace py = pybind11;
@@ -69,28 +70,6 @@ void launch_generated(const Generated& kernel, PyObject* const* arguments, size_
     }
   }
   call.launch();
-}
-
-/// Sets the Python error for the C++ exception under way.
-void set_python_error() {
-  try {
-    throw;
-  } catch (py::error_already_set& error) {
-    error.restore();
-  } catch (const py::builtin_exception& error) {
-    error.set_error();
-  } catch (const c10::OutOfMemoryError& error) {
-    const py::object type = py::module_::import("torch").attr("OutOfMemoryError");
-    PyErr_SetString(type.ptr(), error.what_without_backtrace());
-  } catch (const c10::IndexError& error) {
-    PyErr_SetString(PyExc_IndexError, error.what_without_backtrace());
-  } catch (const c10::TypeError& error) {
-    PyErr_SetString(PyExc_TypeError, error.what_without_backtrace());
-  } catch (const c10::Error& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
 }
 
 struct KernelObject {

@@ -17,5 +17,5 @@ kernel void gemm_direct(OPERANDS) {
     }
     total += sum;
   }
-  EPILOGUE(row, column, total);
+  EPILOGUE(z, row, column, total);
 }

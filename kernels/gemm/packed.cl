@@ -17,6 +17,7 @@
 #include "gemm/gemm.clh"
 #include "gemm/packed_arguments.clh"
 #include "include/register_tile.clh"
+#include "gemm/store_lanes.clh"
 
 #ifndef KC
 #define KC 512
@@ -218,7 +219,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
 #if PARTS == 1
-    if (p.splits == 1 && columns == NR && rows == MR && p.out.column == 1 && p.c.column <= 1) {
+    if (p.splits == 1 && columns == NR && rows == MR && p.out.column == 1 && p.c.column <= 1 &&
+        LANES_STORE) {
       // Unrolled, for what is looked up by a variable is no longer in registers.
       global char* to = out + (row0 * p.out.row + column0) * STORAGE_SIZE(OUT);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
@@ -239,7 +241,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #else
           value = ACTIVATE(value);
 #endif
-          STOREV_FROM(OUT, C, WIDTH, to, v, value);
+          STORE_LANES(z, row0 + i, column0 + v * WIDTH, to + v * WIDTH * STORAGE_SIZE(OUT), value);
         }
         to += p.out.row * STORAGE_SIZE(OUT);
       }

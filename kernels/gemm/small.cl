@@ -12,6 +12,8 @@
 #define WIDTH 8
 #endif
 
+#include "gemm/store_lanes.clh"
+
 typedef TYPEV(C, WIDTH) V;
 
 #define UPDATE(columns)                                 \
@@ -51,7 +53,7 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
     }
   }
 #if ACTIVATION == 0
-  if (whole && p.out.column == 1 && (!(p.flags & kAddend) || p.c.column == 1)) {
+  if (whole && p.out.column == 1 && (!(p.flags & kAddend) || p.c.column == 1) && LANES_STORE) {
     for (uint i = 0; i < ROWS && row0 + i < p.m; i++) {
       V value = MAD((V)(alpha), sum[i], (V)(0));
       if (p.flags & kAddend) {
@@ -59,8 +61,8 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
             LOADV_AS(C, OUT, WIDTH, c + ((row0 + i) * p.c.row + column0) * STORAGE_SIZE(OUT), 0);
         value = MAD((V)(beta), addend, value);
       }
-      STOREV_FROM(OUT, C, WIDTH, out + ((row0 + i) * p.out.row + column0) * STORAGE_SIZE(OUT), 0,
-                  value);
+      STORE_LANES(z, row0 + i, column0,
+                  out + ((row0 + i) * p.out.row + column0) * STORAGE_SIZE(OUT), value);
     }
     return;
   }
@@ -74,7 +76,7 @@ kernel ITEM_BY_ITEM void gemm_small(OPERANDS) {
 #endif
   for (uint i = 0; i < ROWS && row0 + i < p.m; i++) {
     for (uint j = 0; j < WIDTH && column0 + j < p.n; j++) {
-      EPILOGUE(row0 + i, column0 + j, totals[i * WIDTH + j]);
+      EPILOGUE(z, row0 + i, column0 + j, totals[i * WIDTH + j]);
     }
   }
 }

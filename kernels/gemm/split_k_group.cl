@@ -23,5 +23,5 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_split_k_grou
     if (item < half_size) totals[item] += totals[item + half_size];
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (item == 0) EPILOGUE(i / p.n, i % p.n, totals[0]);
+  if (item == 0) EPILOGUE(z, i / p.n, i % p.n, totals[0]);
 }

@@ -364,7 +364,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#if WIDE
+#if WIDE && !defined(EPILOGUE_TEXT)
     if (p.flags & kWide) {
       for (uint e = item; e < OUT_ROWS * BN / WIDE; e += ITEMS) {
         const uint r = e / (BN / WIDE), column = e % (BN / WIDE) * WIDE;

@@ -122,6 +122,25 @@ def test_bias_of_convolutions(monkeypatch):
 
 
 @torch._inductor.config.patch(force_disable_caches=True)
+def test_products(monkeypatch):
+    """What follows a matrix product is one launch with it."""
+    x, w = torch.rand(70, 40, device="ocl"), torch.rand(40, 96, device="ocl")
+
+    def launches():
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x, w: (x @ w).relu() + 1)
+        compiled(x, w)
+        torch.ocl.reset_launch_count()
+        compiled(x, w)
+        return torch.ocl.launch_count()
+
+    fused = launches()
+    op = torch.ops.aten.mm.default
+    monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op].__wrapped__)
+    assert launches() == fused + 1
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
 def test_layouts_of_convolutions(monkeypatch):
     """Weights are not copied at each call, but for kernels that are tuned as a GPU's."""
     net = torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3) for _ in range(2))).to("ocl")

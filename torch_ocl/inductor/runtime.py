@@ -27,6 +27,7 @@ _PARTS = {
 }
 
 empty_strided = _C.empty_strided
+fused_product = _C.fused_product
 _pool: ThreadPoolExecutor | None = None
 
 

@@ -12,7 +12,7 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from torch_ocl.inductor import refused, runtime
+from torch_ocl.inductor import products, refused, runtime
 from torch_ocl.inductor.kernel import OclKernel
 
 
@@ -26,6 +26,22 @@ class OclScheduling(SIMDScheduling):
         return OrderedSet(
             [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX]
         )
+
+    def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
+        if node1.is_template() or node2.is_template():
+            return products.can_fuse(node1, node2)
+        return bool(super().can_fuse_vertical(node1, node2))
+
+    def can_fuse_horizontal(self, node1: Any, node2: Any) -> bool:
+        # Nothing of one graph's products shares a kernel with what reads the same operands.
+        if node1.is_template() or node2.is_template():
+            return False
+        return bool(super().can_fuse_horizontal(node1, node2))
+
+    def codegen_template(  # type: ignore[override]
+        self, template_node: Any, epilogue_nodes: Any, prologue_nodes: Any, **kwargs: Any
+    ) -> None:
+        products.codegen(self, template_node, epilogue_nodes)
 
     def codegen_sync(self) -> None:
         V.graph.wrapper_code.writeline("torch.ocl.synchronize()")

@@ -26,6 +26,7 @@ def install() -> None:
     _big_gpu()
     _no_atomic_sums()
     _flex_attention()
+    _products()
     _convolution_bias()
     _layouts()
     _whole_graphs()
@@ -69,6 +70,13 @@ def _flex_attention() -> None:
     }
     for op, ours in replacements.items():
         lowerings[op] = _for_ocl(lowerings[op], ours)
+
+
+def _products() -> None:
+    """Matrix products are calls of eager ops, which nothing is fused with."""
+    from torch_ocl.inductor import products
+
+    products.install()
 
 
 def _convolution_bias() -> None:

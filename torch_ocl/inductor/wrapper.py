@@ -68,6 +68,7 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
     def __init__(self) -> None:
         super().__init__()
         self.ocl_kernels: dict[int, list[str]] = {}
+        self.ocl_products: list[str] = []
 
     @staticmethod
     def create(
@@ -104,7 +105,19 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         lines += ["    source='''", *source.splitlines(), "''')"]
         self.ocl_kernels.setdefault(device, []).append("\n".join(lines))
 
+    def add_product(
+        self, name: str, text: Any, alpha: float, beta: float, comments: list[str]
+    ) -> None:
+        """Takes a matrix product with a text (epilogue.py), and what is said of it."""
+        source = text.text.replace("\\", "\\\\")
+        head = f"{name} = ocl_runtime.fused_product("
+        numbers = (text.lanes, len(text.tensors), len(text.numbers), float(alpha), float(beta))
+        lines = [*comments, f"{head}'''{source}''',", f"    {', '.join(map(repr, numbers))})"]
+        self.ocl_products.append("\n".join(lines))
+
     def generate_after_suffix(self, result: IndentedBuffer) -> None:
+        for text in self.ocl_products:
+            result.splice(text)
         for device, kernels in self.ocl_kernels.items():
             result.writeline(f"ocl_program = ocl_runtime.Program({device})")
             for text in kernels:
@@ -118,3 +131,6 @@ class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
 
     def add_kernel(self, device: int, kernel: runtime.Kernel, comments: list[str]) -> None:
         self.parent_wrapper.add_kernel(device, kernel, comments)
+
+    def add_product(self, *arguments: Any) -> None:
+        self.parent_wrapper.add_product(*arguments)

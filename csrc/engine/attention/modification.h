@@ -5,30 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <vector>
 
-#include "opencl/kernel_family.h"
+#include "engine/modified_kernels.h"
 
 namespace ocl::attention {
-
-/// The kernels with a text in front of their files.
-class ModifiedKernels {
- public:
-  /// Those of a text. They live for ever, as kernel families do.
-  static const ModifiedKernels& of(const std::string& text);
-  const KernelFamily& family(const KernelFamily& base) const;
-
- private:
-  explicit ModifiedKernels(std::string text);
-
-  const std::string text_, folder_;
-  mutable std::mutex mutex_;
-  mutable std::map<const KernelFamily*, std::unique_ptr<KernelFamily>> families_;
-};
 
 /// What is done to the scores of a problem.
 struct Modification {

@@ -247,6 +247,8 @@ Plan Plan::transposed() const {
   std::swap(t.a_size, t.b_size);
   Arguments& p = t.problem;
   std::swap(p.m, p.n);
+  std::swap(p.row0, p.column0);
+  p.flags ^= kTransposed;
   std::swap(p.a, p.b);
   for (Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
   const uint32_t conjugates = problem.flags & (kConjugateA | kConjugateB);
@@ -272,7 +274,9 @@ Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
   add({"ACTIVATION", plan.activation});
   TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
   for (const Define& define : parameters) add(define);
-  return family.get(plan.device, std::span<const Define>(defines).first(count));
+  const KernelFamily& used =
+      plan.epilogue == nullptr ? family : plan.epilogue->kernels.family(family);
+  return used.get(plan.device, std::span<const Define>(defines).first(count));
 }
 
 void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
@@ -286,6 +290,14 @@ void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, cons
   kernel.set_value(index++, plan.problem);
   kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
+  if (plan.epilogue != nullptr) {
+    for (const void* operand : plan.epilogue->operands) {
+      detail::set_argument(kernel, index, Pointer{operand});
+    }
+    for (const int64_t number : plan.epilogue->numbers) {
+      kernel.set_value(index++, cl_long{number});
+    }
+  }
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const Arguments& p = plan.problem;
   const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
@@ -315,42 +327,6 @@ void copy_lines(const Plan& plan, const char* source, size_t element_size, uint6
          NDRange::grid(chunks * lines, plan.problem.batch, group_of_lanes(plan.device), 1),
          Pointer{source}, Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride},
          cl_ulong{batch_stride}, length, lines, cl_ulong{pitch});
-}
-
-void split_k(Arguments& problem, int64_t items, int64_t target, int64_t least, int64_t multiple) {
-  const int64_t k = problem.k;
-  int64_t splits = std::min(target / std::max<int64_t>(1, items), k / least);
-  if (splits <= 1) return;
-  const int64_t part = round_up(ceil_div(k, splits), multiple);
-  splits = ceil_div(k, part);
-  problem.splits = static_cast<uint32_t>(splits);
-  problem.split_k = static_cast<uint32_t>(part);
-}
-
-size_t split_bytes(const Plan& plan) {
-  const Arguments& p = plan.problem;
-  if (p.splits <= 1) return 0;
-  return static_cast<size_t>(p.splits) * p.batch * p.m * p.n * plan.compute_size;
-}
-
-void finish_split(const Plan& plan, const void* sums) {
-  static const KernelFamily family{"gemm/split_k.cl", "gemm_split_k"};
-  static const KernelFamily group_family{"gemm/split_k_group.cl", "gemm_split_k_group"};
-  const Arguments& p = plan.problem;
-  if (p.splits <= 1) return;
-  const size_t elements = static_cast<size_t>(p.m) * p.n;
-  // Loads of one work-item after another would take a GPU as long as much of a dot product.
-  constexpr size_t kFewElements = 64, kManyParts = 8;
-  if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
-    const size_t group = group_of_rows(plan.device);
-    const std::array<Define, 1> defines{{{"LOCAL", group}}};
-    launch_product(get_kernel(group_family, plan, defines), plan,
-                   NDRange::grid(elements * group, p.batch, group, 1), sums);
-    return;
-  }
-  const size_t local =
-      plan.device.is_cpu() ? group_of_lanes(plan.device) : group_of_rows(plan.device);
-  launch_product(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 
 Panels panels_for(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
@@ -391,20 +367,36 @@ bool wants_contiguous_k(const Description& description) {
                    (d.b.row_stride == 1 || d.m >= kLeastUses));
 }
 
-void product(const Description& description) {
-  if (description.m == 0 || description.n == 0 || description.batch == 0) return;
-  Plan plan = make_plan(description);
+namespace {
+
+void run_batches(Plan plan) {
   // What a GPU's grid has at least in its third dimension.
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);
     run_product(plan);
     const Arguments& p = plan.problem;
+    plan.problem.batch0 += p.batch;
     plan.a += p.a.batch * p.batch * plan.a_size;
     plan.b += p.b.batch * p.batch * plan.b_size;
     plan.c += p.c.batch * p.batch * plan.out_size;
     plan.out += p.out.batch * p.batch * plan.out_size;
   }
+}
+
+bool is_empty(const Description& d) { return d.m == 0 || d.n == 0 || d.batch == 0; }
+
+}  // namespace
+
+void product(const Description& description) {
+  if (!is_empty(description)) run_batches(make_plan(description));
+}
+
+void product(const Description& description, const Epilogue& epilogue) {
+  if (is_empty(description)) return;
+  Plan plan = make_plan(description);
+  plan.epilogue = &epilogue;
+  run_batches(plan);
 }
 
 }  // namespace ocl::gemm

@@ -111,6 +111,9 @@ Plan part_of(const Plan& plan, int64_t row0, int64_t m, int64_t column0, int64_t
   p.m = static_cast<uint32_t>(m);
   p.n = static_cast<uint32_t>(n);
   p.batch = static_cast<uint32_t>(batch);
+  p.row0 += static_cast<uint32_t>(row0);
+  p.column0 += static_cast<uint32_t>(column0);
+  p.batch0 += static_cast<uint32_t>(z0);
   part.a += (row0 * p.a.row + z0 * p.a.batch) * plan.a_size;
   part.b += plan.b_packed ? column0 / columns_of(plan) * column_panel_bytes(plan)
                           : (column0 * p.b.column + z0 * p.b.batch) * plan.b_size;

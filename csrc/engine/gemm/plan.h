@@ -11,6 +11,7 @@
 
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "engine/gemm/epilogue.h"
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
 #include "engine/kernel_types.h"
@@ -43,6 +44,7 @@ struct Plan {
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
   const Windows* windows = nullptr;
+  const Epilogue* epilogue = nullptr;
 
   /// The same product transposed: out^T = b^T a^T.
   Plan transposed() const;

@@ -183,6 +183,13 @@ void run(const Plan& source) {
   plan.parameters.skinny.width = width;
   const std::array<Define, 4> defines{
       {{"WIDTH", width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
+  // The sums of these kernels are no vectors of columns. What finishes split ones takes vectors,
+  // which pays for a launch of its own where there are many.
+  constexpr uint64_t kFewResults = 2048;
+  if (plan.epilogue != nullptr && plan.epilogue->lanes > 1 &&
+      uint64_t{plan.problem.m} * plan.problem.n * plan.problem.batch > kFewResults) {
+    plan.problem.flags |= kKeepSums;
+  }
   launch(plan, defines);
 }
 

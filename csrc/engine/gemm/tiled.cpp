@@ -56,7 +56,8 @@ int store_width(const Plan& plan) {
     return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 &&
            s.row % static_cast<uint64_t>(width) == 0 && s.batch % static_cast<uint64_t>(width) == 0;
   };
-  const bool takes = !plan.complex && std::strcmp(plan.out_tag, plan.compute_tag) == 0 &&
+  const bool takes = !plan.complex && plan.epilogue == nullptr &&
+                     std::strcmp(plan.out_tag, plan.compute_tag) == 0 &&
                      p.n % static_cast<uint32_t>(width) == 0 && wide(plan.out, p.out) &&
                      ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
   const bool rows =

@@ -192,6 +192,8 @@ class ProductCandidates : public tuner::Candidates {
     matrix(expected_, plan.out_tag, plan.out, p.out, p.m, p.n, kOutSeed);
     plan_.out = matrix(actual_, plan.out_tag, plan.out, p.out, p.m, p.n, kOutSeed);
     plan_.c = plan_.out;
+    // It might write operands that it has read. What is chosen is the same without it.
+    plan_.epilogue = nullptr;
     plan_.alpha = plan_.beta = one(plan);
     if (p.flags & kAddend) {
       plan_.c = matrix(c_, plan.out_tag, plan.c, p.c, p.m, p.n, 4);

@@ -1,0 +1,174 @@
+"""Matrix products that take the pointwise ops after them into their kernels.
+
+Upstream's lowerings make calls of eager ops of them, which nothing is fused with. Here they are
+templates to the scheduler. epilogue.py writes what is fused; a product that is alone is the same
+call as upstream's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor import config, ir
+from torch._inductor.kernel.mm_common import mm_args
+from torch._inductor.lowering import lowerings
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.virtualized import V
+
+from torch_ocl.inductor import epilogue, refused
+
+_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
+
+
+class Product(ir.TemplateBuffer):
+    """alpha * a @ b + beta * c, of two or three dimensions, contiguous.
+
+    Args:
+        op: The name of the op in torch.ops.aten that computes it alone.
+        inputs: a, b, and c where there is one.
+    """
+
+    def __init__(
+        self, op: str, layout: ir.Layout, inputs: Sequence[Any], alpha: float, beta: float
+    ) -> None:
+        super().__init__(layout, inputs, make_kernel_render=None)
+        self.op, self.alpha, self.beta = op, alpha, beta
+
+    def operands(self) -> list[str]:
+        """a, b and c as the wrapper calls them."""
+        return [x.codegen_reference() for x in self.inputs]  # type: ignore[union-attr]
+
+    def call(self) -> str:
+        """The eager op."""
+        a, b, *c = self.operands()
+        arguments = [*c, a, b]
+        if c:
+            arguments += [f"alpha={self.alpha!r}", f"beta={self.beta!r}"]
+        return f"extern_kernels.{self.op}({', '.join(arguments)}, out={self.get_name()})"
+
+
+def install() -> None:
+    """Puts these lowerings in the place of upstream's."""
+    aten = torch.ops.aten
+    for op in (aten.mm.default, aten.bmm.default):
+        lowerings[op] = _lowering(op, lowerings[op], addend=False)
+    for op in (aten.addmm.default, aten.baddbmm.default):
+        lowerings[op] = _lowering(op, lowerings[op], addend=True)
+
+
+def _lowering(op: Any, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
+    name = op._schema.name.split("::")[1]
+
+    @functools.wraps(upstream)
+    def lowering(*args: Any, alpha: Any = 1, beta: Any = 1, **kwargs: Any) -> Any:
+        scalars = {"alpha": alpha, "beta": beta} if addend else {}
+        if not _takes(args, (alpha, beta), kwargs):
+            return upstream(*args, **scalars, **kwargs)
+        *c, a, b = args
+        *_, layout, a, b = mm_args(a, b)
+        inputs = [a, b, *(ir.ExternKernel.realize_input(x) for x in c)]
+        return ir.TensorBox.create(Product(name, layout, inputs, alpha, beta))
+
+    return lowering
+
+
+def _takes(args: Sequence[Any], scalars: Sequence[Any], rest: dict[str, Any]) -> bool:
+    """Whether it is one of these products. C++ wrappers call eager ops alone, and so does what is
+    to go on without a kernel that a driver refuses: these are built when they are called."""
+    if any(value is not None for value in rest.values()):
+        return False
+    if V.graph.cpp_wrapper or refused.runs_eagerly():
+        return False
+    if any(x.get_device().type != "ocl" for x in args):
+        return False
+    dtypes = {x.get_dtype() for x in args}
+    plain = all(isinstance(s, int | float) and not isinstance(s, bool) for s in scalars)
+    return len(dtypes) == 1 and dtypes <= _DTYPES and plain
+
+
+# --- the scheduler's side
+def can_fuse(node1: Any, node2: Any) -> bool:
+    """Whether node2 can follow node1, a product or one with what follows it already."""
+    nodes = node1.get_nodes()
+    if not isinstance(nodes[0].node, Product) or node2.is_template() or node2.is_foreach():
+        return False
+    product, *before = nodes
+    after = [*before, *node2.get_nodes()]
+    numel = sympy.prod(product.node.get_size())
+    for node in after:
+        if node.is_reduction() or not isinstance(node.node, ir.ComputedBuffer):
+            return False
+        elements = sympy.prod(node.get_ranges()[0])
+        if not V.graph.sizevars.statically_known_equals(elements, numel):
+            return False
+    if not _in_order(product, after):
+        return False
+    try:
+        epilogue.write(product, after)
+    except epilogue.NotTakenError:
+        return False
+    return True
+
+
+def _in_order(product: Any, nodes: Sequence[Any]) -> bool:
+    """Whether what goes from one to the other is read where it was written, element for element
+    in the order of the product's."""
+    inner = {product.node.get_name()}
+    inner |= {name for node in nodes for name in node.get_buffer_names()}
+    for node in nodes:
+        body = node._body
+        (symbols, _), (sizes, _) = body.vars, body.sizes
+        place = sympy.S.Zero
+        for symbol, size in zip(symbols, sizes, strict=True):
+            place = place * size + symbol
+        for name in inner:
+            for index in body.get_all_read_expr(name):
+                if V.graph.sizevars.simplify(sympy.expand(index - place)) != 0:
+                    return False
+            if name in _read_by(nodes):
+                for index in body.get_all_write_expr(name):
+                    if V.graph.sizevars.simplify(sympy.expand(index - place)) != 0:
+                        return False
+    return True
+
+
+def _read_by(nodes: Sequence[Any]) -> set[str]:
+    return {dep.name for node in nodes for dep in node.read_writes.reads}
+
+
+def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
+    """Writes the call of a product, and of nodes in its kernel."""
+    wrapper = V.graph.wrapper_code
+    node = product.node
+    schedule = [product, *nodes]
+    if not nodes:
+        product.mark_run()
+        wrapper.writeline(node.call())
+        scheduling.free_buffers_in_scheduler()
+        return
+    text = epilogue.write(product, nodes)
+    V.graph.removed_buffers |= text.removed
+    for member in schedule:
+        member.mark_run()
+    key = f"{text} {node.alpha} {node.beta}"
+    name = wrapper.src_to_kernel.get(key)
+    if name is None:
+        fused = get_fused_kernel_name(schedule, config.triton.descriptive_names)
+        name = f"ocl_{fused}_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[key] = name
+        origins, details = get_kernel_metadata(schedule, wrapper)
+        wrapper.add_product(
+            name, text, node.alpha, node.beta, [*origins.splitlines(), *details.splitlines()]
+        )
+    a, b, *c = node.operands()
+    for number in text.numbers:
+        for symbol in number.free_symbols:
+            wrapper.ensure_size_computed(symbol)
+    numbers = [wrapper.codegen_sizevar(number) for number in text.numbers]
+    arguments = [a, b, *(c or ["None"]), *text.tensors, *numbers]
+    wrapper.writeline(f"{name}({', '.join(arguments)})")
+    scheduling.free_buffers_in_scheduler()
