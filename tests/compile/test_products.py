@@ -168,6 +168,29 @@ def test_sizes_that_change():
     check(lambda x, y: torch.bmm(x, y).relu() + 1, x, y, dynamic=True)
 
 
+def test_convolutions_of_single_elements():
+    """On GPUs they are products with channels last, which take batch norm, residuals and ReLU."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(64, 64, 1), torch.nn.BatchNorm2d(64), torch.nn.ReLU()]
+    stride = torch.nn.Conv2d(64, 128, 1, stride=2)
+    net = torch.nn.Sequential(*layers, *layers, stride).eval()
+    layers[1].running_mean.uniform_(-1, 1)
+    layers[1].running_var.uniform_(0.5, 2)
+    x = numbers(2, 64, 14, 14)
+    with torch.no_grad():
+        expected = net(x).relu() + 1, (layers[0](x) + x).relu()
+        net.to("ocl")
+
+        def function(x):
+            return net(x).relu() + 1, (layers[0](x) + x).relu()
+
+        results, _, (fused, _, _) = compiled(function, x)
+    for actual, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(actual.cpu(), wanted, rtol=1e-4, atol=1e-4)
+    # The first one is called once, and both that follow it are in its kernel.
+    assert fused == (2 if takes_gpu_kernels() else 0)
+
+
 def test_training():
     """Gradients go through fused products as through others."""
     x, w, v = numbers(33, 20), numbers(20, 48, seed=1), numbers(48, 7, seed=2)

@@ -19,6 +19,7 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
+from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import epilogue, refused
 
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
@@ -54,15 +55,16 @@ class Product(ir.TemplateBuffer):
 def install() -> None:
     """Puts these lowerings in the place of upstream's."""
     aten = torch.ops.aten
-    for op in (aten.mm.default, aten.bmm.default):
-        lowerings[op] = _lowering(op, lowerings[op], addend=False)
-    for op in (aten.addmm.default, aten.baddbmm.default):
-        lowerings[op] = _lowering(op, lowerings[op], addend=True)
+    addends = {aten.mm: False, aten.bmm: False, aten.addmm: True, aten.baddbmm: True}
+    for packet, addend in addends.items():
+        # Other lowerings find them by their packets.
+        for op in (packet, packet.default):
+            lowerings[op] = _lowering(packet.__name__, lowerings[op], addend)
+    for op in (aten.convolution, aten.convolution.default):
+        lowerings[op] = _convolution(lowerings[op])
 
 
-def _lowering(op: Any, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
-    name = op._schema.name.split("::")[1]
-
+def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def lowering(*args: Any, alpha: Any = 1, beta: Any = 1, **kwargs: Any) -> Any:
         scalars = {"alpha": alpha, "beta": beta} if addend else {}
@@ -72,6 +74,27 @@ def _lowering(op: Any, upstream: Callable[..., Any], addend: bool) -> Callable[.
         *_, layout, a, b = mm_args(a, b)
         inputs = [a, b, *(ir.ExternKernel.realize_input(x) for x in c)]
         return ir.TensorBox.create(Product(name, layout, inputs, alpha, beta))
+
+    return lowering
+
+
+def _convolution(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Those with windows of one element are lowered as matrix products, where they are these for
+    the engine, too: on GPUs, with channels last. CPUs have kernels that need no packed input."""
+
+    @functools.wraps(upstream)
+    def lowering(x: Any, *args: Any, **kwargs: Any) -> Any:
+        device = x.get_device()
+        if (
+            device.type != "ocl"
+            or devices.is_cpu_form(device.index or 0)
+            or V.graph.cpp_wrapper
+            or not V.graph.layout_opt
+            or len(x.get_size()) != 4
+        ):
+            return upstream(x, *args, **kwargs)
+        with config.patch(conv_1x1_as_mm=True):
+            return upstream(x, *args, **kwargs)
 
     return lowering
 
