@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch._inductor import scheduler
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional
 
@@ -113,7 +114,16 @@ def test_layers(dtype):
     check(lambda x, w: functional.linear(x, w).float().sin(), x, w)
 
 
-def test_what_stays_apart():
+@pytest.fixture
+def errors_of_scheduler(monkeypatch):
+    """What inductor logs as errors."""
+    found = []
+    monkeypatch.setattr(scheduler.log, "fatal", lambda text, *rest, **kw: found.append(text))
+    return found
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_what_stays_apart(errors_of_scheduler):
     """Other orders, other numbers of elements, checks, random numbers: one kernel more."""
     a, b = numbers(32, 32), numbers(32, 32, seed=1)
     apart = (0, 1, 1)
@@ -123,10 +133,16 @@ def test_what_stays_apart():
     check(lambda a, b: (a @ b)[None] + torch.stack([a, b]), a, b, expected_kernels=None)
     index = torch.randint(0, 32, (32,))
     check(lambda a, b, i: (a @ b) + b[i], a, b, index, expected_kernels=apart)
+    torch._dynamo.reset()
+    scaled = torch.compile(lambda a, b, by: (a @ b) * by, dynamic=True)
+    for by in (2.5, 3.5, torch.tensor(1.5), torch.tensor(-1.5)):
+        actual = scaled(a.to("ocl"), b.to("ocl"), by)
+        torch.testing.assert_close(actual.cpu(), (a @ b) * by, rtol=1e-4, atol=1e-4)
     many = [numbers(32, 32, seed=s) for s in range(20)]
     check(lambda a, b, *rest: (a @ b) + sum(rest), a, b, *many, expected_kernels=None)
     _, _, kernels = compiled(lambda a, b: functional.dropout(a @ b), a, b)
     assert kernels == apart
+    assert not errors_of_scheduler
 
 
 def test_operands_that_are_changed():

@@ -33,7 +33,7 @@ from torch_ocl.inductor.values import Value
 # Of a kernel's parameters, which are 1 KiB together.
 _MOST_OPERANDS = 16
 # What these need would have to reach the gemm kernels by other ways than operands.
-_NOT_TAKEN = {"check", "random", "atomics", "special_f32", "special_f64"}
+_NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "special_f64"}
 
 
 class NotTakenError(Exception):
@@ -76,9 +76,14 @@ class _Kernel(Collector, SIMDKernel):
     def codegen_iteration_ranges_entry(self, entry: Any) -> None:
         """Declared where it is used."""
 
+    # An error here would be logged as a failure of the graph's: what can't be done is noted.
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
         if lower or upper:
-            raise NotTakenError("indices to check")
+            self.parts.add("check")
+
+    def host_number(self, name: str) -> Value:
+        self.parts.add("host numbers")
+        return self.emit("number", compute_dtype(V.graph.get_dtype(name)), name=name)
 
     def collect(self, nodes: Sequence[Any]) -> None:
         """The values that nodes compute, in their order, and what they store."""
@@ -197,6 +202,8 @@ def _write(kernel: _Kernel) -> Text:
         if not isinstance(inner, RemovedArg)
     }
     numbers = {str(name): expression for expression, name in kernel.args.sizevars.items()}
+    if not all(expression.is_integer for expression in numbers.values()):
+        raise NotTakenError("numbers that are no sizes")
     if not written or len(read) + len(written) > _MOST_OPERANDS:
         raise NotTakenError("too many operands")
     pointers = [(p, "const ") for p in read] + [(p, "") for p in written]
