@@ -7,9 +7,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/gemm/epilogue.h"
 #include "engine/modified_kernels.h"
+#include "opencl/error.h"
 #include "ops/GemmEpilogue.h"
 #include "python/bindings.h"
 #include "python/errors.h"
@@ -25,6 +28,7 @@ struct FusedProduct {
   int lanes;
   size_t tensors, numbers;
   double alpha, beta;
+  py::object refuse;  // raises, given the driver's log
 };
 
 constexpr const char* kCapsule = "torch_ocl fused product";
@@ -36,8 +40,8 @@ const at::Tensor& tensor_of(PyObject* object) {
 
 /// The function's arguments: a, b, c or None, the tensors of the text, its numbers.
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  const auto& product = *static_cast<const FusedProduct*>(PyCapsule_GetPointer(self, kCapsule));
   try {
-    const auto& product = *static_cast<const FusedProduct*>(PyCapsule_GetPointer(self, kCapsule));
     const size_t expected = 3 + product.tensors + product.numbers;
     if (static_cast<size_t>(count) != expected) {
       throw py::type_error("a fused product takes " + std::to_string(expected) +
@@ -57,6 +61,14 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     }
     const py::gil_scoped_release release;  // kernels may have to be built
     native::run_gemm_with_epilogue(a, b, c, product.alpha, product.beta, epilogue);
+  } catch (const Error& error) {
+    if (error.call() != std::string_view("clBuildProgram")) {
+      set_python_error();
+      return nullptr;
+    }
+    PyObject* result = PyObject_CallFunction(product.refuse.ptr(), "s", error.what());
+    Py_XDECREF(result);
+    return nullptr;
   } catch (...) {
     set_python_error();
     return nullptr;
@@ -68,11 +80,12 @@ PyMethodDef method{"fused_product",
                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
                    METH_FASTCALL, "alpha * a @ b + beta * c, which a text takes on."};
 
-/// A function of a, b, c or None, so many tensors and numbers.
+/// A function of a, b, c or None, so many tensors and numbers. Where the driver refuses the text,
+/// it calls `refuse` with the driver's log, which has to raise.
 py::object fused_product(const std::string& text, int lanes, size_t tensors, size_t numbers,
-                         double alpha, double beta) {
-  auto product = std::make_unique<FusedProduct>(
-      FusedProduct{ModifiedKernels::of(text), lanes, tensors, numbers, alpha, beta});
+                         double alpha, double beta, py::object refuse) {
+  auto product = std::make_unique<FusedProduct>(FusedProduct{
+      ModifiedKernels::of(text), lanes, tensors, numbers, alpha, beta, std::move(refuse)});
   const py::capsule capsule(product.release(), kCapsule, [](PyObject* self) {
     delete static_cast<FusedProduct*>(PyCapsule_GetPointer(self, kCapsule));
   });

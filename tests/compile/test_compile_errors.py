@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_ocl.inductor import refused, runtime
+from torch_ocl.inductor import epilogue, refused, runtime
 
 
 @pytest.fixture
@@ -36,6 +36,28 @@ def test_a_refused_kernel(a_driver_without_sines):
     kept = text.split("kept in ")[1].split(". TORCH")[0]
     with open(kept) as file:
         assert "sin(" in file.read()
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_a_refused_product(monkeypatch):
+    """Its kernel is built when it is called."""
+    upstream = epilogue.write
+
+    def write(*arguments):
+        text = upstream(*arguments)
+        text.text += "\nno OpenCL C"
+        return text
+
+    monkeypatch.setattr(epilogue, "write", write)
+    torch._dynamo.reset()
+    with pytest.raises(refused.RefusedKernel) as raised:
+        torch.compile(lambda x: (x @ x).relu())(torch.ones(40, 40, device="ocl"))
+    text = str(raised.value)
+    assert "aten.mm" in text and "aten.relu" in text
+    assert "torch.compile(lambda x: (x @ x).relu())" in text
+    assert "clBuildProgram" in text
+    with open(text.split("kept in ")[1].split(". TORCH")[0]) as file:
+        assert "no OpenCL C" in file.read()
 
 
 @torch._inductor.config.patch(force_disable_caches=True)

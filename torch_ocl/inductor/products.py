@@ -184,9 +184,9 @@ def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
         name = f"ocl_{fused}_{wrapper.next_kernel_suffix()}"
         wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(schedule, wrapper)
-        wrapper.add_product(
-            name, text, node.alpha, node.beta, [*origins.splitlines(), *details.splitlines()]
-        )
+        origin = refused.describe(refused.origins(schedule))
+        comments = [*origins.splitlines(), *details.splitlines()]
+        wrapper.add_product(name, origin, text, node.alpha, node.beta, comments)
     a, b, *c = node.operands()
     for number in text.numbers:
         for symbol in number.free_symbols:

@@ -27,8 +27,39 @@ _PARTS = {
 }
 
 empty_strided = _C.empty_strided
-fused_product = _C.fused_product
 _pool: ThreadPoolExecutor | None = None
+
+
+def fused_product(
+    name: str,
+    origin: str,
+    text: str,
+    lanes: int,
+    tensors: int,
+    numbers: int,
+    alpha: float,
+    beta: float,
+) -> Callable[..., None]:
+    """A matrix product with what follows it (epilogue.py), as a function.
+
+    Args:
+        name: What errors call it.
+        origin: The ops that it computes, and their lines of the model.
+        text: What goes in front of the engine's kernels.
+        lanes: The columns that the text's second function takes, 0 without one.
+        tensors: How many the text reads and writes; the function takes them after a, b and c.
+        numbers: How many integers it takes after these.
+        alpha: Times a @ b.
+        beta: Times c.
+
+    Raises:
+        RefusedKernel: From the function, where the driver does not build the text.
+    """
+
+    def refuse(log: str) -> None:
+        raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())
+
+    return _C.fused_product(text, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
 
 
 def tune_products() -> None:

@@ -106,11 +106,11 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         self.ocl_kernels.setdefault(device, []).append("\n".join(lines))
 
     def add_product(
-        self, name: str, text: Any, alpha: float, beta: float, comments: list[str]
+        self, name: str, origin: str, text: Any, alpha: float, beta: float, comments: list[str]
     ) -> None:
         """Takes a matrix product with a text (epilogue.py), and what is said of it."""
         source = text.text.replace("\\", "\\\\")
-        head = f"{name} = ocl_runtime.fused_product("
+        head = f"{name} = ocl_runtime.fused_product({name!r}, {origin!r}, "
         numbers = (text.lanes, len(text.tensors), len(text.numbers), float(alpha), float(beta))
         lines = [*comments, f"{head}'''{source}''',", f"    {', '.join(map(repr, numbers))})"]
         self.ocl_products.append("\n".join(lines))
