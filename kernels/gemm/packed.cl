@@ -195,6 +195,26 @@ static inline void multiply_tile(global const E* x, global const E* y, ulong sta
 
 #endif
 
+#if ACTIVATION == 1
+#define ACTIVATE_LANES(x) ((x) < (V)(0) ? (V)(0) : (x))
+#else
+#define ACTIVATE_LANES(x) ACTIVATE(x)
+#endif
+/// Declares what is stored for WIDTH sums in a row.
+#define FINISH_LANES(value, sum, row_, column_)                        \
+  V value = (V)(alpha) * (sum);                                        \
+  if (p.flags & kAddend) {                                             \
+    const ulong at = (row_) * p.c.row + (column_) * p.c.column;        \
+    V addend;                                                          \
+    if (p.c.column == 1) {                                             \
+      addend = LOADV_AS(C, OUT, WIDTH, c + at * STORAGE_SIZE(OUT), 0); \
+    } else {                                                           \
+      addend = (V)(LOAD_AS(C, OUT, c, at));                            \
+    }                                                                  \
+    value = MAD((V)(beta), addend, value);                             \
+  }                                                                    \
+  value = ACTIVATE_LANES(value)
+
 /// Global size: n / NC * splits, m / (MR * block), batch.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
     OPERANDS, const PackedArguments panels) {
@@ -225,22 +245,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
       global char* to = out + (row0 * p.out.row + column0) * STORAGE_SIZE(OUT);
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          V value = (V)(alpha)*tile[i * NV + v];
-          if (p.flags & kAddend) {
-            const ulong at = (row0 + i) * p.c.row + (column0 + v * WIDTH) * p.c.column;
-            V addend;
-            if (p.c.column == 1) {
-              addend = LOADV_AS(C, OUT, WIDTH, c + at * STORAGE_SIZE(OUT), 0);
-            } else {
-              addend = (V)(LOAD_AS(C, OUT, c, at));
-            }
-            value = MAD((V)(beta), addend, value);
-          }
-#if ACTIVATION == 1
-          value = value < (V)(0) ? (V)(0) : value;
-#else
-          value = ACTIVATE(value);
-#endif
+          FINISH_LANES(value, tile[i * NV + v], row0 + i, column0 + v * WIDTH);
           STORE_LANES(z, row0 + i, column0 + v * WIDTH, to + v * WIDTH * STORAGE_SIZE(OUT), value);
         }
         to += p.out.row * STORAGE_SIZE(OUT);
@@ -250,6 +255,18 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
     V edge[MR * NV];
     _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
+#if PARTS == 1 && defined(EPILOGUE_TEXT)
+    // What follows a product can cost much more by single elements.
+    if (p.splits == 1 && columns == NR && p.c.column <= 1 && LANES_STORE) {
+      for (uint i = 0; i < rows; i++) {
+        for (uint v = 0; v < NV; v++) {
+          FINISH_LANES(value, edge[i * NV + v], row0 + i, column0 + v * WIDTH);
+          STORE_LANES(z, row0 + i, column0 + v * WIDTH, out, value);
+        }
+      }
+      continue;
+    }
+#endif
    private const T* sums = (private const T*)edge;
     workspace += panels.sums;
     for (uint i = 0; i < rows; i++) {

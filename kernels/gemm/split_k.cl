@@ -13,7 +13,8 @@ kernel ITEM_BY_ITEM void gemm_split_k(OPERANDS) {
   const ulong column = get_global_id(0) % vectors * EPILOGUE_LANES;
   if (row >= rows || z >= p.batch) return;
   ADVANCE_OPERANDS(z);
-  const ulong row_step = turned ? 1 : p.n, column_step = turned ? p.n : 1;
+  const bool along = !turned || SUMS_TURNED;  // a row's sums are adjacent
+  const ulong row_step = along ? columns : 1, column_step = along ? 1 : rows;
   const ulong c_row = turned ? p.c.column : p.c.row, c_column = turned ? p.c.row : p.c.column;
   const uint valid = min((ulong)EPILOGUE_LANES, columns - column);
   global const T* sums =

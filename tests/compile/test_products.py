@@ -60,7 +60,7 @@ SHAPES = [
     (200, 150, 48),
     (257, 64, 31),
     (24, 5000, 40),
-    (48, 8192, 64),
+    (40, 8192, 48),
 ]
 EPILOGUES = {
     "relu": lambda a, b, c, d: (a @ b).relu(),
@@ -174,12 +174,15 @@ def test_sizes_that_change():
     function = torch.compile(
         lambda a, b, c, d: functional.gelu(torch.addmm(c, a, b)) + d * a.shape[0], dynamic=True
     )
-    for m, k, n in SHAPES:
+    for m, k, n in [*SHAPES, (8, 512, 400), (300, 800, 16)]:
         a, b = numbers(m, k), numbers(k, n, seed=1) / k**0.5
         c, d = numbers(n, seed=2), numbers(m, n, seed=3)
         expected = functional.gelu(torch.addmm(c, a, b)) + d * m
         actual = function(*(x.to("ocl") for x in (a, b, c, d)))
         torch.testing.assert_close(actual.cpu(), expected, rtol=5e-5, atol=5e-5)
+    few = numbers(8, 512), numbers(512, 400, seed=1) / 20
+    kernels = (1, 0, 0) if takes_gpu_kernels() else (0, 1, 1)
+    check(lambda a, b: (a @ b).relu(), *few, expected_kernels=kernels)
     x, y = numbers(5, 20, 30), numbers(5, 30, 16)
     check(lambda x, y: torch.bmm(x, y).relu() + 1, x, y, dynamic=True)
 

@@ -8,6 +8,7 @@ call as upstream's.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from torch._inductor.virtualized import V
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import epilogue, refused
 
+# As in skinny.cpp.
+_MOST_DOTS, _FEW_RESULTS = 128, 2048
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
@@ -128,13 +131,27 @@ def can_fuse(node1: Any, node2: Any) -> bool:
         elements = sympy.prod(node.get_ranges()[0])
         if not V.graph.sizevars.statically_known_equals(elements, numel):
             return False
-    if not _in_order(product, after):
+    if not _pays(product.node) or not _in_order(product, after):
         return False
     try:
         epilogue.write(product, after)
     except epilogue.NotTakenError:
         return False
     return True
+
+
+def _pays(product: Product) -> bool:
+    """CPUs have dot products where there are few rows or columns (csrc/engine/gemm/skinny.cpp).
+    Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
+    device = product.get_device()
+    if not devices.is_cpu_form(device.index or 0):
+        return True
+    hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
+    *batch, rows, columns = map(hint, product.get_size())
+    few = min(rows, columns)
+    depth = hint(product.inputs[0].get_size()[-1])  # type: ignore[union-attr]
+    results = rows * columns * math.prod(batch)
+    return few > _MOST_DOTS or few * 8 > depth or results <= _FEW_RESULTS
 
 
 def _in_order(product: Any, nodes: Sequence[Any]) -> bool:
