@@ -13,10 +13,15 @@ from typing import Any
 import torch
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-from torch._inductor.utils import IndentedBuffer, make_codegen_buffer
+from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import cache, runtime
+
+try:  # a buffer that knows whether the code is for a package
+    from torch._inductor.utils import make_codegen_buffer
+except ImportError:  # before torch 2.13
+    make_codegen_buffer = IndentedBuffer
 
 # Of raw string literals: nothing that a kernel has in it.
 _OPEN, _CLOSE = 'R"OCL(', ')OCL"'
