@@ -242,3 +242,16 @@ def test_captures_of_the_cpp_wrapper(without):
     assert compile_by_cpp() > 0
     without("get_cpp_wrapper_config")
     assert compile_by_cpp() == 0
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_foreach_writes(monkeypatch):
+    def function(xs):
+        sums = torch._foreach_add(xs, xs[1:] + xs[:1])
+        torch._foreach_copy_(xs, sums)
+        return torch._foreach_neg(sums)
+
+    for op in lowering.inplace_foreach_ops:
+        monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op].__wrapped__)
+    found = torch.compile(function)([torch.ones(40, device="ocl") for _ in range(3)])
+    assert any((negative != -2).any() for negative in found)

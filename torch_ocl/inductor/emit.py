@@ -165,7 +165,7 @@ class Emitter(Rows):
 
     @contextmanager
     def block(self, head: str, out: IndentedBuffer | None = None) -> Iterator[None]:
-        out = out or self.out
+        out = self.out if out is None else out  # an empty buffer is false
         out.writeline(head + " {")
         with out.indent():
             yield

@@ -275,6 +275,32 @@ class OclKernel(Collector, Loops, SIMDKernel):
         self.helpers = emitter.helpers
         return self._assemble(name, emitter, body)
 
+    def can_be_part(self) -> bool:
+        """Whether it can share a launch with others (combo.py): columns alone, their number known,
+        in 32-bit indices, and nothing that a check's record is for."""
+        if (
+            self.features.is_reduction()
+            or self._trees()[1]
+            or self.sites
+            or not isinstance(self.lane_tree.numel, sympy.Integer)
+            or self.index_torch_dtype != torch.int32
+        ):
+            return False
+        with V.set_kernel_handler(self):
+            self._make_plan()
+            self._choose_width()
+        return self.line is None
+
+    def codegen_part(self) -> str:
+        """Its text as a function PART_NAME of a combo kernel."""
+        with V.set_kernel_handler(self):
+            self._make_plan()
+            self.width = self._choose_width()
+            emitter = Emitter(self, self.width)
+            text = self._part(emitter)
+        self.helpers = emitter.helpers
+        return text
+
     # --- the call
     def call_parameters(self) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
         """(parameter, buffer) of the tensors, and (parameter, expression, kind) of the numbers."""

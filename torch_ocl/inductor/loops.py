@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sympy
+import torch
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
@@ -292,6 +293,31 @@ class Loops:
         if depth:
             out.writeline("}")
 
+    def _part(self: OclKernel, emitter: Emitter) -> str:
+        """A function of the columns from `first` to `end`: a part of a combo kernel."""
+        width = self.width
+        wide = emitter.columns(width)
+        one = emitter.columns(1) if width > 1 else None
+        tree = self.lane_tree
+        p, t = tree.prefix, c_type(self.index_torch_dtype)
+        tensors, numbers = self.call_parameters()
+        parameters = [f"global char* {inner}" for inner, _ in tensors]
+        for number in numbers:
+            kind = number_type(number, self.host_numbers, self.index_torch_dtype)
+            parameters.append(f"const {kind} {number[0]}")
+        parameters += [f"const {t} {name}" for name in ("first", "end", f"{p}numel")]
+        out = IndentedBuffer()
+        with emitter.block(f"static inline void PART_NAME({', '.join(parameters)})", out):
+            out.writelines(dict.fromkeys(emitter.locals))
+            out.writeline(f"{t} {p}index = first;")
+            head = f"for (; {p}index + {width - 1} < end; {p}index += {width})"
+            with emitter.block(head, out):
+                out.splice(wide)
+            if one is not None and not is_multiple(tree.numel, width):
+                with emitter.block(f"for (; {p}index < end; ++{p}index)", out):
+                    out.splice(one)
+        return out.getvalue()
+
     def _tail_widths(self: OclKernel, width: int) -> list[int]:
         """Of vectors for what is left of a short line."""
         if not isinstance(self.line, sympy.Integer):
@@ -310,15 +336,7 @@ class Loops:
         out = IndentedBuffer()
         out.writeline("typedef struct {")
         with out.indent():
-            for inner, _ in tensors:
-                out.writeline(f"ADDRESS({inner})")
-            for inner, _, kind in numbers:
-                out.writeline(
-                    {"l": f"long {inner}", "d": f"double {inner}", "f": f"float {inner}, {inner}_"}[
-                        kind
-                    ]
-                    + ";"
-                )
+            out.writelines(struct_members(tensors, numbers))
             for i in range(len(self.sites)):
                 out.writeline(f"ulong site{i};")
             out.writeline("long columns_each, rows_each;")
@@ -329,17 +347,9 @@ class Loops:
         items = "ITEM_BY_ITEM " if self.is_cpu_form else ""
         out.writeline(f"kernel {items}void {name}({buffers} const {name}_arguments a{checks}) {{")
         with out.indent():
-            for inner, _ in tensors:
-                out.writeline(f"global char* {inner} = POINTER({inner});")
-            t = c_type(self.index_torch_dtype)
-            for inner, outer, kind in numbers:
-                if inner.endswith("_number"):
-                    dtype = compute_dtype(self.host_numbers[outer])
-                    out.writeline(f"const {c_type(dtype)} {inner} = ({c_type(dtype)})a.{inner};")
-                elif kind == "l":
-                    out.writeline(f"const {t} {inner} = ({t})a.{inner};")
-                else:
-                    out.writeline(f"const float {inner} = a.{inner};")
+            index = self.index_torch_dtype
+            out.writelines(declarations(tensors, numbers, self.host_numbers, index))
+            t = c_type(index)
             for tree in self.range_trees:
                 if isinstance(tree.numel, sympy.Integer):
                     out.writeline(f"const {t} {tree.prefix}numel = {tree.numel};")
@@ -350,6 +360,40 @@ class Loops:
             out.splice(body)
         out.writeline("}")
         return out.getvalue()
+
+
+Tensors = list[tuple[str, str]]
+Numbers = list[tuple[str, Any, str]]
+
+
+def struct_members(tensors: Tensors, numbers: Numbers) -> list[str]:
+    """The members of a kernel's struct for its OclKernel.call_parameters()."""
+    members = {"l": "long {0};", "d": "double {0};", "f": "float {0}, {0}_;"}
+    return [
+        *(f"ADDRESS({inner})" for inner, _ in tensors),
+        *(members[kind].format(inner) for inner, _, kind in numbers),
+    ]
+
+
+def number_type(
+    number: tuple[str, Any, str], host_numbers: dict[str, torch.dtype], index: torch.dtype
+) -> str:
+    """The C type that a number of the call is used as."""
+    inner, outer, kind = number
+    if inner.endswith("_number"):
+        return c_type(compute_dtype(host_numbers[outer]))
+    return c_type(index) if kind == "l" else "float"
+
+
+def declarations(
+    tensors: Tensors, numbers: Numbers, host_numbers: dict[str, torch.dtype], index: torch.dtype
+) -> list[str]:
+    """Declares what the struct `a` has, by its members' names."""
+    lines = [f"global char* {inner} = POINTER({inner});" for inner, _ in tensors]
+    for number in numbers:
+        inner, t = number[0], number_type(number, host_numbers, index)
+        lines.append(f"const {t} {inner} = ({t})a.{inner};")
+    return lines
 
 
 def _all_items(items: Any) -> Any:

@@ -8,11 +8,13 @@ import torch
 from torch._inductor import config
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
+from torch._inductor.scheduler import BaseSchedulerNode, ForeachKernelSchedulerNode
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from torch_ocl.inductor import products, refused, runtime
+from torch_ocl.inductor import combo, products, refused, runtime
 from torch_ocl.inductor.kernel import OclKernel
 
 
@@ -24,7 +26,11 @@ class OclScheduling(SIMDScheduling):
     @classmethod
     def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
         return OrderedSet(
-            [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX]
+            [
+                BackendFeature.FOREACH,
+                BackendFeature.INPLACE_BUFFERS,
+                BackendFeature.MASKED_SCATTER_WITH_INDEX,
+            ]
         )
 
     def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
@@ -46,7 +52,40 @@ class OclScheduling(SIMDScheduling):
     def codegen_sync(self) -> None:
         V.graph.wrapper_code.writeline("torch.ocl.synchronize()")
 
-    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OclKernel) -> str:
+    def can_fuse(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        """See SIMDScheduling."""
+        allowed = bool(super().can_fuse(node1, node2))
+        if allowed and (node1.is_foreach() or node2.is_foreach()):
+            return combo.are_apart(node1, node2)
+        return allowed
+
+    can_fuse_vertical = can_fuse
+    can_fuse_horizontal = can_fuse
+
+    def codegen_combo_kernel(self, combo_kernel_node: ForeachKernelSchedulerNode) -> None:
+        """Writes the nodes' kernels side by side, in as few launches as they fit into."""
+        made: dict[OclKernel, list[BaseSchedulerNode]] = {}
+        for part in combo_kernel_node.get_subkernel_nodes():
+            nodes = part.get_nodes()
+            _, (numel, rnumel) = max(nodes, key=lambda n: int(n.is_reduction())).group
+            schedule = self.generate_node_schedule(nodes, numel, rnumel)
+            tiling = self.select_tiling(schedule, numel, rnumel)
+            kernel = OclKernel(tiling, features=SIMDKernelFeatures(schedule, numel, rnumel))
+            self.process_kernel(kernel, schedule)
+            made[kernel] = nodes
+        for group in combo.groups(made):
+            kernel = group[0] if len(group) == 1 else combo.ComboKernel(group)
+            nodes = [node for part in group for node in made[part]]
+            with V.set_kernel_handler(group[0]):
+                text = kernel.codegen_kernel()
+            name = self.define_kernel(text, nodes, kernel)
+            self.codegen_comment(nodes, name)
+            kernel.call_kernel(name)
+        self.free_buffers_in_scheduler()
+
+    def define_kernel(
+        self, src_code: str, node_schedule: Any, kernel: OclKernel | combo.ComboKernel
+    ) -> str:
         wrapper = V.graph.wrapper_code
         tensors, numbers = kernel.call_parameters()
         rest: dict[str, Any] = {

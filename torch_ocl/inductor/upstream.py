@@ -27,6 +27,7 @@ def install() -> None:
     _no_atomic_sums()
     _flex_attention()
     _products()
+    _foreach_writes()
     _convolution_bias()
     _layouts()
     _whole_graphs()
@@ -77,6 +78,61 @@ def _products() -> None:
     from torch_ocl.inductor import products
 
     products.install()
+
+
+def _foreach_writes() -> None:
+    """A foreach op that writes in place has its results written straight into its first list, by
+    one launch. What reads that list and is not computed yet would come too late, and parts that
+    read what others write would race: these ops write into memory of their own, and copy."""
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import V
+
+    functional = {inplace: op for op, inplace in lowering.inplaceable_foreach_ops.items()}
+
+    def wrapped(upstream: Callable[..., Any], outplace: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(upstream)
+        def in_place(targets: Any, *args: Any, **kwargs: Any) -> Any:
+            if not any(target.get_device().type == "ocl" for target in targets):
+                return upstream(targets, *args, **kwargs)
+            # Of what is no input, the name goes to the results, and nothing is written.
+            written = [target for target in targets if target.is_input_buffer()]
+            names = {target.get_name() for target in written}
+            for value in _live_values(V.graph):
+                if names & set(value.get_read_names()):
+                    value.realize()
+            lists = [targets, *(a for a in args if isinstance(a, (list, tuple)))]
+            places: dict[str, set[int]] = {}
+            for values in lists:
+                for i, value in enumerate(values):
+                    for name in value.get_read_names() if hasattr(value, "get_read_names") else ():
+                        places.setdefault(name, set()).add(i)
+            if all(len(places.get(target.get_name(), ())) < 2 for target in written):
+                return upstream(targets, *args, **kwargs)
+            results = outplace(targets, *args, **kwargs)
+            return [lowering.mutate_to(t, r) for t, r in zip(targets, results, strict=True)]
+
+        return in_place
+
+    for op in lowering.inplace_foreach_ops:
+        lowering.lowerings[op] = wrapped(lowering.lowerings[op], lowering.lowerings[functional[op]])
+
+
+def _live_values(graph: Any) -> list[Any]:
+    """What nodes after the current one of a GraphLowering take from nodes before it."""
+    from torch._inductor import ir
+
+    current, before = graph.current_node, []
+    for node in current.graph.nodes:
+        if node is current:
+            break
+        before.append(node)
+    done = {*before, current}
+    found: list[Any] = []
+    for node in before:
+        if any(user not in done for user in node.users):
+            value = graph.env.get(node)
+            found += value if isinstance(value, (list, tuple)) else [value]
+    return [value for value in found if isinstance(value, ir.TensorBox)]
 
 
 def _convolution_bias() -> None:
