@@ -48,7 +48,7 @@ struct FftRow {
 struct ChannelRow {
   int64_t positions = 2048, column_positions = 64;
   int64_t vectors = 32, sum_groups_per_unit = 8, element_groups_per_unit = 32;
-  int64_t group_channels = 8, part_items = 32;
+  int64_t group_channels = 8, part_items = 128;
 };
 
 struct DeviceRow {

@@ -36,13 +36,13 @@ class OclScheduling(SIMDScheduling):
     def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
         if node1.is_template() or node2.is_template():
             return products.can_fuse(node1, node2)
-        return bool(super().can_fuse_vertical(node1, node2))
+        return self.can_fuse(node1, node2)
 
     def can_fuse_horizontal(self, node1: Any, node2: Any) -> bool:
         # Nothing of one graph's products shares a kernel with what reads the same operands.
         if node1.is_template() or node2.is_template():
             return False
-        return bool(super().can_fuse_horizontal(node1, node2))
+        return self.can_fuse(node1, node2)
 
     def codegen_template(  # type: ignore[override]
         self, template_node: Any, epilogue_nodes: Any, prologue_nodes: Any, **kwargs: Any
@@ -58,9 +58,6 @@ class OclScheduling(SIMDScheduling):
         if allowed and (node1.is_foreach() or node2.is_foreach()):
             return combo.are_apart(node1, node2)
         return allowed
-
-    can_fuse_vertical = can_fuse
-    can_fuse_horizontal = can_fuse
 
     def codegen_combo_kernel(self, combo_kernel_node: ForeachKernelSchedulerNode) -> None:
         """Writes the nodes' kernels side by side, in as few launches as they fit into."""

@@ -132,6 +132,14 @@ Kernel& kernel_of(const ChannelPlan& plan, const KernelFamily& family,
   return family.get(plan.device, std::span<const Define>(defines.data(), 3 + more.size()));
 }
 
+/// Work-items that share the parts of a channel: as many as fit a group.
+size_t part_items(const Device& device) {
+  const ChannelRow& table = device_row(device).channels;
+  const size_t most =
+      device.properties().max_work_group_size / static_cast<size_t>(table.group_channels);
+  return std::bit_floor(std::clamp<size_t>(most, 1, static_cast<size_t>(table.part_items)));
+}
+
 /// Of channels.cl. `shares_parts`: work-items of a GPU share those of a channel.
 Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool shares_parts) {
   const bool shares = shares_parts && !plan.device.is_cpu();
@@ -144,15 +152,16 @@ Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool
                      {"BIAS", plan.kind != ChannelPlan::gradients && plan.vectors.bias.defined()},
                      {"VARIANCE", plan.variance},
                      {"CHANNELS", shares ? device_row(plan.device).channels.group_channels : 1},
-                     {"PART_ITEMS", shares ? device_row(plan.device).channels.part_items : 1}});
+                     {"PART_ITEMS", shares ? part_items(plan.device) : 1}});
 }
 
 NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
   const auto channels = static_cast<size_t>(plan.channels);
   if (plan.device.is_cpu()) return NDRange::linear(channels, 1);
   if (!shares_parts) return NDRange::linear(channels, group_of_rows(plan.device));
-  const ChannelRow& table = device_row(plan.device).channels;
-  return NDRange::grid(channels, table.part_items, table.group_channels, table.part_items);
+  const auto side_by_side = static_cast<size_t>(device_row(plan.device).channels.group_channels);
+  const size_t items = part_items(plan.device);
+  return NDRange::grid(channels, items, side_by_side, items);
 }
 
 uint32_t flag(bool set, uint32_t value) { return set ? value : 0; }
