@@ -154,12 +154,8 @@ NETWORKS = {
 def rounded_to_tf32(device):
     """Products and convolutions in float32 may use TF32 within."""
     if device == "ocl":
-        before = torch.backends.fp32_precision
-        torch.backends.fp32_precision = "tf32"
-        try:
+        with torch.backends.flags(fp32_precision="tf32"):
             yield
-        finally:
-            torch.backends.fp32_precision = before
         return
     torch.set_float32_matmul_precision("high")
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):

@@ -2,7 +2,7 @@
 // number of 8 bits, or as a sum of two, whose three largest products are then a longer k.
 //
 // Compile parameters: PRODUCTS (1 or 3), SECOND (the operand is b), BY_LINE (neighbouring
-// work-items read along the lines).
+// work-items read along the lines), WIDE (an operand has more than 2^32 elements).
 #include "include/dtype.clh"
 
 #ifndef PRODUCTS
@@ -13,6 +13,14 @@
 #endif
 #ifndef BY_LINE
 #define BY_LINE 0
+#endif
+#ifndef WIDE
+#define WIDE 0
+#endif
+#if WIDE
+#define COUNTER ulong
+#else
+#define COUNTER uint  // GPUs divide numbers of 64 bits slowly
 #endif
 
 /// The nearest number of 8 bits; what would round to infinity is cut off.
@@ -29,8 +37,9 @@ kernel void gemm_bfloat16_parts(global const char* in, ulong in_offset, global c
                                 ulong out_offset, const ulong stride, const ulong line_stride,
                                 const ulong batch_stride, const uint length, const uint lines,
                                 const ulong pitch) {
-  const ulong at = get_global_id(0), z = get_global_id(1);
-  const ulong line = BY_LINE ? at % lines : at / length, i = BY_LINE ? at / lines : at % length;
+  const ulong z = get_global_id(1);
+  const COUNTER at = get_global_id(0), row = BY_LINE ? lines : length;
+  const ulong line = BY_LINE ? at % row : at / row, i = BY_LINE ? at / row : at % row;
   if (line >= lines || i >= length) return;
   const float x = LOAD(f32, in + in_offset, z * batch_stride + line * line_stride + i * stride);
   const ulong first = (z * lines + line) * pitch;

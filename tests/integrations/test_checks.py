@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from tests.integrations import checklist
 
@@ -16,14 +17,16 @@ INTEGRATED = [c for c in HERE if c.integration]
 
 @pytest.mark.parametrize("tried", HERE, ids=str)
 def test_check(tried):
-    if tried.fails is None:
-        checklist.perform(tried)
-        return
     try:
-        checklist.perform(tried)
+        # PyTorch's own helpers for tests, which others have imported, forbid libraries to set it.
+        with torch.backends.__allow_nonbracketed_mutation():
+            checklist.perform(tried)
     except Exception:
+        if tried.fails is None:
+            raise
         return
-    pytest.fail(f"works, so take away: fails={tried.fails!r}")
+    if tried.fails is not None:
+        pytest.fail(f"works, so take away: fails={tried.fails!r}")
 
 
 def test_upstream_still_needs_the_integrations():

@@ -92,6 +92,7 @@ def test_every_engine_has_a_folder():
         "dtype",
         "geometry",
         "kernel_types",
+        "modified_kernels",
     }
     shared |= {"row_major", "row_share"}
     files = (ROOT / "csrc" / "engine").glob("*.*")

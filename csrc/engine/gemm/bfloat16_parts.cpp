@@ -5,6 +5,7 @@
 #include "engine/gemm/bfloat16_parts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
@@ -18,6 +19,8 @@ namespace {
 
 // Of m, n and k. Copying a factor costs as much as several products.
 constexpr uint32_t kLeastSize = 32;
+// A launch is rounded up to whole work-groups.
+constexpr uint32_t kWholeGroups = 4096;
 
 const char* refuse(const Plan& plan) {
   if (plan.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";

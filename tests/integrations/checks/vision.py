@@ -245,8 +245,9 @@ def _():
         folder = Path(name)
         settings = {"data": str(yolo_data(folder)), "imgsz": 64, "device": "ocl", "workers": 0}
         quiet = {"project": str(folder / "runs"), "plots": False, "verbose": False}
+        others = {"deterministic": False}  # a setting of the whole process
         model = Model(YOLO)
-        model.train(**settings, **quiet, epochs=1, batch=4, amp="fp16", val=False)
+        model.train(**settings, **quiet, epochs=1, batch=4, amp="fp16", val=False, **others)
         assert model.trainer.device.type == "ocl" and model.trainer.scaler.is_enabled()
         found = model.val(**settings, **quiet)
         assert 0 <= found.box.map <= 1
