@@ -176,18 +176,51 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
   destination.copy_(staged);
 }
 
-/// OpenCL contexts share nothing, so devices meet in host memory.
+/// Of tensors with the same dtype and dense layout. OpenCL contexts share nothing, so devices meet
+/// in host memory.
+void move_across_devices(const at::Tensor& destination, const at::Tensor& source) {
+  Queue& to = current_queue(destination.device().index());
+  Queue& from = current_queue(source.device().index());
+  staged_copy(to, destination.mutable_data_ptr(), from, source.const_data_ptr(), source.nbytes());
+  raise_after_read(from);
+}
+
+/// The dtype that a copy between devices travels in: the smaller one, if the device that would
+/// convert is able to; undefined if neither is.
+c10::ScalarType travelling_dtype(const at::Tensor& destination, const at::Tensor& source) {
+  const c10::ScalarType from = source.scalar_type(), to = destination.scalar_type();
+  if (from == to) return from;
+  const bool first = converts(source, from) && converts(source, to);
+  const bool second = converts(destination, from) && converts(destination, to);
+  const bool shrinks = c10::elementSize(to) <= c10::elementSize(from);
+  if (first && (shrinks || !second)) return to;
+  return second ? from : c10::ScalarType::Undefined;
+}
+
 void copy_across_devices(const at::Tensor& destination, const at::Tensor& source) {
-  if (source.scalar_type() == destination.scalar_type() && same_dense_layout(source, destination)) {
-    Queue& to = current_queue(destination.device().index());
-    Queue& from = current_queue(source.device().index());
-    staged_copy(to, destination.mutable_data_ptr(), from, source.const_data_ptr(), source.nbytes());
-    raise_after_read(from);
+  const c10::ScalarType dtype = travelling_dtype(destination, source);
+  if (dtype == c10::ScalarType::Undefined) {  // the host alone has both dtypes
+    const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
+    copy_to_host(staged, source, false);
+    copy_from_host(destination, staged, false);
     return;
   }
-  const at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
-  copy_to_host(staged, source, false);
-  copy_from_host(destination, staged, false);
+  // Converted and laid out on the devices, so that memory is moved in one piece.
+  const bool dense = destination.is_non_overlapping_and_dense();
+  const auto laid_out = [&](const at::Tensor& on) {
+    const c10::DeviceGuard guard(on.device());
+    const at::TensorOptions options = on.options().dtype(dtype);
+    return dense ? at::empty_strided(destination.sizes(), destination.strides(), options)
+                 : at::empty(destination.sizes(), options);
+  };
+  const bool leaves =
+      source.scalar_type() == dtype && dense && same_dense_layout(source, destination);
+  const bool arrives = destination.scalar_type() == dtype && dense;
+  const at::Tensor sent = leaves ? source : laid_out(source);
+  if (!leaves) copy_on_device(sent, source);
+  const at::Tensor received = arrives ? destination : laid_out(destination);
+  move_across_devices(received, sent);
+  if (!arrives) copy_on_device(destination, received);
 }
 
 /// The same storage without its lazy bits.

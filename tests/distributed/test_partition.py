@@ -140,3 +140,42 @@ def test_what_is_no_number_of_parts_is_warned_of(value):
     code = "import torch; torch.ones(1, device='ocl')"
     done = run_script(code, environment=os.environ | {"TORCH_OCL_PARTITION": value})
     assert done.returncode == 0 and "TORCH_OCL_PARTITION" in done.stderr
+
+
+def test_copies_between_devices():
+    """Of every layout and dtype. They are converted and laid out on the devices."""
+    code = """
+import itertools, torch
+dtypes = torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.complex64
+layouts = {
+    "plain": lambda t: t,
+    "transposed": lambda t: t.mT,
+    "part": lambda t: t[:, 1:, ::2],
+    "expanded": lambda t: t[:, :1].expand(-1, 5, -1),
+}
+numbers = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0)).mul(5)
+for a, b in itertools.product(dtypes, dtypes):
+    if a.is_complex and not b.is_complex:
+        continue
+    for of, to in itertools.product(layouts, layouts):
+        x = layouts[of](numbers.to(a))
+        source = layouts[of](numbers.to(a).to("ocl:0"))
+        target = torch.zeros(3, 6, 8, dtype=b)
+        if to == "expanded":
+            continue
+        places = [layouts[to](t) for t in (target, target.to("ocl:1"))]
+        shape = [min(sizes) for sizes in zip(*(t.shape for t in (x, places[0])))]
+        cut = tuple(map(slice, shape))
+        for t, values in zip(places, (x, source)):
+            t[cut].copy_(values[cut])
+        torch.testing.assert_close(places[1].cpu(), places[0], rtol=0, atol=0)
+        assert source.to("ocl:1", b).cpu().equal(x.to(b))
+z = torch.randn(4, 5, dtype=torch.complex64)
+y = z.to("ocl:0")
+assert y.conj().to("ocl:1").cpu().equal(z.conj()) and y.mT.imag.to("ocl:1").cpu().equal(z.mT.imag)
+assert torch.empty(0, 3, device="ocl:0").to("ocl:1").shape == (0, 3)
+large = torch.randn(3000, 2000)
+assert large.to("ocl:0").mT.to("ocl:1", torch.float64).cpu().equal(large.mT.double())
+assert not torch.ocl.host_staged_counts()
+"""
+    run(code, TORCH_OCL_PARTITION="2", TORCH_OCL_DEVICES="0")
