@@ -118,15 +118,52 @@ void trace_build(const std::string& name, const std::string& options, const char
   trace(head + name + " " + options + (log.empty() ? "" : "\n" + log));
 }
 
-/// Says once a process what takes so long, where somebody watches.
+/// The time in which at least one thread builds. While one of these lives, its thread does.
+class Building {
+ public:
+  Building() {
+    const std::lock_guard lock(mutex());
+    if (threads()++ == 0) since() = std::chrono::steady_clock::now();
+  }
+  ~Building() {
+    const std::lock_guard lock(mutex());
+    if (--threads() == 0) before() += elapsed_ns(since());
+  }
+  Building(const Building&) = delete;
+  Building& operator=(const Building&) = delete;
+  /// Of all threads until now, in nanoseconds.
+  static uint64_t elapsed() {
+    const std::lock_guard lock(mutex());
+    return before() + (threads() > 0 ? elapsed_ns(since()) : 0);
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static int& threads() {
+    static int count = 0;
+    return count;
+  }
+  static std::chrono::steady_clock::time_point& since() {
+    static std::chrono::steady_clock::time_point first;
+    return first;
+  }
+  static uint64_t& before() {
+    static uint64_t ns = 0;
+    return ns;
+  }
+};
+
+/// Says once a process what takes so long, where somebody watches. Called before and after a build.
 void note_progress(const Device& device, bool kept) {
-  constexpr uint64_t kPatience = 2'000'000'000;  // nanoseconds of builds
+  constexpr uint64_t kPatience = 2'000'000'000;  // nanoseconds
   static std::atomic<bool> said{false};
-  ProgramStats& stats = program_stats();
-  if (stats.build_ns.load() < kPatience || said.load() || isatty(STDERR_FILENO) == 0) return;
+  if (said.load() || isatty(STDERR_FILENO) == 0 || Building::elapsed() < kPatience) return;
   if (said.exchange(true)) return;
   trace("building kernels for " + device.properties().name + ", " +
-        std::to_string(stats.built.load()) + " so far" +
+        std::to_string(program_stats().built.load()) + " so far" +
         (kept ? "; the next run will find them in " + cache_folder().path() : ""));
 }
 
@@ -275,6 +312,8 @@ cl_program ProgramCache::Impl::load(const std::string& key, const std::string& n
 
 cl_program ProgramCache::Impl::build(const std::string& name, const Source& source,
                                      const std::string& all_options) {
+  const Building building;
+  note_progress(device, disk.enabled());
   const auto start = std::chrono::steady_clock::now();
   const char* text = source.text.data();
   const size_t size = source.text.size();
