@@ -33,6 +33,7 @@ def install() -> None:
     _whole_graphs()
     _captured()
     _cpp_builds()
+    _cpp_projects()
     _cpp_headers()
     _cpp_names()
     _cpp_captures()
@@ -345,6 +346,24 @@ def _cpp_builds() -> None:
         return options
 
     _replace("get_cpp_torch_device_options", upstream, get_cpp_torch_device_options)
+
+
+def _cpp_projects() -> None:
+    """The CMake projects of packages of C++ alone: where their libraries are found."""
+    from torch._inductor import cpp_builder
+
+    upstream = cpp_builder.CppBuilder.save_compile_cmd_to_cmake
+
+    @functools.wraps(upstream)
+    def save_compile_cmd_to_cmake(self: Any, cmake_path: str, device_type: str) -> None:
+        upstream(self, cmake_path, device_type)
+        if device_type == "ocl":
+            # Libraries are listed by their names later on.
+            with Path(cmake_path).open("a", encoding="utf-8") as file:
+                file.write("find_package(TorchOCL REQUIRED)\n")
+                file.write("add_library(torch_ocl ALIAS TorchOCL::torch_ocl)\n")
+
+    cpp_builder.CppBuilder.save_compile_cmd_to_cmake = save_compile_cmd_to_cmake
 
 
 def _cpp_headers() -> None:
