@@ -44,9 +44,10 @@ Float32Precision allowed_precision(Float32Use use) {
   const at::Context& context = at::globalContext();
   const bool matmul = use == Float32Use::matmul;
   if (has.has_tensor_cores) {
-    const Allowed word = matmul ? context.float32Precision(Backend::CUDA, Op::MATMUL)
-                                : context.float32Precision(Backend::CUDA, Op::ALL);
-    return word == Allowed::TF32 ? Float32Precision::tf32 : Float32Precision::ieee;
+    const Allowed word = context.float32Precision(Backend::CUDA, matmul ? Op::MATMUL : Op::CONV);
+    // TF32 is what the op "conv" says by itself, until a wider setting says anything.
+    const bool said = matmul || context.float32Precision(Backend::CUDA, Op::ALL) != Allowed::NONE;
+    return word == Allowed::TF32 && said ? Float32Precision::tf32 : Float32Precision::ieee;
   }
   const Allowed word = context.float32Precision(Backend::MKLDNN, matmul ? Op::MATMUL : Op::CONV);
   if (word == Allowed::BF16 && brain) return Float32Precision::bf16;

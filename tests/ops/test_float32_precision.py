@@ -229,8 +229,7 @@ def test_the_narrowest_setting_counts(use):
     def allowed():
         return _C.allowed_float32_precision(use)
 
-    # "cudnn.conv" has a default that isn't to be told from the user's word.
-    ops = ["all"] if backend == "cuda" and use == "conv" else ["all", use]
+    ops = ["all", use]
     word = "tf32" if has.has_tensor_cores else "bf16"
     assert allowed() == "ieee"
     with torch.backends.flags(fp32_precision="ieee"):
@@ -247,6 +246,10 @@ def test_the_narrowest_setting_counts(use):
                 assert allowed() == "ieee"
     with upstream("mkldnn" if backend == "cuda" else "cuda", "all", "tf32"):
         assert allowed() == "ieee"
+    # "tf32" is what cudnn.conv says by default, too: nothing tells it from the user's word.
+    if backend == "cuda" and use == "conv":
+        with upstream(backend, use, word):
+            assert allowed() == "ieee"
 
 
 def convolution(device, images, stride, groups, dtype=torch.float32, change=lambda t: t):
