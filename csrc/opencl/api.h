@@ -58,6 +58,8 @@ namespace ocl {
   X(clEnqueueNDRangeKernel)           \
   X(clEnqueueMarkerWithWaitList)      \
   X(clEnqueueBarrierWithWaitList)     \
+  X(clCreateUserEvent)                \
+  X(clSetUserEventStatus)             \
   X(clSetEventCallback)               \
   X(clGetEventInfo)                   \
   X(clGetEventProfilingInfo)          \

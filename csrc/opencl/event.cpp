@@ -3,6 +3,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "opencl/gate.h"
 #include "opencl/graph.h"
 #include "opencl/platform.h"
 #include "opencl/queue.h"
@@ -105,7 +106,7 @@ void Event::block(Queue& queue) const {
   if (handle_ == nullptr) return;
   check_not_forked();
   check_not_captured(queue, "a wait for another stream");
-  if (queue.device().context() != device_->context()) return synchronize();
+  if (queue.device().context() != device_->context()) return block_elsewhere(queue);
   {
     const Queue::Submission submission(queue);
     OCL_CALL(&queue.device(), clEnqueueBarrierWithWaitList, submission.handle(), 1, &handle_,
@@ -113,6 +114,15 @@ void Event::block(Queue& queue) const {
     queue.count();
   }
   queue.watch(*queue_);
+}
+
+// No command waits for another context's event.
+void Event::block_elsewhere(Queue& queue) const {
+  auto gate = std::make_unique<Gate>(queue);
+  const auto open = [](cl_event, cl_int, void* data) { delete static_cast<Gate*>(data); };
+  const cl_int code = api().clSetEventCallback(handle_, CL_COMPLETE, open, gate.get());
+  check(code, "clSetEventCallback", device_);
+  gate.release();
 }
 
 bool Event::query() const {

@@ -28,7 +28,7 @@ class Event {
   /// the failure.
   bool try_record(Queue& queue) noexcept;
   /// Makes later work on `queue` wait for this event, without blocking the host. Works across
-  /// queues of one context; across contexts (devices) it waits on the host.
+  /// queues of several contexts (devices).
   void block(Queue& queue) const;
   bool query() const;
   /// Whether the driver says that the work has ended, well or not. False where it doesn't answer.
@@ -43,6 +43,7 @@ class Event {
 
  private:
   void check_no_point() const;
+  void block_elsewhere(Queue& queue) const;
   struct Completion;  // completion time, shared with the driver's callback
   Device* device_ = nullptr;
   Queue* queue_ = nullptr;

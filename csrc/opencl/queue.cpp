@@ -247,10 +247,16 @@ AssertBuffer& Queue::asserts() {
 }
 
 std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
-  if (checks_.load(std::memory_order_relaxed) && checks_.exchange(false)) {
-    if (auto failure = take_own_assertion()) return failure;
-  } else if (!finished) {
+  const auto marked = [this] {
+    return checks_.load(std::memory_order_relaxed) && checks_.exchange(false);
+  };
+  bool own = marked();
+  if (!own && !finished) {
     finish();
+    own = marked();  // fail() meanwhile
+  }
+  if (own) {
+    if (auto failure = take_own_assertion()) return failure;
   }
   if (!watches_.load(std::memory_order_relaxed)) return std::nullopt;
   std::vector<Queue*> watched;
@@ -273,8 +279,25 @@ std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
   return first;
 }
 
+void Queue::fail(std::exception_ptr error) {
+  {
+    std::lock_guard<std::mutex> lock(asserts_mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  mark_checks();
+}
+
 /// A record that can't be read is kept for the next wait: a later op is not to be blamed for it.
 std::optional<DeviceAssertion> Queue::take_own_assertion() {
+  std::exception_ptr failure;
+  {
+    std::lock_guard<std::mutex> lock(asserts_mutex_);
+    std::swap(failure, failure_);
+  }
+  if (failure) {
+    mark_checks();  // the record is still to be read
+    std::rethrow_exception(failure);
+  }
   try {
     return asserts().take(*this);
   } catch (...) {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -89,6 +90,9 @@ class Queue {
   /// atomic loads where no kernel with checks was enqueued since the last call. Not `finished`: it
   /// waits for all work itself, once where reading the record does that.
   std::optional<DeviceAssertion> take_assertion(bool finished = true);
+  /// Somebody who works for this queue failed: the next take_assertion() throws that. The first one
+  /// counts.
+  void fail(std::exception_ptr error);
   /// What waits for this queue from now on waits for what `other` has enqueued, too.
   void watch(Queue& other);
 
@@ -159,7 +163,8 @@ class Queue {
   std::atomic<bool> checks_{false};
   std::atomic<AssertBuffer*> asserts_{nullptr};
   std::unique_ptr<AssertBuffer> own_asserts_;
-  std::mutex asserts_mutex_;  // of the two above and the two below
+  std::exception_ptr failure_;
+  std::mutex asserts_mutex_;  // of the three above and the two below
   std::atomic<bool> watches_{false};
   std::vector<Queue*> watched_;
   std::mutex idle_mutex_;

@@ -20,6 +20,7 @@
 #include "runtime/counters.h"
 #include "runtime/host_allocator.h"
 #include "runtime/host_memory.h"
+#include "runtime/peer_copy.h"
 #include "runtime/staged_copy.h"
 #include "runtime/stream.h"
 
@@ -176,13 +177,11 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
   destination.copy_(staged);
 }
 
-/// Of tensors with the same dtype and dense layout. OpenCL contexts share nothing, so devices meet
-/// in host memory.
+/// Of tensors with the same dtype and dense layout, as CUDA does it: in the order of both devices'
+/// current streams, and without a wait.
 void move_across_devices(const at::Tensor& destination, const at::Tensor& source) {
-  Queue& to = current_queue(destination.device().index());
-  Queue& from = current_queue(source.device().index());
-  staged_copy(to, destination.mutable_data_ptr(), from, source.const_data_ptr(), source.nbytes());
-  raise_after_read(from);
+  peer_copy(current_queue(destination.device().index()), destination.mutable_data_ptr(),
+            current_queue(source.device().index()), source.const_data_ptr(), source.nbytes());
 }
 
 /// The dtype that a copy between devices travels in: the smaller one, if the device that would

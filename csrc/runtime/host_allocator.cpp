@@ -18,6 +18,7 @@
 #include "opencl/event.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"
+#include "runtime/stream_table.h"
 
 namespace ocl {
 namespace {
@@ -34,7 +35,7 @@ struct PinnedBlock {
   cl_mem mem;
   char* address;
   size_t size;  // a power of two
-  Queue* owner;
+  Device* owner;
   bool live = true;
   std::vector<Queue*> used_by;
   std::vector<std::unique_ptr<Event>> events;  // recorded when the block was freed
@@ -81,18 +82,18 @@ class PinnedCache {
  public:
   PinnedBlock* allocate(size_t size) {
     TORCH_CHECK_WITH(OutOfMemoryError, size <= kLargest, "can't pin ", size, " bytes of memory");
-    Queue& queue = current_queue(current_device());
+    Device& owner = device(current_device());
     const size_t index = class_of(size);
     std::lock_guard lock(mutex_);
-    PinnedBlock* block = reuse(index, queue.device());
-    if (!block) block = create(size_t{1} << index, queue);
+    PinnedBlock* block = reuse(index, owner);
+    if (!block) block = create(size_t{1} << index, owner);
     if (!block) {
       release_idle();
-      block = create(size_t{1} << index, queue);
+      block = create(size_t{1} << index, owner);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, block,
                      "OpenCL out of pinned host memory: could not allocate ", size, " bytes on ",
-                     queue.device().description());
+                     owner.description());
     block->live = true;
     live_.fetch_add(1, std::memory_order_relaxed);
     active_requests_.increase(1);
@@ -170,23 +171,29 @@ class PinnedCache {
     for (auto entry = candidates.rbegin(); entry != candidates.rend(); ++entry) {
       PinnedBlock* block = *entry;
       // Only the driver that allocated the pages copies from them without staging.
-      if (&block->owner->device() != &device || !block->idle()) continue;
+      if (block->owner != &device || !block->idle()) continue;
       candidates.erase(std::next(entry).base());
       return block;
     }
     return nullptr;
   }
 
-  PinnedBlock* create(size_t size, Queue& queue) {
+  /// To map memory waits for what was enqueued before, so that no stream's queue will do.
+  Queue& mapping_queue(Device& device) {
+    std::unique_ptr<Queue>& queue = queues_[device.index()];
+    if (!queue) queue = std::make_unique<Queue>(device);
+    return *queue;
+  }
+
+  PinnedBlock* create(size_t size, Device& device) {
     const Timed timed(alloc_time_);
-    Device& device = queue.device();
+    cl_command_queue queue = mapping_queue(device).handle();
     cl_int code = CL_SUCCESS;
     cl_mem mem = api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
                                       size, nullptr, &code);
     if (code != CL_SUCCESS) return fail("clCreateBuffer", code, device);
-    void* address =
-        api().clEnqueueMapBuffer(queue.handle(), mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, size,
-                                 0, nullptr, nullptr, &code);
+    void* address = api().clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                             size, 0, nullptr, nullptr, &code);
     if (code != CL_SUCCESS) {
       api().clReleaseMemObject(mem);
       return fail("clEnqueueMapBuffer", code, device);
@@ -195,7 +202,7 @@ class PinnedCache {
     block->mem = mem;
     block->address = static_cast<char*>(address);
     block->size = size;
-    block->owner = &queue;
+    block->owner = &device;
     allocations_.increase(1);
     allocated_bytes_.increase(size);
     return (blocks_[block->address] = std::move(block)).get();
@@ -213,8 +220,8 @@ class PinnedCache {
       std::erase_if(candidates, [this](PinnedBlock* block) {
         if (!block->idle()) return false;
         const Timed timed(free_time_);
-        api().clEnqueueUnmapMemObject(block->owner->handle(), block->mem, block->address, 0,
-                                      nullptr, nullptr);
+        api().clEnqueueUnmapMemObject(mapping_queue(*block->owner).handle(), block->mem,
+                                      block->address, 0, nullptr, nullptr);
         api().clReleaseMemObject(block->mem);
         allocations_.decrease(1);
         allocated_bytes_.decrease(block->size);
@@ -226,6 +233,7 @@ class PinnedCache {
 
   std::mutex mutex_;
   std::atomic<size_t> live_{0};  // lets owns() of ordinary memory skip the lock
+  std::array<std::unique_ptr<Queue>, kMaxDevices> queues_;      // that memory is mapped on
   std::map<const char*, std::unique_ptr<PinnedBlock>> blocks_;  // live and cached
   std::array<std::vector<PinnedBlock*>, kClasses> free_;        // by class_of(size)
   Stat active_requests_, active_bytes_, allocations_, allocated_bytes_;

@@ -1,6 +1,6 @@
-// Large copies between pageable host memory and a device with memory of its own, and between two
-// devices: in pieces through a ring of pinned buffers, so that the host's threads copy one piece
-// while the device copies others (pipelining, double buffering).
+// Large copies between pageable host memory and a device with memory of its own: in pieces through
+// a ring of pinned buffers, so that the host's threads copy one piece while the device copies
+// others.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,5 @@ bool takes_staged_copy(const Device& device, size_t bytes);
 /// return. Throws Error.
 void staged_write(Queue& queue, void* address, const void* source, size_t bytes);
 void staged_read(Queue& queue, void* destination, const void* address, size_t bytes);
-/// Device -> another device, after the work on both queues; the data are there on return.
-void staged_copy(Queue& to, void* destination, Queue& from, const void* source, size_t bytes);
 
 }  // namespace ocl
