@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -118,54 +120,52 @@ void trace_build(const std::string& name, const std::string& options, const char
   trace(head + name + " " + options + (log.empty() ? "" : "\n" + log));
 }
 
-/// The time in which at least one thread builds. While one of these lives, its thread does.
+/// Says once a process what takes so long, where somebody watches: when threads have built for two
+/// seconds in all, also in the midst of a build. While one of these lives, its thread builds.
 class Building {
  public:
-  Building() {
-    const std::lock_guard lock(mutex());
-    if (threads()++ == 0) since() = std::chrono::steady_clock::now();
+  Building(const Device& device, bool kept) {
+    const std::lock_guard lock(state().mutex);
+    if (state().threads++ == 0) state().since = std::chrono::steady_clock::now();
+    if (state().said || state().watched || isatty(STDERR_FILENO) == 0) return;
+    state().watched = true;
+    std::thread(watch, device.properties().name, kept).detach();
   }
   ~Building() {
-    const std::lock_guard lock(mutex());
-    if (--threads() == 0) before() += elapsed_ns(since());
+    const std::lock_guard lock(state().mutex);
+    if (--state().threads > 0) return;
+    state().before += std::chrono::steady_clock::now() - state().since;
+    state().idle.notify_all();
   }
   Building(const Building&) = delete;
   Building& operator=(const Building&) = delete;
-  /// Of all threads until now, in nanoseconds.
-  static uint64_t elapsed() {
-    const std::lock_guard lock(mutex());
-    return before() + (threads() > 0 ? elapsed_ns(since()) : 0);
-  }
 
  private:
-  static std::mutex& mutex() {
-    static std::mutex one;
-    return one;
+  struct State {
+    std::mutex mutex;
+    std::condition_variable idle;
+    int threads = 0;
+    std::chrono::steady_clock::time_point since;   // the first of them began
+    std::chrono::steady_clock::duration before{};  // with at least one thread, until then
+    bool said = false, watched = false;
+  };
+  // Leaked: a thread may wait for it at exit.
+  static State& state() {
+    static auto* one = new State();
+    return *one;
   }
-  static int& threads() {
-    static int count = 0;
-    return count;
-  }
-  static std::chrono::steady_clock::time_point& since() {
-    static std::chrono::steady_clock::time_point first;
-    return first;
-  }
-  static uint64_t& before() {
-    static uint64_t ns = 0;
-    return ns;
+  static void watch(const std::string& name, bool kept) {
+    constexpr std::chrono::seconds kPatience{2};
+    State& state = Building::state();
+    std::unique_lock lock(state.mutex);
+    const auto due = state.since + (kPatience - state.before);
+    state.said = !state.idle.wait_until(lock, due, [&] { return state.threads == 0; });
+    state.watched = false;
+    if (!state.said) return;
+    trace("building kernels for " + name + ", " + std::to_string(program_stats().built.load()) +
+          " so far" + (kept ? "; the next run will find them in " + cache_folder().path() : ""));
   }
 };
-
-/// Says once a process what takes so long, where somebody watches. Called before and after a build.
-void note_progress(const Device& device, bool kept) {
-  constexpr uint64_t kPatience = 2'000'000'000;  // nanoseconds
-  static std::atomic<bool> said{false};
-  if (said.load() || isatty(STDERR_FILENO) == 0 || Building::elapsed() < kPatience) return;
-  if (said.exchange(true)) return;
-  trace("building kernels for " + device.properties().name + ", " +
-        std::to_string(program_stats().built.load()) + " so far" +
-        (kept ? "; the next run will find them in " + cache_folder().path() : ""));
-}
 
 struct Source {
   std::string text;
@@ -312,8 +312,7 @@ cl_program ProgramCache::Impl::load(const std::string& key, const std::string& n
 
 cl_program ProgramCache::Impl::build(const std::string& name, const Source& source,
                                      const std::string& all_options) {
-  const Building building;
-  note_progress(device, disk.enabled());
+  const Building building(device, disk.enabled());
   const auto start = std::chrono::steady_clock::now();
   const char* text = source.text.data();
   const size_t size = source.text.size();
@@ -339,7 +338,6 @@ cl_program ProgramCache::Impl::build(const std::string& name, const Source& sour
   const uint64_t ns = elapsed_ns(start);
   program_stats().built.fetch_add(1);
   program_stats().build_ns.fetch_add(ns);
-  note_progress(device, disk.enabled());
   trace_build(name, all_options, "built", ns, log);
   return program;
 }

@@ -16,7 +16,7 @@ def build(thread):
     for number in range(10_000):
         if torch.ocl.program_stats()["build_seconds"] > SECONDS:
             return
-        terms = " + ".join(f"lgamma(x[i] + {thread}{number}{k}.0f)" for k in range(30))
+        terms = " + ".join(f"lgamma(x[i] + {thread}{number}{k}.0f)" for k in range(150))
         text = "kernel void f(global float* x) { size_t i = get_global_id(0); x[i] = %s; }"
         torch.ocl.compile_kernel(text % terms, "f")(x, global_size=64)
 
@@ -58,6 +58,34 @@ def test_once_in_a_terminal():
     text, seconds = in_terminal(CODE.replace("SECONDS", "5"))
     assert seconds > 4 and text.count("building kernels for") == 1
     assert "so far" in text
+
+
+# One program that takes a driver longer than that.
+LONG = """
+import os, threading, time
+import torch
+
+x = torch.ones(64, device="ocl")
+lines = "".join(f"x[i] += lgamma(x[i] + {k}.0f);" for k in range(300))
+text = "kernel void f%d(global float* x) { size_t i = get_global_id(0); %s }"
+text = "".join(text % (k, lines) for k in range(150))
+built = threading.Event()
+
+def end():
+    if not built.wait(4):
+        print(4.0, flush=True)
+        os._exit(0)
+
+threading.Thread(target=end).start()
+torch.ocl.compile_kernel(text, "f0")(x, global_size=64)
+built.set()
+print(torch.ocl.program_stats()["build_seconds"])
+"""
+
+
+def test_in_the_midst_of_a_build():
+    text, seconds = in_terminal(LONG)
+    assert seconds > 2 and text.count("building kernels for") == 1
 
 
 def test_not_for_short_builds():
