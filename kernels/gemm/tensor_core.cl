@@ -94,19 +94,15 @@ static inline uint tile_offset(uint r, uint c, const bool by_k, const uint size)
 // The sums of the piece (i, j).
 #define SUM(i, j) (sum + ((i) * FN + (j)) * 4)
 
-#define PIECES_f16 1
-#define PIECES_bf16 1
-#define PIECES_f32 0
-#define PIECES_i8 0
-#define PIECES_u8 0
-#define HALVES PASTE2(PIECES_, IN0)
 // Elements of the result that are stored at once.
 #define WIDE_f16 8
 #define WIDE_bf16 8
 #define WIDE_f32 4
-#define WIDE_i8 0
-#define WIDE_u8 0
-#define WIDE PASTE2(WIDE_, IN0)
+#if ELEMENT == 1
+#define WIDE 0
+#else
+#define WIDE PASTE2(WIDE_, OUT)
+#endif
 #define T2 TYPEV(C, 2)
 
 // The epilogue's rows, in sums; the padding keeps 16-byte alignment.
@@ -204,7 +200,7 @@ static inline void finish_wide(private const float* sums, global const char* c, 
   uint4 packed;
 #pragma unroll
   for (uint j = 0; j < 4; j++) {
-#if HALVES
+#if STORAGE_SIZE(OUT) == 2
     const float low = ACTIVATE(value[2 * j]), high = ACTIVATE(value[2 * j + 1]);
     uint pair;
     PACK2(OUT, low, high, pair);
@@ -213,7 +209,7 @@ static inline void finish_wide(private const float* sums, global const char* c, 
     ((private uint*)&packed)[j] = as_uint(ACTIVATE(value[j]));
 #endif
   }
-  *(global uint4*)(out + (at + column) * ELEMENT) = packed;
+  *(global uint4*)(out + (at + column) * STORAGE_SIZE(OUT)) = packed;
 }
 #endif
 

@@ -102,7 +102,7 @@ const char* refuse(const Plan& plan) {
   }
   if (std::strcmp(plan.a_tag, plan.b_tag) != 0 ||
       (bytes ? std::strcmp(plan.compute_tag, "u32") != 0
-             : std::strcmp(plan.a_tag, plan.out_tag) != 0)) {
+             : !is_one_of(plan.out_tag, {plan.a_tag, "f32"}))) {
     return "operands of several types";
   }
   if (p.k == 0) return "k is 0";
@@ -158,7 +158,7 @@ class AlignedOperand {
 
 /// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
 bool is_wide(const Plan& plan) {
-  const int64_t chunk = chunk_of(plan);
+  const int64_t chunk = kChunkBytes / static_cast<int64_t>(plan.out_size);
   const auto wide = [&](const char* data, const Strides& s) {
     return s.column == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && s.row % chunk == 0 &&
            s.batch % chunk == 0;
