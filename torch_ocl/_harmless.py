@@ -14,6 +14,7 @@ import torch
 from torch.distributed import distributed_c10d
 
 from torch_ocl import _data_parallel
+from torch_ocl.integrations._choice import is_gpu
 
 
 def install() -> None:
@@ -89,15 +90,18 @@ def _fork_rng() -> None:
 
 
 def _pin_memory() -> None:
-    """DataLoader(pin_memory=True) pins where there is an accelerator, and that starts OpenCL. Until
-    something else has, there is nothing to copy to."""
+    """DataLoader(pin_memory=True) pins where there is an accelerator, and that starts OpenCL. Where
+    the device is a CPU, nothing is won by it: a program that stays on "cpu" isn't to pay for that.
+    """
     module = sys.modules["torch.utils.data._utils.pin_memory"]
     upstream = module.pin_memory
 
     @functools.wraps(upstream)
     def pin_memory(data, device=None):
-        unused = torch._C._get_accelerator().type == "ocl" and not torch.ocl.is_initialized()
-        return data if unused else upstream(data, device)
+        if torch._C._get_accelerator().type == "ocl" and not torch.ocl.is_initialized():
+            if not is_gpu():
+                return data
+        return upstream(data, device)
 
     module.pin_memory = pin_memory
 

@@ -27,7 +27,15 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
 
   static c10::DeviceType device_type() { return kDeviceType; }
 
+  // A replay draws from where the generator is then.
   void set_current_seed(uint64_t seed) override {
+    if (C10_UNLIKELY(is_captured())) {
+      TORCH_CHECK(
+          seed == seed_,
+          "While a graph is captured, a generator can be given the seed that it has, and no "
+          "other: replays would not repeat that");
+      return;
+    }
     seed_ = seed;
     offset_ = 0;
   }
@@ -38,6 +46,7 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   }
 
   void set_offset(uint64_t offset) override {
+    check_not_captured();
     TORCH_CHECK(offset % 4 == 0, "the Philox offset must be a multiple of 4, got ", offset);
     offset_ = offset;
   }
@@ -58,6 +67,7 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
     TORCH_CHECK(size == kStateBytes || size == kStateBytes - 8,
                 "RNG state is wrong size: expected ", kStateBytes, " bytes, got ", size);
     const auto* bytes = static_cast<const uint8_t*>(state.data());
+    check_not_captured();
     uint64_t seed = 0, offset = 0;
     std::memcpy(&seed, bytes, sizeof seed);
     if (size == kStateBytes) std::memcpy(&offset, bytes + sizeof seed, sizeof offset);
@@ -74,6 +84,14 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
  private:
   static constexpr int64_t kStateBytes = 16;
 
+  void check_not_captured() const {
+    TORCH_CHECK(!is_captured(),
+                "A generator's state can't be set while a graph is captured: replays would not "
+                "repeat that");
+  }
+  bool is_captured() const {
+    return Queue::captures() && current_queue(device().index()).capture() != nullptr;
+  }
   PhiloxGenerator* clone_impl() const override {
     auto* copy = new PhiloxGenerator(device().index(), seed_);
     copy->offset_ = offset_;

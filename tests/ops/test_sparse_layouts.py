@@ -333,6 +333,47 @@ def test_gradients(name):
     assert_close(grads[1], grads[0])
 
 
+def ones(sparse, rows, columns):
+    return torch.ones(rows, columns, device=sparse.device)
+
+
+#: Of values that may lie at the same place.
+VALUE_GRADIENTS = GRADIENTS | {
+    "sum of all by names": lambda s: torch.sparse.sum(s, (0, 1)),
+    "product with a matrix": lambda s: torch.sparse.mm(s, ones(s, 4, 2)),
+    "addmm": lambda s: torch.sparse.addmm(ones(s, 3, 2), s, ones(s, 4, 2)),
+    "softmax": lambda s: torch.sparse.softmax(s, 1).to_dense(),
+    "log_softmax": lambda s: torch.sparse.log_softmax(s, 0).to_dense(),
+    "coalesced": lambda s: s.coalesce().values(),
+    "sum of two": lambda s: (s + s * 2).to_dense(),
+    "transposed": lambda s: s.t().to_dense(),
+    "mask": lambda s: ones(s, 3, 4).sparse_mask(s.coalesce()).to_dense() * s.to_dense(),
+    "square": lambda s: s.square().to_dense(),
+    "csr": lambda s: s.to_sparse_csr().to_dense(),
+}
+PLACES = {
+    "twice": [[0, 2, 0, 2, 1], [1, 3, 1, 0, 1]],
+    "unsorted": [[2, 1], [0, 0]],
+    "none": [[], []],
+}
+
+
+@pytest.mark.parametrize("name", VALUE_GRADIENTS)
+@pytest.mark.parametrize("places", PLACES)
+def test_gradients_of_values_at_the_same_places(name, places):
+    found = []
+    for device in ("cpu", "ocl"):
+        indices = torch.tensor(PLACES[places], dtype=torch.int64).to(device)
+        values = torch.arange(1.0, 1 + indices.shape[1], device=device, requires_grad=True)
+        sparse = torch.sparse_coo_tensor(indices, values, (3, 4))
+        out = VALUE_GRADIENTS[name](sparse)
+        weights = torch.arange(float(out.numel()), device=device).view(out.shape)
+        (grad,) = torch.autograd.grad((out * weights).sum(), values)
+        found.append((out.detach().cpu(), grad.cpu()))
+    for actual, expected in zip(found[1], found[0], strict=True):
+        assert_close(actual, expected)
+
+
 def test_sums_of_hybrid_tensors_have_gradients():
     data = torch.arange(1.0, 25).view(2, 3, 4)
     for dims in ([0], [1], [2], [0, 1], [0, 2], [0, 1, 2]):

@@ -214,6 +214,32 @@ def test_own_generators():
     assert_close(x, torch.rand(100, device="ocl", generator=generator), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda state: torch.ocl.manual_seed(99),
+        lambda state: torch.manual_seed(99),
+        lambda state: torch.ocl.seed(),
+        lambda state: torch.ocl.set_rng_state(state),
+        lambda state: torch.ocl.default_generators[0].set_offset(8),
+    ],
+    ids="manual_seed of_all seed state offset".split(),
+)
+def test_generators_keep_their_state_while_captured(act):
+    torch.manual_seed(5)
+    state = torch.ocl.get_rng_state()
+    with pytest.raises(RuntimeError, match="while a graph is captured|While a graph is captured"):
+        with torch.ocl.graph(torch.ocl.OclGraph()):
+            act(state)
+    assert torch.ocl.initial_seed() == 5 and torch.equal(torch.ocl.get_rng_state(), state)
+    graph, x = captured(lambda: (torch.ocl.manual_seed(5), torch.rand(9, device="ocl"))[1])
+    torch.ocl.manual_seed(7)
+    graph.replay()
+    torch.ocl.manual_seed(7)
+    assert_close(x, torch.rand(9, device="ocl"), rtol=0, atol=0)
+    act(state)
+
+
 def test_random_permutations_are_refused():
     torch.randperm(5000, device="ocl")
     graph = torch.ocl.OclGraph()

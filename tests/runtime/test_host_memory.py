@@ -1,7 +1,11 @@
 """Host memory: pinned, copied to without blocking, or so large that its pages are taken at once."""
 
+import textwrap
+
 import pytest
 import torch
+
+from tests.fresh import run_script
 
 
 def test_pin_memory_copies_and_is_recognised():
@@ -49,6 +53,24 @@ def test_memory_in_flight_is_not_handed_out():
         # Would overwrite the source of the copy if it were handed out too early.
         torch.full((1 << 18,), -1.0).pin_memory()
         assert on_device.cpu().eq(value).all()
+
+
+def test_the_data_loader_starts_the_device_where_it_is_a_gpu():
+    code = """
+    import torch
+    from torch_ocl import _C
+    if GPU:
+        _C.device_types = lambda: ["gpu"]
+    data = torch.utils.data.TensorDataset(torch.arange(10.0))
+    for workers in (0, 2):
+        loader = torch.utils.data.DataLoader(data, 5, pin_memory=True, num_workers=workers)
+        pinned = [batch.is_pinned() for (batch,) in loader]
+        assert pinned == [_C.device_types()[0] != "cpu"] * 2, pinned
+        assert torch.ocl.is_initialized() == pinned[0]
+    """
+    for gpu in (False, True):
+        done = run_script(textwrap.dedent(code.replace("GPU", str(gpu))))
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_data_loader_pins():

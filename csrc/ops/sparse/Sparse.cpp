@@ -152,9 +152,11 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return made(indices, self._values().index_select(0, entry));
 }
 
-Tensor sum_backward(const Tensor& grad_, const Tensor& self, at::IntArrayRef dims) {
-  TORCH_CHECK(grad_.defined() && self.is_sparse(),
+Tensor sum_backward(const Tensor& grad_, const Tensor& self_, at::IntArrayRef dims) {
+  TORCH_CHECK(grad_.defined() && self_.is_sparse(),
               "_sparse_sum_backward: expected a sparse 'self' and its gradient");
+  // An entry that comes twice would count twice: whoever gets the gradient adds it up.
+  const Tensor self = self_.coalesce();
   const int64_t sparse_dims = self.sparse_dim();
   std::vector<bool> summed(self.dim(), false);
   for (const int64_t dim : dims) summed[c10::maybe_wrap_dim(dim, self.dim())] = true;
