@@ -9,6 +9,7 @@
 #include <ATen/ops/_foreach_addcdiv_native.h>
 #include <ATen/ops/_foreach_addcmul_native.h>
 #include <ATen/ops/_foreach_clamp_min_native.h>
+#include <ATen/ops/_foreach_copy_native.h>
 #include <ATen/ops/_foreach_div_native.h>
 #include <ATen/ops/_foreach_lerp_native.h>
 #include <ATen/ops/_foreach_mul_native.h>
@@ -16,6 +17,7 @@
 #include <ATen/ops/_foreach_reciprocal_native.h>
 #include <ATen/ops/_foreach_sqrt_native.h>
 #include <ATen/ops/_foreach_sub_native.h>
+#include <ATen/ops/_foreach_zero_native.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/SmallVector.h>
 
@@ -30,6 +32,7 @@
 #include "ops/_foreach_add.h"
 #include "ops/_foreach_addcdiv.h"
 #include "ops/_foreach_addcmul.h"
+#include "ops/_foreach_copy.h"
 #include "ops/_foreach_div.h"
 #include "ops/_foreach_lerp.h"
 #include "ops/_foreach_maximum.h"
@@ -38,6 +41,7 @@
 #include "ops/_foreach_reciprocal.h"
 #include "ops/_foreach_sqrt.h"
 #include "ops/_foreach_sub.h"
+#include "ops/_foreach_zero.h"
 
 namespace ocl::native {
 
@@ -129,6 +133,19 @@ std::vector<at::Tensor> run(const char* functor, Lists inputs, const Extra& extr
 }
 
 }  // namespace
+
+void _foreach_zero_(at::TensorList self) {
+  const at::Scalar zero(0.0);
+  if (!fits({self}, Extra(zero))) return at::native::foreach_tensor_zero_slow_(self);
+  run("fill", self, {}, Extra(zero));
+}
+
+void _foreach_copy_(at::TensorList self, at::TensorList src, const bool non_blocking) {
+  if (!fits({self, src}, Extra())) {
+    return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
+  }
+  run("copy", self, {src}, Extra());
+}
 
 std::vector<at::Tensor> _foreach_sqrt(at::TensorList self) {
   if (!fits({self}, Extra())) return at::native::foreach_tensor_sqrt_slow(self);

@@ -76,15 +76,43 @@ void copy_into(const at::Tensor& out, const at::Tensor& in) {
 
 }  // namespace
 
+namespace {
+
+/// Whether b begins where a ends, and both are contiguous and one tensor along `dim`: parts of one
+/// that was taken to pieces, as norms of a list are.
+bool is_continued(const at::Tensor& a, const at::Tensor& b, int64_t dim) {
+  const auto is_one = [](int64_t size) { return size == 1; };
+  return a.is_alias_of(b) && a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg() && a.is_contiguous() && b.is_contiguous() &&
+         b.storage_offset() == a.storage_offset() + a.numel() &&
+         std::all_of(a.sizes().begin(), a.sizes().begin() + dim, is_one);
+}
+
+}  // namespace
+
 void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, int64_t, bool, bool,
                               bool, at::MemoryFormat, const at::Tensor& out) {
   if (out.numel() == 0) return;
+  const auto list = tensors.materialize();
   int64_t start = 0;
-  for (const at::Tensor& tensor : tensors) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const at::Tensor& tensor = list[i];
     if (at::native::cat_should_skip_tensor(tensor)) continue;
-    const int64_t length = tensor.size(dim);
-    if (tensor.numel() != 0) copy_into(out.narrow(dim, start, length), tensor);
+    int64_t length = tensor.size(dim);
+    size_t last = i;
+    while (last + 1 < list.size() && !at::native::cat_should_skip_tensor(list[last + 1]) &&
+           is_continued(list[last], list[last + 1], dim)) {
+      length += list[++last].get().size(dim);
+    }
+    at::Tensor whole = tensor;
+    if (last > i) {
+      c10::DimVector sizes(tensor.sizes());
+      sizes[dim] = length;
+      whole = tensor.as_strided(sizes, c10::contiguous_strides(sizes), tensor.storage_offset());
+    }
+    if (whole.numel() != 0) copy_into(out.narrow(dim, start, length), whole);
     start += length;
+    i = last;
   }
 }
 

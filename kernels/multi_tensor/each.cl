@@ -1,6 +1,6 @@
 // Pointwise functions over lists of tensors: operand 0 = EACH(operands 1 ..., scalar).
 //
-// Compile parameters, besides tensors.clh's: EACH (a macro below, without its prefix), INPUTS (1 to
+// Compile parameters, besides tensors.clh's: EACH (a macro below, without its prefix), INPUTS (0 to
 // 3), SCALAR (0: none; 1: a number per tensor, whose bits stand in its place, the last operand; 2:
 // the last operand is a tensor of one element).
 #include "include/item_by_item.clh"
@@ -19,6 +19,8 @@
 
 // Not "sqrt", nor "abs": some compilers have macros of those names.
 #define each_root(a) sqrt(a)
+#define each_fill(s) (s)
+#define each_copy(a) (a)
 #define each_neg(a) (-(a))
 #define each_magnitude(a) fabs(a)
 #define each_reciprocal(a) ((real)1 / (a))
@@ -48,7 +50,10 @@ typedef TYPE(C) real;
 #endif
 
 #define LOAD_IN(width, k, i) const TYPEV(C, width) a##k = LOADV_AS(C, E, width, in##k, i)
-#if INPUTS == 1
+#if INPUTS == 0
+#define DECLARE_IN()
+#define LOAD_ALL(width, i)
+#elif INPUTS == 1
 #define DECLARE_IN() global const char* in0 = PLACE(1)
 #define LOAD_ALL(width, i) LOAD_IN(width, 0, i)
 #define VALUES a0
@@ -67,7 +72,9 @@ typedef TYPE(C) real;
 #define VALUES a0, a1, a2
 #endif
 #define CALL(function, arguments) function arguments
-#if SCALAR
+#if INPUTS == 0
+#define RESULT CALL(PASTE2(each_, EACH), (s))
+#elif SCALAR
 #define RESULT CALL(PASTE2(each_, EACH), (VALUES, s))
 #else
 #define RESULT CALL(PASTE2(each_, EACH), (VALUES))

@@ -293,5 +293,11 @@ def optimisers():
         scaler.update()
     # A list that is longer than a kernel's parameters.
     keep += torch._foreach_addcmul([x[0]] * 40, [x[1]] * 40, [x[2]] * 40, value=0.5)
+    for order in (1, 2, torch.inf):
+        keep += torch._foreach_norm([x[0][:3], *[x[1]] * 40, x], order)
+    copies = [torch.empty_like(x[0]) for _ in range(3)]
+    torch._foreach_copy_(copies, [x[0], x[1], x[2]])
+    torch._foreach_zero_(copies[:1])
+    keep += copies
     keep += [p.detach() for p in model.parameters()]
     return keep

@@ -96,6 +96,85 @@ def test_lists_that_go_tensor_by_tensor(device):
         torch._foreach_add([b.to(device)], [torch.ones(4, device=device)])
 
 
+NORMS = [1, 2.0, torch.inf, 3]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("order", NORMS)
+@pytest.mark.parametrize("sizes", [SHAPES, [(5,)], [(2_000_003,), (2, 3), (1,)]])
+def test_norms(device, dtype, order, sizes):
+    if abs(order) == torch.inf:
+        sizes = [shape for shape in sizes if 0 not in shape]
+    xs = [t - 1 for t in tensors(4, dtype, sizes)]
+    wanted = torch._foreach_norm([x.double() for x in xs], order)
+    got = torch._foreach_norm(moved(xs, device), order)
+    tolerance = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 1e-6}.get(dtype, 1e-12)
+    for mine, exact, x in zip(got, wanted, xs, strict=True):
+        assert mine.shape == () and mine.dtype == dtype
+        if exact < torch.finfo(dtype).max:
+            assert_close(mine.cpu().double(), exact, rtol=tolerance, atol=0)
+        else:
+            assert_close(mine.cpu(), torch.linalg.vector_norm(x, order))
+
+
+def test_norms_of_what_is_no_number_and_of_other_lists(device):
+    nan, inf = torch.nan, torch.inf
+    xs = [torch.ones(1000), torch.ones(50_000), torch.zeros(3), torch.full((9,), 1e30)]
+    xs[0][7], xs[1][49_999] = nan, -inf
+    turned = [torch.ones(4, 6).t(), torch.ones(2, 2)]
+    mixed = [torch.ones(3), torch.ones(3).double(), torch.ones(2, dtype=torch.complex64)]
+    for order in (1, 2, inf):
+        for lists in (xs, xs[::-1], [x[::2] for x in xs], turned, mixed):
+            wanted = list(torch._foreach_norm(lists, order))
+            got = torch._foreach_norm(moved(lists, device), order)
+            assert_close([t.cpu() for t in got], wanted, equal_nan=True)
+    halves = [torch.full((5000,), 3.0, dtype=torch.float16)]
+    (got,) = torch._foreach_norm(moved(halves, device), 2, dtype=torch.float32)
+    assert_close(got.cpu(), torch._foreach_norm(halves, 2, dtype=torch.float32)[0])
+    for order, lists in ((inf, [torch.ones(2), torch.ones(0)]), (2, [torch.ones(3).int()])):
+        with pytest.raises(RuntimeError) as theirs:
+            torch._foreach_norm(lists, order)
+        with pytest.raises(RuntimeError) as ours:
+            torch._foreach_norm(moved(lists, device), order)
+        assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int64, torch.bool], ids=str)
+def test_zeros_and_copies(device, dtype):
+    xs, ys = moved(tensors(1, dtype), device), tensors(2, dtype)
+    xs.append(torch.ones(6, 4, device=device, dtype=dtype).t()[::2])
+    ys.append(torch.zeros(4, 6, dtype=dtype)[::2])
+    places = [x.data_ptr() for x in xs]
+    torch._foreach_copy_(xs, moved(ys, device))
+    assert_close([x.cpu() for x in xs], ys, rtol=0, atol=0)
+    torch._foreach_zero_(xs)
+    assert not any(x.any() for x in xs) and places == [x.data_ptr() for x in xs]
+    torch._foreach_copy_(xs, ys)  # from the host
+    torch._foreach_copy_(xs, [y.double() for y in moved(ys, device)])
+    assert_close([x.cpu() for x in xs], ys, rtol=0, atol=0)
+
+
+def test_clipping_gradients_takes_few_launches(device):
+    def clip(count, place):
+        parameters = [torch.nn.Parameter(torch.ones(9 + i, 3, device=place)) for i in range(count)]
+        for number, p in enumerate(parameters):
+            p.grad = torch.full_like(p, number + 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, 2.0)
+        return [norm.cpu(), *(p.grad.cpu() for p in parameters)]
+
+    assert_close(clip(70, device), clip(70, "cpu"))
+    counts = []
+    for count in (60, 200):
+        parameters = [torch.ones(9 + i, 3, device=device) for i in range(count)]
+        for p in parameters:
+            p.grad = torch.ones_like(p)
+        torch.nn.utils.clip_grad_norm_(parameters, 2.0)
+        torch.ocl.reset_launch_count()
+        torch.nn.utils.clip_grad_norm_(parameters, 2.0)
+        counts.append(torch.ocl.launch_count())
+    assert counts[0] == counts[1] <= 12, counts
+
+
 def test_values_that_are_no_numbers(device):
     """A NaN on either side is the maximum; the sign of a zero is dropped."""
     nan, inf = torch.nan, torch.inf

@@ -60,6 +60,38 @@ def test_cat_mixes(device):
     check(device, lambda x: torch.cat([x.conj(), x]), sample(3, dtype=torch.complex64) * 1j)
 
 
+JOINED = {
+    "rows": lambda x: torch.cat(x.split(2)),
+    "columns": lambda x: torch.cat(x.split(2, 1), 1),
+    "elements": lambda x: torch.stack(list(x.flatten().unbind())),
+    "with a gap": lambda x: torch.cat([x[:2], x[3:4], x[4:]]),
+    "back to front": lambda x: torch.cat(list(x.split(1))[::-1]),
+    "transposed": lambda x: torch.cat(x.t().split(2)),
+    "a row's": lambda x: torch.cat(x[:1].split(2, 1), 1),
+    "planes": lambda x: torch.cat(x[None].split(2, 1), 1),
+    "twice": lambda x: torch.cat([x, x]),
+    "another dtype": lambda x: torch.cat([x[:2], x[2:].to(torch.complex64)]),
+    "one conjugate": lambda x: torch.cat([x.to(torch.complex64)[:2].conj(), x[2:]]),
+    "conjugates": lambda x: torch.cat((x.to(torch.complex64) * 1j).conj().split(2)),
+    "negative": lambda x: torch.cat(list((x * 1j).conj().imag.split(2))),
+    "with nothing": lambda x: torch.cat([x[:2], x[2:2], x[2:]]),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_cat_of_parts_of_one_tensor(device, name):
+    x = torch.arange(42.0).view(6, 7)
+    torch.testing.assert_close(JOINED[name](x.to(device)).cpu(), JOINED[name](x), rtol=0, atol=0)
+
+
+def test_cat_of_what_was_one_tensor_is_one_copy(device):
+    parts = list(torch.arange(50.0, device=device).unbind())
+    torch.stack(parts)
+    torch.ocl.reset_launch_count()
+    torch.stack(parts)
+    assert torch.ocl.launch_count() == 1
+
+
 def test_cat_keeps_channels_last(device):
     x = sample(2, 3, 4, 5).to(memory_format=torch.channels_last)
     got = check(device, lambda t: torch.cat([t, t], 1), x)

@@ -168,6 +168,8 @@ uint64_t bits_of(at::ScalarType compute, const c10::Scalar& number) {
 
 }  // namespace
 
+size_t chunk(Device& device, at::ScalarType dtype) { return Plan(device, dtype, 1, 1).chunk; }
+
 void run(const KernelFamily& family, std::span<const Operand> operands,
          std::span<const Define> defines, SetArguments set_arguments) {
   const at::TensorList& first = operands[0].tensors;

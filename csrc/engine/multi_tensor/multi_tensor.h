@@ -34,6 +34,10 @@ using SetArguments = c10::function_ref<void(Kernel&, cl_uint)>;
 void run(const KernelFamily& family, std::span<const Operand> operands,
          std::span<const Define> defines, SetArguments set_arguments);
 
+/// Elements in a chunk of a tensor of that dtype: work-items that serve one may store what they
+/// made of it.
+size_t chunk(Device& device, at::ScalarType dtype);
+
 /// Throws RuntimeError unless every list has as many tensors as `first`, of its tensors' shapes,
 /// device and dtype (`single` lists: one float each).
 void check(const char* op, std::span<const Operand> operands);
