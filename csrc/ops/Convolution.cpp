@@ -18,6 +18,7 @@
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"
+#include "ops/ConvolutionEpilogue.h"
 #include "ops/ConvolutionMatrix.h"
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"
@@ -91,7 +92,8 @@ int64_t taps_of(const conv::Window& window) {
 }
 
 void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-               const at::Tensor& bias, const conv::Window& window);
+               const at::Tensor& bias, const conv::Window& window,
+               const conv::Results* results = nullptr);
 
 const char* refuse_product(const ConvolutionPlan& plan) {
   const conv::Window& window = plan.window;
@@ -115,7 +117,7 @@ const char* refuse_product(const ConvolutionPlan& plan) {
 /// Windows that lie side by side: one product with every element of the windows, whose results then
 /// take their places.
 void run_product(const ConvolutionPlan& plan) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t axes = plan.axes(), taps = taps_of(window);
   const int64_t positions = out.numel() / (out.size(0) * out.size(1));
   const int64_t images = out.size(0), channels = out.size(1), results = weight.size(1);
@@ -177,7 +179,7 @@ const char* refuse_phases(const ConvolutionPlan& plan) {
 /// computed as so many channels of one convolution, with the window's elements that each of them
 /// takes, and then take their places. One by one they would share no loads.
 void run_phases(const ConvolutionPlan& plan) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t axes = plan.axes(), channels = weight.size(1);
   int64_t phases = 1;
   conv::Window shared;  // of the convolution with all phases
@@ -234,7 +236,7 @@ void output_by_kernels(const ConvolutionPlan& plan) {
   const int axes = static_cast<int>(plan.axes());
   const at::Tensor read = for_few_columns(plan.in, plan.weight.size(0), plan.window);
   conv::forward(conv::Operand(plan.out, axes), conv::Operand(read, axes),
-                conv::Operand(plan.weight, axes), plan.addend(), plan.window);
+                conv::Operand(plan.weight, axes), plan.addend(), plan.window, plan.results);
 }
 
 void input_by_kernels(const ConvolutionPlan& plan) {
@@ -288,13 +290,19 @@ std::string describe(const ConvolutionPlan& plan) {
 }
 
 void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-               const at::Tensor& bias, const conv::Window& window) {
+               const at::Tensor& bias, const conv::Window& window, const conv::Results* results) {
   if (out.numel() == 0) return;
   if (weight.numel() == 0) {
     fill_channels(out, bias);
+    if (results != nullptr) {
+      const int64_t columns =
+          results->channels_last ? out.size(1) : out.numel() / (out.size(0) * out.size(1));
+      conv::hand_over(*results, out.const_data_ptr(), out.scalar_type(), 0, out.numel() / columns,
+                      columns);
+    }
     return;
   }
-  const ConvolutionPlan plan{ConvolutionPlan::Pass::output, in, out, weight, bias, window};
+  const ConvolutionPlan plan{ConvolutionPlan::Pass::output, in, out, weight, bias, window, results};
   run_first(engine, kOfOutput, plan, describe);
 }
 
@@ -344,6 +352,24 @@ void check_output_padding(int64_t axes, at::IntArrayRef stride, at::IntArrayRef 
 }
 
 }  // namespace
+
+void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& weight,
+                                   const at::Tensor& bias, at::IntArrayRef stride,
+                                   at::IntArrayRef padding, at::IntArrayRef dilation,
+                                   int64_t groups, const conv::Results& results) {
+  const at::DimVector sizes(
+      at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation));
+  at::Tensor result;
+  if (results.channels_last) {
+    at::DimVector last(sizes);
+    std::rotate(last.begin() + 1, last.begin() + 2, last.end());
+    result = at::empty(last, input.options()).movedim(-1, 1);
+  } else {
+    result = at::empty(sizes, input.options());
+  }
+  output_of(result, input, weight, bias.defined() ? bias.contiguous() : bias,
+            window_of(weight, stride, padding, dilation, groups), &results);
+}
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
                                     const std::optional<at::Tensor>& bias, at::IntArrayRef stride,

@@ -115,7 +115,7 @@ at::Tensor transposed_rows(const at::Tensor& weight, const std::array<conv::Phas
 /// of many.
 bool lies_as_product(const ConvolutionPlan& plan) {
   constexpr int64_t kLeastPlane = 128;  // of fewer, products have too few columns
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const auto all = [](const std::array<int64_t, 3>& sizes, int64_t value) {
     return std::ranges::all_of(sizes, [&](int64_t size) { return size == value; });
   };
@@ -132,7 +132,7 @@ bool lies_as_product(const ConvolutionPlan& plan) {
 /// channels of a chunk, where the copies with channels last cost little or aren't needed.
 bool gains_by_tiles(const ConvolutionPlan& plan) {
   constexpr int64_t kLeastRows = 64;  // for which an element of the input is worth its copy
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t rows = weight.size(0) / window.groups;
   if (pass != ConvolutionPlan::Pass::weight || weight.size(1) % kChunk != 0 || rows % kChunk != 0) {
     return false;
@@ -142,7 +142,7 @@ bool gains_by_tiles(const ConvolutionPlan& plan) {
 }
 
 const char* refuse(const ConvolutionPlan& plan, at::ScalarType dtype, bool tiles) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   if (const char* reason = conv::refuse_implicit_gemm(dtype, window, tiles)) return reason;
   if (out.scalar_type() != in.scalar_type() || weight.scalar_type() != in.scalar_type()) {
     return "dtypes differ";
@@ -170,7 +170,7 @@ const char* refuse_by_matrix(const ConvolutionPlan& plan) {
 
 const char* refuse_by_parts(const ConvolutionPlan& plan) {
   constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   if (window.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
   if (window.groups > 1) return "there are groups";
   if (std::min(weight.size(0), weight.numel() / weight.size(0)) < kLeastSize) {
@@ -180,7 +180,7 @@ const char* refuse_by_parts(const ConvolutionPlan& plan) {
 }
 
 void output_by_matrix(const ConvolutionPlan& plan) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int products = window.bfloat16_products;
   const at::Tensor source =
@@ -188,13 +188,20 @@ void output_by_matrix(const ConvolutionPlan& plan) {
   const at::Tensor rows = products > 0 ? parts_of_rows(rows_of(weight, weight.size(1)), products)
                                        : rows_of(weight, channels);
   const at::Tensor result = result_for(out);
+  const bool taken = taker != nullptr && taker->channels_last;
   conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
-                      grid_of(out, window), window.groups);
+                      grid_of(out, window), window.groups, taken ? &taker->epilogue : nullptr);
+  if (taken) return;
   deliver(result, out);
+  if (taker != nullptr) {
+    const int64_t rows_of_planes = out.size(0) * out.size(1);
+    conv::hand_over(*taker, out.const_data_ptr(), out.scalar_type(), 0, rows_of_planes,
+                    out.numel() / rows_of_planes);
+  }
 }
 
 void input_by_matrix(const ConvolutionPlan& plan) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t axes = in.dim() - 2, groups = window.groups;
   const int products = window.bfloat16_products;
   const int64_t channels =
@@ -239,7 +246,7 @@ void input_by_matrix(const ConvolutionPlan& plan) {
 }
 
 void weight_by_matrix(const ConvolutionPlan& plan) {
-  const auto& [pass, in, out, weight, bias, window] = plan;
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));

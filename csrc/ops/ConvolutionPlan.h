@@ -16,6 +16,7 @@ struct ConvolutionPlan {
   Pass pass;
   const at::Tensor &in, &out, &weight, &bias;
   const conv::Window& window;
+  const conv::Results* results = nullptr;  // who runs the plan hands the results over
 
   int64_t axes() const { return weight.dim() - 2; }
   const void* addend() const { return bias.defined() ? bias.const_data_ptr() : nullptr; }

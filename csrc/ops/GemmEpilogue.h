@@ -12,6 +12,6 @@ namespace ocl::native {
 /// of the epilogue's operands is one that it writes; none that it writes is memory of a, b or c.
 void run_gemm_with_epilogue(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
                             const c10::Scalar& alpha, const c10::Scalar& beta,
-                            const gemm::Epilogue& epilogue);
+                            const Epilogue& epilogue);
 
 }  // namespace ocl::native

@@ -183,7 +183,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
 }
 
 void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& alpha,
-                            const Scalar& beta, const gemm::Epilogue& epilogue) {
+                            const Scalar& beta, const Epilogue& epilogue) {
   const auto resolved = [](const Tensor& t) { return t.is_neg() ? t.resolve_neg() : t; };
   c10::DimVector sizes(a.sizes().begin(), a.sizes().end());
   sizes.back() = b.size(b.dim() - 1);

@@ -1,18 +1,22 @@
-// Matrix products whose results a text of torch.compile's takes on
+// Matrix products and convolutions whose results a text of torch.compile's takes on
 // (torch_ocl/inductor/epilogue.py): how Python calls them.
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/gemm/epilogue.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
+#include "ops/ConvolutionEpilogue.h"
 #include "ops/GemmEpilogue.h"
 #include "python/bindings.h"
 #include "python/errors.h"
@@ -23,11 +27,13 @@ namespace ocl::python {
 namespace {
 
 /// What stays the same from call to call.
-struct FusedProduct {
+struct Fused {
   const ModifiedKernels& kernels;
   int lanes;
   size_t tensors, numbers;
-  double alpha, beta;
+  std::function<void(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+                     const Epilogue& epilogue)>
+      run;
   py::object refuse;  // raises, given the driver's log
 };
 
@@ -40,9 +46,9 @@ const at::Tensor& tensor_of(PyObject* object) {
 
 /// The function's arguments: a, b, c or None, the tensors of the text, its numbers.
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  const auto& product = *static_cast<const FusedProduct*>(PyCapsule_GetPointer(self, kCapsule));
+  const auto& fused = *static_cast<const Fused*>(PyCapsule_GetPointer(self, kCapsule));
   try {
-    const size_t expected = 3 + product.tensors + product.numbers;
+    const size_t expected = 3 + fused.tensors + fused.numbers;
     if (static_cast<size_t>(count) != expected) {
       throw py::type_error("a fused product takes " + std::to_string(expected) +
                            " arguments, got " + std::to_string(count));
@@ -50,23 +56,23 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     const at::Tensor &a = tensor_of(arguments[0]), &b = tensor_of(arguments[1]);
     const at::Tensor c = arguments[2] == Py_None ? at::Tensor() : tensor_of(arguments[2]);
     arguments += 3;
-    gemm::Epilogue epilogue{product.kernels, product.lanes, {}, {}};
-    for (size_t i = 0; i < product.tensors; ++i) {
+    Epilogue epilogue{fused.kernels, fused.lanes, {}, {}};
+    for (size_t i = 0; i < fused.tensors; ++i) {
       epilogue.operands.push_back(tensor_of(arguments[i]).const_data_ptr());
     }
-    for (size_t i = 0; i < product.numbers; ++i) {
-      const int64_t number = PyLong_AsLongLong(arguments[product.tensors + i]);
+    for (size_t i = 0; i < fused.numbers; ++i) {
+      const int64_t number = PyLong_AsLongLong(arguments[fused.tensors + i]);
       if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
       epilogue.numbers.push_back(number);
     }
     const py::gil_scoped_release release;  // kernels may have to be built
-    native::run_gemm_with_epilogue(a, b, c, product.alpha, product.beta, epilogue);
+    fused.run(a, b, c, epilogue);
   } catch (const Error& error) {
     if (error.call() != std::string_view("clBuildProgram")) {
       set_python_error();
       return nullptr;
     }
-    PyObject* result = PyObject_CallFunction(product.refuse.ptr(), "s", error.what());
+    PyObject* result = PyObject_CallFunction(fused.refuse.ptr(), "s", error.what());
     Py_XDECREF(result);
     return nullptr;
   } catch (...) {
@@ -78,24 +84,48 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
 
 PyMethodDef method{"fused_product",
                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
-                   METH_FASTCALL, "alpha * a @ b + beta * c, which a text takes on."};
+                   METH_FASTCALL, "A product or convolution that a text takes on."};
 
-/// A function of a, b, c or None, so many tensors and numbers. Where the driver refuses the text,
-/// it calls `refuse` with the driver's log, which has to raise.
-py::object fused_product(const std::string& text, int lanes, size_t tensors, size_t numbers,
-                         double alpha, double beta, py::object refuse) {
-  auto product = std::make_unique<FusedProduct>(FusedProduct{
-      ModifiedKernels::of(text), lanes, tensors, numbers, alpha, beta, std::move(refuse)});
-  const py::capsule capsule(product.release(), kCapsule, [](PyObject* self) {
-    delete static_cast<FusedProduct*>(PyCapsule_GetPointer(self, kCapsule));
+py::object function_of(std::unique_ptr<Fused> fused) {
+  const py::capsule capsule(fused.release(), kCapsule, [](PyObject* self) {
+    delete static_cast<Fused*>(PyCapsule_GetPointer(self, kCapsule));
   });
   PyObject* function = PyCFunction_New(&method, capsule.ptr());
   if (function == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(function);
 }
 
+/// A function of a, b, c or None, so many tensors and numbers: alpha * a @ b + beta * c. Where the
+/// driver refuses the text, it calls `refuse` with the driver's log, which has to raise.
+py::object fused_product(const std::string& text, int lanes, size_t tensors, size_t numbers,
+                         double alpha, double beta, py::object refuse) {
+  const auto run = [alpha, beta](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+                                 const Epilogue& epilogue) {
+    native::run_gemm_with_epilogue(a, b, c, alpha, beta, epilogue);
+  };
+  return function_of(std::make_unique<Fused>(
+      Fused{ModifiedKernels::of(text), lanes, tensors, numbers, run, std::move(refuse)}));
+}
+
+/// The same of an input, a weight, and a bias or None.
+py::object fused_convolution(const std::string& text, int lanes, size_t tensors, size_t numbers,
+                             std::vector<int64_t> stride, std::vector<int64_t> padding,
+                             std::vector<int64_t> dilation, int64_t groups, bool channels_last,
+                             py::object refuse) {
+  const auto run = [=](const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                       const Epilogue& epilogue) {
+    native::run_convolution_with_epilogue(input, weight, bias, stride, padding, dilation, groups,
+                                          {epilogue, channels_last});
+  };
+  return function_of(std::make_unique<Fused>(
+      Fused{ModifiedKernels::of(text), lanes, tensors, numbers, run, std::move(refuse)}));
+}
+
 }  // namespace
 
-void bind_fused_product(py::module_& module) { module.def("fused_product", &fused_product); }
+void bind_fused_product(py::module_& module) {
+  module.def("fused_product", &fused_product);
+  module.def("fused_convolution", &fused_convolution);
+}
 
 }  // namespace ocl::python

@@ -50,6 +50,7 @@
 #define ALIGNED_VECTORS 1
 #include "include/dtype.clh"
 #include "conv/depthwise_arguments.clh"
+#include "conv/results.clh"
 
 typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;
@@ -82,7 +83,7 @@ static inline bool is_element(int u, int up, uint size) {
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
     global const char* in, const ulong in_offset, global const char* weight,
     const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
-    const ulong out_offset, const DepthwiseArguments p) {
+    const ulong out_offset, const DepthwiseArguments p EPILOGUE_PARAMETERS) {
   const uint tiles = (p.out_h + TY - 1) / TY;
 #if LAST
   const uint place = BLOCK(p) * LP + ROW, x = place % p.out_w;
@@ -152,7 +153,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   out += out_offset + (n * p.out_n + c * p.out_c + x * p.out_x) * STORAGE_SIZE(OUT);
   _Pragma("unroll") for (uint i = 0; i < TY; i++) {
     if (y0 + i < p.out_h) {
+#ifdef EPILOGUE_TEXT
+      _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
+        const ulong row =
+            LAST ? ((ulong)n * p.out_h + y0 + i) * p.out_w + x : (ulong)n * p.channels + c;
+        const ulong column = LAST ? c + e : (ulong)(y0 + i) * p.out_w + x;
+        STORE_RESULT(row, column, out, 0, ((private const T*)(sum + i))[e]);
+      }
+#else
       STOREV_FROM(OUT, C, WIDTH, out + (y0 + i) * p.out_y * STORAGE_SIZE(OUT), 0, sum[i]);
+#endif
     }
   }
 }

@@ -43,7 +43,7 @@ static inline int floor_div(int x, int by) { return (x - (x % by + by) % by) / b
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_lanes(
     global const char* in, const ulong in_offset, global const char* weight,
     const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
-    const ulong out_offset, const DepthwiseArguments p) {
+    const ulong out_offset, const DepthwiseArguments p EPILOGUE_PARAMETERS) {
   const uint n = get_global_id(1);
   const uint tiles = (p.out_h + p.skip_y + TY - 1) / TY;
   const uint first = get_global_id(0) * p.block, last = min(first + p.block, tiles);
@@ -83,9 +83,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         _Pragma("unroll") for (int i = 0; i < TY; i++) {
           _Pragma("unroll") for (int j = 0; j < TX; j++) {
             if (y + i >= 0 && y + i < (int)p.out_h && x + j >= 0 && x + j < (int)p.out_w) {
-              STOREV_FROM(OUT, C, WIDTH,
-                          out + ((y + i) * p.out_y + (x + j) * p.out_x + c) * STORAGE_SIZE(OUT), 0,
-                          sum[i][j]);
+              STORE_RESULTS(WIDTH, ((ulong)n * p.out_h + y + i) * p.out_w + x + j, c,
+                            out + ((y + i) * p.out_y + (x + j) * p.out_x + c) * STORAGE_SIZE(OUT),
+                            sum[i][j]);
             }
           }
         }

@@ -85,28 +85,30 @@ static inline void stage_input(local T* staged, global const char* plane,
 }
 
 /// The first `length` lanes.
-static inline void store_line(global char* to, V v, uint length) {
+static inline void store_line(global char* to, V v, uint length, ulong row,
+                              ulong column EPILOGUE_PARAMETERS) {
   if (length >= WIDTH) {
-    STOREV_FROM(OUT, C, WIDTH, to, 0, v);
+    STORE_RESULTS(WIDTH, row, column, to, v);
     return;
   }
   T lanes[WIDTH];
   PASTE2(vstore, WIDTH)(v, 0, lanes);
   uint i = 0;
   if (length >= HALF) {
-    STOREV_FROM(OUT, C, HALF, to, 0, v.lo);
+    STORE_RESULTS(HALF, row, column, to, v.lo);
     i = length - HALF;
-    STOREV_FROM(OUT, C, HALF, to + i * STORAGE_SIZE(OUT), 0, PASTE2(vload, HALF)(0, lanes + i));
+    STORE_RESULTS(HALF, row, column + i, to + i * STORAGE_SIZE(OUT),
+                  PASTE2(vload, HALF)(0, lanes + i));
     return;
   }
-  for (; i < length; i++) STORE_FROM(OUT, C, to, i, lanes[i]);
+  for (; i < length; i++) STORE_RESULT(row, column + i, to, i, lanes[i]);
 }
 
 /// Global size: planes / block, blocks of lines * blocks of columns.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_planes(
     global const char* in, const ulong in_offset, global const char* weight,
     const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
-    const ulong out_offset, local T* staged, const DepthwiseArguments p) {
+    const ulong out_offset, local T* staged, const DepthwiseArguments p EPILOGUE_PARAMETERS) {
   const uint first = get_global_id(0) * p.block;
   const uint last = min(first + p.block, p.images * p.channels);
   const uint across = (p.out_w + p.columns - 1) / p.columns;
@@ -149,7 +151,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
         }
         _Pragma("unroll") for (int i = 0; i < TY; i++) {
           if (i < valid)
-            store_line(to + (i * p.out_y + start) * STORAGE_SIZE(OUT), sum[i], columns);
+            store_line(to + (i * p.out_y + start) * STORAGE_SIZE(OUT), sum[i], columns, plane,
+                       (y0 + y + i) * (ulong)p.out_w + x0 + start EPILOGUE_PASSED);
         }
       }
     }

@@ -46,7 +46,8 @@ static inline void clear(local T* staged, uint vectors) {
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_transposed(
     global const char* in, const ulong in_offset, global const char* weight,
     const ulong weight_offset, global const char* bias, const ulong bias_offset, global char* out,
-    const ulong out_offset, local T* staged, local T* staged_out, const DepthwiseArguments p) {
+    const ulong out_offset, local T* staged, local T* staged_out,
+    const DepthwiseArguments p EPILOGUE_PARAMETERS) {
   const uint c = min((uint)get_global_id(0) * WIDTH, p.channels - WIDTH);
   const uint first = get_global_id(1) * p.block, last = min(first + p.block, p.images);
   const uint count = p.out_h * p.out_w;
@@ -87,8 +88,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void depthwis
       _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) square[e] = VECTOR(staged_out, from + e);
       transpose(square);
       _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
-        STOREV_FROM(OUT, C, WIDTH, planes + ((long)e * p.out_c + from) * STORAGE_SIZE(OUT), 0,
-                    square[e]);
+        STORE_RESULTS(WIDTH, (ulong)n * p.channels + c + e, from,
+                      planes + ((long)e * p.out_c + from) * STORAGE_SIZE(OUT), square[e]);
       }
     }
   }

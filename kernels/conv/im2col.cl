@@ -9,6 +9,7 @@
 // Panels are [z][m / NR][k][NR] of C.
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
+#include "conv/results.clh"
 #include "include/register_tile.clh"
 
 typedef TYPEV(C, WIDTH) V;
@@ -69,7 +70,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2col_product(
     global const char* b_base, const ulong b_offset, global const char* workspace,
     const ulong workspace_offset, global const char* bias, const ulong bias_offset,
-    global char* out_base, const ulong out_offset, const ContractionArguments p) {
+    global char* out_base, const ulong out_offset,
+    const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint panel = get_global_id(0), z = get_global_id(2), panels = (p.m + NR - 1) / NR;
   const uint tiles = (p.n + MR - 1) / MR;
   const uint begin = get_global_id(1) * p.block, end = min(begin + p.block, tiles);
@@ -80,7 +82,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
   const uint valid = min((uint)NR, p.m - panel * NR);
   long out_at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_out), out_at);
-  const uint lines = lines_of(out_at);
+  // Of a text's results those of one row.
+  uint lines = 0, lines_out = lines_of(out_at);
+  const ulong position = p.position0 + (ulong)panel * NR;
+  for (uint v = 0; v < NV; v++) {
+    if (IN_A_PLANE(p.plane, position + v * WIDTH, WIDTH)) lines |= lines_out & 1u << v;
+  }
   for (uint tile = begin; tile < end; tile++) {
     const uint first = tile * MR, rows = min((uint)MR, p.n - first);
     global const char* b =
@@ -110,6 +117,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
       d.s3 = size.s3 - 1;
       NEXT_DIGITS(d, size);
     }
+    const ulong channel = (ulong)z * p.n + first;
     const bool in_lines = rows == MR && valid == NR && lines == (1u << NV) - 1;
     global char* to =
         out_base + out_offset + (z * p.out_group + first * p.column_out) * STORAGE_SIZE(OUT);
@@ -120,7 +128,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
         const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, addends, i) : (T)(0);
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V value = sum[i][v] + (V)(addend);
-          STOREV_FROM(OUT, C, WIDTH, to + out_at[v * WIDTH] * STORAGE_SIZE(OUT), 0, value);
+          STORE_RESULTS(WIDTH, RESULT_ROW(p.plane, p.all, position + v * WIDTH, channel + i),
+                        RESULT_COLUMN(p.plane, position + v * WIDTH, channel + i),
+                        to + out_at[v * WIDTH] * STORAGE_SIZE(OUT), value);
         }
         to += p.column_out * STORAGE_SIZE(OUT);
       }
@@ -136,7 +146,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
         const uint j = v * WIDTH;
         const V value = edge[i][v] + (V)(addend);
         if (j + WIDTH <= valid && (lines >> v & 1)) {
-          STOREV_FROM(OUT, C, WIDTH, to + out_at[j] * STORAGE_SIZE(OUT), 0, value);
+          STORE_RESULTS(WIDTH, RESULT_ROW(p.plane, p.all, position + j, channel + i),
+                        RESULT_COLUMN(p.plane, position + j, channel + i),
+                        to + out_at[j] * STORAGE_SIZE(OUT), value);
         } else {
           union {
             V vector;
@@ -144,7 +156,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
           } x;
           x.vector = value;
           for (uint e = 0; j + e < valid && e < WIDTH; e++) {
-            STORE_FROM(OUT, C, to, out_at[j + e], x.element[e]);
+            STORE_RESULT(RESULT_ROW(p.plane, p.all, position + j + e, channel + i),
+                         RESULT_COLUMN(p.plane, position + j + e, channel + i), to, out_at[j + e],
+                         x.element[e]);
           }
         }
       }

@@ -12,6 +12,7 @@
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "conv/conv.clh"
+#include "conv/results.clh"
 #include "include/register_tile.clh"
 
 #ifndef ADJACENT
@@ -138,16 +139,17 @@ kernel void conv_pack(global const char* b, const ulong b_offset, global char* w
 #define ANY_ROW(i) x[at[i]]
 
 #if TRANSPOSES
-#define STORE_COLUMN(j, values)                                                                  \
-  if ((j) < columns) {                                                                           \
-    const T addend = p->flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);                   \
-    STOREV_FROM(OUT, C, MR, to + (j) * p->column_out * STORAGE_SIZE(OUT), 0, (values) + addend); \
+#define STORE_COLUMN(j, values)                                                     \
+  if ((j) < columns) {                                                              \
+    const T addend = p->flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);      \
+    STORE_RESULTS(MR, result_row + (j), result_column,                              \
+                  to + (j) * p->column_out * STORAGE_SIZE(OUT), (values) + addend); \
   }
 
 /// Of a tile whose rows lie next to each other in out.
 static inline void store_columns(global char* to, global const char* bias,
-                                 private const ContractionArguments* p, V sum[MR][NV],
-                                 uint columns) {
+                                 private const ContractionArguments* p, V sum[MR][NV], uint columns,
+                                 ulong result_row, ulong result_column EPILOGUE_PARAMETERS) {
   V square[WIDTH];
   _Pragma("unroll") for (uint i = 0; i < MR; i++) {
     square[i] = sum[i][0];
@@ -166,7 +168,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
     global const char* a_base, const ulong a_offset, global const char* workspace,
     const ulong workspace_offset, global const char* bias, const ulong bias_offset,
     global char* out, const ulong out_offset, global char* sums, const ulong sums_offset,
-    const ContractionArguments p) {
+    const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint jn = get_global_id(0), z = get_global_id(2) % p.groups;
   const uint split = get_global_id(2) / p.groups;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
@@ -245,17 +247,20 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
         continue;
       }
       global char* to = out + out_first * STORAGE_SIZE(OUT);
+      const ulong position = p.position0 + tile * MR, channel = z * p.n + column0;
       if (p.column_out == 1 && columns == NR && rows == MR) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) {
           const V addend = p.flags & kConvBias ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
           _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-            STOREV_FROM(OUT, C, WIDTH, to + out_at[i] * STORAGE_SIZE(OUT), v, sum[i][v] + addend);
+            STORE_RESULTS(WIDTH, position + i, channel + v * WIDTH,
+                          to + (out_at[i] + v * WIDTH) * STORAGE_SIZE(OUT), sum[i][v] + addend);
           }
         }
       }
 #if TRANSPOSES
-      else if (rows == MR && out_at[MR - 1] == MR - 1) {
-        store_columns(to, bias, &p, sum, columns);
+      else if (rows == MR && out_at[MR - 1] == MR - 1 && IN_A_PLANE(p.plane, position, MR)) {
+        store_columns(to, bias, &p, sum, columns, RESULT_ROW(p.plane, p.all, position, channel),
+                      RESULT_COLUMN(p.plane, position, channel) EPILOGUE_PASSED);
       }
 #endif
       else {
@@ -269,7 +274,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
           const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);
           for (uint i = 0; i < rows; i++) {
             const T value = elements[i * NR + j] + addend;
-            STORE_FROM(OUT, C, to, out_at[i] + j * p.column_out, value);
+            STORE_RESULT(RESULT_ROW(p.plane, p.all, position + i, channel + j),
+                         RESULT_COLUMN(p.plane, position + i, channel + j), to,
+                         out_at[i] + j * p.column_out, value);
           }
         }
       }
@@ -280,7 +287,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
 /// Adds up the totals of the parts of k, in order. Global size: n, m, groups.
 kernel void conv_finish(global const char* bias, const ulong bias_offset, global char* out,
                         const ulong out_offset, global const char* sums, const ulong sums_offset,
-                        const ContractionArguments p) {
+                        const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint column = get_global_id(0), row = get_global_id(1), z = get_global_id(2);
   if (column >= p.n || row >= p.m) return;
   const uint panels = (p.n + NR - 1) / NR, tiles = (p.m + MR - 1) / MR;
@@ -296,5 +303,7 @@ kernel void conv_finish(global const char* bias, const ulong bias_offset, global
   const long at = z * p.out_group +
                   place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
-  STORE_FROM(OUT, C, out + out_offset, at, sum);
+  STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * p.n + column),
+               RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out + out_offset, at,
+               sum);
 }

@@ -13,6 +13,7 @@
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
+#include "conv/results.clh"
 #include "gemm/tile_sizes.clh"
 
 #ifndef TABLE
@@ -84,7 +85,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     global const char* a_base, const ulong a_offset, global const char* b_base,
     const ulong b_offset, global const char* bias, const ulong bias_offset, global char* out,
     const ulong out_offset, global const char* table_base, const ulong table_offset,
-    global char* sums, const ulong sums_offset, local int* k_places, const ContractionArguments p) {
+    global char* sums, const ulong sums_offset, local int* k_places,
+    const ContractionArguments p EPILOGUE_PARAMETERS) {
   local T memory[2 * STAGE] __attribute__((aligned(16)));
   local long row_to[BM];  // places of the tile's rows in out, and in a
   local int row_from[BM];
@@ -237,7 +239,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
         continue;
       }
       if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, column);
-      STORE_FROM(OUT, C, out, row_to[r] + column * p.column_out, value);
+      STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * p.n + column),
+                   RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out,
+                   row_to[r] + column * p.column_out, value);
     }
   }
 }

@@ -4,6 +4,7 @@
 // Compile parameters: those of conv/conv.clh, and OUT_BY_ROW (1: neighbouring work-items store
 // along rows). Totals are [split][z][m][n].
 #include "conv/conv.clh"
+#include "conv/results.clh"
 
 #ifndef OUT_BY_ROW
 #define OUT_BY_ROW 1
@@ -21,7 +22,8 @@ kernel void conv_table(global char* table, const ulong table_offset, const Contr
 /// Adds up the totals of the parts of k, in order. Global size: m * n, groups.
 kernel void conv_tiled_finish(global const char* bias, const ulong bias_offset, global char* out,
                               const ulong out_offset, global const char* sums,
-                              const ulong sums_offset, const ContractionArguments p) {
+                              const ulong sums_offset,
+                              const ContractionArguments p EPILOGUE_PARAMETERS) {
   const ulong e = get_global_id(0);
   const uint z = get_global_id(1);
   if (e >= (ulong)p.m * p.n) return;
@@ -39,5 +41,7 @@ kernel void conv_tiled_finish(global const char* bias, const ulong bias_offset, 
   const long at = z * p.out_group +
                   place_of(digits_of(row, SIZES(p.row_size)), STRIDES(p.row_out)) +
                   column * p.column_out;
-  STORE_FROM(OUT, C, out + out_offset, at, sum);
+  STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * p.n + column),
+               RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out + out_offset, at,
+               sum);
 }

@@ -14,6 +14,7 @@
 // or, channels last, [line][point][tile][channel].
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
+#include "conv/results.clh"
 #include "conv/winograd_arguments.clh"
 
 #ifndef MR
@@ -189,7 +190,8 @@ static inline Strip strip_of(private const WinogradArguments* p, uint strip) {
 /// The strip's results as sums of all products: transforms of infinite numbers are not.
 static void sum_directly(private const WinogradArguments* p, Strip s, uint z, uint jn, uint columns,
                          global const char* input, global const char* weight,
-                         global const char* bias, global char* to) {
+                         global const char* bias, global char* to,
+                         ulong position EPILOGUE_PARAMETERS) {
   global const T* in = (global const T*)input + s.image * p->in_image + s.y * p->in_row +
                        s.x * p->in_column + z * p->channels * p->in_channel;
   weight += (z * p->weight_group + jn * NR * p->weight_column) * STORAGE_SIZE(IN);
@@ -208,8 +210,10 @@ static void sum_directly(private const WinogradArguments* p, Strip s, uint z, ui
                 sum);
           }
         }
-        STORE_FROM(OUT, C, to, i * p->out_row + j * p->out_column + column * p->out_channel,
-                   sum + addend);
+        const ulong at = position + i * p->width + j, of_all = z * p->columns + jn * NR + column;
+        STORE_RESULT(RESULT_ROW(p->plane, p->all, at, of_all), RESULT_COLUMN(p->plane, at, of_all),
+                     to, i * p->out_row + j * p->out_column + column * p->out_channel,
+                     sum + addend);
       }
     }
   }
@@ -231,14 +235,21 @@ static inline void results_of(private const V* sums, V results[2][2]) {
 }
 
 /// Stores the first `count` elements of x.
-static inline void store_some(V x, global char* to, uint count) {
+static inline void store_some(V x, global char* to, uint count, ulong result_row,
+                              ulong result_column EPILOGUE_PARAMETERS) {
   if (count >= WIDTH) {
-    STOREV_FROM(OUT, C, WIDTH, to, 0, x);
+    STORE_RESULTS(WIDTH, result_row, result_column, to, x);
     return;
   }
   T elements[WIDTH];
   STORE_PRIVATE(x, elements);
-  for (uint e = 0; e < count; e++) STORE_FROM(OUT, C, to, e, elements[e]);
+#if EPILOGUE_LANES > 1
+  store_run(result_row, result_column, elements, count EPILOGUE_PASSED);
+#else
+  for (uint e = 0; e < count; e++) {
+    STORE_RESULT(result_row, result_column + e, to, e, elements[e]);
+  }
+#endif
 }
 
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
@@ -246,7 +257,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     global const char* input, const ulong input_offset, global const char* weight,
     const ulong weight_offset, global const char* panels_base, const ulong panels_offset,
     global const char* tiles_base, const ulong tiles_offset, global const char* bias,
-    const ulong bias_offset, global char* out, const ulong out_offset, const WinogradArguments p) {
+    const ulong bias_offset, global char* out, const ulong out_offset,
+    const WinogradArguments p EPILOGUE_PARAMETERS) {
   const uint jn = get_global_id(0), z = get_global_id(2);
   const uint panels = (p.columns + NR - 1) / NR, strips = p.line_tiles / MR;
   const uint end = min((uint)(get_global_id(1) + 1) * p.block, p.lines * strips);
@@ -315,6 +327,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
       global char* to =
           out + (strip.image * p.out_image + strip.y * p.out_row + strip.x * p.out_column) *
                     STORAGE_SIZE(OUT);
+      const ulong position = p.position0 + (strip.image * p.height + strip.y) * p.width + strip.x;
+      const ulong channel = (ulong)z * p.columns + column0;
       V unsound = (V)(0);
       if (p.out_channel == 1 && columns == NR) {
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
@@ -325,10 +339,11 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
               const V result = results[e / 2][e % 2];
               unsound = MAD(result, (V)(0), unsound);
               if (e / 2 < strip.rows && 2 * i + e % 2 < strip.span) {
-                STOREV_FROM(
-                    OUT, C, WIDTH,
-                    to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column) * STORAGE_SIZE(OUT),
-                    v, result + addend[v]);
+                STORE_RESULTS(
+                    WIDTH, position + e / 2 * p.width + 2 * i + e % 2, channel + v * WIDTH,
+                    to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column + v * WIDTH) *
+                             STORAGE_SIZE(OUT),
+                    result + addend[v]);
               }
             }
           }
@@ -352,13 +367,18 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
                 global char* row =
                     to + (i * p.out_row + x * p.out_column + (v * WIDTH + e) * p.out_channel) *
                              STORAGE_SIZE(OUT);
-                if (p.out_column == 1) {
-                  store_some(square[i][x + e], row, strip.span - x);
+                const ulong at = position + i * p.width + x, of_all = channel + v * WIDTH + e;
+                if (p.out_column == 1 && IN_A_PLANE(p.plane, at, 1)) {
+                  store_some(square[i][x + e], row, strip.span - x,
+                             RESULT_ROW(p.plane, p.all, at, of_all),
+                             RESULT_COLUMN(p.plane, at, of_all) EPILOGUE_PASSED);
                 } else {
                   T elements[WIDTH];
                   STORE_PRIVATE(square[i][x + e], elements);
                   for (uint j = 0; j < WIDTH && x + j < strip.span; j++) {
-                    STORE_FROM(OUT, C, row, j * p.out_column, elements[j]);
+                    STORE_RESULT(RESULT_ROW(p.plane, p.all, at + j, of_all),
+                                 RESULT_COLUMN(p.plane, at + j, of_all), row, j * p.out_column,
+                                 elements[j]);
                   }
                 }
               }
@@ -368,7 +388,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
       }
       if (any(isnan(unsound))) {
         sum_directly(&p, strip, z, jn, columns, input + input_offset, weight + weight_offset, bias,
-                     to);
+                     to, position EPILOGUE_PASSED);
       }
     }
   }

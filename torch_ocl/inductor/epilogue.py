@@ -1,26 +1,26 @@
-"""What follows a matrix product, as a text in front of the engine's kernels.
+"""What follows a matrix product or convolution, as a text in front of the engine's kernels.
 
-kernels/gemm/gemm.clh says what the text has to define. A product's result is a parameter of its
+kernels/include/epilogue.clh says what the text has to define. A result is a parameter of its
 functions, and they store what the ops after it compute. So the result itself is in memory only
 where something else reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
+from torch._inductor import dependencies, ir
 from torch._inductor.codegen.common import RemovedArg
 from torch._inductor.codegen.simd import CantSplit, SIMDKernel
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.utils import IndentedBuffer
-from torch._inductor.virtualized import V
+from torch._inductor.virtualized import V, ops
 
-from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import runtime
+from torch_ocl.inductor import refused, runtime
 from torch_ocl.inductor.access import Lanes
 from torch_ocl.inductor.collector import Collector
 from torch_ocl.inductor.emit import Emitter
@@ -32,12 +32,72 @@ from torch_ocl.inductor.values import Value
 
 # Of a kernel's parameters, which are 1 KiB together.
 _MOST_OPERANDS = 16
+_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 # What these need would have to reach the gemm kernels by other ways than operands.
 _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "special_f64"}
 
 
 class NotTakenError(Exception):
     """No text can do that."""
+
+
+class Template(ir.TemplateBuffer):
+    """An op whose kernels can have a text in front of them.
+
+    Args:
+        layout: Of its result, which is dense.
+        inputs: What the eager op takes; a third one may be missing.
+    """
+
+    kind: str  # fused_product or fused_convolution, of runtime.py
+
+    def __init__(self, layout: ir.Layout, inputs: Sequence[Any]) -> None:
+        super().__init__(layout, inputs, make_kernel_render=None)
+
+    def matrix(self) -> tuple[sympy.Expr, sympy.Expr]:
+        """Rows and columns of the result as the text sees it: in the order in which it lies."""
+        raise NotImplementedError
+
+    def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
+        """The row and column of that matrix, of the `z`, `row` and `column` that the text's
+        functions take; `text` writes an expression."""
+        raise NotImplementedError
+
+    def widths(self, device: int) -> dict[str, int]:
+        """The text's functions, and how many columns each takes."""
+        raise NotImplementedError
+
+    def pays(self, after: Sequence[Any]) -> bool:
+        """Whether it is no slower with a text of these of the scheduler's nodes than apart."""
+        raise NotImplementedError
+
+    def call_alone(self, node: Any) -> None:
+        """Writes the call of the eager op; `node` is the scheduler's."""
+        raise NotImplementedError
+
+    def settings(self) -> tuple[Any, ...]:
+        """What the runtime's function of `kind` takes besides the text's."""
+        raise NotImplementedError
+
+    def names(self, lanes: int) -> dict[str, str]:
+        """Other names of these functions, the widest of which takes so many columns."""
+        return {}
+
+    def operands(self) -> list[str]:
+        """The inputs as the wrapper calls them."""
+        return [x.codegen_reference() for x in self.inputs]  # type: ignore[union-attr]
+
+    def extract_read_writes(self, normalize: bool = False) -> dependencies.ReadWrites:
+        """As upstream's, but what it writes is in the order in which it lies, as readers go."""
+        deps = super().extract_read_writes(normalize=normalize)
+        name, (rows, columns) = self.get_name(), self.matrix()
+
+        def store(index: Sequence[Any], _: Sequence[Any]) -> Any:
+            return ops.store(name, index[0] * columns + index[1], "fake")
+
+        written = dependencies.extract_read_writes(store, [rows, columns], (), normalize=normalize)
+        deps.writes = written.writes
+        return deps
 
 
 @dataclass
@@ -55,8 +115,8 @@ class _Kernel(Collector, SIMDKernel):
     """The ops: loops over y, the rows of all matrices, and x, a row's columns."""
 
     def __init__(self, product: Any, nodes: Sequence[Any]) -> None:
-        *batch, self.rows, columns = product.node.get_size()
-        rows = sympy.prod([*batch, self.rows])
+        rows, self.columns = product.node.matrix()
+        columns = self.columns
         features = SIMDKernelFeatures([*nodes], rows * columns, sympy.S.One)
         super().__init__({"y": rows, "x": columns}, features=features)
         self.start()
@@ -93,14 +153,10 @@ class _Kernel(Collector, SIMDKernel):
         self.store_buffer_names.add(name)
         sizes = [tree.numel for tree in self.range_trees]
         (places, _) = self.split_and_set_ranges([sizes, []])
-        self.store(name, self.product.get_layout().make_indexer()(self._split(places)), value)
+        y, x = places
+        self.store(name, y * self.columns + x, value)
         for node in nodes:
             node.codegen(self.split_and_set_ranges(node.get_ranges()))
-
-    def _split(self, places: Sequence[sympy.Expr]) -> list[sympy.Expr]:
-        """The product's indices: it is contiguous, so its batch can stay 0."""
-        y, x = places
-        return [*[sympy.S.Zero] * (len(self.product.get_size()) - 2), y, x]
 
     def is_removed(self, name: str) -> bool:
         return name in V.graph.removed_buffers or name in self.removed_buffers
@@ -139,7 +195,7 @@ class _Writer(Emitter):
         )
         body = IndentedBuffer()
         self.statements(plan.outside[0], self.r, body)
-        rows = kernel.kexpr(kernel.rename_indexing(kernel.rows))
+        row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
         value = c_type(compute_dtype(kernel.product.get_dtype()), self.width)
         out = IndentedBuffer()
         places = "const ulong z, const ulong row, const ulong column"
@@ -147,28 +203,30 @@ class _Writer(Emitter):
             f"static inline void {name}({places}, const {value} value EPILOGUE_SIGNATURE) {{"
         )
         with out.indent():
-            out.writeline(f"const long yindex = (long)z * ({rows}) + (long)row;")
-            out.writeline("const long xindex = (long)column;")
+            out.writeline(f"const long yindex = {row};")
+            out.writeline(f"const long xindex = {column};")
             out.writelines(self.declare_symbols(self.r, lambda root: True))
             out.splice(body)
         out.writeline("}")
         return str(out.getvalue())
 
 
-def _lanes(kernel: _Kernel) -> int:
-    """Columns that the second function takes, 0 if there is none: CPUs' kernels have vectors."""
-    index = kernel.device.index or 0
-    if not devices.is_cpu_form(index):
-        return 0
-    size = compute_dtype(kernel.product.get_dtype()).itemsize
-    return int(devices.vector_bytes(index)) // size
+def takes(operands: Sequence[Any]) -> bool:
+    """Whether an op of these can be a Template. C++ wrappers call eager ops alone, and so does what
+    is to go on without a kernel that a driver refuses: these are built when they are called."""
+    if V.graph.cpp_wrapper or refused.runs_eagerly():
+        return False
+    if any(x.get_device().type != "ocl" for x in operands):
+        return False
+    dtypes = {x.get_dtype() for x in operands}
+    return len(dtypes) == 1 and dtypes <= _DTYPES
 
 
 def write(product: Any, nodes: Sequence[Any]) -> Text:
     """The text that does what nodes do.
 
     Args:
-        product: The scheduler's node of a product (products.py), contiguous.
+        product: The scheduler's node of a Template.
         nodes: Those of pointwise ops of as many elements, in order.
 
     Raises:
@@ -188,8 +246,8 @@ def write(product: Any, nodes: Sequence[Any]) -> Text:
 def _write(kernel: _Kernel) -> Text:
     if kernel.parts & _NOT_TAKEN:
         raise NotTakenError(f"it needs {kernel.parts & _NOT_TAKEN}")
-    lanes = _lanes(kernel)
-    widths = {"epilogue": 1} | ({"epilogue_lanes": lanes} if lanes > 1 else {})
+    widths = kernel.product.widths(kernel.device.index or 0)
+    lanes = max(widths.values())
     functions, helpers = [], {}
     for name, width in widths.items():
         writer = _Writer(kernel, width)
@@ -213,16 +271,19 @@ def _write(kernel: _Kernel) -> Text:
             f"global {const}char *{p}_base, const ulong {p}_offset" for p, const in pointers
         ],
         "OPERANDS": [f"{p}_base + {p}_offset" for p, _ in pointers],
+        "PASSED": [f"{p}_base, {p}_offset" for p, _ in pointers],
     }
     for name in numbers:
         lists["SIGNATURE"].append(f"const long {name}")
         lists["PARAMETERS"].append(f"const long {name}")
         lists["OPERANDS"].append(name)
+        lists["PASSED"].append(name)
     lines = ["#define EPILOGUE_TEXT", f"#define EPILOGUE_LANES {lanes if lanes > 1 else 0}"]
     lines += runtime.prelude_lines(sorted(kernel.parts))
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")
-    text = "\n".join([*lines, *helpers, *functions])
+    names = [f"#define {also} {name}" for also, name in kernel.product.names(lanes).items()]
+    text = "\n".join([*lines, *names, *helpers, *functions])
     removed = {name for name in kernel.removed_buffers if name not in written.values()}
     tensors = [*read.values(), *written.values()]
-    return Text(text, max(lanes, 0), tensors, list(numbers.values()), removed)
+    return Text(text, lanes if lanes > 1 else 0, tensors, list(numbers.values()), removed)

@@ -20,15 +20,15 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
+from torch_ocl.inductor import convolutions, epilogue, refused
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import epilogue, refused
+from torch_ocl.inductor.types import compute_dtype
 
 # As in skinny.cpp.
 _MOST_DOTS, _FEW_RESULTS = 128, 2048
-_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
-class Product(ir.TemplateBuffer):
+class Product(epilogue.Template):
     """alpha * a @ b + beta * c, of two or three dimensions, contiguous.
 
     Args:
@@ -36,23 +36,52 @@ class Product(ir.TemplateBuffer):
         inputs: a, b, and c where there is one.
     """
 
+    kind = "fused_product"
+
     def __init__(
         self, op: str, layout: ir.Layout, inputs: Sequence[Any], alpha: float, beta: float
     ) -> None:
-        super().__init__(layout, inputs, make_kernel_render=None)
+        super().__init__(layout, inputs)
         self.op, self.alpha, self.beta = op, alpha, beta
 
-    def operands(self) -> list[str]:
-        """a, b and c as the wrapper calls them."""
-        return [x.codegen_reference() for x in self.inputs]  # type: ignore[union-attr]
+    def matrix(self) -> tuple[sympy.Expr, sympy.Expr]:
+        *rows, columns = self.get_size()
+        return sympy.prod(rows), columns
 
-    def call(self) -> str:
-        """The eager op."""
+    def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
+        return f"(long)z * ({text(self.get_size()[-2])}) + (long)row", "(long)column"
+
+    def widths(self, device: int) -> dict[str, int]:
+        if not devices.is_cpu_form(device):
+            return {"epilogue": 1}
+        size = compute_dtype(self.get_dtype()).itemsize
+        lanes = int(devices.vector_bytes(device)) // size
+        return {"epilogue": 1} | ({"epilogue_lanes": lanes} if lanes > 1 else {})
+
+    def pays(self, after: Sequence[Any]) -> bool:
+        """CPUs have dot products where there are few rows or columns (csrc/engine/gemm/skinny.cpp).
+        Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
+        device = self.get_device()
+        if not devices.is_cpu_form(device.index or 0):
+            return True
+        hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
+        *batch, rows, columns = map(hint, self.get_size())
+        few = min(rows, columns)
+        depth = hint(self.inputs[0].get_size()[-1])  # type: ignore[union-attr]
+        results = rows * columns * math.prod(batch)
+        return few > _MOST_DOTS or few * 8 > depth or results <= _FEW_RESULTS
+
+    def settings(self) -> tuple[Any, ...]:
+        return float(self.alpha), float(self.beta)
+
+    def call_alone(self, node: Any) -> None:
+        node.mark_run()
         a, b, *c = self.operands()
         arguments = [*c, a, b]
         if c:
             arguments += [f"alpha={self.alpha!r}", f"beta={self.beta!r}"]
-        return f"extern_kernels.{self.op}({', '.join(arguments)}, out={self.get_name()})"
+        call = f"extern_kernels.{self.op}({', '.join(arguments)}, out={self.get_name()})"
+        V.graph.wrapper_code.writeline(call)
 
 
 def install() -> None:
@@ -65,6 +94,7 @@ def install() -> None:
             lowerings[op] = _lowering(packet.__name__, lowerings[op], addend)
     for op in (aten.convolution, aten.convolution.default):
         lowerings[op] = _convolution(lowerings[op])
+    convolutions.install()
 
 
 def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
@@ -103,26 +133,21 @@ def _convolution(upstream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _takes(args: Sequence[Any], scalars: Sequence[Any], rest: dict[str, Any]) -> bool:
-    """Whether it is one of these products. C++ wrappers call eager ops alone, and so does what is
-    to go on without a kernel that a driver refuses: these are built when they are called."""
+    """Whether it is one of these products."""
     if any(value is not None for value in rest.values()):
         return False
-    if V.graph.cpp_wrapper or refused.runs_eagerly():
-        return False
-    if any(x.get_device().type != "ocl" for x in args):
-        return False
-    dtypes = {x.get_dtype() for x in args}
     plain = all(isinstance(s, int | float) and not isinstance(s, bool) for s in scalars)
-    return len(dtypes) == 1 and dtypes <= _DTYPES and plain
+    return plain and epilogue.takes(args)
 
 
 # --- the scheduler's side
 def can_fuse(node1: Any, node2: Any) -> bool:
-    """Whether node2 can follow node1, a product or one with what follows it already."""
-    nodes = node1.get_nodes()
-    if not isinstance(nodes[0].node, Product) or node2.is_template() or node2.is_foreach():
+    """Whether node2 can follow node1, a template or one with what follows it already."""
+    product, *before = node1.get_nodes()
+    if not isinstance(product.node, epilogue.Template):
         return False
-    product, *before = nodes
+    if node2.is_template() or node2.is_foreach():
+        return False
     after = [*before, *node2.get_nodes()]
     numel = sympy.prod(product.node.get_size())
     for node in after:
@@ -131,27 +156,13 @@ def can_fuse(node1: Any, node2: Any) -> bool:
         elements = sympy.prod(node.get_ranges()[0])
         if not V.graph.sizevars.statically_known_equals(elements, numel):
             return False
-    if not _pays(product.node) or not _in_order(product, after):
+    if not product.node.pays(after) or not _in_order(product, after):
         return False
     try:
         epilogue.write(product, after)
     except epilogue.NotTakenError:
         return False
     return True
-
-
-def _pays(product: Product) -> bool:
-    """CPUs have dot products where there are few rows or columns (csrc/engine/gemm/skinny.cpp).
-    Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
-    device = product.get_device()
-    if not devices.is_cpu_form(device.index or 0):
-        return True
-    hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
-    *batch, rows, columns = map(hint, product.get_size())
-    few = min(rows, columns)
-    depth = hint(product.inputs[0].get_size()[-1])  # type: ignore[union-attr]
-    results = rows * columns * math.prod(batch)
-    return few > _MOST_DOTS or few * 8 > depth or results <= _FEW_RESULTS
 
 
 def _in_order(product: Any, nodes: Sequence[Any]) -> bool:
@@ -181,20 +192,19 @@ def _read_by(nodes: Sequence[Any]) -> set[str]:
 
 
 def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
-    """Writes the call of a product, and of nodes in its kernel."""
+    """Writes the call of a template, and of nodes in its kernel."""
     wrapper = V.graph.wrapper_code
     node = product.node
     schedule = [product, *nodes]
     if not nodes:
-        product.mark_run()
-        wrapper.writeline(node.call())
+        node.call_alone(product)
         scheduling.free_buffers_in_scheduler()
         return
     text = epilogue.write(product, nodes)
     V.graph.removed_buffers |= text.removed
     for member in schedule:
         member.mark_run()
-    key = f"{text} {node.alpha} {node.beta}"
+    key = f"{text} {node.kind} {node.settings()}"
     name = wrapper.src_to_kernel.get(key)
     if name is None:
         fused = get_fused_kernel_name(schedule, config.triton.descriptive_names)
@@ -203,7 +213,7 @@ def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
         origins, details = get_kernel_metadata(schedule, wrapper)
         origin = refused.describe(refused.origins(schedule))
         comments = [*origins.splitlines(), *details.splitlines()]
-        wrapper.add_product(name, origin, text, node.alpha, node.beta, comments)
+        wrapper.add_template(node.kind, name, origin, text, node.settings(), comments)
     a, b, *c = node.operands()
     for number in text.numbers:
         for symbol in number.free_symbols:

@@ -62,6 +62,47 @@ def fused_product(
     return _C.fused_product(text, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
 
 
+def fused_convolution(
+    name: str,
+    origin: str,
+    text: str,
+    lanes: int,
+    tensors: int,
+    numbers: int,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    channels_last: bool,
+) -> Callable[..., None]:
+    """A convolution with what follows it, as a function.
+
+    Args:
+        name: As fused_product().
+        origin: As fused_product().
+        text: As fused_product().
+        lanes: The most columns that the text's functions take, 0 if one alone.
+        tensors: How many the text reads and writes; the function takes them after the input, the
+            weight, and the bias or None.
+        numbers: How many integers it takes after these.
+        stride: One for each axis, as the next two.
+        padding: Zeros on both sides.
+        dilation: Between a window's elements.
+        groups: Of channels.
+        channels_last: How the results lie that the text sees.
+
+    Raises:
+        RefusedKernel: From the function, where the driver does not build the text.
+    """
+
+    def refuse(log: str) -> None:
+        raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())
+
+    return _C.fused_convolution(  # type: ignore[no-any-return]
+        text, lanes, tensors, numbers, stride, padding, dilation, groups, channels_last, refuse
+    )
+
+
 def tune_products() -> None:
     """mode="max-autotune": the tuner chooses the kernels of matrix products, from now on."""
     _C.change_tunable_settings(enabled=True)

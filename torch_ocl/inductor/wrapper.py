@@ -105,13 +105,19 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         lines += ["    source='''", *source.splitlines(), "''')"]
         self.ocl_kernels.setdefault(device, []).append("\n".join(lines))
 
-    def add_product(
-        self, name: str, origin: str, text: Any, alpha: float, beta: float, comments: list[str]
+    def add_template(
+        self,
+        kind: str,
+        name: str,
+        origin: str,
+        text: Any,
+        settings: tuple[Any, ...],
+        comments: list[str],
     ) -> None:
-        """Takes a matrix product with a text (epilogue.py), and what is said of it."""
+        """Takes a product or convolution with a text (epilogue.py), and what is said of it."""
         source = text.text.replace("\\", "\\\\")
-        head = f"{name} = ocl_runtime.fused_product({name!r}, {origin!r}, "
-        numbers = (text.lanes, len(text.tensors), len(text.numbers), float(alpha), float(beta))
+        head = f"{name} = ocl_runtime.{kind}({name!r}, {origin!r}, "
+        numbers = (text.lanes, len(text.tensors), len(text.numbers), *settings)
         lines = [*comments, f"{head}'''{source}''',", f"    {', '.join(map(repr, numbers))})"]
         self.ocl_products.append("\n".join(lines))
 
@@ -132,5 +138,5 @@ class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
     def add_kernel(self, device: int, kernel: runtime.Kernel, comments: list[str]) -> None:
         self.parent_wrapper.add_kernel(device, kernel, comments)
 
-    def add_product(self, *arguments: Any) -> None:
-        self.parent_wrapper.add_product(*arguments)
+    def add_template(self, *arguments: Any) -> None:
+        self.parent_wrapper.add_template(*arguments)

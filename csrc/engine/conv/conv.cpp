@@ -128,9 +128,24 @@ Operand::Operand(const at::Tensor& tensor, int axes)
 }
 
 void forward(const Operand& out, const Operand& in, const Operand& given_weight, const void* bias,
-             const Window& w) {
-  const Plan whole = plan_of(Pass::forward, in, out, given_weight, bias, w);
-  if (run_whole(whole)) return;
+             const Window& w, const Results* results) {
+  const bool last = results != nullptr && results->channels_last;
+  const int64_t plane = out.size[2] * out.size[3] * out.size[4];
+  bool handed_over = false;
+  /// Of images [first, first + count), whose kernel had no place for a text.
+  const auto finish = [&](int64_t first, int64_t count) {
+    if (results == nullptr || handed_over) return;
+    const int64_t rows = last ? plane : out.size[1];
+    hand_over(*results, advance(out.data, out.dtype, first * out.stride[0]), out.dtype,
+              first * rows, count * rows, last ? out.size[1] : plane);
+  };
+  Plan whole = plan_of(Pass::forward, in, out, given_weight, bias, w);
+  whole.results = results;
+  whole.handed_over = &handed_over;
+  if (run_whole(whole)) {
+    finish(0, in.size[0]);
+    return;
+  }
   const Reach reach = reach_of_windows(out, w);
   Contraction sum = make_contraction(whole);
   c10::DataPtr weight_copy;
@@ -164,7 +179,15 @@ void forward(const Operand& out, const Operand& in, const Operand& given_weight,
     sum.b = weight.data;
     sum.bias = static_cast<const char*>(bias);
     sum.out = advance(out.data, out.dtype, image * out.stride[0]);
+    // Of planes of one element channels would be innermost, too.
+    sum.results = last || plane > 1 ? results : nullptr;
+    sum.handed_over = &handed_over;
+    sum.position0 = image * plane;
+    sum.plane = last ? 0 : plane;
+    sum.all = out.size[1];
+    handed_over = false;
     run(sum);
+    finish(image, images);
   }
 }
 

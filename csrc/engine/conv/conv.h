@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/epilogue.h"
+
 namespace ocl::conv {
 
 /// How windows lie over the input; axes are depth, height, width, missing ones have the defaults.
@@ -28,6 +30,13 @@ struct Operand {
   std::array<int64_t, 5> size{1, 1, 1, 1, 1}, stride{};
 };
 
+/// What takes a convolution's results on: an epilogue, which sees them as a matrix
+/// (kernels/conv/results.clh). Channels last or not, they are dense.
+struct Results {
+  const Epilogue& epilogue;
+  bool channels_last = false;
+};
+
 /// The most output channels that GPUs have a kernel of their own for, which reads neighbouring
 /// positions side by side (kernels/conv/few_columns.cl).
 inline constexpr int64_t kFewColumns = 16;
@@ -42,8 +51,15 @@ inline constexpr int64_t kNarrowColumns = 4;
 ///
 /// TORCH_OCL_VERBOSE=dispatch prints which kernel ran and why others were refused,
 /// TORCH_OCL_CONV=<name> asks for one.
+///
+/// With `results` an epilogue sees each element. out's memory is as for others, and may be written
+/// or not: kernels that have no place for a text store there, and another hands it to the text.
 void forward(const Operand& out, const Operand& in, const Operand& weight, const void* bias,
-             const Window& window);
+             const Window& window, const Results* results = nullptr);
+
+/// Hands dense memory of that dtype to the epilogue: `rows` rows of `columns`, from row `first` on.
+void hand_over(const Results& results, const void* memory, c10::ScalarType dtype, int64_t first,
+               int64_t rows, int64_t columns);
 
 /// `in` = the gradient of forward()'s input (or a transposed convolution, which is the same), plus
 /// `bias`, one number for each channel of `in`. Elements that windows of this size and stride never

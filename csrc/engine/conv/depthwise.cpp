@@ -29,7 +29,8 @@ struct Depthwise {
   int64_t kernel_h = 1, kernel_w = 1, stride = 1, upsampling = 1;
   int width = 1, tile_y = 1, tile_x = 1;
 
-  Kernel& kernel(const KernelFamily& family) const {
+  Kernel& kernel(const KernelFamily& given, const Epilogue* epilogue = nullptr) const {
+    const KernelFamily& family = family_with(epilogue, given);
     return family.get(device, {{"C", tag(compute)},
                                {"IN", tag(in)},
                                {"OUT", tag(out)},
@@ -192,8 +193,9 @@ void run_planes(const Plan& plan) {
   const NDRange range = NDRange::grid(
       static_cast<size_t>(ceil_div(planes, a.block)),
       static_cast<size_t>(ceil_div(a.out_h, a.rows) * ceil_div(a.out_w, a.columns)), 1, 1);
-  launch(d.kernel(family), d.queue, range, Pointer{plan.source().data}, Pointer{taps},
-         bias_of(plan), Pointer{plan.result().data}, LocalMemory{bytes}, a);
+  const Epilogue* const epilogue = plan.take_results(false);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
+              Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, LocalMemory{bytes}, a);
 }
 
 void run_lanes(const Plan& plan) {
@@ -213,8 +215,9 @@ void run_lanes(const Plan& plan) {
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
   const NDRange range =
       NDRange::grid(static_cast<size_t>(ceil_div(tiles, a.block)), a.images, 1, 1);
-  launch(d.kernel(family), d.queue, range, Pointer{plan.source().data}, Pointer{taps},
-         bias_of(plan), Pointer{plan.result().data}, a);
+  const Epilogue* const epilogue = plan.take_results(true);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
+              Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, a);
 }
 
 bool contiguous_planes(const Operand& tensor) {
@@ -255,11 +258,13 @@ void run_transposed(const Plan& plan) {
   a.block = static_cast<uint32_t>(
       std::clamp<int64_t>(int64_t{a.images} * vectors / items_of_cores(d.device, 2), 1, a.images));
   const auto size = static_cast<size_t>(d.element_size());
-  launch(d.kernel(family), d.queue,
-         NDRange::grid(static_cast<size_t>(vectors),
-                       static_cast<size_t>(ceil_div(a.images, a.block)), 1, 1),
-         Pointer{plan.source().data}, Pointer{taps}, bias_of(plan), Pointer{plan.result().data},
-         LocalMemory{elements[0] * size}, LocalMemory{elements[1] * size}, a);
+  const Epilogue* const epilogue = plan.take_results(false);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue,
+              NDRange::grid(static_cast<size_t>(vectors),
+                            static_cast<size_t>(ceil_div(a.images, a.block)), 1, 1),
+              Pointer{plan.source().data}, Pointer{taps}, bias_of(plan),
+              Pointer{plan.result().data}, LocalMemory{elements[0] * size},
+              LocalMemory{elements[1] * size}, a);
 }
 
 /// The weight's gradient: a work-item sums a channel's whole one.

@@ -34,7 +34,8 @@ struct Direct {
   int64_t tile = 1, width = 1, lanes = 1;
   bool last = false;
 
-  Kernel& kernel(const KernelFamily& family) const {
+  Kernel& kernel(const KernelFamily& given, const Epilogue* epilogue = nullptr) const {
+    const KernelFamily& family = family_with(epilogue, given);
     return family.get(device, {{"C", tag(compute)},
                                {"IN", tag(in)},
                                {"OUT", tag(out)},
@@ -183,10 +184,11 @@ void run_images(const Plan& plan) {
   const int64_t items = places * a.channels / (d.device.properties().compute_units * kMostItems);
   d.set_width(reinterpret_cast<uintptr_t>(bias) % 16 != 0 ? 1 : items >= 4 ? 4 : 2);
   const int64_t groups = ceil_div(places, d.group() / d.lanes) * d.channel_blocks();
-  launch(d.kernel(family), d.queue,
-         NDRange::linear(static_cast<size_t>(groups * d.group()), d.group()),
-         Pointer{plan.source().data}, Pointer{taps},
-         Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
+  const Epilogue* const epilogue = plan.take_results(d.last);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue,
+              NDRange::linear(static_cast<size_t>(groups * d.group()), d.group()),
+              Pointer{plan.source().data}, Pointer{taps},
+              Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
 }
 
 void run_weight(const Plan& plan) {

@@ -79,12 +79,14 @@ void run(const Contraction& contraction) {
   contraction.k.joined(AffineIndex::Join::second).store(c.k_size, nullptr, c.k_b);
   c.block = static_cast<uint32_t>(
       std::clamp<int64_t>(tiles * panels * contraction.groups / (cores * 8), 1, tiles));
-  launch(family.get(contraction.device, defines), contraction.queue,
-         NDRange::volume(
-             {static_cast<size_t>(panels), static_cast<size_t>(ceil_div(tiles, c.block)), c.groups},
-             {1, 1, 1}),
-         Pointer{contraction.b}, work.own(), contraction.bias_or_out(), Pointer{contraction.out},
-         c);
+  // Its vectors run along positions.
+  const Epilogue* const epilogue = contraction.plane > 0 ? contraction.take_results() : nullptr;
+  launch_with(
+      epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
+      NDRange::volume(
+          {static_cast<size_t>(panels), static_cast<size_t>(ceil_div(tiles, c.block)), c.groups},
+          {1, 1, 1}),
+      Pointer{contraction.b}, work.own(), contraction.bias_or_out(), Pointer{contraction.out}, c);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window, bo
 }
 
 void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
-                   const WindowGrid& grid, int64_t groups) {
+                   const WindowGrid& grid, int64_t groups, const Epilogue* epilogue) {
   const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
   const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
   gemm::Description d;
@@ -88,7 +88,7 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   d.b = {weight, source.dtype, 1, d.k, columns * d.k};
   d.c = {bias, out.dtype, 0, 1, columns};
   d.out = {out.data, out.dtype, innermost(out, grid.positions), 1, columns};
-  gemm::product_of_windows(d, windows);
+  gemm::product_of_windows(d, windows, epilogue);
 }
 
 void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& out,

@@ -24,8 +24,9 @@ struct WindowGrid {
 /// innermost, their other strides are multiples of 8 and data of 16 bytes. Of bfloat16 operands the
 /// result may be of single precision. out.size counts positions: its strides lead from one to the
 /// next. At most 64 taps, 2^31 positions.
+/// An epilogue sees positions as rows, a group's channels as columns, and the group as z.
 void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
-                   const WindowGrid& grid, int64_t groups);
+                   const WindowGrid& grid, int64_t groups, const Epilogue* epilogue = nullptr);
 
 /// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c), in
 /// `dtype`. As implicit_gemm(); out's positions follow each other at one distance, through all

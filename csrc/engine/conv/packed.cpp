@@ -98,6 +98,9 @@ void run_packed(const Contraction& contraction) {
                                        {"NV", tile.vectors},
                                        {"ADJACENT", row.first == 1 && row.size >= tile.rows},
                                        {"RUN_OF_K", k.first == 1 && k.size == c.k}}};
+  // Those of GPUs have one element alone.
+  const Epilogue* const epilogue =
+      contraction.device.is_cpu() && c.k > 0 ? contraction.take_results() : nullptr;
   if (c.k > 0) {
     ContractionArguments pack = c;
     std::copy_n(c.k_size, 4, pack.row_size);
@@ -110,8 +113,8 @@ void run_packed(const Contraction& contraction) {
                             static_cast<size_t>(panels), c.groups},
                            {1, 1, 1}),
            Pointer{contraction.b}, work.own(), pack);
-    launch(
-        family.get(contraction.device, defines), contraction.queue,
+    launch_with(
+        epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
         NDRange::volume({static_cast<size_t>(panels), static_cast<size_t>(ceil_div(tiles, block)),
                          static_cast<size_t>(c.groups) * c.splits},
                         {1, 1, 1}),
@@ -119,9 +122,9 @@ void run_packed(const Contraction& contraction) {
         work.totals(), c);
   }
   if (work.finishes()) {
-    launch(finish_family.get(contraction.device, defines), contraction.queue,
-           NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}), contraction.bias_or_out(),
-           Pointer{contraction.out}, work.totals(), c);
+    launch_with(epilogue, family_with(epilogue, finish_family).get(contraction.device, defines),
+                contraction.queue, NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}),
+                contraction.bias_or_out(), Pointer{contraction.out}, work.totals(), c);
   }
 }
 

@@ -92,6 +92,9 @@ ContractionArguments Contraction::arguments() const {
   c.bias_channels = static_cast<uint32_t>(bias_channels != 0 ? bias_channels : groups * columns);
   c.splits = 1;
   c.split_k = c.k;
+  c.position0 = static_cast<uint64_t>(position0);
+  c.plane = static_cast<uint32_t>(plane);
+  c.all = static_cast<uint32_t>(all);
   return c;
 }
 

@@ -32,7 +32,16 @@ struct Plan {
   const Operand &in, &out, &weight;
   const void* bias;  // null with Pass::weight_gradient
   const Window& window;
+  /// Null unless a text is to have the results. Who hands them to it says so.
+  const Results* results = nullptr;
+  bool* handed_over = nullptr;
 
+  /// The text, for an implementation that stores results channels last or in planes.
+  const Epilogue* take_results(bool channels_last) const {
+    if (results == nullptr || results->channels_last != channels_last) return nullptr;
+    *handed_over = true;
+    return &results->epilogue;
+  }
   bool transposed() const { return pass == Pass::input_gradient; }
   /// The operands that are written, and read beside the weight, but for Pass::weight_gradient.
   const Operand& result() const { return transposed() ? in : out; }
@@ -91,6 +100,17 @@ struct Contraction {
   char* out = nullptr;
   c10::ScalarType dtype{}, b_dtype{}, compute{};  // of out and bias; of b; of a and the sums
   Accumulator* accumulator = nullptr;             // null: the contraction is the whole sum
+  // As in Plan. The positions before the first row's, those of an image (0 with channels last), and
+  // all channels of the result.
+  const Results* results = nullptr;
+  bool* handed_over = nullptr;
+  int64_t position0 = 0, plane = 0, all = 0;
+
+  const Epilogue* take_results() const {
+    if (results == nullptr) return nullptr;
+    *handed_over = true;
+    return &results->epilogue;
+  }
 
   bool is_whole() const {
     return accumulator == nullptr || (accumulator->first && accumulator->last);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/conv/plan.h"
+#include "engine/gemm/epilogue.h"
 #include "engine/gemm/gemm.h"
 
 namespace ocl::conv {
@@ -111,7 +112,15 @@ const char* refuse(const Plan& plan) {
 }
 
 void run(const Plan& plan) {
-  gemm::product(plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan));
+  const gemm::Description product =
+      plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan);
+  // A text's rows are those of one product.
+  const Epilogue* const epilogue = product.batch == 1 ? plan.take_results(true) : nullptr;
+  if (epilogue != nullptr) {
+    gemm::product(product, *epilogue);
+  } else {
+    gemm::product(product);
+  }
 }
 
 }  // namespace

@@ -134,15 +134,18 @@ void run(const Contraction& contraction) {
     launch(table_family.get(contraction.device, parts_defines), contraction.queue,
            NDRange::linear(c.k, group_of_lanes(contraction.device)), work.own(), c);
   }
-  launch(family.get(contraction.device, defines), contraction.queue,
-         NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
-         Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
-         Pointer{contraction.out}, work.own(), work.totals(),
-         LocalMemory{own_table ? 2 * c.split_k * sizeof(int32_t) : sizeof(int32_t)}, c);
+  const Epilogue* const epilogue = contraction.take_results();
+  launch_with(
+      epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
+      NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),
+      Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
+      Pointer{contraction.out}, work.own(), work.totals(),
+      LocalMemory{own_table ? 2 * c.split_k * sizeof(int32_t) : sizeof(int32_t)}, c);
   if (work.finishes()) {
-    launch(finish_family.get(contraction.device, parts_defines), contraction.queue,
-           NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1), contraction.bias_or_out(),
-           Pointer{contraction.out}, work.totals(), c);
+    launch_with(epilogue,
+                family_with(epilogue, finish_family).get(contraction.device, parts_defines),
+                contraction.queue, NDRange::grid(size_t{c.m} * c.n, c.groups, 64, 1),
+                contraction.bias_or_out(), Pointer{contraction.out}, work.totals(), c);
   }
 }
 

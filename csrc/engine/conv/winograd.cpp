@@ -126,6 +126,10 @@ void run(const Plan& plan) {
     window = advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
   }
   p.flags = bias != nullptr ? kConvBias : 0;
+  const bool last = plan.results != nullptr && plan.results->channels_last;
+  const Epilogue* const epilogue = plan.take_results(last);
+  p.plane = static_cast<uint32_t>(last ? 0 : height * width);
+  p.all = static_cast<uint32_t>(out.size[1]);
 
   const int vectors = columns > parameters.width ? 2 : 1;
   const int64_t panel_columns = int64_t{parameters.width} * vectors;
@@ -188,9 +192,11 @@ void run(const Plan& plan) {
       const int64_t all = ceil_div(lines * strips, shared);
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(all * panels * w.groups / wanted_items, 1, 64 / shared) * shared);
-      launch(product_family.get(device, defines), queue,
-             items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
-             Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result}, p);
+      p.position0 = static_cast<uint64_t>(image * height * width);
+      launch_with(epilogue, family_with(epilogue, product_family).get(device, defines), queue,
+                  items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
+                  Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result},
+                  p);
     }
   }
 }

@@ -231,9 +231,11 @@ void Windows::set_grid(int axis, uint32_t positions) {
           : static_cast<uint32_t>(ceil_div(uint64_t{1} << (31 + shift), uint64_t{positions}));
 }
 
-void product_of_windows(const Description& description, const Windows& windows) {
+void product_of_windows(const Description& description, const Windows& windows,
+                        const Epilogue* epilogue) {
   Plan plan = make_plan(description);
   plan.windows = &windows;
+  plan.epilogue = epilogue;
   const Plan& given = plan;
   run_first(engine, all_products_of_windows(), products_of_windows(plan.device), given, describe);
 }
@@ -274,9 +276,8 @@ Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
   add({"ACTIVATION", plan.activation});
   TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
   for (const Define& define : parameters) add(define);
-  const KernelFamily& used =
-      plan.epilogue == nullptr ? family : plan.epilogue->kernels.family(family);
-  return used.get(plan.device, std::span<const Define>(defines).first(count));
+  return family_with(plan.epilogue, family)
+      .get(plan.device, std::span<const Define>(defines).first(count));
 }
 
 void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
@@ -290,14 +291,7 @@ void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, cons
   kernel.set_value(index++, plan.problem);
   kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
-  if (plan.epilogue != nullptr) {
-    for (const void* operand : plan.epilogue->operands) {
-      detail::set_argument(kernel, index, Pointer{operand});
-    }
-    for (const int64_t number : plan.epilogue->numbers) {
-      kernel.set_value(index++, cl_long{number});
-    }
-  }
+  set_epilogue(kernel, index, plan.epilogue);
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const Arguments& p = plan.problem;
   const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum

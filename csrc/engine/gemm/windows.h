@@ -1,6 +1,7 @@
 // A product one of whose operands is found in the windows of a convolution (implicit GEMM).
 #pragma once
 
+#include "engine/epilogue.h"
 #include "engine/gemm/gemm.h"
 #include "engine/kernel_types.h"
 
@@ -37,7 +38,8 @@ const char* refuse_windows(c10::ScalarType dtype, bool tf32, bool tiles);
 
 /// As product(), with the windows' side found in them: of that operand `data` is the source's, and
 /// `batch_stride` moves along its channels. side a: k is taps and channels, rows are positions;
-/// side b: k is positions, columns are taps and channels.
-void product_of_windows(const Description& description, const Windows& windows);
+/// side b: k is positions, columns are taps and channels. An epilogue's z is the batch.
+void product_of_windows(const Description& description, const Windows& windows,
+                        const Epilogue* epilogue = nullptr);
 
 }  // namespace ocl::gemm

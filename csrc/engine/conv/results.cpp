@@ -1,0 +1,35 @@
+// Results for a text, where the convolution's kernel has no place for it (kernels/conv/results.cl).
+#include <algorithm>
+#include <array>
+
+#include "engine/conv/plan.h"
+#include "engine/conv/source.h"
+#include "engine/device_table.h"
+#include "engine/dtype.h"
+#include "opencl/ceil_div.h"
+#include "opencl/kernel_family.h"
+#include "runtime/stream.h"
+
+namespace ocl::conv {
+
+void hand_over(const Results& results, const void* memory, c10::ScalarType dtype, int64_t first,
+               int64_t rows, int64_t columns) {
+  static const KernelFamily family{"conv/results.cl", "conv_results"};
+  constexpr int64_t kLeastBlock = 4096, kMostBlock = 65536;  // elements of a CPU's work-item
+  const int64_t elements = rows * columns;
+  if (elements == 0) return;
+  Queue& queue = current_queue(current_device());
+  Device& device = queue.device();
+  const bool cpu = device.is_cpu();
+  const int64_t share = ceil_div(elements, int64_t{items_of_cores(device, 2)});
+  const int64_t block = cpu ? std::clamp(share, kLeastBlock, kMostBlock) : 1;
+  const size_t group = cpu ? 1 : group_of_lanes(device);
+  const std::array<Define, 2> defines{{{"C", sums_tag(computed_in(dtype))}, {"OUT", tag(dtype)}}};
+  launch_with(
+      &results.epilogue, family_with(&results.epilogue, family).get(device, defines), queue,
+      NDRange::linear(static_cast<size_t>(ceil_div(elements, block)), group).of_work(elements),
+      Pointer{memory}, static_cast<cl_ulong>(first), static_cast<cl_ulong>(elements),
+      static_cast<cl_ulong>(columns), static_cast<uint32_t>(block));
+}
+
+}  // namespace ocl::conv

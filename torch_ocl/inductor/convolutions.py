@@ -1,0 +1,155 @@
+"""Convolutions that take the pointwise ops after them into their kernels (epilogue.py).
+
+Upstream's lowering chooses among ways to call one, and here it has one way. Its node is a template
+to the scheduler. A convolution that is alone is the same call as upstream's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+from torch._inductor import config, ir
+from torch._inductor.kernel import conv
+from torch._inductor.virtualized import V
+
+from torch_ocl.inductor import device as devices
+from torch_ocl.inductor import epilogue
+from torch_ocl.inductor.types import compute_dtype
+
+# CPUs' kernels have vectors of that many bytes at most.
+_VECTOR_BYTES = 64
+
+
+class Convolution(epilogue.Template):
+    """A convolution with a batch, dense, with its channels last or in planes.
+
+    Args:
+        inputs: The input, the weight, and the bias where there is one.
+        settings: stride, padding, dilation: of each axis. groups.
+        channels_last: How the result lies.
+    """
+
+    kind = "fused_convolution"
+
+    def __init__(
+        self,
+        layout: ir.Layout,
+        inputs: Sequence[Any],
+        settings: dict[str, Any],
+        channels_last: bool,
+    ) -> None:
+        # The buffer's dependencies are asked for when it is registered.
+        self.arguments, self.channels_last = settings, channels_last
+        super().__init__(layout, inputs)
+
+    def matrix(self) -> tuple[sympy.Expr, sympy.Expr]:
+        images, channels, *positions = self.get_size()
+        plane = sympy.prod(positions)
+        return (images * plane, channels) if self.channels_last else (images * channels, plane)
+
+    def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
+        """A product of windows has a group of channels as z."""
+        if not self.channels_last:
+            return "(long)row", "(long)column"
+        channels = self.get_size()[1] // self.arguments["groups"]
+        return "(long)row", f"(long)z * ({text(channels)}) + (long)column"
+
+    def widths(self, device: int) -> dict[str, int]:
+        widths = {"epilogue": 1}
+        if devices.is_cpu_form(device):
+            lanes = _VECTOR_BYTES // compute_dtype(self.get_dtype()).itemsize
+            widths |= {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
+        return widths
+
+    def names(self, lanes: int) -> dict[str, str]:
+        more = {"epilogue_lanes": f"epilogue_{lanes}"} if lanes > 1 else {}
+        return {"epilogue_1": "epilogue", **more}
+
+    def pays(self, after: Sequence[Any]) -> bool:
+        """CPUs store a tile of many planes at a time, a few elements of each. So read, or written,
+        another tensor of that size takes longer than in a pass of its own."""
+        _, channels, *_ = self.get_size()
+        if (
+            self.channels_last
+            or self.arguments["groups"] == channels
+            or not devices.is_cpu_form(self.get_device().index or 0)
+        ):
+            return True
+        hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
+        elements = hint(sympy.prod(self.get_size()))
+        inner = {self.get_name()} | {name for node in after for name in node.get_buffer_names()}
+        if any(
+            2 * hint(dep.get_numel()) >= elements
+            for node in after
+            for dep in node.read_writes.reads
+            if dep.name not in inner
+        ):
+            return False
+        followers = {node.get_name() for node in after}
+        users = V.graph.scheduler.name_to_buf[self.get_name()].users
+        return all(user.get_name() in followers for user in users)
+
+    def settings(self) -> tuple[Any, ...]:
+        names = ("stride", "padding", "dilation", "groups")
+        return (*[self.arguments[name] for name in names], self.channels_last)
+
+    def call_alone(self, node: Any) -> None:
+        """The eager op makes its result itself."""
+        wrapper = V.graph.wrapper_code
+        wrapper.allocated.add(self.get_name())
+        x, weight, *bias = self.operands()
+        arguments = [x, weight, *(bias or ["None"])]
+        axes = len(self.arguments["stride"])
+        keywords = dict(self.arguments, transposed=False, output_padding=(0,) * axes)
+        arguments += [f"{name}={value!r}" for name, value in keywords.items()]
+        call = f"extern_kernels.convolution({', '.join(arguments)})"
+        wrapper.writeline(f"{self.get_name()} = {call}")
+        if config.size_asserts:
+            shape = map(wrapper.codegen_shape_tuple, (self.get_size(), self.get_stride()))
+            wrapper.writeline(f"assert_size_stride({self.get_name()}, {', '.join(shape)})")
+
+
+def install() -> None:
+    """Has upstream's lowering make these."""
+    conv.aten_convolution.bind = _binding(conv.aten_convolution.bind)
+
+
+def _binding(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(upstream)
+    def bind(inputs: Sequence[Any], layout: ir.Layout, *args: Any, **kwargs: Any) -> Any:
+        choice = upstream(inputs, layout, *args, **kwargs)
+        made = _settings(kwargs)
+        order = _channels_last(layout)
+        if made is not None and order is not None and epilogue.takes(inputs):
+            choice.output_node = lambda: ir.TensorBox.create(
+                Convolution(layout, inputs, made, order)
+            )
+        return choice
+
+    return bind
+
+
+def _settings(kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The convolution's, in numbers; None for one that is transposed, and is stored in several
+    parts, or of sizes that aren't known."""
+    if kwargs["transposed"]:
+        return None
+    lists = {name: kwargs[name] for name in ("stride", "padding", "dilation")}
+    if any(not isinstance(value, int | sympy.Integer) for v in lists.values() for value in v):
+        return None
+    return {name: tuple(map(int, v)) for name, v in lists.items()} | {"groups": kwargs["groups"]}
+
+
+def _channels_last(layout: ir.Layout) -> bool | None:
+    """How the result lies; None if in another way than the two."""
+    known = V.graph.sizevars.statically_known_list_equals
+    images, channels, *positions = layout.size
+    if V.graph.sizevars.statically_known_equals(sympy.prod(positions), 1):
+        return True if known(layout.stride[:2], [channels, 1]) else None
+    if known(layout.stride, ir.FlexibleLayout.contiguous_strides(layout.size)):
+        return False
+    last = ir.FlexibleLayout.contiguous_strides([images, *positions, channels])
+    return True if known(layout.stride, [last[0], last[-1], *last[1:-1]]) else None
