@@ -29,6 +29,7 @@ PARTS = (
     ("selections", "fourier_in_registers", "binning", "lines"),
     ("scans", "shapes", "special_functions", "detection"),
     ("fallbacks", "sparse"),
+    ("epilogues",),
 )
 #: Of a part that begins with that family: what takes more local memory than the 32 KiB of
 #: oclgrind's device, where other kernels stand in for it.
@@ -74,7 +75,9 @@ def check(runtime, tune_as, families):
     launches = [line for line in lines if "torch_ocl: launch: " in line]
     output = "\n".join(line for line in lines if line not in launches)
     print(f"{output}\n{reports[:20000]}\noclgrind, kernels for a {tune_as}: {found}", flush=True)
-    return clean, {re.search(r" of (\S+\.cl)", line)[1] for line in launches}
+    # Files with a text in front of them are named by it, too.
+    file = re.compile(r" of (?:modified/\w+/)?(\S+\.cl)")
+    return clean, {file.search(line)[1] for line in launches}
 
 
 def check_files(launched):

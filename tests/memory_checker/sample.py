@@ -11,6 +11,7 @@ import time
 import algebra  # noqa: F401
 import detection  # noqa: F401
 import elements  # noqa: F401
+import epilogues  # noqa: F401
 import lookups  # noqa: F401
 import networks  # noqa: F401
 import torch
