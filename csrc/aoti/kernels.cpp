@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "aoti/refused.h"
 #include "aoti/shim.h"
 #include "engine/generated/kernel.h"
 #include "opencl/platform.h"
@@ -108,11 +109,7 @@ AOTITorchError aoti_torch_ocl_create_kernel(const AOTIOclKernel* kernel, int32_t
     try {
       made->kernel();
     } catch (const std::exception& error) {
-      throw std::runtime_error("the driver refuses the generated kernel " +
-                               std::string(kernel->name) + ", which computes\n" + kernel->origin +
-                               "\nCompiled with TORCH_OCL_INDUCTOR_FALLBACK=1, these ops run "
-                               "eagerly.\n" +
-                               error.what());
+      throw ocl::aoti::refused(kernel->name, kernel->origin, error);
     }
     *handle = reinterpret_cast<AOTIOclKernelHandle>(made.release());
   });

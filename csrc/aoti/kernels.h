@@ -32,6 +32,12 @@ inline uint64_t real(double value) {
   return bits;
 }
 
+/// A list of integers that is an expression.
+template <int count>
+struct Integers {
+  int64_t values[count];
+};
+
 /// Builds a graph's programs at the first call for a device: `built` has a bit for each.
 inline void build_once(std::atomic<uint64_t>& built, int32_t device_index,
                        const AOTIOclProgram* programs, int64_t count) {
@@ -71,6 +77,29 @@ class Kernel {
   }
 
   std::atomic<AOTIOclKernelHandle> handle_{nullptr};
+};
+
+/// A matrix product or convolution with a text. Thread-safe; it owns nothing.
+class Fused {
+ public:
+  constexpr explicit Fused(const AOTIOclFused& description) : description_(description) {}
+
+  void run(AtenTensorHandle a, AtenTensorHandle b, AtenTensorHandle c,
+           std::initializer_list<AtenTensorHandle> tensors,
+           std::initializer_list<int64_t> numbers) {
+    AOTIOclTextHandle kernels = kernels_.load(std::memory_order_acquire);
+    if (__builtin_expect(kernels == nullptr, 0)) {
+      AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_kernels_of_text(description_.text, &kernels));
+      kernels_.store(kernels, std::memory_order_release);
+    }
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_run_fused(
+        &description_, kernels, a, b, c, tensors.begin(), static_cast<int64_t>(tensors.size()),
+        numbers.begin(), static_cast<int64_t>(numbers.size())));
+  }
+
+ private:
+  const AOTIOclFused description_;
+  std::atomic<AOTIOclTextHandle> kernels_{nullptr};
 };
 
 /// Makes a device current.

@@ -67,6 +67,33 @@ AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_launch_kernel(AOTIOclKernelHandl
                                                               const uint64_t* numbers,
                                                               int64_t number_count);
 
+/// A matrix product or convolution whose kernels have a text in front of them, which stores what it
+/// computes of the results (engine/epilogue.h).
+struct AOTIOclFused {
+  const char* name;
+  const char* origin;  // the ops that it computes, for errors
+  const char* text;
+  int64_t lanes;       // the most columns that the text's functions take
+  double alpha, beta;  // of a product: alpha * a @ b + beta * c
+  int64_t axes;        // of a convolution; 0: a product
+  const int64_t *stride, *padding, *dilation;
+  int64_t groups;
+  int32_t channels_last;
+};
+
+struct AOTIOclTextOpaque;
+using AOTIOclTextHandle = AOTIOclTextOpaque*;
+
+/// The kernels with a text. They live until the process ends.
+AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_kernels_of_text(const char* text,
+                                                                AOTIOclTextHandle* handle);
+/// Runs on the current stream of the current device. a, b and c: the factors and the addend, or the
+/// input, the weight and the bias; c may be null. tensors: what the text reads and writes.
+AOTI_TORCH_EXPORT AOTITorchError
+aoti_torch_ocl_run_fused(const AOTIOclFused* fused, AOTIOclTextHandle kernels, AtenTensorHandle a,
+                         AtenTensorHandle b, AtenTensorHandle c, const AtenTensorHandle* tensors,
+                         int64_t tensor_count, const int64_t* numbers, int64_t number_count);
+
 /// aoti_torch_empty_strided for this device, without the dispatcher.
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_empty_strided(int64_t dimensions,
                                                               const int64_t* sizes,

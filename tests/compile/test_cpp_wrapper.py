@@ -114,6 +114,89 @@ def test_views_and_writes():
     check(function, (torch.randn(8, 8), torch.randn(8, 8)))
 
 
+def of(*shapes):
+    def operands():
+        generator = torch.Generator().manual_seed(1)
+        return [torch.randn(shape, generator=generator) for shape in shapes]
+
+    return operands
+
+
+conv2d = functional.conv2d
+#: Operands, and how many products and convolutions take what follows, or are calls of eager ops.
+FUSED = {
+    "mm": (lambda a, b: torch.relu(a @ b * 2), of((70, 40), (40, 96)), (1, 0)),
+    "addmm": (
+        lambda c, a, b: torch.tanh(torch.addmm(c, a, b, alpha=0.5, beta=-2)),
+        of((96,), (70, 40), (40, 96)),
+        (1, 0),
+    ),
+    "bmm": (lambda a, b: (a @ b).sigmoid(), of((3, 20, 30), (3, 30, 40)), (1, 0)),
+    "residual": (
+        lambda x, w, r: functional.gelu(x @ w.t()) + r,
+        of((50, 8), (60, 8), (50, 60)),
+        (1, 0),
+    ),
+    "mm alone": (lambda a, b: a @ b, of((7, 8), (8, 9)), (0, 1)),
+    "addmm alone": (
+        lambda c, a, b: torch.addmm(c, a, b, alpha=0.5, beta=-2),
+        of((9,), (7, 8), (8, 9)),
+        (0, 1),
+    ),
+    "baddbmm alone": (torch.baddbmm, of((2, 7, 9), (2, 7, 8), (2, 8, 9)), (0, 1)),
+    "convolution": (
+        lambda x, w, b: conv2d(x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 2)).relu(),
+        of((2, 6, 19, 17), (8, 6, 3, 3), (8,)),
+        (1, 0),
+    ),
+    "groups": (
+        lambda x, w: functional.hardswish(conv2d(x, w, padding=1, groups=8)),
+        of((2, 8, 9, 9), (8, 1, 3, 3)),
+        (1, 0),
+    ),
+    "axis": (lambda x, w: functional.conv1d(x, w).relu(), of((2, 6, 19), (8, 6, 3)), (1, 0)),
+    "convolution alone": (
+        lambda x, w, b: conv2d(x, w, b[::2], padding=1),
+        of((2, 6, 9, 9), (8, 6, 3, 3), (16,)),
+        (0, 1),
+    ),
+    "no bias": (lambda x, w: functional.conv3d(x, w), of((1, 2, 5, 5, 5), (3, 2, 3, 3, 3)), (0, 1)),
+    "infinite": (
+        lambda c, a, b: torch.addmm(c, a, b, beta=torch.inf),
+        of((9,), (7, 8), (8, 9)),
+        (0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_what_follows_products_and_convolutions(name):
+    function, operands, counts = FUSED[name]
+    check(function, operands())
+    _, codes = run_and_get_code(
+        torch.compile(function, fullgraph=True), *map(on_device, operands())
+    )
+    code = "".join(codes)
+    calls = re.findall(r"aoti_torch_ocl_(\w*mm_out|convolution)\(", code)
+    assert (code.count("static torch_ocl::Fused "), len(calls)) == counts, code
+
+
+def test_a_text_that_the_driver_refuses(monkeypatch):
+    from torch_ocl.inductor import epilogue
+
+    upstream = epilogue.write
+
+    def write(*arguments):
+        text = upstream(*arguments)
+        text.text += "no C\n"
+        return text
+
+    monkeypatch.setattr(epilogue, "write", write)
+    a = torch.randn(30, 40, device="ocl")
+    with pytest.raises(RuntimeError, match="which computes(.|\n)*aten.mm(.|\n)*no C"):
+        torch.compile(lambda a: torch.relu(a @ a.t()))(a)
+
+
 def test_ops_with_kernels_of_their_own():
     """By functions of C, and by the dispatcher."""
 

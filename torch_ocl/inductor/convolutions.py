@@ -100,14 +100,8 @@ class Convolution(epilogue.Template):
         """The eager op makes its result itself."""
         wrapper = V.graph.wrapper_code
         wrapper.allocated.add(self.get_name())
-        x, weight, *bias = self.operands()
-        arguments = [x, weight, *(bias or ["None"])]
-        axes = len(self.arguments["stride"])
-        keywords = dict(self.arguments, transposed=False, output_padding=(0,) * axes)
-        arguments += [f"{name}={value!r}" for name, value in keywords.items()]
-        call = f"extern_kernels.convolution({', '.join(arguments)})"
-        wrapper.writeline(f"{self.get_name()} = {call}")
-        if config.size_asserts:
+        wrapper.call_convolution(self.get_name(), self.operands(), self.arguments)
+        if config.size_asserts and not V.graph.cpp_wrapper:
             shape = map(wrapper.codegen_shape_tuple, (self.get_size(), self.get_stride()))
             wrapper.writeline(f"assert_size_stride({self.get_name()}, {', '.join(shape)})")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,7 @@ class OclCppWrapper(CppWrapperCpu):
         super().__init__()
         self.ocl_programs: dict[int, runtime.Program] = {}
         self.ocl_comments: dict[str, list[str]] = {}
+        self.ocl_templates: list[str] = []
 
     @staticmethod
     def create(
@@ -91,6 +93,8 @@ class OclCppWrapper(CppWrapperCpu):
         for program in self.ocl_programs.values():
             for members in program.groups():
                 self._declare(members)
+        for lines in self.ocl_templates:
+            self.prefix.splice(lines)
         self.prefix.splice(prior)
 
     def _declare(self, members: list[runtime.Kernel]) -> None:
@@ -168,6 +172,71 @@ class OclCppWrapper(CppWrapperCpu):
             f"{{{', '.join(tensors)}}}, {{{', '.join(numbers)}}});"
         )
 
+    # --- products and convolutions (epilogue.py)
+    def add_template(
+        self,
+        kind: str,
+        name: str,
+        origin: str,
+        text: Any,
+        settings: tuple[Any, ...],
+        comments: list[str],
+    ) -> None:
+        """Takes a product or convolution with a text, and what is said of it."""
+        code = make_codegen_buffer()
+        code.writelines([f"//{line.lstrip('#')}" for line in comments])
+        if kind == "fused_product":
+            own = [*map(_number, settings), "0, nullptr, nullptr, nullptr, 0, 0"]
+        else:
+            *lists, groups, channels_last = settings
+            names = [f"{name}_{part}" for part in ("stride", "padding", "dilation")]
+            for array, values in zip(names, lists, strict=True):
+                joined = ", ".join(map(str, values))
+                code.writeline(f"static const int64_t {array}[] = {{{joined}}};")
+            own = ["1, 0", str(len(lists[0])), *names, str(groups), str(int(channels_last))]
+        code.writeline(f"static torch_ocl::Fused {name}({{{_text(name)}, {_text(origin)},")
+        for start in range(0, len(text.text), _LONGEST_LITERAL):
+            _verbatim(code, text.text[start : start + _LONGEST_LITERAL])
+        code.writeline(f", {text.lanes}, {', '.join(own)}}});")
+        self.ocl_templates.append(code.getvalue())
+
+    def call_template(
+        self, name: str, inputs: list[str], tensors: list[str], numbers: list[str]
+    ) -> None:
+        a, b, *c = inputs
+        lists = f"{{{', '.join(tensors)}}}, {{{', '.join(numbers)}}}"
+        self.writeline(f"{name}.run({a}, {b}, {', '.join(c or ['nullptr'])}, {lists});")
+
+    def call_product(
+        self, op: str, out: str, inputs: list[str], scalars: tuple[float, float]
+    ) -> None:
+        a, b, *c = inputs
+        arguments = [out, *c, a, b]
+        if c:
+            arguments += map(_number, reversed(scalars))  # beta, alpha
+        self._call_op(f"{op}_out", arguments)
+
+    def call_convolution(self, out: str, inputs: list[str], arguments: dict[str, Any]) -> None:
+        x, weight, *bias = inputs
+        if bias:
+            self.writeline(f"auto&& {out}_addend = {bias[0]};")  # which may be a temporary
+            self.writeline(f"AtenTensorHandle {out}_bias = {out}_addend;")
+        words = [x, weight, f"&{out}_bias" if bias else "nullptr"]
+        axes = len(arguments["stride"])
+        lists = [arguments["stride"], arguments["padding"], arguments["dilation"], (0,) * axes]
+        texts = [
+            f"torch_ocl::Integers<{axes}>{{{', '.join(map(str, values))}}}.values, {axes}"
+            for values in lists
+        ]
+        words += [*texts[:3], "0", texts[3], str(arguments["groups"]), f"&{out}_handle"]
+        self.writeline(f"AtenTensorHandle {out}_handle;")
+        self._call_op("convolution", words)
+        self.writeline(f"RAIIAtenTensorHandle {out}({out}_handle);")
+
+    def _call_op(self, name: str, arguments: list[str]) -> None:
+        call = f"aoti_torch_ocl_{name}({', '.join(arguments)})"
+        self.writeline(f"AOTI_TORCH_ERROR_CODE_CHECK({call});")
+
     # --- tensors
     def make_allocation(
         self,
@@ -242,6 +311,13 @@ class OclCppWrapper(CppWrapperCpu):
 def _text(value: str) -> str:
     """A literal of C."""
     return json.dumps(value)
+
+
+def _number(value: float) -> str:
+    """The same double."""
+    if math.isfinite(value):
+        return repr(float(value))
+    return "NAN" if math.isnan(value) else ("-" if value < 0 else "") + "INFINITY"
 
 
 def _verbatim(code: IndentedBuffer, text: str) -> None:

@@ -212,9 +212,9 @@ class _Writer(Emitter):
 
 
 def takes(operands: Sequence[Any]) -> bool:
-    """Whether an op of these can be a Template. C++ wrappers call eager ops alone, and so does what
-    is to go on without a kernel that a driver refuses: these are built when they are called."""
-    if V.graph.cpp_wrapper or refused.runs_eagerly():
+    """Whether an op of these can be a Template. What is to go on without a kernel that a driver
+    refuses calls eager ops alone: these kernels are built when they are called."""
+    if refused.runs_eagerly():
         return False
     if any(x.get_device().type != "ocl" for x in operands):
         return False

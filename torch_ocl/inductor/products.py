@@ -76,12 +76,8 @@ class Product(epilogue.Template):
 
     def call_alone(self, node: Any) -> None:
         node.mark_run()
-        a, b, *c = self.operands()
-        arguments = [*c, a, b]
-        if c:
-            arguments += [f"alpha={self.alpha!r}", f"beta={self.beta!r}"]
-        call = f"extern_kernels.{self.op}({', '.join(arguments)}, out={self.get_name()})"
-        V.graph.wrapper_code.writeline(call)
+        scalars = (self.alpha, self.beta)
+        V.graph.wrapper_code.call_product(self.op, self.get_name(), self.operands(), scalars)
 
 
 def install() -> None:
@@ -121,7 +117,6 @@ def _convolution(upstream: Callable[..., Any]) -> Callable[..., Any]:
         if (
             device.type != "ocl"
             or devices.is_cpu_form(device.index or 0)
-            or V.graph.cpp_wrapper
             or not V.graph.layout_opt
             or len(x.get_size()) != 4
         ):
@@ -214,11 +209,9 @@ def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
         origin = refused.describe(refused.origins(schedule))
         comments = [*origins.splitlines(), *details.splitlines()]
         wrapper.add_template(node.kind, name, origin, text, node.settings(), comments)
-    a, b, *c = node.operands()
     for number in text.numbers:
         for symbol in number.free_symbols:
             wrapper.ensure_size_computed(symbol)
     numbers = [wrapper.codegen_sizevar(number) for number in text.numbers]
-    arguments = [a, b, *(c or ["None"]), *text.tensors, *numbers]
-    wrapper.writeline(f"{name}({', '.join(arguments)})")
+    wrapper.call_template(name, node.operands(), text.tensors, numbers)
     scheduling.free_buffers_in_scheduler()

@@ -32,6 +32,36 @@ class _Calls:
             return
         self.writeline(f"{kernel_name}({', '.join(map(str, call_args))})")  # type: ignore[attr-defined]
 
+    # --- products and convolutions (epilogue.py)
+    def call_template(
+        self, name: str, inputs: list[str], tensors: list[str], numbers: list[str]
+    ) -> None:
+        """Calls one with a text: of two or three inputs, and of what the text takes."""
+        a, b, *c = inputs
+        arguments = [a, b, *(c or ["None"]), *tensors, *numbers]
+        self.writeline(f"{name}({', '.join(arguments)})")  # type: ignore[attr-defined]
+
+    def call_product(
+        self, op: str, out: str, inputs: list[str], scalars: tuple[float, float]
+    ) -> None:
+        """Calls the eager op of a, b, and c where there is one."""
+        a, b, *c = inputs
+        arguments = [*c, a, b]
+        if c:
+            arguments += [f"alpha={scalars[0]!r}", f"beta={scalars[1]!r}"]
+        call = f"extern_kernels.{op}({', '.join(arguments)}, out={out})"
+        self.writeline(call)  # type: ignore[attr-defined]
+
+    def call_convolution(self, out: str, inputs: list[str], arguments: dict[str, Any]) -> None:
+        """Calls the eager op of an input, a weight, and a bias where there is one."""
+        x, weight, *bias = inputs
+        axes = len(arguments["stride"])
+        keywords = dict(arguments, transposed=False, output_padding=(0,) * axes)
+        words = [x, weight, *(bias or ["None"])]
+        words += [f"{name}={value!r}" for name, value in keywords.items()]
+        call = f"{out} = extern_kernels.convolution({', '.join(words)})"
+        self.writeline(call)  # type: ignore[attr-defined]
+
     def make_allocation(
         self,
         name: str,
