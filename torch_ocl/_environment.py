@@ -101,7 +101,12 @@ VARIABLES = {
         "do: any of `fp64`, `fp16`, `subgroups`, `int64_atomics`, `work_group_reduce`, "
         "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` (Hopper's), `bf16_dot` "
         "and `int8_dot` (x86's AVX512-BF16 and AVX512-VNNI), `system_svm` (addresses as "
-        "kernels' arguments), `unified_memory` (a device that uses the host's memory)"
+        "kernels' arguments), `unified_memory` (a device that uses the host's memory), "
+        "`command_buffers` (of graphs' replays)"
+    ),
+    "TORCH_OCL_COMMAND_BUFFERS": (
+        "`1` or `0`: replays of graphs enqueue kernels by the driver's command buffers, or one by "
+        "one; default what is faster on the device ([graphs](graphs.md))"
     ),
 }
 # The engines of `TORCH_OCL_<ENGINE>`.

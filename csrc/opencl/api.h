@@ -70,9 +70,10 @@ namespace ocl {
   X(clFinish)
 
 // Entry points of later versions: null where the loader lacks them.
-#define OCL_OPTIONAL_FUNCTIONS(X)       \
-  X(clCreateCommandQueueWithProperties) \
-  X(clCloneKernel)                      \
+#define OCL_OPTIONAL_FUNCTIONS(X)             \
+  X(clCreateCommandQueueWithProperties)       \
+  X(clCloneKernel)                            \
+  X(clGetExtensionFunctionAddressForPlatform) \
   X(clGetKernelSubGroupInfo)
 
 /// The function table. `unavailable` is empty when every required function was found; otherwise it

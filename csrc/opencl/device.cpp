@@ -26,6 +26,11 @@ constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
 constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
 constexpr cl_device_info kWarpSizeNv = 0x4003;
 constexpr cl_device_info kWavefrontWidthAmd = 0x4043;
+// Likewise, of cl_khr_command_buffer.
+constexpr cl_device_info kCommandBufferCapabilities = 0x12A9;
+constexpr cl_device_info kCommandBufferQueueProperties = 0x12AA;  // that queues must have
+constexpr uint64_t kSimultaneousCapability = 1 << 2;
+constexpr uint64_t kSimultaneousFlag = 1 << 0;
 
 std::string trimmed(std::string text) {
   while (!text.empty() && (text.back() == '\0' || text.back() == ' ')) text.pop_back();
@@ -133,6 +138,24 @@ void probe_features(cl_device_id id, DeviceProperties& p) {
   }
 }
 
+// Up to 0.9.7 a buffer must be made with a flag to be enqueued while it executes, which some
+// devices can't do. From 0.9.8 on all can, and there is no flag. Versions after 1.0 aren't known.
+void probe_command_buffers(cl_device_id id, DeviceProperties& p) {
+  for (const auto& extension : numbers<cl_name_version>(id, CL_DEVICE_EXTENSIONS_WITH_VERSION)) {
+    if (std::string_view(extension.name) != "cl_khr_command_buffer") continue;
+    if (extension.version < CL_MAKE_VERSION(0, 9, 0)) continue;
+    if (extension.version >= CL_MAKE_VERSION(1, 1, 0)) continue;
+    if (number<cl_command_queue_properties>(id, kCommandBufferQueueProperties, ~0ULL) != 0)
+      continue;
+    if (extension.version < CL_MAKE_VERSION(0, 9, 8)) {
+      const auto capabilities = number<cl_bitfield>(id, kCommandBufferCapabilities, 0);
+      if ((capabilities & kSimultaneousCapability) == 0) continue;
+      p.command_buffer_flags = kSimultaneousFlag;
+    }
+    p.has_command_buffers = true;
+  }
+}
+
 void probe_vendor(cl_device_id id, DeviceProperties& p) {
   const std::string_view extensions = p.extensions;
   if (p.device_class == DeviceClass::cpu) {
@@ -180,7 +203,8 @@ std::vector<FeatureFlag> unwanted_features() {
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
       {"int8_dot", &DeviceProperties::has_int8_dot},
       {"system_svm", &DeviceProperties::has_system_svm},
-      {"unified_memory", &DeviceProperties::host_unified_memory}};
+      {"unified_memory", &DeviceProperties::host_unified_memory},
+      {"command_buffers", &DeviceProperties::has_command_buffers}};
   std::vector<FeatureFlag> unwanted;
   const char* text = std::getenv("TORCH_OCL_WITHOUT");
   for (const std::string_view word : split_list(text == nullptr ? "" : text)) {
@@ -273,6 +297,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
        CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   probe_language(id, p);
   probe_features(id, p);
+  probe_command_buffers(id, p);
   probe_vendor(id, p);
   correct_properties(p);
   p.last_level_cache = last_level_cache(p);

@@ -59,9 +59,13 @@ struct DeviceProperties {
   /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h): follows from the
   /// compute capability, OpenCL has no question for it.
   bool has_assembled_local_memory = false;
-  bool has_bf16_dot = false;      // x86's AVX512-BF16, and a driver that compiles assembly
-  bool has_int8_dot = false;      // likewise, of AVX512-VNNI
-  bool limits_registers = false;  // -cl-nv-maxrregcount (cl_nv_compiler_options)
+  bool has_bf16_dot = false;  // x86's AVX512-BF16, and a driver that compiles assembly
+  bool has_int8_dot = false;  // likewise, of AVX512-VNNI
+  /// Command buffers (cl_khr_command_buffer) of a version whose functions are known, which can be
+  /// enqueued while they execute, on a plain queue; and the flags that this takes.
+  bool has_command_buffers = false;
+  uint64_t command_buffer_flags = 0;
+  bool limits_registers = false;               // -cl-nv-maxrregcount (cl_nv_compiler_options)
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time
@@ -97,8 +101,10 @@ class Device {
   /// "name (platform)", for messages.
   std::string description() const;
 
-  /// A kernel was enqueued on one of the device's queues.
-  void count_launch() { launches_.fetch_add(1, std::memory_order_relaxed); }
+  /// Kernels were enqueued on one of the device's queues.
+  void count_launches(uint64_t number = 1) {
+    launches_.fetch_add(number, std::memory_order_relaxed);
+  }
   /// How many were since the start or reset_launches().
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
   void reset_launches() { launches_.store(0, std::memory_order_relaxed); }

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
+#include "opencl/command_buffer.h"
 #include "opencl/device_assert.h"
 #include "opencl/platform.h"
 
 namespace ocl {
+namespace {
+
+// A choice, not a measurement: a command buffer's own cost is to be shared by some kernels.
+constexpr size_t kLeastRun = 8;
+
+}  // namespace
 
 struct Graph::Node {
   enum Kind : uint8_t { kernel, copy, fill } kind;
@@ -34,10 +43,17 @@ struct Graph::Patch {
   std::vector<std::pair<size_t, size_t>> places;  // byte and placeholder
 };
 
+/// Successive kernels that replays enqueue as one command.
+struct Graph::Run {
+  size_t begin, end;  // of nodes_
+  std::unique_ptr<CommandBuffer> buffer;
+};
+
 Graph::Graph() = default;
 
 Graph::~Graph() {
   if (recorded_ != nullptr) end();
+  runs_.clear();
   nodes_.clear();
   if (process_was_forked()) return;
   for (cl_mem mem : kept_) api().clReleaseMemObject(mem);
@@ -181,6 +197,8 @@ void Graph::set_asserts(Queue& queue) {
   cl_mem mem = queue.asserts().mem();
   if (mem == asserts_) return;
   asserts_ = nullptr;
+  runs_.clear();  // they have the other
+  runs_queue_ = nullptr;
   for (const auto& node : nodes_) {
     if (!checks(node)) continue;
     OCL_CALL(node->device, clSetKernelArg, node->handle, static_cast<cl_uint>(node->asserts),
@@ -189,27 +207,87 @@ void Graph::set_asserts(Queue& queue) {
   asserts_ = mem;
 }
 
+/// Makes command buffers at the second replay in a row on a queue: a graph that is replayed once,
+/// or on several queues by turns, wouldn't gain what they cost. Placeholders' kernels are left out,
+/// since a command buffer's arguments stay as they are.
+void Graph::make_runs(Queue& queue) {
+  cl_command_queue handle = queue.handle();
+  if (handle == runs_queue_ || !queue.is_plain()) return;
+  if (std::exchange(last_queue_, handle) != handle) return;
+  runs_.clear();
+  runs_queue_ = nullptr;
+  if (uses_command_buffers(queue.device())) {
+    std::set<const Node*> changing;
+    for (const Patch& patch : patches_) changing.insert(patch.node);
+    const auto fits = [&](const auto& node) {
+      return node->kind == Node::kernel && !changing.contains(node.get());
+    };
+    std::vector<Run> runs;
+    for (auto begin = nodes_.begin(); begin != nodes_.end();) {
+      const auto end = std::find_if_not(begin, nodes_.end(), fits);
+      if (static_cast<size_t>(end - begin) >= kLeastRun) {
+        auto buffer = std::make_unique<CommandBuffer>(queue.device(), handle);
+        for (const auto& node : std::span(begin, end)) {
+          buffer->add(node->handle, node->range, node->label);
+        }
+        buffer->finalize();
+        runs.push_back({static_cast<size_t>(begin - nodes_.begin()),
+                        static_cast<size_t>(end - nodes_.begin()), std::move(buffer)});
+      }
+      begin = std::find_if(end, nodes_.end(), fits);
+    }
+    runs_ = std::move(runs);
+  }
+  runs_queue_ = handle;
+}
+
+/// False, and nothing is enqueued, where its kernels have to go one by one: a profile wants the
+/// time of each, or the queue has another handle now.
+bool Graph::enqueue_run(Queue& queue, Run& run) {
+  if (profile::on()) return false;
+  const Queue::Submission submission(queue);
+  if (submission.handle() != run.buffer->queue()) return false;
+  run.buffer->enqueue();
+  queue.count();
+  queue.device().count_launches(run.end - run.begin);
+  return true;
+}
+
+void Graph::enqueue(Queue& queue, Node& node) {
+  switch (node.kind) {
+    case Node::kernel: {
+      const cl_int code = enqueue_kernel(queue, node.handle, node.range, node.label);
+      if (code != CL_SUCCESS) {
+        throw Error("clEnqueueNDRangeKernel", code, node.device, node.label + " of a graph");
+      }
+      break;
+    }
+    case Node::copy:
+      queue.copy(node.to, node.from, node.bytes);
+      break;
+    case Node::fill:
+      queue.fill(node.to, node.pattern.data(), node.pattern.size(), node.bytes);
+      break;
+  }
+}
+
 void Graph::replay(Queue& queue, std::span<const uint64_t> values) {
+  check_not_forked();
   check_not_captured(queue, "the replay of another graph");
   const std::lock_guard<std::mutex> lock(mutex_);
   set_values(values);
   set_asserts(queue);
-  for (const auto& node : nodes_) {
-    switch (node->kind) {
-      case Node::kernel: {
-        const cl_int code = enqueue_kernel(queue, node->handle, node->range, node->label);
-        if (code != CL_SUCCESS) {
-          throw Error("clEnqueueNDRangeKernel", code, node->device, node->label + " of a graph");
-        }
-        break;
+  make_runs(queue);
+  auto run = runs_.begin();
+  for (size_t i = 0; i < nodes_.size();) {
+    if (run != runs_.end() && run->begin == i) {
+      Run& next = *run++;
+      if (enqueue_run(queue, next)) {
+        i = next.end;
+        continue;
       }
-      case Node::copy:
-        queue.copy(node->to, node->from, node->bytes);
-        break;
-      case Node::fill:
-        queue.fill(node->to, node->pattern.data(), node->pattern.size(), node->bytes);
-        break;
     }
+    enqueue(queue, *nodes_[i++]);
   }
 }
 
@@ -226,6 +304,10 @@ std::string Graph::describe() const {
     }
     text += "\n";
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  size_t kernels = 0;
+  for (const Run& run : runs_) kernels += run.end - run.begin;
+  if (kernels > 0) text += std::to_string(kernels) + " kernels by command buffers\n";
   return text;
 }
 

@@ -55,7 +55,7 @@ class Graph {
   /// Enqueues all commands, with a value for each placeholder in the order of their making.
   void replay(Queue& queue, std::span<const uint64_t> values);
   size_t size() const { return nodes_.size(); }
-  /// A line for each command.
+  /// A line for each command, and one for the kernels in command buffers once there are some.
   std::string describe() const;
 
   struct Argument {
@@ -76,11 +76,15 @@ class Graph {
  private:
   struct Node;
   struct Patch;
+  struct Run;
 
   void set_values(std::span<const uint64_t> values);
   void set_asserts(Queue& queue);
+  void make_runs(Queue& queue);
+  static bool enqueue_run(Queue& queue, Run& run);
+  void enqueue(Queue& queue, Node& node);
 
-  std::mutex mutex_;           // of what follows, but while it is recorded
+  mutable std::mutex mutex_;   // of what follows, but while it is recorded
   Queue* recorded_ = nullptr;  // the first one
   std::shared_ptr<void> capture_;
   std::vector<Queue*> forked_;
@@ -93,6 +97,10 @@ class Graph {
   std::vector<uint64_t> values_;  // that the kernels have
   std::vector<cl_mem> kept_;
   cl_mem asserts_ = nullptr;  // that kernels with checks have
+  // Kernels in command buffers, the handle of the queue that they were made for or found not worth
+  // making, and that of the last replay.
+  std::vector<Run> runs_;
+  cl_command_queue runs_queue_ = nullptr, last_queue_ = nullptr;
 };
 
 /// Throws std::runtime_error if commands of `queue` are recorded: `what` can't be.

@@ -157,7 +157,7 @@ cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
       queue.count();
     }
   }
-  if (code == CL_SUCCESS) queue.device().count_launch();
+  if (code == CL_SUCCESS) queue.device().count_launches();
   return code;
 }
 

@@ -40,6 +40,8 @@ class Queue {
   /// For waits, for markers and for calls that wait themselves. Who enqueues work with it calls
   /// count() afterwards.
   cl_command_queue handle() const { return handles_.load(std::memory_order_acquire)->main; }
+  /// Whether that is a handle of this queue's own that doesn't time commands.
+  bool is_plain() const { return handles() == &plain_; }
   /// For other commands: the queue's handle, which stays the same until this is gone. Never two at
   /// a time in a thread, and no wait for other work meanwhile.
   class Submission {

@@ -19,6 +19,7 @@ struct Quirks {
   bool compiles_at_launch = false;    // a program's binary is complete only after its first launch
   bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
   bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
+  bool slow_command_buffers = false;  // they take longer than the launches that they stand for
 };
 
 /// Takes back what a driver claims and does not deliver.
