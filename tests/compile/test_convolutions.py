@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._inductor.utils import run_and_get_code
 from torch.nn import functional
 
 import torch_ocl
@@ -14,13 +15,14 @@ FORMATS = {"planes": torch.contiguous_format, "last": torch.channels_last}
 
 
 def check(function, *operands, tol=None, kernels=(1, 0, 0)):
-    """Compiled it gives what CPU torch gives in float, by so many kernels (see compiled())."""
+    """Compiled it gives what CPU torch gives in double, by so many kernels (see compiled())."""
     tol = tol or TOLERANCE[operands[0].dtype]
     results, _, made = compiled(function, *operands)
-    expected = function(*[x.float() for x in operands])
+    expected = function(*[x.double() for x in operands])
     results, expected = (r if isinstance(r, tuple) else (r,) for r in (results, expected))
     for actual, wanted in zip(results, expected, strict=True):
-        torch.testing.assert_close(actual.cpu().float(), wanted, rtol=tol, atol=tol, equal_nan=True)
+        actual = actual.cpu().double()
+        torch.testing.assert_close(actual, wanted.double(), rtol=tol, atol=tol, equal_nan=True)
     if kernels is not None:
         assert made == kernels
 
@@ -154,6 +156,24 @@ def test_other_axes():
         *(x, w, b),
         kernels=apart,
     )
+
+
+def test_layers_share_programs():
+    """Texts are the same for all sizes, where channels aren't told apart in planes."""
+    w = [numbers(n, 16, 3, 3, seed=n).to(memory_format=torch.channels_last) for n in (24, 16, 40)]
+    b = [numbers(n, 1, 1) for n in (24, 16, 40)]
+
+    def layers(x, *rest):
+        pairs = zip(rest[:3], rest[3:], strict=True)
+        return tuple((functional.conv2d(x, w) * b).relu() for w, b in pairs)
+
+    x = numbers(2, 16, 20, 20).to(memory_format=torch.channels_last)
+    torch._dynamo.reset()
+    moved = [t.to("ocl") for t in (x, *w, *b)]
+    _, (code,) = run_and_get_code(torch.compile(layers), *moved)
+    texts = [part.split("''',")[0] for part in code.split("#define EPILOGUE_TEXT")[1:]]
+    assert takes_gpu_kernels() or len(texts) == 3
+    assert len(set(texts)) <= 1
 
 
 def test_batch_norm():

@@ -52,9 +52,10 @@ class Convolution(epilogue.Template):
 
     def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
         """A product of windows has a group of channels as z."""
-        if not self.channels_last:
+        groups = self.arguments["groups"]
+        if groups == 1 or not self.channels_last:
             return "(long)row", "(long)column"
-        channels = self.get_size()[1] // self.arguments["groups"]
+        channels = self.get_size()[1] // groups
         return "(long)row", f"(long)z * ({text(channels)}) + (long)column"
 
     def widths(self, device: int) -> dict[str, int]:
@@ -63,6 +64,10 @@ class Convolution(epilogue.Template):
             lanes = _VECTOR_BYTES // compute_dtype(self.get_dtype()).itemsize
             widths |= {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
         return widths
+
+    def lengths(self) -> dict[str, sympy.Integer]:
+        _, columns = self.matrix()
+        return {"row_length": columns} if isinstance(columns, sympy.Integer) else {}
 
     def names(self, lanes: int) -> dict[str, str]:
         more = {"epilogue_lanes": f"epilogue_{lanes}"} if lanes > 1 else {}

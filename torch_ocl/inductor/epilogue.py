@@ -83,6 +83,10 @@ class Template(ir.TemplateBuffer):
         """Other names of these functions, the widest of which takes so many columns."""
         return {}
 
+    def lengths(self) -> dict[str, sympy.Integer]:
+        """Constants that the text takes as numbers, so that layers of other sizes share it."""
+        return {}
+
     def operands(self) -> list[str]:
         """The inputs as the wrapper calls them."""
         return [x.codegen_reference() for x in self.inputs]  # type: ignore[union-attr]
@@ -182,7 +186,15 @@ class _Writer(Emitter):
         self.helpers: dict[str, None] = {}
         columns = next(t for t in kernel.range_trees if t.prefix == "x")
         lanes = _Columns(kernel.range_tree_nodes, columns, width)
-        self.r = _Renderer(lanes, torch.int64, kernel.pointer_of, kernel.rename_indexing)
+        names = {
+            length: sympy.Symbol(name, integer=True, positive=True)
+            for name, length in kernel.product.lengths().items()
+        }
+
+        def rename(index: sympy.Expr) -> sympy.Expr:
+            return kernel.rename_indexing(index).xreplace(names)
+
+        self.r = _Renderer(lanes, torch.int64, kernel.pointer_of, rename)
 
     def function(self, name: str) -> str:
         kernel: Any = self.kernel
@@ -260,6 +272,7 @@ def _write(kernel: _Kernel) -> Text:
         if not isinstance(inner, RemovedArg)
     }
     numbers = {str(name): expression for expression, name in kernel.args.sizevars.items()}
+    numbers |= kernel.product.lengths()
     if not all(expression.is_integer for expression in numbers.values()):
         raise NotTakenError("numbers that are no sizes")
     if not written or len(read) + len(written) > _MOST_OPERANDS:
