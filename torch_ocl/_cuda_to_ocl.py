@@ -6,6 +6,7 @@ before. A name becomes `ocl` on its way in, so `device.type` is "ocl" from there
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -189,6 +190,7 @@ def _change_torch_cuda() -> None:
     changed = {name: _of_cuda(name, getattr(ours, name)) for name in _shared_names()}
     changed["get_device_capability"] = _get_device_capability
     changed["get_device_properties"] = _get_device_properties
+    changed["is_available"] = _is_available
     changed["CUDAGraph"] = ours.OclGraph
     changed |= _cuda_tensor_types.types()
     for name, new in changed.items():
@@ -214,6 +216,13 @@ def _of_cuda(name: str, ours: Any) -> Any:
         return _converting(ours)
     takes_a_device = name in ("Stream", "StreamContext", "device", "device_of")
     return stand_in(ours, _converting_type(ours)) if takes_a_device else ours
+
+
+def _is_available() -> bool:
+    """As torch.ocl.is_available, but to torch.compile's own code there is no CUDA: it asks in order
+    to call CUDA's parts of torch._C, which other builds lack."""
+    caller = sys._getframe(1).f_globals.get("__name__", "")
+    return not caller.startswith("torch._inductor.") and torch.ocl.is_available()
 
 
 def _get_device_capability(device: Any = None) -> tuple[int, int]:

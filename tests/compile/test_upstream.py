@@ -68,6 +68,23 @@ def test_get_current_backend(without):
     assert utils.get_current_backend("ocl") != "ocl"
 
 
+def test_get_system(monkeypatch):
+    """The key of caches where torch.cuda has a device, in a torch without CUDA."""
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: object())
+    get_system = codecache.CacheBase.get_system
+    assert list(get_system()) == ["hash"]
+    upstream = get_system.__wrapped__
+    upstream.cache_clear()
+    try:
+        with pytest.raises(AttributeError, match="gcnArchName"):
+            upstream()
+    finally:
+        upstream.cache_clear()
+
+
 def test_inputs_that_are_not_aligned(without):
     x = torch.ones(9, device="ocl")[1:]
     assert not utils.should_assume_input_aligned(x)

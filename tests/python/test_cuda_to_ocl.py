@@ -265,6 +265,27 @@ def test_choices_that_libraries_make():
     """)
 
 
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
+def test_compile(mode):
+    """Inductor takes no branch of CUDA's; the program itself still sees a device."""
+    run(f"""
+    model = torch.nn.Linear(3, 3).cuda()
+    x = torch.ones(2, 3, device="cuda", requires_grad=True)
+
+    def step(x):
+        return model(x) * (2 if torch.cuda.is_available() else 3)
+
+    compiled = torch.compile(step, mode={mode!r})
+    for _ in range(3):
+        x.grad = None
+        result = compiled(x)
+        result.sum().backward()
+    torch.testing.assert_close(result, model(x) * 2)
+    expected = torch.autograd.grad(step(x).sum(), x)[0]
+    torch.testing.assert_close(x.grad, expected)
+    """)
+
+
 def test_ops_cost_no_more():
     """The functions of ops are upstream's own: only places that name devices were changed."""
     run("""

@@ -20,6 +20,7 @@ from torch_ocl.inductor import refused
 def install() -> None:
     """Applies all of them, once."""
     _gpu_types()
+    _system()
     _create_backend()
     _current_backend()
     _aligned_inputs()
@@ -290,6 +291,23 @@ def _gpu_types() -> None:
         return others[0] if others else "ocl" if torch.ocl.is_available() else "cuda"
 
     _replace("get_gpu_type", upstream, get_gpu_type)
+
+
+def _system() -> None:
+    """The key of caches names a CUDA device. After cuda_to_ocl() torch.cuda has
+    devices, which a torch without CUDA and HIP would take for those of HIP."""
+    from torch._inductor import codecache
+
+    upstream = codecache.CacheBase.get_system
+
+    @functools.wraps(upstream)
+    def get_system() -> Any:
+        if torch.version.cuda is not None or torch.version.hip is not None:
+            return upstream()
+        # Upstream's answer where torch.cuda has no devices.
+        return {"hash": codecache.SYSTEM_CACHE_KEY_STRATEGY.key_from_json({})}
+
+    codecache.CacheBase.get_system = staticmethod(get_system)
 
 
 def _create_backend() -> None:
