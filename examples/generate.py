@@ -11,6 +11,7 @@ that are compiled once, and the memory that tensors took.
 import argparse
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TextStreamer
@@ -78,10 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.quantize == "int4" and options.dtype != "bfloat16":
         parser.error("--quantize int4 needs --dtype bfloat16")
+    if not Path(options.model).is_dir():
+        parser.error(f"--model: no such folder: {options.model}")
 
     dtype = getattr(torch, options.dtype)
     model, tokenizer = load(options.model, options.device, dtype, options.quantize)
     inputs = encode(tokenizer, options.prompt, options.chat)
+    # Some tokenizers begin each text with a token: for them an empty prompt is one.
+    if inputs["input_ids"].numel() == 0:
+        parser.error("--prompt: it has no tokens to begin with")
     streamer = TimedStreamer(tokenizer)
     sampling = {"temperature": options.temperature} if options.temperature > 0 else {}
     with torch.inference_mode():

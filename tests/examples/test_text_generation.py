@@ -66,3 +66,15 @@ def test_four_bits_need_bfloat16(generate, capsys):
     with pytest.raises(SystemExit):
         run(generate, capsys, "--quantize", "int4")
     assert "needs --dtype bfloat16" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there(generate, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        run(generate, capsys, "--model", str(tmp_path / "missing"))
+    assert f"no such folder: {tmp_path / 'missing'}" in capsys.readouterr().err
+
+
+def test_an_empty_prompt(generate, capsys):
+    with pytest.raises(SystemExit):
+        run(generate, capsys, "--prompt", "")
+    assert "--prompt: it has no tokens" in capsys.readouterr().err
