@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterable
 
 import torch
+from torch.utils import _pytree
+
+from torch_ocl import _cuda_to_ocl
 
 _INSTEAD = (
     "it knows CUDA alone. Start a process for each, with torchrun, and wrap the module in "
@@ -46,7 +49,8 @@ def _hide_devices(module) -> None:
     @functools.wraps(upstream)
     def get_available_device_type():
         device_type = upstream()
-        return None if device_type == "ocl" else device_type
+        is_ocl = device_type == "ocl" or _cuda_to_ocl._installed
+        return None if is_ocl else device_type
 
     module._get_available_device_type = get_available_device_type
 
@@ -68,11 +72,31 @@ def _check_class(kind: type) -> None:
 
     @functools.wraps(constructor)
     def __init__(self, module, device_ids=None, output_device=None, dim=0):
-        if _is_on_ocl(module):
+        if _is_on_ocl(module) or _cuda_to_ocl._installed:
             _check_count("torch.nn.DataParallel", device_ids)
         constructor(self, module, device_ids, output_device, dim)
+        if _cuda_to_ocl._installed:
+            # As upstream's does for one CUDA device.
+            first = device_ids[0] if device_ids else 0
+            module.to(torch.device("ocl", first) if isinstance(first, int) else first)
+
+    upstream = kind.forward
+
+    @functools.wraps(upstream)
+    def forward(self, *inputs, **kwargs):
+        return upstream(self, *_moved(inputs, self.module), **_moved(kwargs, self.module))
 
     kind.__init__ = __init__
+    kind.forward = forward
+
+
+def _moved(inputs, module: torch.nn.Module):
+    """Inputs with their tensors on the module's device, if that is on `ocl`."""
+    found = (p.device for p in module.parameters() if p.device.type == "ocl")
+    device = next(found, None)
+    if device is None:
+        return inputs
+    return _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), inputs)
 
 
 def _checked_function(upstream):
@@ -85,7 +109,7 @@ def _checked_function(upstream):
         _check_count("torch.nn.parallel.data_parallel", device_ids)
         if not isinstance(inputs, tuple):
             inputs = () if inputs is None else (inputs,)
-        return module(*inputs, **(module_kwargs or {}))
+        return module(*_moved(inputs, module), **_moved(module_kwargs or {}, module))
 
     return data_parallel
 

@@ -107,13 +107,29 @@ def test_data_parallel_in_one_process_names_what_to_use():
     # One device is no matter.
     for out in (
         nn.DataParallel(net, device_ids=[0])(x),
+        nn.DataParallel(net, device_ids=[0])(x.cpu()),
         parallel.data_parallel(net, x, [0]),
+        parallel.data_parallel(net, x.cpu(), [0]),
         parallel.data_parallel(net, None, [0], module_kwargs={"input": x}),
         *parallel.parallel_apply([net, net], [x, x], devices=[0, 0]),
     ):
         assert torch.equal(out.cpu(), net(x).cpu())
     """
     run(code, TORCH_OCL_PARTITION="2", TORCH_OCL_DEVICES="0")
+
+
+def test_data_parallel_of_a_program_that_says_cuda():
+    code = """
+    import torch, torch_ocl
+    torch_ocl.cuda_to_ocl()
+    net, x = torch.nn.Linear(2, 2), torch.ones(4, 2)
+    expected = net(x)
+    for ids in ([0], [torch.device("cuda:0")], ["cuda:0"]):
+        out = torch.nn.DataParallel(net.cpu(), device_ids=ids)(x)
+        assert out.is_cuda and next(net.parameters()).is_cuda
+        torch.testing.assert_close(out.cpu(), expected)
+    """
+    run(code)
 
 
 def test_data_parallel_of_a_program_on_the_cpu_is_upstreams():
