@@ -37,6 +37,7 @@ def install() -> None:
     _change_amp()
     _change_loading()
     _change_torch_cuda()
+    _change_profilers()
 
 
 def to_ocl(value: Any) -> Any:
@@ -199,8 +200,43 @@ def _change_torch_cuda() -> None:
         for module in (theirs.memory, theirs.random, theirs.streams, theirs.graphs):
             if upstream is not None and vars(module).get(name) is upstream:
                 setattr(module, name, new)
-    for name in ("mark", "range", "range_pop", "range_push"):
-        setattr(theirs.nvtx, name, getattr(ours, name))
+    for name in ours.nvtx.__all__:
+        setattr(theirs.nvtx, name, getattr(ours.nvtx, name))
+
+
+def _of_activity(activity: Any) -> Any:
+    """An activity, or a dictionary from activities to filters."""
+    if isinstance(activity, dict):
+        return {_of_activity(key): filters for key, filters in activity.items()}
+    names = torch.profiler.ProfilerActivity
+    return names.PrivateUse1 if activity == names.CUDA else activity
+
+
+def _change_profilers() -> None:
+    """ProfilerActivity.CUDA and use_cuda mean the device's kernels."""
+    kineto = torch.profiler.profiler._KinetoProfile
+    made = kineto.__init__
+
+    @functools.wraps(made)
+    def of_activities(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
+        if activities is not None:
+            activities = [_of_activity(a) for a in activities]
+        made(self, *args, activities=activities, **kwargs)
+
+    kineto.__init__ = of_activities
+    older = torch.autograd.profiler.profile
+    upstream = older.__init__
+
+    @functools.wraps(upstream)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        called = inspect.signature(upstream).bind(self, *args, **kwargs).arguments
+        called.pop("self")
+        if called.pop("use_cuda", False) or called.get("use_device") == "cuda":
+            called["use_device"] = "ocl"
+        rest = called.pop("kwargs", {})
+        upstream(self, **called, **rest)
+
+    older.__init__ = __init__
 
 
 def _shared_names() -> list[str]:

@@ -26,13 +26,11 @@ RENAMED = {
     "torch.cuda.amp.grad_scaler": "torch.ocl.amp",
     "torch.cuda.graphs.CUDAGraph": "torch.ocl.OclGraph",
     "torch.cuda.CudaError": "torch.ocl.AcceleratorError",
-    "torch.cuda.profiler.profile": "torch.ocl.profiler",
     "torch.mps.compile_shader": "torch.ocl.compile_kernel",
     "torch.mps.current_allocated_memory": "torch.ocl.memory_allocated",
     "torch.mps.driver_allocated_memory": "torch.ocl.memory_reserved",
     "torch.mps.recommended_max_memory": "torch.ocl.mem_get_info",
     "torch.mps.event": "torch.ocl.streams",
-    "torch.mps.profiler.profile": "torch.ocl.profiler",
     "torch.xpu.XPUGraph": "torch.ocl.OclGraph",
     "torch.xpu.graphs.XPUGraph": "torch.ocl.OclGraph",
 }
@@ -59,7 +57,6 @@ NOT_APPLICABLE = {
     "torch.cuda.memory.change_current_allocator": _ALLOCATOR,
     "torch.cuda.memory_usage": _SENSOR,
     "torch.cuda.nccl": "It is NVIDIA's library. torch.distributed works over gloo and NCCL.",
-    "torch.cuda.nvtx": "It is NVIDIA's library. torch.ocl.range and mark name parts of a program.",
     "torch.cuda.nvtx.range_end": _NESTED,
     "torch.cuda.nvtx.range_start": _NESTED,
     "torch.cuda.power_draw": _SENSOR,
@@ -93,7 +90,7 @@ NOT_APPLICABLE = {
 }
 
 _MODULES = ("torch.cuda", "torch.xpu", "torch.mps")
-_SUBMODULES = ("amp", "graphs", "memory", "random", "streams", "tunable")
+_SUBMODULES = ("amp", "graphs", "memory", "nvtx", "random", "streams", "tunable")
 
 
 def reason(name: str) -> str:
@@ -115,3 +112,4 @@ def install() -> None:
     for name in _SUBMODULES:
         if (module := sys.modules.get(f"torch_ocl.{name}")) is not None:
             sys.modules[f"torch.ocl.{name}"] = module
+    sys.modules["torch.ocl.profiler"] = importlib.import_module("torch_ocl._profiler")

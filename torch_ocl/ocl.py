@@ -14,6 +14,7 @@ from torch_ocl import (  # noqa: F401
     amp,
     graphs,
     memory,
+    nvtx,
     packed,
     random,
     streams,

@@ -97,6 +97,8 @@ class profiler:
     an op's kernels reach together stands at each of them. Kernels of torch.ocl.compile_kernel have
     no op, so only their times are known.
 
+    `torch.ocl.profiler.profile` is another name of it, as CUDA's module has one.
+
     Afterwards `kernels` has the rows as KernelTime, `device_seconds` the sum of their times,
     `wall_seconds` the time between entry and exit, `table()` the text. Only one can be active at a
     time: another raises RuntimeError.
@@ -163,6 +165,9 @@ class profiler:
             f"{1e3 * self.wall_seconds:.3f} ms ({busy:.0%})"
         )
         return "\n".join(lines)
+
+
+profiler.profile = profiler  # type: ignore[attr-defined]
 
 
 def _shortened(name: str, length: int) -> str:

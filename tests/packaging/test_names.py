@@ -47,6 +47,18 @@ def test_every_name_is_there_or_has_a_reason(module):
     assert not present, f"explained although there: {present}"
 
 
+def test_submodules_are_imported_by_name():
+    import torch.ocl.nvtx
+    import torch.ocl.profiler
+    from torch.ocl.nvtx import range_pop, range_push
+    from torch.ocl.profiler import profile
+
+    assert range_push("part") == 0 == range_pop() and torch.ocl.nvtx.mark("point") is None
+    with profile(rows=0) as of, torch.ocl.nvtx.range("block"):
+        torch.ones(5, device="ocl") + 1
+    assert of.kernels and torch.ocl.profiler is profile is torch.ocl.profiler.profile
+
+
 @pytest.mark.parametrize("module", names_pages.MODULES)
 def test_no_public_name_is_overlooked(module):
     """What dir() has and is upstream's own: not what it imports."""

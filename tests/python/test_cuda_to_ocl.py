@@ -179,6 +179,37 @@ def test_torch_cuda():
     """)
 
 
+def test_profilers():
+    run("""
+    from torch.profiler import ProfilerActivity, profile
+    x = torch.randn(300, 300, device="cuda")
+
+    def on_device(of):
+        events = of.key_averages()
+        assert "Self OCL" in events.table(sort_by="cuda_time_total", row_limit=3)
+        return sum(event.self_device_time_total for event in events)
+
+    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=both, record_shapes=True) as of:
+        x @ x
+    assert on_device(of) > 0
+    steps = torch.profiler.schedule(wait=0, warmup=1, active=1)
+    with profile(activities=both, schedule=steps) as of:
+        for _ in range(3):
+            x @ x
+            of.step()
+    for arguments in ({"use_cuda": True}, {"use_device": "cuda"}):
+        with torch.autograd.profiler.profile(**arguments) as of:
+            x @ x
+        assert on_device(of) > 0
+    with torch.autograd.profiler.profile(True) as of:
+        x @ x
+    with profile(activities=both[:1]) as of:
+        x @ x
+    assert sum(event.self_device_time_total for event in of.key_averages()) == 0
+    """)
+
+
 def test_tensor_types_of_old():
     run("""
     Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor

@@ -77,15 +77,24 @@ def _default_device(kind: type) -> None:
 
 
 def _modeling(modeling: ModuleType) -> None:
-    wrap(modeling, "get_max_memory", _with_our_memory)
+    bytes_of = attribute(modeling, "convert_file_size_to_int")
+    wrap(modeling, "get_max_memory", functools.partial(_with_our_memory, bytes_of))
     wrap(modeling, "get_grad_scaler", _scaling_on_ocl)
 
 
-def _with_our_memory(upstream: Callable[..., dict]) -> Callable[..., dict]:
+def _with_our_memory(
+    bytes_of: Callable[[str], int], upstream: Callable[..., dict]
+) -> Callable[..., dict]:
     def get_max_memory(max_memory: dict | None = None) -> dict:
         # Upstream leaves the CPU out where a device has the same memory, too.
-        if max_memory is not None or _choice.has_other_accelerator():
+        if _choice.has_other_accelerator():
             return upstream(max_memory)
+        if max_memory is not None:
+            # Upstream warns of numbers of devices that aren't CUDA's.
+            numbers = range(torch.ocl.device_count())
+            ours = {k: max_memory[k] for k in sorted(set(numbers) & set(max_memory))}
+            ours = {k: bytes_of(v) if isinstance(v, str) else v for k, v in ours.items()}
+            return ours | upstream({k: v for k, v in max_memory.items() if k not in ours})
         found = upstream(None)
         if set(found) != {"cpu"} or not _choice.chooses_ocl("device_map='auto'", _ADVICE_MAP):
             return found

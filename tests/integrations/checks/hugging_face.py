@@ -276,13 +276,20 @@ def _():
 
 @check("accelerate", "get_max_memory", integration="accelerate", mode="always", launches=False)
 def _():
+    import logging
+
     from accelerate.utils import get_max_memory
 
     found = get_max_memory()
     assert 0 < found[0] <= torch.ocl.mem_get_info(0)[1]
     shared = torch.ocl.get_device_properties(0).host_unified_memory
     assert ("cpu" in found) != shared
-    assert get_max_memory({0: "1GB", "cpu": "2GB"}) == {0: 10**9, "cpu": 2 * 10**9}
+    said = []
+    logging.getLogger("accelerate.utils.modeling").addFilter(lambda record: said.append(record))
+    named = get_max_memory({"cpu": "2GB", 0: "1GB"})
+    assert list(named.items()) == [(0, 10**9), ("cpu", 2 * 10**9)] and not said
+    get_max_memory({10_000: 1})
+    assert len(said) == 1
 
 
 @check("accelerate", "dispatch_model over a device and the CPU", tolerance=1e-4)

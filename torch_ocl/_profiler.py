@@ -1,0 +1,10 @@
+"""What `import torch.ocl.profiler` and `from torch.ocl.profiler import profile` find.
+
+torch.ocl.profiler itself is the class, a context manager.
+"""
+
+from torch_ocl.profiling import profiler
+
+__all__ = ["profile", "profiler"]
+
+profile = profiler
