@@ -109,7 +109,6 @@ def install() -> None:
     torch.version.ocl = OPENCL_VERSION
     torch.backends.ocl = importlib.import_module("torch_ocl.backends")
     sys.modules["torch.backends.ocl"] = torch.backends.ocl
-    for name in _SUBMODULES:
+    for name in (*_SUBMODULES, "_profiler"):
         if (module := sys.modules.get(f"torch_ocl.{name}")) is not None:
-            sys.modules[f"torch.ocl.{name}"] = module
-    sys.modules["torch.ocl.profiler"] = importlib.import_module("torch_ocl._profiler")
+            sys.modules[f"torch.ocl.{name.lstrip('_')}"] = module

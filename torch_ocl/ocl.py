@@ -8,6 +8,7 @@ import torch
 from torch_ocl import (  # noqa: F401
     _C,
     _names,
+    _profiler,
     _storages,
     _tensor_types,
     _utils,

@@ -181,11 +181,13 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 
 #endif
 
-#if WIDE
+// A text takes as many columns, or one element at a time.
+#if WIDE && (!defined(EPILOGUE_TEXT) || EPILOGUE_LANES == WIDE)
+#define FINISHES_WIDE 1
 /// WIDE elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish_wide(private const float* sums, global const char* c, global char* out,
-                               const Arguments p, float alpha, float beta, ulong row, ulong column,
-                               ulong at) {
+                               const Arguments p, float alpha, float beta, ulong z, ulong row,
+                               ulong column, ulong at EPILOGUE_PARAMETERS) {
   float value[WIDE];
 #pragma unroll
   for (uint j = 0; j < WIDE; j++) value[j] = alpha * sums[j];
@@ -197,6 +199,12 @@ static inline void finish_wide(private const float* sums, global const char* c, 
       value[j] = MAD(beta, ((private const float*)&addend)[j], value[j]);
     }
   }
+#ifdef EPILOGUE_TEXT
+  TYPEV(f32, WIDE) results;
+#pragma unroll
+  for (uint j = 0; j < WIDE; j++) ((private float*)&results)[j] = ACTIVATE(value[j]);
+  epilogue_lanes(p.batch0 + z, p.row0 + row, p.column0 + column, results EPILOGUE_OPERANDS);
+#else
   uint4 packed;
 #pragma unroll
   for (uint j = 0; j < 4; j++) {
@@ -210,6 +218,7 @@ static inline void finish_wide(private const float* sums, global const char* c, 
 #endif
   }
   *(global uint4*)(out + (at + column) * STORAGE_SIZE(OUT)) = packed;
+#endif
 }
 #endif
 
@@ -360,7 +369,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#if WIDE && !defined(EPILOGUE_TEXT)
+#ifdef FINISHES_WIDE
     if (p.flags & kWide) {
       for (uint e = item; e < OUT_ROWS * BN / WIDE; e += ITEMS) {
         const uint r = e / (BN / WIDE), column = e % (BN / WIDE) * WIDE;
@@ -371,8 +380,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
           for (uint j = 0; j < WIDE / 4; j++) total[j] = at[j];
           const ulong row = (ulong)row0 + first + r;
           if (p.splits == 1) {
-            finish_wide((private const float*)total, c, out, p, alpha, beta, row,
-                        (ulong)column0 + column, OUT_AT(row));
+            finish_wide((private const float*)total, c, out, p, alpha, beta, z, row,
+                        (ulong)column0 + column, OUT_AT(row) EPILOGUE_PASSED);
           } else {
             global float4* part =
                 (global float4*)((global float*)workspace +

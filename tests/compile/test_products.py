@@ -34,16 +34,16 @@ def compiled(function, *operands, dynamic=None):
 
 
 def check(function, *operands, tol=None, dynamic=None, expected_kernels=(1, 0, 0)):
-    """Compiled it gives what CPU torch gives in float, and changes operands as that does."""
+    """Compiled it gives what CPU torch gives in double, and changes operands as that does."""
     dtype = operands[0].dtype
     tol = tol or TOLERANCE[dtype]
     results, moved, kernels = compiled(function, *operands, dynamic=dynamic)
-    wide = [x.float() if x.is_floating_point() else x for x in operands]
+    wide = [x.double() if x.is_floating_point() else x for x in operands]
     expected = function(*wide)
     results, expected = (r if isinstance(r, tuple) else (r,) for r in (results, expected))
     for actual, wanted in zip((*results, *moved), (*expected, *wide), strict=True):
         if actual.is_floating_point():
-            actual, wanted = actual.float(), wanted.float()
+            actual, wanted = actual.double(), wanted.double()
         torch.testing.assert_close(actual.cpu(), wanted, rtol=tol, atol=tol)
     if expected_kernels is not None:
         assert kernels == expected_kernels

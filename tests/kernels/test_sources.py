@@ -90,6 +90,7 @@ def test_every_engine_has_a_folder():
         "device_tiles",
         "dispatch",
         "dtype",
+        "epilogue",
         "geometry",
         "kernel_types",
         "modified_kernels",

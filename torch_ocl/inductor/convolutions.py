@@ -50,6 +50,10 @@ class Convolution(epilogue.Template):
         plane = sympy.prod(positions)
         return (images * plane, channels) if self.channels_last else (images * channels, plane)
 
+    def axes(self) -> list[int]:
+        first, channels, *positions = super().axes()
+        return [first, *positions, channels] if self.channels_last else super().axes()
+
     def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
         """A product of windows has a group of channels as z."""
         groups = self.arguments["groups"]
@@ -59,11 +63,10 @@ class Convolution(epilogue.Template):
         return "(long)row", f"(long)z * ({text(channels)}) + (long)column"
 
     def widths(self, device: int) -> dict[str, int]:
-        widths = {"epilogue": 1}
+        lanes = epilogue.lanes_of_gpus(self.get_dtype())
         if devices.is_cpu_form(device):
             lanes = _VECTOR_BYTES // compute_dtype(self.get_dtype()).itemsize
-            widths |= {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
-        return widths
+        return {"epilogue": 1} | {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
 
     def lengths(self) -> dict[str, sympy.Integer]:
         _, columns = self.matrix()
@@ -77,21 +80,11 @@ class Convolution(epilogue.Template):
         """CPUs store a tile of many planes at a time, a few elements of each. So read, or written,
         another tensor of that size takes longer than in a pass of its own."""
         _, channels, *_ = self.get_size()
-        if (
-            self.channels_last
-            or self.arguments["groups"] == channels
-            or not devices.is_cpu_form(self.get_device().index or 0)
-        ):
+        if not devices.is_cpu_form(self.get_device().index or 0):
+            return epilogue.pays_on_gpus(self, after)
+        if self.channels_last or self.arguments["groups"] == channels:
             return True
-        hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
-        elements = hint(sympy.prod(self.get_size()))
-        inner = {self.get_name()} | {name for node in after for name in node.get_buffer_names()}
-        if any(
-            2 * hint(dep.get_numel()) >= elements
-            for node in after
-            for dep in node.read_writes.reads
-            if dep.name not in inner
-        ):
+        if epilogue.reads_as_many(self, after):
             return False
         followers = {node.get_name() for node in after}
         users = V.graph.scheduler.name_to_buf[self.get_name()].users

@@ -7,6 +7,7 @@ where something else reads it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ from torch_ocl.inductor.stages import Plan
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Value
 
+# Bytes of a result that take as long as a launch, where they are read at half the speed.
+_SMALL = 2 << 20
 # Of a kernel's parameters, which are 1 KiB together.
 _MOST_OPERANDS = 16
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
@@ -39,6 +42,36 @@ _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "spec
 
 class NotTakenError(Exception):
     """No text can do that."""
+
+
+def lanes_of_gpus(dtype: torch.dtype) -> int:
+    """The columns that tensor cores' kernels hand over together: 16 bytes of results."""
+    return 16 // dtype.itemsize if dtype.itemsize <= 4 else 1
+
+
+def pays_on_gpus(template: Template, after: Sequence[Any]) -> bool:
+    """Tensor cores' kernels of half types hand over vectors. Others hand over an element at a time,
+    which reads a large tensor besides at half the speed of a kernel of its own."""
+    index = template.get_device().index or 0
+    dtype = template.get_dtype()
+    if dtype.itemsize == 2 and torch.ocl.get_device_properties(index).has_tensor_cores:
+        return True
+    hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
+    size = hint(sympy.prod(template.get_size())) * dtype.itemsize
+    return bool(size <= _SMALL) or not reads_as_many(template, after)
+
+
+def reads_as_many(template: Template, after: Sequence[Any]) -> bool:
+    """Whether nodes behind a template read another tensor of about its size."""
+    hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
+    elements = hint(sympy.prod(template.get_size()))
+    inner = {template.get_name()} | {name for node in after for name in node.get_buffer_names()}
+    return any(
+        2 * hint(dep.get_numel()) >= elements
+        for node in after
+        for dep in node.read_writes.reads
+        if dep.name not in inner
+    )
 
 
 class Template(ir.TemplateBuffer):
@@ -57,6 +90,10 @@ class Template(ir.TemplateBuffer):
     def matrix(self) -> tuple[sympy.Expr, sympy.Expr]:
         """Rows and columns of the result as the text sees it: in the order in which it lies."""
         raise NotImplementedError
+
+    def axes(self) -> list[int]:
+        """The result's dimensions in the order in which they lie."""
+        return list(range(len(self.get_size())))
 
     def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
         """The row and column of that matrix, of the `z`, `row` and `column` that the text's
@@ -94,12 +131,16 @@ class Template(ir.TemplateBuffer):
     def extract_read_writes(self, normalize: bool = False) -> dependencies.ReadWrites:
         """As upstream's, but what it writes is in the order in which it lies, as readers go."""
         deps = super().extract_read_writes(normalize=normalize)
-        name, (rows, columns) = self.get_name(), self.matrix()
+        name, layout = self.get_name(), self.get_layout()
+        order = self.axes()
 
         def store(index: Sequence[Any], _: Sequence[Any]) -> Any:
-            return ops.store(name, index[0] * columns + index[1], "fake")
+            strides = [layout.stride[axis] for axis in order]
+            place = sum(i * stride for i, stride in zip(index, strides, strict=True))
+            return ops.store(name, place, "fake")
 
-        written = dependencies.extract_read_writes(store, [rows, columns], (), normalize=normalize)
+        sizes = [layout.size[axis] for axis in order]
+        written = dependencies.extract_read_writes(store, sizes, (), normalize=normalize)
         deps.writes = written.writes
         return deps
 

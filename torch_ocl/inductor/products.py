@@ -52,10 +52,9 @@ class Product(epilogue.Template):
         return f"(long)z * ({text(self.get_size()[-2])}) + (long)row", "(long)column"
 
     def widths(self, device: int) -> dict[str, int]:
-        if not devices.is_cpu_form(device):
-            return {"epilogue": 1}
-        size = compute_dtype(self.get_dtype()).itemsize
-        lanes = int(devices.vector_bytes(device)) // size
+        lanes = epilogue.lanes_of_gpus(self.get_dtype())
+        if devices.is_cpu_form(device):
+            lanes = int(devices.vector_bytes(device)) // compute_dtype(self.get_dtype()).itemsize
         return {"epilogue": 1} | ({"epilogue_lanes": lanes} if lanes > 1 else {})
 
     def pays(self, after: Sequence[Any]) -> bool:
@@ -63,7 +62,7 @@ class Product(epilogue.Template):
         Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
         device = self.get_device()
         if not devices.is_cpu_form(device.index or 0):
-            return True
+            return epilogue.pays_on_gpus(self, after)
         hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
         *batch, rows, columns = map(hint, self.get_size())
         few = min(rows, columns)

@@ -28,6 +28,7 @@ def install() -> None:
     _no_atomic_sums()
     _flex_attention()
     _products()
+    _scores_of_templates()
     _foreach_writes()
     _convolution_bias()
     _layouts()
@@ -80,6 +81,31 @@ def _products() -> None:
     from torch_ocl.inductor import products
 
     products.install()
+
+
+def _scores_of_templates() -> None:
+    """What reads a product's result in another shape may follow it. PyTorch 2.13 compares names
+    where a node is a template. Before, both had to go by the same indices to have a score."""
+    from torch._inductor import scheduler
+
+    from torch_ocl.inductor.epilogue import Template
+
+    upstream = scheduler.Scheduler.score_fusion_memory
+    if "is_template" in upstream.__code__.co_names:
+        return
+
+    @functools.wraps(upstream)
+    def score_fusion_memory(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> Any:
+        found = upstream(self, node1, node2, *args, **kwargs)
+        score, *rest = found if isinstance(found, tuple) else (found,)
+        if score or not isinstance(node1.get_nodes()[0].node, Template):
+            return found
+        names = {dep.name for dep in node1.read_writes.writes}
+        shared = [dep for dep in node2.read_writes.reads if dep.name in names]
+        score = sum(map(self.dep_size_hint, shared))
+        return (score, *rest) if rest else score
+
+    scheduler.Scheduler.score_fusion_memory = score_fusion_memory
 
 
 def _foreach_writes() -> None:

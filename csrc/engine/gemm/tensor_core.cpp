@@ -156,7 +156,8 @@ class AlignedOperand {
   Workspace workspace_;
 };
 
-/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time.
+/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time. A text looks
+/// at what it accesses itself, and takes columns of a row.
 bool is_wide(const Plan& plan) {
   const int64_t chunk = kChunkBytes / static_cast<int64_t>(plan.out_size);
   const auto wide = [&](const char* data, const Strides& s) {
@@ -165,7 +166,9 @@ bool is_wide(const Plan& plan) {
   };
   const Arguments& p = plan.problem;
   if (plan.windows != nullptr && !plan.windows->rows_are_multiples(chunk)) return false;
-  return plan.a_size > 1 && p.n % chunk == 0 && wide(plan.out, p.out) &&
+  const bool out =
+      plan.epilogue == nullptr ? wide(plan.out, p.out) : (p.flags & (kTransposed | kKeepSums)) == 0;
+  return plan.a_size > 1 && p.n % chunk == 0 && out &&
          ((p.flags & kAddend) == 0 || wide(plan.c, p.c));
 }
 
