@@ -120,9 +120,12 @@ void Event::block(Queue& queue) const {
 void Event::block_elsewhere(Queue& queue) const {
   auto gate = std::make_unique<Gate>(queue);
   const auto open = [](cl_event, cl_int, void* data) { delete static_cast<Gate*>(data); };
-  const cl_int code = api().clSetEventCallback(handle_, CL_COMPLETE, open, gate.get());
-  check(code, "clSetEventCallback", device_);
-  gate.release();
+  // Given up on failure: a driver may have registered the callback all the same.
+  Gate* const shared = gate.release();
+  const cl_int code = api().clSetEventCallback(handle_, CL_COMPLETE, open, shared);
+  if (code == CL_SUCCESS) return;
+  shared->open();
+  throw_error("clSetEventCallback", code, device_);
 }
 
 bool Event::query() const {

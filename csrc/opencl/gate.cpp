@@ -21,8 +21,12 @@ Gate::Gate(Queue& queue) {
 
 Gate::~Gate() {
   if (process_was_forked()) return;
-  api().clSetUserEventStatus(event_, CL_COMPLETE);
+  open();
   api().clReleaseEvent(event_);
+}
+
+void Gate::open() noexcept {
+  if (!opened_.exchange(true)) api().clSetUserEventStatus(event_, CL_COMPLETE);
 }
 
 }  // namespace ocl

@@ -30,6 +30,15 @@ empty_strided = _C.empty_strided
 _pool: ThreadPoolExecutor | None = None
 
 
+def _refusal(name: str, origin: str, text: str) -> Callable[[str], None]:
+    """What raises, given the log of a driver that does not build a text."""
+
+    def refuse(log: str) -> None:
+        raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())
+
+    return refuse
+
+
 def fused_product(
     name: str,
     origin: str,
@@ -55,9 +64,7 @@ def fused_product(
     Raises:
         RefusedKernel: From the function, where the driver does not build the text.
     """
-
-    def refuse(log: str) -> None:
-        raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())
+    refuse = _refusal(name, origin, text)
 
     return _C.fused_product(text, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
 
@@ -94,9 +101,7 @@ def fused_convolution(
     Raises:
         RefusedKernel: From the function, where the driver does not build the text.
     """
-
-    def refuse(log: str) -> None:
-        raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())
+    refuse = _refusal(name, origin, text)
 
     return _C.fused_convolution(  # type: ignore[no-any-return]
         text, lanes, tensors, numbers, stride, padding, dilation, groups, channels_last, refuse
