@@ -1,6 +1,7 @@
 """The networks that benchmarks/cases_networks.py times, and a profile of one of them.
 
 python -m benchmarks.networks --profile ResNet-50 [--batch 32] [--dtype bfloat16] [--channels-last]
+    [--compile]
 python -m benchmarks.networks --profile "ViT-B/16 b64 bf16"  (or another one of large_networks.py)
 """
 
@@ -189,20 +190,21 @@ PROFILED = {
 }
 
 
-def training_step(name, batch, dtype, channels_last):
-    """A call that trains a network for a step on device 0."""
+def training_step(name, batch, dtype, channels_last, wrap=lambda model: model):
+    """A call that trains a network for a step on device 0. `wrap(model)` is what it calls."""
     torch.manual_seed(0)
     make, samples = PROFILED[name]
     model, (x, classes) = make().to("ocl"), (t.to("ocl") for t in samples(batch))
     if channels_last and x.dim() == 4:
         model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    call = wrap(model)
 
     def step():
         optimiser.zero_grad()
         autocast = torch.autocast("ocl", dtype) if dtype else contextlib.nullcontext()
         with autocast:
-            scores = model(x)
+            scores = call(x)
             loss = functional.cross_entropy(scores.flatten(0, -2), classes)
         loss.backward()
         optimiser.step()
@@ -219,17 +221,19 @@ def main(arguments=None):
     parser.add_argument("--batch", type=int, help="default 4 on a CPU, 64 on others")
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="of autocast")
     parser.add_argument("--channels-last", action="store_true", help="how images lie in memory")
+    parser.add_argument("--compile", action="store_true", help="the network by torch.compile")
     parser.add_argument("--rows", type=int, default=40, help="how many kernels to show")
     chosen = parser.parse_args(arguments)
+    wrap = torch.compile if chosen.compile else lambda model: model
     if chosen.profile in NETWORKS:
         if chosen.batch or chosen.dtype or chosen.channels_last:
             parser.error(f"{chosen.profile} has its own batch, dtype and layout")
-        step, title = step_of(NETWORKS[chosen.profile], "ocl"), chosen.profile
+        step, title = step_of(NETWORKS[chosen.profile], "ocl", wrap), chosen.profile
     else:
         on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
         dtype = getattr(torch, chosen.dtype) if chosen.dtype else None
         batch = chosen.batch or (4 if on_cpu else 64)
-        step = training_step(chosen.profile, batch, dtype, chosen.channels_last)
+        step = training_step(chosen.profile, batch, dtype, chosen.channels_last, wrap)
         title = f"{chosen.profile}, batch of {batch}, {chosen.dtype or 'float32'}"
     for _ in range(2):  # builds, and fills the memory's cache
         step()

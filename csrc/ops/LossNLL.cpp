@@ -32,7 +32,9 @@ const KernelFamily partial_family{"loss/nll.cl", "nll_partial"};
 const KernelFamily combine_family{"loss/nll.cl", "nll_combine"};
 const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 
-constexpr uint64_t kSamplesPerPart = 2048;
+// Of a CPU's work-item; of a GPU's group, whose work-items take few one after the other: each
+// waits for the class before it can fetch the score.
+constexpr uint64_t kSamplesPerItem = 2048, kSamplesPerGroup = 1024;
 
 using namespace kernel_types;
 #include "loss/arguments.clh"
@@ -66,7 +68,8 @@ struct Problem {
                                {"ACC", tag(compute_dtype(dtype))},
                                {"TARGET", tag(target.scalar_type())},
                                {"WEIGHTED", weight.defined()},
-                               {"EACH", each}});
+                               {"EACH", each},
+                               {"GROUP", group}});
   }
 
   /// The classes' weights, null if there are none.
@@ -77,14 +80,15 @@ struct Problem {
   const c10::ScalarType dtype;
   const at::Tensor target, weight;
   NllArguments arguments{};
+  // Work-items that add up together.
+  const size_t group = device.is_cpu() ? 1 : group_of_elements(device);
 };
 
 /// Enqueues with these operands and the arguments.
 template <class... Operands>
 void enqueue(Problem& problem, Kernel& kernel, size_t items, const Operands&... operands) {
   launch(kernel, problem.queue,
-         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.queue.device())),
-         operands..., problem.arguments);
+         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.device)), operands..., problem.arguments);
 }
 
 Pointer pointer(const at::Tensor& tensor) { return {tensor.const_data_ptr()}; }
@@ -118,16 +122,22 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
     return;
   }
   const at::Tensor scores = self.contiguous();
-  const uint64_t most = problem.device.is_cpu() ? items_of_cores(problem.device)
-                                                : device_row(problem.device).resident_items;
+  const bool cpu = problem.device.is_cpu();
+  const uint64_t most = cpu ? items_of_cores(problem.device)
+                            : static_cast<uint64_t>(device_row(problem.device).resident_items);
+  const uint64_t each_takes = cpu ? kSamplesPerItem : kSamplesPerGroup;
   arguments.parts =
-      static_cast<uint32_t>(std::clamp<uint64_t>(arguments.samples / kSamplesPerPart, 1, most));
+      static_cast<uint32_t>(std::clamp<uint64_t>(arguments.samples / each_takes, 1, most));
   const c10::DataPtr partial =
       allocator()->allocate(2 * arguments.parts * c10::elementSize(compute_dtype(problem.dtype)));
-  enqueue(problem, problem.kernel(partial_family, each), arguments.parts, pointer(scores),
-          pointer(problem.target), problem.weights(), Pointer{partial.get()}, asserts);
-  enqueue(problem, problem.kernel(combine_family, each), 1, Pointer{partial.get()}, pointer(output),
-          pointer(total_weight));
+  const auto enqueue_groups = [&](const KernelFamily& family, size_t groups,
+                                  const auto&... operands) {
+    launch(problem.kernel(family, each), problem.queue,
+           NDRange::linear(groups * problem.group, problem.group), operands..., arguments);
+  };
+  enqueue_groups(partial_family, arguments.parts, pointer(scores), pointer(problem.target),
+                 problem.weights(), Pointer{partial.get()}, asserts);
+  enqueue_groups(combine_family, 1, Pointer{partial.get()}, pointer(output), pointer(total_weight));
 }
 
 void backward(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,

@@ -184,10 +184,19 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 // A text takes as many columns, or one element at a time.
 #if WIDE && (!defined(EPILOGUE_TEXT) || EPILOGUE_LANES == WIDE)
 #define FINISHES_WIDE 1
+// A work-item's stores are all in the same columns: what a text computes of these, it does once.
+#if defined(EPILOGUE_COLUMNS) && ITEMS % (BN / WIDE) == 0
+#define COLUMNS_ONCE 1
+#define COLUMNS_PARAMETER , const epilogue_columns columns
+#define COLUMNS_PASSED , columns
+#else
+#define COLUMNS_PARAMETER
+#define COLUMNS_PASSED
+#endif
 /// WIDE elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish_wide(private const float* sums, global const char* c, global char* out,
                                const Arguments p, float alpha, float beta, ulong z, ulong row,
-                               ulong column, ulong at EPILOGUE_PARAMETERS) {
+                               ulong column, ulong at COLUMNS_PARAMETER EPILOGUE_PARAMETERS) {
   float value[WIDE];
 #pragma unroll
   for (uint j = 0; j < WIDE; j++) value[j] = alpha * sums[j];
@@ -203,7 +212,12 @@ static inline void finish_wide(private const float* sums, global const char* c, 
   TYPEV(f32, WIDE) results;
 #pragma unroll
   for (uint j = 0; j < WIDE; j++) ((private float*)&results)[j] = ACTIVATE(value[j]);
-  epilogue_lanes(p.batch0 + z, p.row0 + row, p.column0 + column, results EPILOGUE_OPERANDS);
+#define PLACE p.batch0 + z, p.row0 + row, p.column0 + column
+#ifdef COLUMNS_ONCE
+  epilogue_elements(PLACE, results, columns EPILOGUE_OPERANDS);
+#else
+  epilogue_lanes(PLACE, results EPILOGUE_OPERANDS);
+#endif
 #else
   uint4 packed;
 #pragma unroll
@@ -371,6 +385,13 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef FINISHES_WIDE
     if (p.flags & kWide) {
+#ifdef COLUMNS_ONCE
+      epilogue_columns columns;
+      const uint own = column0 + item % (BN / WIDE) * WIDE;
+      if (own < p.n && p.splits == 1) {
+        columns = epilogue_columns_of(p.batch0 + z, p.column0 + own EPILOGUE_OPERANDS);
+      }
+#endif
       for (uint e = item; e < OUT_ROWS * BN / WIDE; e += ITEMS) {
         const uint r = e / (BN / WIDE), column = e % (BN / WIDE) * WIDE;
         if (row0 + first + r < p.m && column0 + column < p.n) {
@@ -381,7 +402,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
           const ulong row = (ulong)row0 + first + r;
           if (p.splits == 1) {
             finish_wide((private const float*)total, c, out, p, alpha, beta, z, row,
-                        (ulong)column0 + column, OUT_AT(row) EPILOGUE_PASSED);
+                        (ulong)column0 + column, OUT_AT(row) COLUMNS_PASSED EPILOGUE_PASSED);
           } else {
             global float4* part =
                 (global float4*)((global float*)workspace +

@@ -41,6 +41,8 @@ def reductions():
     norm = functional.layer_norm(whole, (48,), weight, weight)
     keep += torch.autograd.grad(norm[:, 0].sum(), (whole, weight))
     keep += torch.autograd.grad(whole.log_softmax(1)[:, 0].sum(), whole)
+    odd = torch.randn(3, 77).to("ocl").requires_grad_()
+    keep += torch.autograd.grad(odd.log_softmax(1)[:, 0].sum() + odd.softmax(1)[0, 0], odd)
     leaf = x.clone().requires_grad_()
     keep += torch.autograd.grad(leaf.softmax(0)[0].sum(), leaf)
     return keep

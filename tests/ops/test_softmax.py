@@ -129,6 +129,25 @@ def test_special_values(op):
         assert_close(op(x.to("ocl"), dim).cpu(), op(x, dim), equal_nan=True)
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("place", [3, 50000])
+def test_special_values_of_long_rows(op, place):
+    """Registers of a GPU's work-group hold the beginning of such a row."""
+    x = torch.randn(8, 50257)
+    x[0, place], x[1, place], x[2, place] = torch.nan, torch.inf, -torch.inf
+    x[3], x[4, place] = -torch.inf, 1e30
+    x[5, :45000], x[6, 20000:], x[7] = -torch.inf, -torch.inf, -torch.inf
+    x[7, place] = -3e38
+    here, there = x.to("ocl").requires_grad_(), x.double().requires_grad_()
+    results = op(here, 1), op(there, 1)
+    assert_close(results[0].cpu(), results[1].float(), equal_nan=True, **FORWARD[torch.float32])
+    grad = torch.randn_like(x)
+    results[0].backward(grad.to("ocl"))
+    results[1].backward(grad.double())
+    expected = there.grad.float()
+    assert_close(here.grad.cpu(), expected, equal_nan=True, **BACKWARD[torch.float32])
+
+
 # What a NaN carries besides may not make a number of it: memory filled with ones is such a NaN.
 PAYLOADS = [0x7FC00001, 0x7F800001, 0x7FC000FF, 0x7FFFFFFF, -1, -0x400000]
 

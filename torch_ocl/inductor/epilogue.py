@@ -21,15 +21,16 @@ from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V, ops
 
+from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import refused, runtime
 from torch_ocl.inductor.access import Lanes
 from torch_ocl.inductor.collector import Collector
 from torch_ocl.inductor.emit import Emitter
 from torch_ocl.inductor.printer import Printer
 from torch_ocl.inductor.render import Renderer
-from torch_ocl.inductor.stages import Plan
+from torch_ocl.inductor.stages import Item, Plan, loads_of
 from torch_ocl.inductor.types import c_type, compute_dtype
-from torch_ocl.inductor.values import Value
+from torch_ocl.inductor.values import Value, operands_of
 
 # Bytes of a result that take as long as a launch, where they are read at half the speed.
 _SMALL = 2 << 20
@@ -203,6 +204,16 @@ class _Kernel(Collector, SIMDKernel):
         for node in nodes:
             node.codegen(self.split_and_set_ranges(node.get_ranges()))
 
+    def depends_on_rows(self, item: Item) -> bool:
+        """Whether it is another one in another row, its operands being the same."""
+        if not isinstance(item, Value) or item.op == "parameter":
+            return True
+        if item.op == "masked":
+            return any(map(self.depends_on_rows, item.attrs["region"].items))
+        symbols = item.index.free_symbols if item.index is not None else ()
+        nodes = self.range_tree_nodes
+        return any(s in nodes and nodes[s].root.prefix == "y" for s in symbols)
+
     def is_removed(self, name: str) -> bool:
         return name in V.graph.removed_buffers or name in self.removed_buffers
 
@@ -220,11 +231,14 @@ class _Renderer(Renderer):
 
 
 class _Writer(Emitter):
-    """Writes the function of one element, or of `width` in a row."""
+    """Writes the functions of one element, or of `width` in a row."""
 
     def __init__(self, kernel: _Kernel, width: int) -> None:
         self.kernel, self.width = kernel, width  # type: ignore[assignment]
         self.helpers: dict[str, None] = {}
+
+    def renderer(self, width: int) -> _Renderer:
+        kernel: Any = self.kernel
         columns = next(t for t in kernel.range_trees if t.prefix == "x")
         lanes = _Columns(kernel.range_tree_nodes, columns, width)
         names = {
@@ -235,31 +249,76 @@ class _Writer(Emitter):
         def rename(index: sympy.Expr) -> sympy.Expr:
             return kernel.rename_indexing(index).xreplace(names)
 
-        self.r = _Renderer(lanes, torch.int64, kernel.pointer_of, rename)
+        return _Renderer(lanes, torch.int64, kernel.pointer_of, rename)
 
-    def function(self, name: str) -> str:
+    def functions(self, name: str, by_columns: bool) -> list[str]:
+        """The function of that name. `by_columns`: what depends on columns alone, if memory is
+        read for it, is in another one, for kernels whose work-items stay in their columns."""
         kernel: Any = self.kernel
         plan = Plan(
             kernel.items,
-            in_row=lambda item: False,
+            in_row=kernel.depends_on_rows if by_columns else lambda item: True,
             memory_of=kernel.memory_of,
             is_removed=kernel.is_removed,
             may_keep=lambda value: False,
         )
-        body = IndentedBuffer()
-        self.statements(plan.outside[0], self.r, body)
+        before, items = plan.outside[0], plan.passes[0]
+        value = f"const {c_type(compute_dtype(kernel.product.get_dtype()), self.width)} value"
+        places = ["const ulong row", "const ulong column", value]
+        if not any(loads_of(item) for item in before):
+            return [self._function(f"void {name}", places, [*before, *items])]
+        needed = dict.fromkeys(v for item in items for v in operands_of(item))
+        handed = {v: c_type(v.dtype, self._lanes_of(v)) for v in needed if v in {*before}}
+        members = [f"{kind} {v.name};" for v, kind in handed.items() if v.op != "constant"]
+        names = [member.split()[1][:-1] for member in members]
+        return [
+            "#define EPILOGUE_COLUMNS",
+            f"typedef struct {{ {' '.join(members)} }} epilogue_columns;",
+            self._function(
+                "epilogue_columns epilogue_columns_of",
+                ["const ulong column"],
+                before,
+                last=[f"return (epilogue_columns){{{', '.join(names)}}};"],
+            ),
+            self._function(
+                "void epilogue_elements",
+                [*places, "const epilogue_columns columns"],
+                items,
+                first=[f"const {m[:-1]} = columns.{n};" for m, n in zip(members, names, strict=True)],
+            ),
+            f"static inline void {name}(const ulong z, {', '.join(places)} EPILOGUE_SIGNATURE) {{",
+            "    const epilogue_columns columns = epilogue_columns_of(z, column EPILOGUE_ARGUMENTS);",
+            "    epilogue_elements(z, row, column, value, columns EPILOGUE_ARGUMENTS);",
+            "}",
+        ]
+
+    def _lanes_of(self, value: Value) -> int:
+        return self.renderer(self.width).width_of(value)
+
+    def _function(
+        self,
+        name: str,
+        parameters: Sequence[str],
+        items: list[Item],
+        *,
+        first: Sequence[str] = (),
+        last: Sequence[str] = (),
+    ) -> str:
+        kernel: Any = self.kernel
+        body, r = IndentedBuffer(), self.renderer(self.width)
+        self.statements(items, r, body)
         row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
-        value = c_type(compute_dtype(kernel.product.get_dtype()), self.width)
         out = IndentedBuffer()
-        places = "const ulong z, const ulong row, const ulong column"
-        out.writeline(
-            f"static inline void {name}({places}, const {value} value EPILOGUE_SIGNATURE) {{"
-        )
+        taken = ", ".join(["const ulong z", *parameters])
+        out.writeline(f"static inline {name}({taken} EPILOGUE_SIGNATURE) {{")
         with out.indent():
-            out.writeline(f"const long yindex = {row};")
+            if "const ulong row" in parameters:
+                out.writeline(f"const long yindex = {row};")
             out.writeline(f"const long xindex = {column};")
-            out.writelines(self.declare_symbols(self.r, lambda root: True))
+            out.writelines(self.declare_symbols(r, lambda root: True))
+            out.writelines(first)
             out.splice(body)
+            out.writelines(last)
         out.writeline("}")
         return str(out.getvalue())
 
@@ -302,9 +361,10 @@ def _write(kernel: _Kernel) -> Text:
     widths = kernel.product.widths(kernel.device.index or 0)
     lanes = max(widths.values())
     functions, helpers = [], {}
+    of_gpu = not devices.is_cpu_form(kernel.device.index or 0)
     for name, width in widths.items():
         writer = _Writer(kernel, width)
-        functions.append(writer.function(name))
+        functions += writer.functions(name, by_columns=of_gpu and width == lanes > 1)
         helpers.update(writer.helpers)
     read = {str(inner): outer for outer, inner in kernel.args.input_buffers.items()}
     written = {
@@ -326,18 +386,20 @@ def _write(kernel: _Kernel) -> Text:
         ],
         "OPERANDS": [f"{p}_base + {p}_offset" for p, _ in pointers],
         "PASSED": [f"{p}_base, {p}_offset" for p, _ in pointers],
+        "ARGUMENTS": [p for p, _ in pointers],
     }
     for name in numbers:
         lists["SIGNATURE"].append(f"const long {name}")
         lists["PARAMETERS"].append(f"const long {name}")
         lists["OPERANDS"].append(name)
         lists["PASSED"].append(name)
+        lists["ARGUMENTS"].append(name)
     lines = ["#define EPILOGUE_TEXT", f"#define EPILOGUE_LANES {lanes if lanes > 1 else 0}"]
     lines += runtime.prelude_lines(sorted(kernel.parts))
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")
     names = [f"#define {also} {name}" for also, name in kernel.product.names(lanes).items()]
-    text = "\n".join([*lines, *names, *helpers, *functions])
+    text = "\n".join([*lines, *names, *helpers, *functions, ""])
     removed = {name for name in kernel.removed_buffers if name not in written.values()}
     tensors = [*read.values(), *written.values()]
     return Text(text, lanes if lanes > 1 else 0, tensors, list(numbers.values()), removed)

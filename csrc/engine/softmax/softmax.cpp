@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,8 @@ const KernelFamily prefetch_family{"softmax/rows_prefetch.cl", "softmax_rows_pre
 const KernelFamily registers_family{"softmax/rows_registers.cl", "softmax_rows_registers"};
 const KernelFamily registers_backward_family{"softmax/rows_registers.cl",
                                              "softmax_rows_registers_backward"};
+const KernelFamily held_family{"softmax/rows_held.cl", "softmax_rows_held"};
+const KernelFamily held_backward_family{"softmax/rows_held.cl", "softmax_rows_held_backward"};
 const KernelFamily columns_family{"softmax/columns.cl", "softmax_columns"};
 const KernelFamily columns_backward_family{"softmax/columns.cl", "softmax_columns_backward"};
 
@@ -51,6 +54,7 @@ struct Plan {
   std::array<size_t, 3> element_sizes{};
   int count = 0;
   const char *in = nullptr, *out = nullptr, *grad = nullptr, *acc = nullptr;
+  int64_t acc_bytes = 4;
   int width = 1;
   bool stash = false;
   Arguments arguments{};
@@ -187,6 +191,35 @@ void run_registers(Plan& plan) {
   plan.enqueue(kernel, row_groups(plan, group, group));
 }
 
+const char* refuse_held(const Plan& plan) {
+  if (plan.device.is_cpu()) return "only for GPU devices";
+  if (plan.arguments.inner != 1) return kNotInnermost;
+  const int64_t length = plan.arguments.length;
+  return length < device_row(plan.device).least_sharers ? "a row is short" : nullptr;
+}
+
+/// The fewest work-items that hold a row, as many to each as where rows are whole vectors; of a row
+/// for which they don't suffice, more work-items with more registers.
+void run_held(Plan& plan) {
+  const DeviceRow& row = device_row(plan.device);
+  const int64_t length = plan.arguments.length, bytes = plan.acc_bytes;
+  int64_t items = row.least_sharers;
+  while (items < row.most_sharers && items * row.row_register_bytes < length * bytes) items *= 2;
+  int64_t held = row.row_register_bytes / bytes;
+  if (items * held < length) {
+    const size_t most = std::bit_floor(plan.device.properties().max_work_group_size);
+    items = std::min<int64_t>(row.long_row_sharers, static_cast<int64_t>(most));
+    held = row.long_row_register_bytes / bytes;
+  }
+  // The gradient of softmax needs two operands at once.
+  if (plan.backward && !plan.log) held = std::max<int64_t>(held / 2, 1);
+  held = std::min(held, ceil_div(length, items));
+  const auto group = static_cast<size_t>(items);
+  Kernel& kernel = plan.kernel(plan.backward ? held_backward_family : held_family, 1, group,
+                               {{"HELD", held}, {"ANY_ALIGNMENT", 1}});
+  plan.enqueue(kernel, row_groups(plan, group, group));
+}
+
 const char* refuse_rows(const Plan& plan) {
   return plan.arguments.inner != 1 ? kNotInnermost : nullptr;
 }
@@ -230,9 +263,9 @@ void run_columns(Plan& plan) {
 
 constexpr Implementation<Plan> kRowsPrefetch{"rows_prefetch", refuse_prefetch, run_prefetch},
     kRowsRegisters{"rows_registers", refuse_registers, run_registers},
-    kRows{"rows", refuse_rows, run_rows}, kColumns{"columns", refuse_columns, run_columns};
-constexpr const Implementation<Plan>* kImplementations[] = {&kRowsPrefetch, &kRowsRegisters, &kRows,
-                                                            &kColumns};
+    kRowsHeld{"rows_held", refuse_held, run_held}, kRows{"rows", refuse_rows, run_rows}, kColumns{"columns", refuse_columns, run_columns};
+constexpr const Implementation<Plan>* kImplementations[] = {
+    &kRowsPrefetch, &kRowsRegisters, &kRowsHeld, &kRows, &kColumns};
 
 Engine engine{"softmax", kImplementations};
 
@@ -264,6 +297,7 @@ void run(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& out, in
   plan.grad = tag((grad.defined() ? grad : in).scalar_type());
   plan.out = tag(out.scalar_type());
   plan.acc = tag(acc);
+  plan.acc_bytes = static_cast<int64_t>(c10::elementSize(acc));
   plan.width = static_cast<int>(device.is_cpu() ? 64 / c10::elementSize(acc)
                                 : inner == 1    ? gpu_row_width(length, in.element_size())
                                                 : 16 / c10::elementSize(acc));

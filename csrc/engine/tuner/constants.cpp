@@ -68,6 +68,8 @@ constexpr Constant kConstants[] = {
     CONSTANT(least_sharers),
     CONSTANT(most_sharers),
     CONSTANT(vectors_per_sharer),
+    CONSTANT(long_row_register_bytes),
+    CONSTANT(long_row_sharers),
     CONSTANT(norm_registers),
     CONSTANT(norm_groups_per_unit),
     CONSTANT(reduce.column_chunk),
@@ -116,7 +118,8 @@ const Constant* find_constant(std::string_view name) {
 
 /// Whether kernels count the work-items of a group by it.
 bool is_group(std::string_view name) {
-  return name.ends_with("group") || name == "skinny_local" || name == "most_sharers";
+  return name.ends_with("group") || name == "skinny_local" || name == "most_sharers" ||
+         name == "long_row_sharers";
 }
 
 bool is_power(double value) {
