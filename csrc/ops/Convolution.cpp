@@ -20,6 +20,7 @@
 #include "opencl/ceil_div.h"
 #include "ops/ConvolutionEpilogue.h"
 #include "ops/ConvolutionMatrix.h"
+#include "ops/ConvolutionPatches.h"
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"
 #include "ops/convolution_backward_overrideable.h"
@@ -94,6 +95,8 @@ int64_t taps_of(const conv::Window& window) {
 void output_of(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
                const at::Tensor& bias, const conv::Window& window,
                const conv::Results* results = nullptr);
+void weight_of(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
+               const conv::Window& window);
 
 const char* refuse_product(const ConvolutionPlan& plan) {
   const conv::Window& window = plan.window;
@@ -230,6 +233,17 @@ void run_phases(const ConvolutionPlan& plan) {
   in.view(target).copy_(result.view(shape).permute(place_order));
 }
 
+void output_by_patches(const ConvolutionPlan& plan) {
+  const Patches patches = patches_of(plan);
+  output_of(plan.out, patches.in, patches.weight, plan.bias, patches.window, plan.results);
+}
+
+void weight_by_patches(const ConvolutionPlan& plan) {
+  const Patches patches = patches_of(plan);
+  weight_of(patches.weight, patches.in, plan.out, patches.window);
+  deliver_weight(patches, plan.weight);
+}
+
 const char* refuse_nothing(const ConvolutionPlan&) { return nullptr; }
 
 void output_by_kernels(const ConvolutionPlan& plan) {
@@ -267,15 +281,19 @@ constexpr Way kWeightByParts{"bfloat16_parts", refuse_by_parts, weight_by_matrix
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
+constexpr Way kOutputByPatches{"patches", refuse_patches, output_by_patches};
+constexpr Way kWeightByPatches{"patches", refuse_patches, weight_by_patches};
 constexpr Way kProduct{"product", refuse_product, run_product};
 constexpr Way kPhases{"phases", refuse_phases, run_phases};
 constexpr Way kOutputByConv{"conv", refuse_nothing, output_by_kernels};
 constexpr Way kInputByConv{"conv", refuse_nothing, input_by_kernels};
 constexpr Way kWeightByConv{"conv", refuse_nothing, weight_by_kernels};
-constexpr const Way* kOfOutput[] = {&kOutputByParts, &kOutputByMatrix, &kOutputByConv};
+constexpr const Way* kOfOutput[] = {&kOutputByPatches, &kOutputByParts, &kOutputByMatrix,
+                                    &kOutputByConv};
 constexpr const Way* kOfInput[] = {&kInputByParts, &kInputByMatrix, &kProduct, &kPhases,
                                    &kInputByConv};
-constexpr const Way* kOfWeight[] = {&kWeightByParts, &kWeightByMatrix, &kWeightByConv};
+constexpr const Way* kOfWeight[] = {&kWeightByPatches, &kWeightByParts, &kWeightByMatrix,
+                                    &kWeightByConv};
 Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
 
 std::string describe(const ConvolutionPlan& plan) {

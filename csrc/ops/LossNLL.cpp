@@ -88,7 +88,8 @@ struct Problem {
 template <class... Operands>
 void enqueue(Problem& problem, Kernel& kernel, size_t items, const Operands&... operands) {
   launch(kernel, problem.queue,
-         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.device)), operands..., problem.arguments);
+         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.device)), operands...,
+         problem.arguments);
 }
 
 Pointer pointer(const at::Tensor& tensor) { return {tensor.const_data_ptr()}; }

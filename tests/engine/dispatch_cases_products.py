@@ -117,5 +117,6 @@ CASES = {
         convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),
         convolution((2, 9, 7, 6), (9, 3, 4, 4), transposed=True, stride=2, padding=1),
         convolution((2, 9, 7, 6), (5, 9, 3, 3)),
+        convolution((2, 3, 8, 16), (8, 3, 4, 4), stride=4),
     ],
 }

@@ -493,6 +493,33 @@ def test_few_channels_dtypes(channels, length, last, dtype):
     )
 
 
+#: An input, outputs, and the size of windows that lie side by side; the last ones leave a rest.
+PATCHES = [
+    ((2, 3, 32, 48), 8, (16, 16)),
+    ((1, 4, 8, 8), 16, (4, 4)),
+    ((3, 3, 6, 8), 5, (2, 4)),
+    ((2, 1, 10), 4, (5,)),
+    ((4, 3, 8, 16, 16), 8, (2, 2, 4)),
+    ((2, 3, 33, 48), 8, (16, 16)),
+    ((2, 3, 32, 49), 8, (16, 16)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape, outputs, kernel", PATCHES, ids=str)
+def test_patches(shape, outputs, kernel, dtype):
+    """What a vision transformer begins with."""
+    planes = sample(*shape, dtype=dtype)
+    for x in (planes, planes.movedim(1, -1).contiguous().movedim(-1, 1)):
+        check_all(
+            lambda a, b, c: getattr(functional, f"conv{len(kernel)}d")(a, b, c, stride=kernel),
+            x,
+            sample(outputs, shape[1], *kernel, dtype=dtype, seed=1) / 4,
+            sample(outputs, dtype=dtype, seed=2),
+            wider=torch.float32 if dtype == torch.float16 else None,
+        )
+
+
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

@@ -36,6 +36,7 @@ class Emitter(Rows):
         self.tree = kernel.lane_tree
         self.in_rows = kernel.lanes_in_rows
         self.group = kernel.group if kernel.is_gpu_form else 1
+        self.lines = 1  # of work-items of a group that share rows
         self.out = IndentedBuffer()
         self.helpers: dict[str, None] = {}
         self.outer_symbols: dict[sympy.Symbol, None] = {}
@@ -43,6 +44,10 @@ class Emitter(Rows):
         self._row_tree: IterationRangesRoot | None = next(
             (t for t in kernel.range_trees if t.is_reduction), None
         )
+
+    def share_columns(self, group: int, lines: int) -> None:
+        """Has `lines` of `group` work-items each share the rows of their columns."""
+        self.group, self.lines = group, lines
 
     def renderer(self, width: int) -> Renderer:
         kernel = self.kernel
@@ -255,8 +260,9 @@ class Emitter(Rows):
                 self.statements(plan.outside[stage] + plan.passes[stage], r, out)
             self.statements(plan.outside[plan.count], r, out)
             return
+        once = self._once if self.lines > 1 else self.statements
         for stage in range(plan.count):
-            self.statements(plan.outside[stage], r, out)
+            once(plan.outside[stage], r, out)
             reductions = [i for i in plan.passes[stage] if isinstance(i, Reduction)]
             made = {red: self._accumulator(red) for red in reductions}
             for accumulator in made.values():
@@ -271,13 +277,44 @@ class Emitter(Rows):
                 self._update(red, accumulator, names, r, inner, r.width)
             symbols = self._row_symbols(r)
             p = row.prefix
-            head = f"for ({r.index_type(1)} {p}index = 0; {p}index < {p}numel; ++{p}index)"
+            start, step = "0", f"++{p}index"
+            if self.lines > 1:
+                start, step = f"inside ? line : {p}numel", f"{p}index += {self.lines}"
+            head = f"for ({r.index_type(1)} {p}index = {start}; {p}index < {p}numel; {step})"
             with self.block(head, out):
                 out.writelines(symbols)
                 out.splice(inner)
+            if self.lines > 1:
+                self._across_lines([*made.values()], r.width, out)
             for red, accumulator in made.items():
                 self._results(red, accumulator, r, out)
-        self.statements(plan.outside[plan.count], r, out)
+        once(plan.outside[plan.count], r, out)
+
+    def _across_lines(
+        self, accumulators: list[Accumulator], width: int, out: IndentedBuffer
+    ) -> None:
+        """Combines the accumulators of a group's lines; each has the result then."""
+        if not accumulators:
+            return
+        here, there = f"line * {self.group} + lane", f"(line + half_) * {self.group} + lane"
+        parts = [part for accumulator in accumulators for part in accumulator.parts]
+        for part in parts:
+            t = c_type(part.dtype, width)
+            self.locals.append(f"local {t} {part.name}_lines[{self.group * self.lines}];")
+            text = f"({t})({part.name})" if part.is_one and width > 1 else part.name
+            out.writeline(f"{part.name}_lines[{here}] = {text};")
+        out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+        with self.block(f"for (int half_ = {self.lines // 2}; half_ > 0; half_ /= 2)", out):
+            with self.block("if (line < half_)", out):
+                for accumulator in accumulators:
+                    mine = [f"{part.name}_lines[{here}]" for part in accumulator.parts]
+                    others = [f"{part.name}_lines[{there}]" for part in accumulator.parts]
+                    with self.block("", out):
+                        out.writelines(accumulator.combine(mine, others, width))
+            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+        for part in parts:
+            one = ".s0" if part.is_one and width > 1 else ""
+            out.writeline(f"{part.name} = {part.name}_lines[lane]{one};")
 
     def _row_symbols(self, r: Renderer) -> list[str]:
         """Declares the loop indices of rows, and takes them off the renderer's list."""

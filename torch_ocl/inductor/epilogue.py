@@ -260,7 +260,7 @@ class _Writer(Emitter):
             in_row=kernel.depends_on_rows if by_columns else lambda item: True,
             memory_of=kernel.memory_of,
             is_removed=kernel.is_removed,
-            may_keep=lambda value: False,
+            may_keep=lambda value, others: False,
         )
         before, items = plan.outside[0], plan.passes[0]
         value = f"const {c_type(compute_dtype(kernel.product.get_dtype()), self.width)} value"
@@ -284,11 +284,14 @@ class _Writer(Emitter):
                 "void epilogue_elements",
                 [*places, "const epilogue_columns columns"],
                 items,
-                first=[f"const {m[:-1]} = columns.{n};" for m, n in zip(members, names, strict=True)],
+                first=[
+                    f"const {member[:-1]} = columns.{member_name};"
+                    for member, member_name in zip(members, names, strict=True)
+                ],
             ),
             f"static inline void {name}(const ulong z, {', '.join(places)} EPILOGUE_SIGNATURE) {{",
-            "    const epilogue_columns columns = epilogue_columns_of(z, column EPILOGUE_ARGUMENTS);",
-            "    epilogue_elements(z, row, column, value, columns EPILOGUE_ARGUMENTS);",
+            "    const epilogue_columns own = epilogue_columns_of(z, column EPILOGUE_ARGUMENTS);",
+            "    epilogue_elements(z, row, column, value, own EPILOGUE_ARGUMENTS);",
             "}",
         ]
 

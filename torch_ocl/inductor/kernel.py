@@ -30,8 +30,8 @@ from torch_ocl.inductor.values import Reduction, Store, Value
 
 # Rows up to this length stay in private arrays from pass to pass: the first cache holds them.
 _LONGEST_PRIVATE_ROW = 8192
-# Elements that a GPU's work-item has in registers.
-_MOST_IN_REGISTERS = 32
+# Registers of a GPU's work-item that a value of its row may take, and all that are kept.
+_MOST_IN_REGISTERS, _MOST_KEPT = 32, 64
 
 
 class OclKernel(Collector, Loops, SIMDKernel):
@@ -51,7 +51,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
         self.is_gpu_form = not self.is_cpu_form
         self.lanes_in_rows = self.features.is_reduction() and self._rows_are_contiguous()
         self.group = self._group_size()
-        self.width = 1
+        self.width, self.lines = 1, 1
         self.line: sympy.Expr | None = None
         self.transposed: list[Value] = []
         self.plan: Plan
@@ -238,13 +238,14 @@ class OclKernel(Collector, Loops, SIMDKernel):
             return any(self._in_row(i) for i in item.attrs["region"].items)
         return False
 
-    def _may_keep(self, value: Value) -> bool:
+    def _may_keep(self, value: Value, others: int) -> bool:
         numel = self.features.reduction_numel
         if not (self.lanes_in_rows and isinstance(numel, sympy.Integer)):
             return False
         if self.is_cpu_form:
             return bool(numel <= _LONGEST_PRIVATE_ROW)
-        return bool(numel <= _MOST_IN_REGISTERS * self.group)
+        each = -(-int(numel) // self.group) * max(1, value.dtype.itemsize // 4)
+        return each <= _MOST_IN_REGISTERS and each * (others + 1) <= _MOST_KEPT
 
     def _is_removed(self, name: str) -> bool:
         return (
@@ -261,6 +262,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
             memory_of=self.memory_of,
             is_removed=self._is_removed,
             may_keep=self._may_keep,
+            keeps_loads=self.is_gpu_form,
         )
 
     def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
@@ -377,6 +379,8 @@ class OclKernel(Collector, Loops, SIMDKernel):
         """The launcher's."""
         if self.is_gpu_form and self.transposed:
             return "group_tiles"
+        if self.lines > 1:
+            return "group_columns"
         return ("item" if self.is_cpu_form else "group") + (
             "_rows" if self.lanes_in_rows else "_lanes"
         )

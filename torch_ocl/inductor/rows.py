@@ -52,9 +52,14 @@ class Rows:
             return
         effects = [i for i in items if isinstance(i, Store | Assert)]
         self.statements([i for i in items if i not in effects], r, out)
-        if effects:
-            with self.block("if (lid == 0)", out):
-                self.statements(effects, r, out)
+        if not effects:
+            return
+        if self.lines > 1:
+            # Another line may not have read yet what is stored over.
+            out.writeline("barrier(CLK_GLOBAL_MEM_FENCE);")
+        first = "lid == 0" if self.lines == 1 else "line == 0 && inside"
+        with self.block(f"if ({first})", out):
+            self.statements(effects, r, out)
 
     @property
     def _length(self: Emitter) -> int | None:
@@ -105,8 +110,11 @@ class Rows:
             self._main_loop(stage, made, turns, out)
         if has_tail:
             self._rest_loop(stage, made, out)
-        for red, accumulator in made.items():
+        for accumulator in made.values():
             self._finish(accumulator, turns, has_tail, out)
+        if self.kernel.is_gpu_form:
+            self._across_group([*made.values()], out)
+        for red, accumulator in made.items():
             self._results(red, accumulator, one, out)
 
     def _loop_body(
@@ -155,6 +163,8 @@ class Rows:
             whole = f"({p}numel - {p}numel % {width})" if width > 1 else f"{p}numel"
             step = self.group * width
             chunks = f"({whole} + {step - 1}) / {step}" if length is None else str(self._chunks())
+            if self.plan.kept:  # in registers, which have no index
+                out.writeline("#pragma unroll")
             with self.block(f"for ({t} k = 0; k < {chunks}; ++k)", out):
                 out.writeline(f"const {t} {p}index = (k * {self.group} + lid) * {width};")
                 exact = length is not None and length // width % self.group == 0
@@ -217,8 +227,6 @@ class Rows:
             with self.block("", out):
                 rest = [f"{p.name}_rest" for p in parts]
                 out.writelines(accumulator.combine([p.name for p in parts], rest, 1))
-        if self.kernel.is_gpu_form:
-            self._across_group(accumulator, out)
 
     def _fold(
         self: Emitter, accumulator: Accumulator, names: list[str], out: IndentedBuffer
@@ -245,21 +253,31 @@ class Rows:
         for part, name in zip(parts, names, strict=True):
             out.writeline(f"{part.name} = {name};")
 
-    def _across_group(self: Emitter, accumulator: Accumulator, out: IndentedBuffer) -> None:
-        parts = accumulator.parts
+    def _across_group(self: Emitter, accumulators: list[Accumulator], out: IndentedBuffer) -> None:
+        """Combines those of a group's work-items: by a few of them, whose results all combine. A
+        tree would meet at a barrier for each of its levels."""
+        if not accumulators:
+            return
+        side = 16 if self.group >= 128 else 8
+        parts = [part for accumulator in accumulators for part in accumulator.parts]
         for part in parts:
             self.locals.append(f"local {c_type(part.dtype)} {part.name}_shared[{self.group}];")
             out.writeline(f"{part.name}_shared[lid] = {part.name};")
+
+        def combine(start: str, end: int, step: int) -> None:
+            with self.block(f"for (int i = {start}; i < {end}; i += {step})", out):
+                for accumulator in accumulators:
+                    mine = [part.name for part in accumulator.parts]
+                    others = [f"{part.name}_shared[i]" for part in accumulator.parts]
+                    with self.block("", out):
+                        out.writelines(accumulator.combine(mine, others, 1))
+
         out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-        with self.block(f"for (int half_ = {self.group // 2}; half_ > 0; half_ /= 2)", out):
-            with self.block("if (lid < half_)", out):
-                out.writelines(
-                    accumulator.combine(
-                        [f"{p.name}_shared[lid]" for p in parts],
-                        [f"{p.name}_shared[lid + half_]" for p in parts],
-                        1,
-                    )
-                )
-            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+        with self.block(f"if (lid < {side})", out):
+            combine(f"lid + {side}", self.group, side)
+            for part in parts:
+                out.writeline(f"{part.name}_shared[lid] = {part.name};")
+        out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
         for part in parts:
             out.writeline(f"{part.name} = {part.name}_shared[0];")
+        combine("1", side, 1)

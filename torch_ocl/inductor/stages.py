@@ -32,6 +32,14 @@ _DEAR = ("EXP", "TANH", "NORMAL", "RANDOM", "log", "sin", "cos", "tan", "erf", "
 class Plan:
     """The passes of a kernel.
 
+    Args:
+        items: Its values and effects, in order.
+        in_row: Whether one depends on the place in the row, its operands aside.
+        memory_of: A buffer's memory.
+        is_removed: Whether a buffer needs no memory.
+        may_keep: Whether a value can be kept, and so many others.
+        keeps_loads: Whether what is read of the row is worth keeping, however cheap it is.
+
     Attributes:
         passes: The items of each, in order, with what it computes again.
         outside: What is computed once a row: before each pass, and after the last.
@@ -45,11 +53,12 @@ class Plan:
         in_row: Callable[[Item], bool],
         memory_of: Callable[[str], str],
         is_removed: Callable[[str], bool],
-        may_keep: Callable[[Value], bool],
+        may_keep: Callable[[Value, int], bool],
+        keeps_loads: bool = False,
     ) -> None:
         self._items = items
         self._memory_of = memory_of
-        self._may_keep = may_keep
+        self._may_keep, self._keeps_loads = may_keep, keeps_loads
         self.in_row: dict[Item, bool] = {}
         self.stage: dict[Item, int] = {}
         self._made_by: dict[Value, Reduction] = {}
@@ -117,6 +126,12 @@ class Plan:
             self._costs[value] = cost
         return self._costs[value]
 
+    def _reads(self, value: Value) -> bool:
+        """Whether it is read at places of the row, or computed of what is."""
+        if not self.in_row[value]:
+            return False
+        return bool(loads_of(value)) or any(map(self._reads, operands_of(value)))
+
     def _fill(self, effects: list[Item], reductions: list[Reduction]) -> None:
         members = self._members = [set() for _ in range(self.count)]
         reads: list[set[str]] = [set() for _ in range(self.count)]
@@ -158,8 +173,10 @@ class Plan:
                 if item in self.kept:
                     continue
                 before = [s for s in range(stage) if item in self._members[s]]
-                dear = item.op != "constant" and self._cost(item) >= _KEPT_FROM
-                if before and dear and self._may_keep(item):
+                dear = item.op != "constant" and (
+                    self._cost(item) >= _KEPT_FROM or (self._keeps_loads and self._reads(item))
+                )
+                if before and dear and self._may_keep(item, len(self.kept)):
                     self.kept[item] = before[0]
                     self._costs.clear()
                     continue

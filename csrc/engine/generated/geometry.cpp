@@ -57,6 +57,13 @@ Geometry geometry_of(const Description& of, const Device& device, const Sizes& s
                    of.group / local));
       break;
     }
+    case Form::group_columns: {
+      // loops.py has the work-items of a line; these are its lines.
+      const size_t lines = group_of_elements(device) / of.group;
+      geometry.range = NDRange::grid(static_cast<size_t>(ceil_div(sizes.columns, width)),
+                                     static_cast<size_t>(sizes.rows) * lines, of.group, lines);
+      break;
+    }
     case Form::group_tiles: {
       // loops.py has the square's side and lines.
       constexpr size_t kSide = 32, kLines = 8;

@@ -54,11 +54,10 @@ size_t next_id() {
 }  // namespace
 
 Form form_of(const std::string& name) {
-  static const std::map<std::string, Form> forms{{"item_lanes", Form::item_lanes},
-                                                 {"item_rows", Form::item_rows},
-                                                 {"group_lanes", Form::group_lanes},
-                                                 {"group_rows", Form::group_rows},
-                                                 {"group_tiles", Form::group_tiles}};
+  static const std::map<std::string, Form> forms{
+      {"item_lanes", Form::item_lanes},       {"item_rows", Form::item_rows},
+      {"group_lanes", Form::group_lanes},     {"group_rows", Form::group_rows},
+      {"group_columns", Form::group_columns}, {"group_tiles", Form::group_tiles}};
   const auto found = forms.find(name);
   if (found == forms.end()) throw std::invalid_argument("no form of generated kernels: " + name);
   return found->second;

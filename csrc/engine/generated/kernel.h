@@ -20,11 +20,12 @@ namespace ocl::generated {
 
 /// How a kernel's iterations are shared out (torch_ocl/inductor/kernel.py has the loops).
 enum class Form : uint8_t {
-  item_lanes,   // CPUs: a work-item walks a run of columns in a run of rows
-  item_rows,    // CPUs: a work-item walks a run of rows, each reduced
-  group_lanes,  // GPUs: a work-item has one vector of columns
-  group_rows,   // GPUs: a work-group reduces one row
-  group_tiles,  // GPUs: a work-group has a square of columns and rows in local memory
+  item_lanes,     // CPUs: a work-item walks a run of columns in a run of rows
+  item_rows,      // CPUs: a work-item walks a run of rows, each reduced
+  group_lanes,    // GPUs: a work-item has one vector of columns
+  group_rows,     // GPUs: a work-group reduces one row
+  group_columns,  // GPUs: a work-group has columns, and its lines of work-items share their rows
+  group_tiles,    // GPUs: a work-group has a square of columns and rows in local memory
 };
 
 /// By its name above. Throws std::invalid_argument for another one.

@@ -198,25 +198,29 @@ const char* refuse_held(const Plan& plan) {
   return length < device_row(plan.device).least_sharers ? "a row is short" : nullptr;
 }
 
-/// The fewest work-items that hold a row, as many to each as where rows are whole vectors; of a row
-/// for which they don't suffice, more work-items with more registers.
+/// The fewest work-items that hold a row, as many vectors to each as where rows are whole ones; of
+/// a row for which they don't suffice, more work-items with more registers.
 void run_held(Plan& plan) {
   const DeviceRow& row = device_row(plan.device);
   const int64_t length = plan.arguments.length, bytes = plan.acc_bytes;
-  int64_t items = row.least_sharers;
-  while (items < row.most_sharers && items * row.row_register_bytes < length * bytes) items *= 2;
-  int64_t held = row.row_register_bytes / bytes;
-  if (items * held < length) {
+  int64_t items = row.least_sharers, registers = row.row_register_bytes;
+  while (items < row.most_sharers && items * registers < length * bytes) items *= 2;
+  if (items * registers < length * bytes) {
     const size_t most = std::bit_floor(plan.device.properties().max_work_group_size);
     items = std::min<int64_t>(row.long_row_sharers, static_cast<int64_t>(most));
-    held = row.long_row_register_bytes / bytes;
+    registers = row.long_row_register_bytes;
   }
   // The gradient of softmax needs two operands at once.
-  if (plan.backward && !plan.log) held = std::max<int64_t>(held / 2, 1);
-  held = std::min(held, ceil_div(length, items));
+  if (plan.backward && !plan.log) registers /= 2;
+  // Vectors of 16 bytes in memory, aligned in each operand.
+  int64_t width = 16 / static_cast<int64_t>(plan.element_sizes[plan.backward ? 1 : 0]);
+  if (!plan.begins_aligned(width)) width = 1;
+  const int64_t held =
+      std::clamp<int64_t>(registers / (width * bytes), 1, ceil_div(ceil_div(length, width), items));
   const auto group = static_cast<size_t>(items);
-  Kernel& kernel = plan.kernel(plan.backward ? held_backward_family : held_family, 1, group,
-                               {{"HELD", held}, {"ANY_ALIGNMENT", 1}});
+  Kernel& kernel =
+      plan.kernel(plan.backward ? held_backward_family : held_family, static_cast<int>(width),
+                  group, {{"HELD", held}, {"ALIGNED_VECTORS", 1}});
   plan.enqueue(kernel, row_groups(plan, group, group));
 }
 
@@ -263,9 +267,10 @@ void run_columns(Plan& plan) {
 
 constexpr Implementation<Plan> kRowsPrefetch{"rows_prefetch", refuse_prefetch, run_prefetch},
     kRowsRegisters{"rows_registers", refuse_registers, run_registers},
-    kRowsHeld{"rows_held", refuse_held, run_held}, kRows{"rows", refuse_rows, run_rows}, kColumns{"columns", refuse_columns, run_columns};
-constexpr const Implementation<Plan>* kImplementations[] = {
-    &kRowsPrefetch, &kRowsRegisters, &kRowsHeld, &kRows, &kColumns};
+    kRowsHeld{"rows_held", refuse_held, run_held}, kRows{"rows", refuse_rows, run_rows},
+    kColumns{"columns", refuse_columns, run_columns};
+constexpr const Implementation<Plan>* kImplementations[] = {&kRowsPrefetch, &kRowsRegisters,
+                                                            &kRowsHeld, &kRows, &kColumns};
 
 Engine engine{"softmax", kImplementations};
 
