@@ -99,8 +99,8 @@ struct DeviceRow {
   /// registers too few work-items run at once to hide the memory's latency.
   int row_register_bytes = 64, least_sharers = 32, most_sharers = 256, vectors_per_sharer = 4;
   /// Of a row too long for these (softmax/rows_held.cl), the bytes of one's registers, and how many
-  /// share it: so long a row that one at a time keeps a compute unit busy.
-  int long_row_register_bytes = 160, long_row_sharers = 1024;
+  /// share it at most: so long a row that one at a time keeps a compute unit busy.
+  int64_t long_row_register_bytes = 100, long_row_sharers = 1024;
   /// The backward pass of norms over rows in registers: the registers a work-item may take, and the
   /// groups of a compute unit that then run at once.
   int norm_registers = 96, norm_groups_per_unit = 10;

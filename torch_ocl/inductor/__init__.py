@@ -10,6 +10,7 @@ import functools
 import torch
 from torch._dynamo.device_interface import register_interface_for_device
 from torch._inductor.codegen.common import (
+    get_device_op_overrides,
     register_backend_for_device,
     register_device_op_overrides,
 )
@@ -23,6 +24,7 @@ def register() -> None:
     register_interface_for_device("ocl", device.Interface)
     for index in range(torch.ocl.device_count()):
         register_interface_for_device(f"ocl:{index}", device.Interface)
+    get_device_op_overrides("cpu")  # registers upstream's own, if there are none yet
     register_device_op_overrides("ocl", device.OpOverrides())
     upstream.install()
     register_backend_for_device(

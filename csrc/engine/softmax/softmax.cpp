@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <string>
 #include <string_view>
 
@@ -206,9 +205,12 @@ void run_held(Plan& plan) {
   int64_t items = row.least_sharers, registers = row.row_register_bytes;
   while (items < row.most_sharers && items * registers < length * bytes) items *= 2;
   if (items * registers < length * bytes) {
-    const size_t most = std::bit_floor(plan.device.properties().max_work_group_size);
-    items = std::min<int64_t>(row.long_row_sharers, static_cast<int64_t>(most));
     registers = row.long_row_register_bytes;
+    const auto most = static_cast<int64_t>(plan.device.properties().max_work_group_size);
+    while (items * registers < length * bytes &&
+           2 * items <= std::min(row.long_row_sharers, most)) {
+      items *= 2;
+    }
   }
   // The gradient of softmax needs two operands at once.
   if (plan.backward && !plan.log) registers /= 2;
