@@ -53,13 +53,6 @@ conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::Int
   return window;
 }
 
-/// CPU torch's result has the format of either operand that has one of its own.
-at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
-  const at::MemoryFormat own = input.suggest_memory_format();
-  if (own != at::MemoryFormat::Contiguous) return own;
-  return input.dim() == weight.dim() ? weight.suggest_memory_format() : own;
-}
-
 /// What a sum of nothing gives.
 void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
   if (!bias.defined()) {
@@ -371,6 +364,12 @@ void check_output_padding(int64_t axes, at::IntArrayRef stride, at::IntArrayRef 
 
 }  // namespace
 
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const at::MemoryFormat own = input.suggest_memory_format();
+  if (own != at::MemoryFormat::Contiguous) return own;
+  return input.dim() == weight.dim() ? weight.suggest_memory_format() : own;
+}
+
 void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& weight,
                                    const at::Tensor& bias, at::IntArrayRef stride,
                                    at::IntArrayRef padding, at::IntArrayRef dilation,
@@ -428,7 +427,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                 ". Output size is too small");
   }
   const at::Tensor result =
-      at::empty(sizes, input.options().memory_format(format_of(input, weight)));
+      at::empty(sizes, input.options().memory_format(convolution_format(input, weight)));
   const conv::Window window = window_of(weight, stride, padding, dilation, groups);
   if (transposed) {
     input_of(result, input, weight, addend, window);
@@ -446,7 +445,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   check_same_dtype(grad_output, input.scalar_type());
   check_window(weight, stride, groups);
   const conv::Window window = window_of(weight, stride, padding, dilation, groups);
-  const at::MemoryFormat format = format_of(input, weight);
+  const at::MemoryFormat format = convolution_format(input, weight);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
     grad_input = at::empty(input.sizes(), input.options().memory_format(format));

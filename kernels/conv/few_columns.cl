@@ -6,6 +6,7 @@
 // Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS,
 // ITEMS (of a work-group).
 #include "conv/conv.clh"
+#include "conv/results.clh"
 
 #ifndef COLUMNS
 #define COLUMNS 3
@@ -28,7 +29,7 @@ typedef struct {
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
     global const char* a_base, const ulong a_offset, global const char* b, const ulong b_offset,
     global const char* bias, const ulong bias_offset, global char* out, const ulong out_offset,
-    const ContractionArguments p) {
+    const ContractionArguments p EPILOGUE_PARAMETERS) {
   local Term terms[PART];
   const uint item = get_local_id(0), z = get_group_id(1);
   const uint row0 = (uint)get_group_id(0) * ITEMS * ROWS + item;
@@ -80,7 +81,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
     _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) {
       T value = total[r][n];
       if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, n);
-      STORE_FROM(OUT, C, out, to + n * p.column_out, value);
+      STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * COLUMNS + n),
+                   RESULT_COLUMN(p.plane, p.position0 + row, z * COLUMNS + n), out,
+                   to + n * p.column_out, value);
     }
   }
 }

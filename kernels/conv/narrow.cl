@@ -9,6 +9,7 @@
 // a), MR (rows of a tile), COLUMNS (of a tile of conv_narrow_positions).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
+#include "conv/results.clh"
 
 #ifndef WIDTH
 #define WIDTH 16
@@ -70,7 +71,7 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
                                                global const char* b, const ulong b_offset,
                                                global const char* bias, const ulong bias_offset,
                                                global char* out, const ulong out_offset,
-                                               const ContractionArguments p) {
+                                               const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint together = p.n / COLUMNS;
   const uint z = get_global_id(1) / together, column = get_global_id(1) % together * COLUMNS;
   const uint4 line_size = (uint4)(1, p.row_size[0], p.row_size[1], p.row_size[2]);
@@ -88,8 +89,11 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
   // Work-items past the last full tile begin earlier: what is computed twice is the same.
   const uint first = min((uint)get_global_id(0) * MR, lines > MR ? lines - MR : 0);
   long at[MR], out_at[MR];
+  ulong position[MR];
   for (uint i = 0; i < MR; i++) {
-    const uint4 d = digits_of(min(first + i, lines - 1), line_size);
+    const uint line = min(first + i, lines - 1);
+    const uint4 d = digits_of(line, line_size);
+    position[i] = p.position0 + (ulong)line * length;
     at[i] = place_of(d, line_a);
     out_at[i] = place_of(d, line_out);
   }
@@ -133,11 +137,11 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
       }
       transpose(square);
       for (uint e = 0; e < WIDTH; e++) {
-        const Columns position = {square[e]};
+        const Columns columns = {square[e]};
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          STOREV_FROM(OUT, C, COLUMNS,
-                      out + (out_at[i] + (start + e) * p.row_out[3]) * STORAGE_SIZE(OUT), 0,
-                      position.line[i]);
+          STORE_RESULTS(COLUMNS, position[i] + start + e, z * p.n + column,
+                        out + (out_at[i] + (start + e) * p.row_out[3]) * STORAGE_SIZE(OUT),
+                        columns.line[i]);
         }
       }
       continue;
@@ -149,11 +153,16 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
         const long to = out_at[i] + c * p.column_out + start * p.row_out[3];
         const Lanes result = {sum[c][i] + (V)(addend)};
-        if (p.row_out[3] == 1) {
-          STOREV_FROM(OUT, C, WIDTH, out + to * STORAGE_SIZE(OUT), 0, result.vector);
+        const ulong from = position[i] + start, channel = z * p.n + column + c;
+        if (p.row_out[3] == 1 && IN_A_PLANE(p.plane, from, WIDTH)) {
+          STORE_RESULTS(WIDTH, RESULT_ROW(p.plane, p.all, from, channel),
+                        RESULT_COLUMN(p.plane, from, channel), out + to * STORAGE_SIZE(OUT),
+                        result.vector);
         } else {
           for (uint e = 0; e < WIDTH; e++) {
-            STORE_FROM(OUT, C, out, to + e * p.row_out[3], result.element[e]);
+            STORE_RESULT(RESULT_ROW(p.plane, p.all, from + e, channel),
+                         RESULT_COLUMN(p.plane, from + e, channel), out, to + e * p.row_out[3],
+                         result.element[e]);
           }
         }
       }
@@ -166,7 +175,7 @@ kernel ITEM_BY_ITEM void conv_narrow_k(global const char* a_base, const ulong a_
                                        global const char* b, const ulong b_offset,
                                        global const char* bias, const ulong bias_offset,
                                        global char* out, const ulong out_offset,
-                                       const ContractionArguments p) {
+                                       const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint z = get_global_id(1) / p.n, column = get_global_id(1) % p.n;
   const uint4 line_size = (uint4)(1, p.k_size[0], p.k_size[1], p.k_size[2]);
   const long4 line_a = (long4)(0, p.k_a[0], p.k_a[1], p.k_a[2]);
@@ -214,8 +223,10 @@ kernel ITEM_BY_ITEM void conv_narrow_k(global const char* a_base, const ulong a_
   }
   for (uint i = 0; i < MR && first + i < p.m; i++) {
     const long to = place_of(digits_of(first + i, row_size), STRIDES(p.row_out));
-    STORE_FROM(OUT, C, out + out_offset, z * p.out_group + column * p.column_out + to,
-               HSUM(WIDTH, sum[i]) + rest[i]);
+    const ulong position = p.position0 + first + i, channel = z * p.n + column;
+    STORE_RESULT(RESULT_ROW(p.plane, p.all, position, channel),
+                 RESULT_COLUMN(p.plane, position, channel), out + out_offset,
+                 z * p.out_group + column * p.column_out + to, HSUM(WIDTH, sum[i]) + rest[i]);
   }
 }
 
@@ -225,7 +236,7 @@ kernel ITEM_BY_ITEM void conv_narrow_groups(global const char* a_base, const ulo
                                             global const char* b, const ulong b_offset,
                                             global const char* bias, const ulong bias_offset,
                                             global char* out, const ulong out_offset,
-                                            const ContractionArguments p) {
+                                            const ContractionArguments p EPILOGUE_PARAMETERS) {
   const uint z = min((uint)get_global_id(1) * WIDTH, p.groups - WIDTH);
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
   const long4 k_a = STRIDES(p.k_a), k_b = STRIDES(p.k_b);
@@ -257,7 +268,8 @@ kernel ITEM_BY_ITEM void conv_narrow_groups(global const char* a_base, const ulo
       NEXT_DIGITS(d, k_size);
     }
     for (uint i = 0; i < MR && first + i < p.m; i++) {
-      STOREV_FROM(OUT, C, WIDTH, out + out_at[i] * STORAGE_SIZE(OUT), 0, sum[i] + addend);
+      STORE_RESULTS(WIDTH, p.position0 + first + i, z, out + out_at[i] * STORAGE_SIZE(OUT),
+                    sum[i] + addend);
     }
   }
 }
@@ -266,7 +278,8 @@ kernel ITEM_BY_ITEM void conv_narrow_groups(global const char* a_base, const ulo
 /// way round, where neighbouring groups are neighbours in memory.
 kernel void conv_direct(global const char* a_base, const ulong a_offset, global const char* b,
                         const ulong b_offset, global const char* bias, const ulong bias_offset,
-                        global char* out, const ulong out_offset, const ContractionArguments p) {
+                        global char* out, const ulong out_offset,
+                        const ContractionArguments p EPILOGUE_PARAMETERS) {
 #if BY_GROUP
   const uint row = get_global_id(1), channel = get_global_id(0);
 #else
@@ -287,5 +300,6 @@ kernel void conv_direct(global const char* a_base, const ulong a_offset, global 
   }
   if (p.flags & kConvBias) sum += LOAD_AS(C, OUT, bias + bias_offset, channel);
   const long at = z * p.out_group + column * p.column_out + place_of(place, STRIDES(p.row_out));
-  STORE_FROM(OUT, C, out + out_offset, at, sum);
+  STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, channel),
+               RESULT_COLUMN(p.plane, p.position0 + row, channel), out + out_offset, at, sum);
 }

@@ -1,4 +1,5 @@
-"""A text in front of the kernels of products and convolutions, as torch.compile writes them."""
+"""A text in front of the kernels of products and convolutions: as torch.compile writes them, and
+that of kernels/conv/relu.clh."""
 
 import os
 
@@ -78,7 +79,7 @@ def epilogues():
         (1, 16, 17, 20, 3, 1, 1),  # winograd
         (1, 6, 9, 6, 3, 1, 6),  # depthwise
         (1, 17, 5, 17, 3, 1, 17),  # of small images
-        (1, 4, 6, 2, 3, 1, 1),  # of few results, which another kernel hands over
+        (1, 4, 6, 2, 3, 1, 1),  # of few results
     ):
         for last in (False, True):
             form = torch.channels_last if last else torch.contiguous_format
@@ -94,4 +95,23 @@ def epilogues():
             addends, result = torch.randn(columns).to("ocl"), torch.empty(rows, columns).to("ocl")
             keep += [result, torch.empty_like(result)]
             fused(x, w, None, addends, *keep[-2:], rows, columns)
+    # A volume, images of few results, windows of one element, groups of a channel apart, lines.
+    for shape, weight, padding, dilation, groups in (
+        ((1, 3, 4, 4, 5), (5, 3, 3, 3, 3), 1, 1, 1),
+        ((2, 3, 5, 21), (3, 3, 3, 3), 1, 1, 1),
+        ((2, 8, 5, 7), (9, 8, 1, 1), 0, 1, 1),
+        ((1, 9, 7, 7), (9, 1, 3, 3), 2, 2, 9),
+        ((2, 4, 19), (6, 2, 3), 1, 1, 2),
+    ):
+        for dtype in (torch.float32, torch.bfloat16):
+            x, w = torch.randn(shape).to("ocl", dtype), torch.randn(weight).to("ocl", dtype)
+            if len(shape) == 4 and groups > 1:
+                x = x.to(memory_format=torch.channels_last)
+            axes = len(shape) - 2
+            arguments = [padding] * axes, [dilation] * axes, groups
+            keep.append(torch.cudnn_convolution_relu(x, w, None, [1] * axes, *arguments))
+            bias = torch.randn(weight[0]).to("ocl", dtype)
+            keep.append(
+                torch.cudnn_convolution_add_relu(x, w, keep[-1], 2, bias, [1] * axes, *arguments)
+            )
     return keep

@@ -35,6 +35,7 @@ struct Operand {
 struct Results {
   const Epilogue& epilogue;
   bool channels_last = false;
+  bool images_as_z = false;  // a matrix per image will do, if there is one group
 };
 
 /// The most output channels that GPUs have a kernel of their own for, which reads neighbouring

@@ -45,16 +45,19 @@ int64_t plane_lines(const Contraction& contraction) {
 void launch_narrow(const Contraction& contraction, const KernelFamily& family,
                    const ContractionArguments& c, int width, int64_t step, int64_t rows,
                    const NDRange& range, int64_t columns = 1, bool by_group = false) {
-  launch(family.get(contraction.device, {{"C", contraction.compute_tag()},
-                                         {"IN", tag(contraction.b_dtype)},
-                                         {"OUT", tag(contraction.dtype)},
-                                         {"WIDTH", width},
-                                         {"STEP", step},
-                                         {"MR", rows},
-                                         {"COLUMNS", columns},
-                                         {"BY_GROUP", by_group}}),
-         contraction.queue, range, Pointer{contraction.a}, Pointer{contraction.b},
-         contraction.bias_or_out(), Pointer{contraction.out}, c);
+  const Epilogue* const epilogue = contraction.take_results();
+  launch_with(epilogue,
+              family_with(epilogue, family)
+                  .get(contraction.device, {{"C", contraction.compute_tag()},
+                                            {"IN", tag(contraction.b_dtype)},
+                                            {"OUT", tag(contraction.dtype)},
+                                            {"WIDTH", width},
+                                            {"STEP", step},
+                                            {"MR", rows},
+                                            {"COLUMNS", columns},
+                                            {"BY_GROUP", by_group}}),
+              contraction.queue, range, Pointer{contraction.a}, Pointer{contraction.b},
+              contraction.bias_or_out(), Pointer{contraction.out}, c);
 }
 
 /// The kernels' argument with k's dimensions as both operands have them.
@@ -102,17 +105,20 @@ void run_few_columns(const Contraction& contraction) {
   static const KernelFamily family{"conv/few_columns.cl", "conv_few_columns"};
   const int64_t per_item = rows_per_item(contraction), rows = contraction.rows.elements();
   const auto items = static_cast<int64_t>(group_of_rows(contraction.device));
-  launch(family.get(contraction.device, {{"C", contraction.compute_tag()},
-                                         {"IN", tag(contraction.b_dtype)},
-                                         {"OUT", tag(contraction.dtype)},
-                                         {"COLUMNS", contraction.columns},
-                                         {"ROWS", per_item},
-                                         {"ITEMS", items}}),
-         contraction.queue,
-         NDRange::grid(static_cast<size_t>(ceil_div(rows, items * per_item) * items),
-                       static_cast<size_t>(contraction.groups), items, 1),
-         Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
-         Pointer{contraction.out}, arguments_of(contraction));
+  const Epilogue* const epilogue = contraction.take_results();
+  launch_with(epilogue,
+              family_with(epilogue, family)
+                  .get(contraction.device, {{"C", contraction.compute_tag()},
+                                            {"IN", tag(contraction.b_dtype)},
+                                            {"OUT", tag(contraction.dtype)},
+                                            {"COLUMNS", contraction.columns},
+                                            {"ROWS", per_item},
+                                            {"ITEMS", items}}),
+              contraction.queue,
+              NDRange::grid(static_cast<size_t>(ceil_div(rows, items * per_item) * items),
+                            static_cast<size_t>(contraction.groups), items, 1),
+              Pointer{contraction.a}, Pointer{contraction.b}, contraction.bias_or_out(),
+              Pointer{contraction.out}, arguments_of(contraction));
 }
 
 const char* refuse_direct(const Contraction& contraction) {

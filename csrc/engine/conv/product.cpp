@@ -114,8 +114,9 @@ const char* refuse(const Plan& plan) {
 void run(const Plan& plan) {
   const gemm::Description product =
       plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan);
-  // A text's rows are those of one product.
-  const Epilogue* const epilogue = product.batch == 1 ? plan.take_results(true) : nullptr;
+  // The rows of most texts are those of one product.
+  const bool taken = product.batch == 1 || (plan.results != nullptr && plan.results->images_as_z);
+  const Epilogue* const epilogue = taken ? plan.take_results(plan.out.stride[1] == 1) : nullptr;
   if (epilogue != nullptr) {
     gemm::product(product, *epilogue);
   } else {
