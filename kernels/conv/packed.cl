@@ -4,7 +4,8 @@
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (rows x columns of the tile kept in
 // registers), ADJACENT (1: rows that follow each other mostly lie next to each other in a),
-// RUN_OF_K (1: so do all elements of k).
+// RUN_OF_K (1: so do all elements of k), ONLY (1, 2 or 3: the first, second or third kernel, which
+// depend on different ones of these; 0: all).
 //
 // Panels are [z][n / NR][k][NR] of C, padded with zeros; behind them is a table of where the
 // elements of k lie in a, for a window's runs are too short to step through digits (not with
@@ -20,6 +21,9 @@
 #endif
 #ifndef RUN_OF_K
 #define RUN_OF_K 0
+#endif
+#ifndef ONLY
+#define ONLY 0
 #endif
 // Whether a tile's vectors make up a square: its columns are then stored as vectors too.
 #if WIDTH > 1 && 2 * MR == WIDTH && NV == 2
@@ -41,11 +45,13 @@ static inline ulong table_offset(const ContractionArguments* p) {
   return (bytes + 7) / 8 * 8;
 }
 
+#if ONLY == 0 || ONLY == 1
 /// Packs `split_k` elements of k of one panel, and writes their part of the table. p.k_size merges
 /// dimensions that are one in b; p.row_size and p.row_a stand for k in a. Global size: parts of k,
 /// n / NR, groups.
-kernel void conv_pack(global const char* b, const ulong b_offset, global char* workspace,
-                      const ulong workspace_offset, const ContractionArguments p) {
+kernel ITEM_BY_ITEM void conv_pack(global const char* b, const ulong b_offset,
+                                   global char* workspace, const ulong workspace_offset,
+                                   const ContractionArguments p) {
   const uint jn = get_global_id(1), z = get_global_id(2);
   const uint first = get_global_id(0) * p.split_k, last = min(first + p.split_k, p.k);
   const uint panels = (p.n + NR - 1) / NR, valid = min((uint)NR, p.n - jn * NR);
@@ -107,6 +113,7 @@ kernel void conv_pack(global const char* b, const ulong b_offset, global char* w
     NEXT_DIGITS(d, size);
   }
 }
+#endif
 
 // Rows that are runs of k are too short for the processor to see their successors coming: of the
 // next tile's rows, `next_rows`, a cache line is prefetched at each step, all of them by the end.
@@ -163,6 +170,7 @@ static inline void store_columns(global char* to, global const char* bias,
 }
 #endif
 
+#if ONLY == 0 || ONLY == 2
 /// Global size: n / NR, m / (MR * block), groups * splits.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_packed(
     global const char* a_base, const ulong a_offset, global const char* workspace,
@@ -283,7 +291,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
     }
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 3
 /// Adds up the totals of the parts of k, in order. Global size: n, m, groups.
 kernel void conv_finish(global const char* bias, const ulong bias_offset, global char* out,
                         const ulong out_offset, global const char* sums, const ulong sums_offset,
@@ -307,3 +317,4 @@ kernel void conv_finish(global const char* bias, const ulong bias_offset, global
                RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out + out_offset, at,
                sum);
 }
+#endif

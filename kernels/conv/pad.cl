@@ -2,7 +2,8 @@
 // around every image. A work-item copies `rows_per_item` rows.
 //
 // Compile parameters: IN, C (the tags of source and copy), WIDTH (lanes), SHARED_ROWS (1: the
-// work-items of the first dimension share each row, as GPUs like it).
+// work-items of the first dimension share each row, as GPUs like it), ONLY (1 or 2: the first or
+// second kernel alone; 0: both).
 #ifndef C
 #define C f32
 #endif
@@ -14,6 +15,9 @@
 #endif
 #ifndef SHARED_ROWS
 #define SHARED_ROWS 0
+#endif
+#ifndef ONLY
+#define ONLY 0
 #endif
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
@@ -27,6 +31,7 @@ typedef TYPEV(C, WIDTH) V;
 #undef T
 #endif
 
+#if ONLY == 0 || ONLY == 1
 kernel void conv_pad(global const char* in, const ulong in_offset, global char* copy,
                      const ulong copy_offset, const PadArguments p) {
   const uint first = get_global_id(1) * p.rows_per_item;
@@ -71,7 +76,9 @@ kernel void conv_pad(global const char* in, const ulong in_offset, global char* 
 #endif
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 2
 #if WIDTH > 1
 /// The same of images whose channels lie side by side, for a copy whose positions do: in is
 /// [size[0]][size[2]] [size[3]][size[4]][size[1]]. A work-item transposes `rows_per_item` lines of
@@ -119,4 +126,5 @@ kernel ITEM_BY_ITEM void conv_pad_transposed(global const char* in, const ulong 
     }
   }
 }
+#endif
 #endif

@@ -6,8 +6,9 @@
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (tiles x columns of the sums kept in
 // registers), LANES (elements of a vector in winograd_input), CHANNELS_LAST (1: how the input and
-// the transformed tiles lie), STRIPS (strips of MR tiles that share a panel while it is in the
-// cache).
+// the transformed tiles lie), RESULT_LAST (1: so may the result; a network mostly has one of the
+// two, and one takes half the time to build), ONLY (1, 2 or 3: the first, second or third kernel,
+// which depend on different ones of these; 0: all).
 //
 // A line is the tiles of two rows of results of an image; a strip is MR of them. Transformed
 // windows are [z][n / NR][point][channel][NR] of C, transformed tiles [line][point][channel][tile]
@@ -27,8 +28,11 @@
 #ifndef CHANNELS_LAST
 #define CHANNELS_LAST 0
 #endif
-#ifndef STRIPS
-#define STRIPS 1
+#ifndef RESULT_LAST
+#define RESULT_LAST 1
+#endif
+#ifndef ONLY
+#define ONLY 0
 #endif
 #define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
@@ -53,6 +57,7 @@ typedef TYPEV(C, LANES) L;
     to[3] = z;                              \
   }
 
+#if ONLY == 0 || ONLY == 1
 /// Transforms the windows of `block` channels of one panel. Global size: parts of the channels, n /
 /// NR, groups.
 kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, const ulong weight_offset,
@@ -92,6 +97,7 @@ kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, const ulong 
     }
   }
 }
+#endif
 
 /// B' d, with B's columns 1 0 -1 0, 0 1 1 0, 0 -1 1 0 and 0 1 0 -1.
 #define TILE_ROW(to, a, b, c, d) \
@@ -121,6 +127,7 @@ static inline void store_points(L d[4][4], global T* to, ulong step) {
 
 #define LOAD_LANES(p) LOADV(C, LANES, (global const char*)(p), 0)
 
+#if ONLY == 0 || ONLY == 2
 /// Transforms a line's tiles, of `block` channels or, channels last, `block` tiles. Global size:
 /// parts of the channels or tiles, lines.
 kernel ITEM_BY_ITEM void winograd_input(global const char* input, const ulong input_offset,
@@ -167,6 +174,7 @@ kernel ITEM_BY_ITEM void winograd_input(global const char* input, const ulong in
   }
 #endif
 }
+#endif
 
 /// Where a strip's results are.
 typedef struct {
@@ -252,6 +260,7 @@ static inline void store_some(V x, global char* to, uint count, ulong result_row
 #endif
 }
 
+#if ONLY == 0 || ONLY == 3
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
     global const char* input, const ulong input_offset, global const char* weight,
@@ -279,9 +288,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     addend[v] = LOAD_PRIVATE(elements);
   }
 
-  V sums[STRIPS][POINTS * MR * NV];
-  for (uint first = get_global_id(1) * p.block; first < end; first += STRIPS) {
-    const uint count = min((uint)STRIPS, end - first);
+  V sums[kMostStrips][POINTS * MR * NV];
+  for (uint first = get_global_id(1) * p.block; first < end; first += p.strips) {
+    const uint count = min(p.strips, end - first);
     for (uint point = 0; point < POINTS; point++) {
       for (uint s = 0; s < count; s++) {
         const uint line = (first + s) / strips, tile = (first + s) % strips * MR;
@@ -330,6 +339,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
       const ulong position = p.position0 + (strip.image * p.height + strip.y) * p.width + strip.x;
       const ulong channel = (ulong)z * p.columns + column0;
       V unsound = (V)(0);
+#if RESULT_LAST
       if (p.out_channel == 1 && columns == NR) {
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           _Pragma("unroll") for (uint v = 0; v < NV; v++) {
@@ -348,7 +358,9 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
             }
           }
         }
-      } else {
+      } else
+#endif
+      {
         for (uint v = 0; v < NV; v++) {
           // Results side by side, transposed so that they lie as a row's elements do.
           V square[2][(SPAN + WIDTH - 1) / WIDTH * WIDTH];
@@ -393,3 +405,4 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     }
   }
 }
+#endif

@@ -1,9 +1,12 @@
 // Softmax along a contiguous dimension: a work-item, or a work-group of GROUP, per row.
 //
 // LOCAL_ELEMENTS: a work-item's row has at most that many, and its exponentials are stored in local
-// memory between two passes; 0: see STASH.
+// memory between two passes; 0: see STASH. ONLY: 1 or 2, the first or second kernel alone; 0: both.
 #ifndef LOCAL_ELEMENTS
 #define LOCAL_ELEMENTS 0
+#endif
+#ifndef ONLY
+#define ONLY 0
 #endif
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
@@ -62,6 +65,7 @@ static inline VECTOR largest_of(global const char* in, uint item, uint vectors) 
   return LARGER(m2, m0);
 }
 
+#if ONLY == 0 || ONLY == 1
 kernel ITEM_BY_ITEM void softmax_rows(global const char* in, const ulong in_offset,
                                       global char* out, const ulong out_offset,
                                       const Arguments args) {
@@ -138,7 +142,9 @@ kernel ITEM_BY_ITEM void softmax_rows(global const char* in, const ulong in_offs
     }
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 2
 // grad: the gradient of the result; result: what softmax_rows gave.
 kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad, const ulong grad_offset,
                                                global const char* result, const ulong result_offset,
@@ -180,3 +186,4 @@ kernel ITEM_BY_ITEM void softmax_rows_backward(global const char* grad, const ul
     out += (ulong)args.length * STORAGE_SIZE(OUT);
   }
 }
+#endif

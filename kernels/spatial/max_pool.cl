@@ -3,9 +3,13 @@
 // several, the last is.
 //
 // Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as
-// ACC), ADAPTIVE; FRACTIONAL defined for the fractional kernels.
+// ACC), ADAPTIVE; FRACTIONAL defined for the fractional kernels; ONLY (1 to 4: the first to fourth
+// kernel alone, for a network mostly needs one or two; 0: all).
 #ifndef INDEX
 #define INDEX i32
+#endif
+#ifndef ONLY
+#define ONLY 0
 #endif
 #include "include/item_by_item.clh"
 #include "spatial/pool.clh"
@@ -30,6 +34,7 @@
     STORE_AT(i64, INDEX, indices, ELEMENT(2, p), index); \
   } while (0)
 
+#if ONLY == 0 || ONLY == 1
 kernel ITEM_BY_ITEM void max_pool(global char* out, const ulong out_offset, global const char* in,
                                   const ulong in_offset, global char* indices,
                                   const ulong indices_offset, const Arguments args,
@@ -67,7 +72,9 @@ kernel ITEM_BY_ITEM void max_pool(global char* out, const ulong out_offset, glob
     }
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 2
 // Every input sums the gradients of the outputs that chose it.
 kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_offset,
                                            global const char* grad, const ulong grad_offset,
@@ -103,7 +110,9 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_off
     }
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 3
 // The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is
 // ACC.
 kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offset,
@@ -131,7 +140,9 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offse
     }
   }
 }
+#endif
 
+#if ONLY == 0 || ONLY == 4
 // The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all
 // positions. Operand 0 has its positions one after the other.
 kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_offset,
@@ -180,6 +191,7 @@ kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_off
     }
   }
 }
+#endif
 
 #ifdef FRACTIONAL
 // The random windows of fractional pooling: monotone, and the last one ends with the input. Every

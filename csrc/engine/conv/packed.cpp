@@ -90,14 +90,11 @@ void run_packed(const Contraction& contraction) {
 
   const AffineIndex::Dimension row = contraction.rows.joined(AffineIndex::Join::both).innermost();
   const AffineIndex::Dimension k = contraction.k.joined(AffineIndex::Join::first).innermost();
-  const std::array<Define, 8> defines{{{"C", contraction.compute_tag()},
-                                       {"IN", tag(contraction.b_dtype)},
-                                       {"OUT", tag(contraction.dtype)},
-                                       {"WIDTH", tile.width},
-                                       {"MR", tile.rows},
-                                       {"NV", tile.vectors},
-                                       {"ADJACENT", row.first == 1 && row.size >= tile.rows},
-                                       {"RUN_OF_K", k.first == 1 && k.size == c.k}}};
+  // Each kernel has a program of its own, for they depend on different parameters.
+  const bool run_of_k = k.first == 1 && k.size == c.k;
+  const Define of_sums{"C", contraction.compute_tag()}, of_b{"IN", tag(contraction.b_dtype)},
+      of_out{"OUT", tag(contraction.dtype)}, width{"WIDTH", tile.width}, rows{"MR", tile.rows},
+      vectors{"NV", tile.vectors}, table{"RUN_OF_K", run_of_k};
   // Those of GPUs have one element alone.
   const Epilogue* const epilogue =
       contraction.device.is_cpu() && c.k > 0 ? contraction.take_results() : nullptr;
@@ -108,13 +105,25 @@ void run_packed(const Contraction& contraction) {
     contraction.k.joined(AffineIndex::Join::second).store(pack.k_size, nullptr, pack.k_b);
     pack.split_k =
         static_cast<uint32_t>(std::clamp<int64_t>(kPackElements / tile.columns(), 1, c.k));
-    launch(pack_family.get(contraction.device, defines), contraction.queue,
+    launch(pack_family.get(contraction.device, {of_sums, of_b, width, vectors, table, {"ONLY", 1}}),
+           contraction.queue,
            NDRange::volume({static_cast<size_t>(ceil_div(c.k, pack.split_k)),
                             static_cast<size_t>(panels), c.groups},
                            {1, 1, 1}),
            Pointer{contraction.b}, work.own(), pack);
     launch_with(
-        epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
+        epilogue,
+        family_with(epilogue, family)
+            .get(contraction.device, {of_sums,
+                                      of_b,
+                                      of_out,
+                                      width,
+                                      rows,
+                                      vectors,
+                                      {"ADJACENT", row.first == 1 && row.size >= tile.rows},
+                                      table,
+                                      {"ONLY", 2}}),
+        contraction.queue,
         NDRange::volume({static_cast<size_t>(panels), static_cast<size_t>(ceil_div(tiles, block)),
                          static_cast<size_t>(c.groups) * c.splits},
                         {1, 1, 1}),
@@ -122,7 +131,9 @@ void run_packed(const Contraction& contraction) {
         work.totals(), c);
   }
   if (work.finishes()) {
-    launch_with(epilogue, family_with(epilogue, finish_family).get(contraction.device, defines),
+    launch_with(epilogue,
+                family_with(epilogue, finish_family)
+                    .get(contraction.device, {of_sums, of_out, width, rows, vectors, {"ONLY", 3}}),
                 contraction.queue, NDRange::volume({c.n, c.m, c.groups}, {1, 1, 1}),
                 contraction.bias_or_out(), Pointer{contraction.out}, work.totals(), c);
   }

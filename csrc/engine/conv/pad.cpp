@@ -32,7 +32,8 @@ void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
   launch(family.get(device, {{"IN", tag(copy.in_dtype)},
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", lanes},
-                             {"SHARED_ROWS", false}}),
+                             {"SHARED_ROWS", false},
+                             {"ONLY", 2}}),
          queue, NDRange::linear(static_cast<size_t>(ceil_div(lines, per_item)), 1),
          Pointer{copy.in}, Pointer{copy.copy}, arguments);
 }
@@ -93,7 +94,8 @@ void run_padded_copy(const PaddedCopy& copy) {
   launch(family.get(device, {{"IN", tag(copy.in_dtype)},
                              {"C", sums_tag(copy.dtype)},
                              {"WIDTH", width},
-                             {"SHARED_ROWS", !cpu}}),
+                             {"SHARED_ROWS", !cpu},
+                             {"ONLY", 1}}),
          queue, range, Pointer{copy.in}, Pointer{copy.copy}, arguments);
 }
 

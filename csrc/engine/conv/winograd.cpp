@@ -24,7 +24,6 @@ constexpr int64_t kPoints = 16;
 /// for the windows'.
 constexpr int64_t kLeastChannels = 16, kLeastTiles = 64;
 constexpr int64_t kLeastLanes = 4;
-constexpr int64_t kStrips = 4;
 
 bool is_wanted() {
   static const bool wanted = switched_on("TORCH_OCL_WINOGRAD", true);
@@ -136,7 +135,8 @@ void run(const Plan& plan) {
   const int64_t panels = ceil_div(columns, panel_columns);
   const int64_t panel_bytes = kPoints * channels * panel_columns * int64_t{sizeof(float)};
   // A large panel is not read again for every strip.
-  const int64_t shared = panel_bytes > device_row(device).reread_bytes ? kStrips : 1;
+  const int64_t shared = panel_bytes > device_row(device).reread_bytes ? kMostStrips : 1;
+  p.strips = static_cast<uint32_t>(shared);
   const int64_t lanes =
       std::min<int64_t>(parameters.width, std::bit_floor(static_cast<uint64_t>(line_tiles)));
   const int64_t wanted_items = items_of_cores(device, 2);
@@ -161,15 +161,26 @@ void run(const Plan& plan) {
         source.data - (pad[0] * p.in_row + pad[1] * p.in_column) * int64_t{sizeof(float)};
     const char* const result = advance(out.data, out.dtype, image * out.stride[0]);
     const Pointer addend{bias != nullptr ? bias : result};
-    const std::array<Define, 9> defines{{{"C", "f32"},
-                                         {"IN", tag(weight.dtype)},
-                                         {"OUT", tag(out.dtype)},
-                                         {"WIDTH", parameters.width},
-                                         {"MR", strip},
-                                         {"NV", vectors},
-                                         {"LANES", source.channels_last ? parameters.width : lanes},
-                                         {"CHANNELS_LAST", source.channels_last},
-                                         {"STRIPS", shared}}};
+    // Each kernel has a program of its own, for they depend on different parameters.
+    const int64_t run_of_tiles = source.channels_last ? parameters.width : lanes;
+    const std::array<Define, 5> of_weight{{{"C", "f32"},
+                                           {"IN", tag(weight.dtype)},
+                                           {"WIDTH", parameters.width},
+                                           {"NV", vectors},
+                                           {"ONLY", 1}}};
+    const std::array<Define, 4> of_input{{{"C", "f32"},
+                                          {"LANES", run_of_tiles},
+                                          {"CHANNELS_LAST", source.channels_last},
+                                          {"ONLY", 2}}};
+    const std::array<Define, 9> of_product{{{"C", "f32"},
+                                            {"IN", tag(weight.dtype)},
+                                            {"OUT", tag(out.dtype)},
+                                            {"WIDTH", parameters.width},
+                                            {"MR", strip},
+                                            {"NV", vectors},
+                                            {"CHANNELS_LAST", source.channels_last},
+                                            {"RESULT_LAST", out.stride[1] == 1},
+                                            {"ONLY", 3}}};
     const auto items = [](int64_t x, int64_t y, int64_t z) {
       return NDRange::volume(
           {static_cast<size_t>(x), static_cast<size_t>(y), static_cast<size_t>(z)}, {1, 1, 1});
@@ -177,7 +188,7 @@ void run(const Plan& plan) {
     if (image == 0) {
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(w.groups * panels * channels / wanted_items, 1, channels));
-      launch(weight_family.get(device, defines), queue,
+      launch(weight_family.get(device, of_weight), queue,
              items(ceil_div(channels, p.block), panels, w.groups), Pointer{window},
              Pointer{panels_at}, p);
     }
@@ -187,13 +198,13 @@ void run(const Plan& plan) {
       p.lines = static_cast<uint32_t>(lines);
       const int64_t parts = source.channels_last ? line_tiles : in.size[1];
       p.block = static_cast<uint32_t>(std::clamp<int64_t>(lines * parts / wanted_items, 1, parts));
-      launch(input_family.get(device, defines), queue, items(ceil_div(parts, p.block), lines, 1),
+      launch(input_family.get(device, of_input), queue, items(ceil_div(parts, p.block), lines, 1),
              Pointer{origin}, Pointer{tiles_at}, p);
       const int64_t all = ceil_div(lines * strips, shared);
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(all * panels * w.groups / wanted_items, 1, 64 / shared) * shared);
       p.position0 = static_cast<uint64_t>(image * height * width);
-      launch_with(epilogue, family_with(epilogue, product_family).get(device, defines), queue,
+      launch_with(epilogue, family_with(epilogue, product_family).get(device, of_product), queue,
                   items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
                   Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result},
                   p);

@@ -238,7 +238,8 @@ void run_rows(Plan& plan) {
       plan.kernel(plan.backward ? rows_backward_family : rows_family, plan.width, group,
                   {{"LOCAL_ELEMENTS", plan.fits ? plan.local_elements : 0},
                    {aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1},
-                   {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1}});
+                   {plan.streaming ? "STREAMING_STORES" : "CACHED_STORES", 1},
+                   {"ONLY", plan.backward ? 2 : 1}});
   plan.enqueue(kernel, row_groups(plan, group,
                                   group > 1 ? group
                                   : cpu     ? 1

@@ -132,14 +132,16 @@ void run_average(Plan& plan, bool lines) {
 }
 
 /// Of any windows: an element at a time.
-void run_max(const KernelFamily& family, Plan& plan) {
+/// `only`: the kernel's number in its file, whose others aren't built.
+void run_max(const KernelFamily& family, Plan& plan, int only) {
   const ScalarType dtype = plan.out.scalar_type(), acc = accumulator(dtype);
   run(family,
       {{"IN", tag(dtype)},
        {"ACC", tag(acc)},
        {"INDEX", index_tag(acc)},
        {"ADAPTIVE", plan.window.adaptive},
-       {"WIDE", wide(plan.out, plan.in, plan.window)}},
+       {"WIDE", wide(plan.out, plan.in, plan.window)},
+       {"ONLY", only}},
       {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)},
       access(plan.out, plan.in, plan.window), arguments_of(plan.window));
 }
@@ -249,7 +251,7 @@ constexpr Pooling max_by_columns{
           {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)}, how,
           arguments_of(plan.window));
     }};
-constexpr Pooling max_by_windows{"windows", accept, [](Plan& plan) { run_max(max, plan); }};
+constexpr Pooling max_by_windows{"windows", accept, [](Plan& plan) { run_max(max, plan, 1); }};
 constexpr const Pooling* kMax[] = {&max_by_lines, &max_by_columns, &max_by_windows};
 
 constexpr Pooling max_gradient_by_planes{
@@ -260,7 +262,8 @@ constexpr Pooling max_gradient_by_planes{
     [](Plan& plan) {
       const ScalarType dtype = plan.out.scalar_type();
       const Operand to = plan.to();
-      run(max_planes, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+      run(max_planes,
+          {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}, {"ONLY", 3}},
           {planes_of(to), plan.from(), operand(*plan.indices, plan.window.axes)},
           {.cost = kPlaneCost}, with_plane(plan.window, to));
     }};
@@ -281,13 +284,14 @@ constexpr Pooling max_gradient_by_channels{
       const Operand to = plan.to();
       Operand planes = planes_of(to);
       planes.stride[4] = to.stride[4];
-      run(max_channels, {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}},
+      run(max_channels,
+          {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}, {"ONLY", 4}},
           {planes, plan.from(), operand(*plan.indices, plan.window.axes)},
           {.channel_lanes = static_cast<int>(64 / c10::elementSize(dtype)), .cost = kPlaneCost},
           with_plane(plan.window, to));
     }};
 constexpr Pooling max_gradient_by_windows{"windows", accept,
-                                          [](Plan& plan) { run_max(max_backward, plan); }};
+                                          [](Plan& plan) { run_max(max_backward, plan, 2); }};
 constexpr const Pooling* kMaxGradient[] = {&max_gradient_by_planes, &max_gradient_by_channels,
                                            &max_gradient_by_windows};
 
