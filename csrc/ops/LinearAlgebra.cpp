@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"
@@ -135,7 +136,8 @@ Factors factors_of(const Tensor& a, const Tensor& b, at::IntArrayRef sizes,
   description.a = gemm_operand(a);
   description.b = gemm_operand(b);
   description.out.dtype = out_dtype;
-  if (out_dtype == at::kFloat && a.scalar_type() == at::kFloat) {
+  // Both: the kernels of fewer bits read operands as they lie, and integers of 8 bits are none.
+  if (out_dtype == at::kFloat && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat) {
     const Float32Precision precision = allowed_precision(Float32Use::matmul);
     description.tf32 = precision == Float32Precision::tf32;
     description.bfloat16_products = bfloat16_products(precision);
@@ -188,7 +190,8 @@ void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, c
   c10::DimVector sizes(a.sizes().begin(), a.sizes().end());
   sizes.back() = b.size(b.dim() - 1);
   if (c10::multiply_integers(sizes) == 0) return;
-  Factors factors = factors_of(resolved(a), resolved(b), sizes, a.scalar_type());
+  Factors factors = factors_of(resolved(a), resolved(b), sizes,
+                               c10::promoteTypes(a.scalar_type(), b.scalar_type()));
   gemm::Description& description = factors.description;
   description.out.data = epilogue.operands.back();
   description.out.row_stride = description.n;

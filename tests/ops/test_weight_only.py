@@ -210,3 +210,19 @@ def test_dynamic_quantisation(block, dtype, rows):
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__, "-k", "int4 or int8")
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_float32_that_may_lose_bits(precision):
+    """The kernels that round both factors take weights of bytes for no floats."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 96, generator=generator)
+    weights = torch.randint(-128, 128, (70, 96), generator=generator, dtype=torch.int8)
+    scales = torch.rand(70, generator=generator)
+    torch.set_float32_matmul_precision(precision)
+    try:
+        moved = (t.to("ocl") for t in (x, weights, scales))
+        actual = torch._weight_int8pack_mm(*moved).cpu()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(actual, x @ weights.float().t() * scales, rtol=1e-4, atol=1e-2)
