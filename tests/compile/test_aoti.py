@@ -198,6 +198,27 @@ def test_flex_attention(package):
     torch.testing.assert_close(found, Capped()(*inputs), rtol=1e-4, atol=1e-5)
 
 
+def test_weights_of_bytes(package):
+    """Products read them as they lie, with batches of any size."""
+
+    class Quantised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            weight = torch.arange(20 * 48).view(20, 48).char()
+            self.register_buffer("weight", weight)
+            self.register_buffer("scale", torch.linspace(0.01, 0.02, 20)[:, None])
+
+        def forward(self, x):
+            return torch.relu(x @ (self.weight.to(x.dtype) * self.scale).t())
+
+    model, x = Quantised(), torch.randn(6, 48)
+    shapes = {"x": {0: rows()}}
+    loaded = torch._inductor.aoti_load_package(package(Quantised().to("ocl"), [x], shapes))
+    for m in (6, 2, 33):
+        x = torch.randn(m, 48)
+        torch.testing.assert_close(loaded(x.to("ocl")).cpu(), model(x), rtol=1e-4, atol=1e-4)
+
+
 def test_streams_and_threads(linear_package):
     loaded = load_package(linear_package, num_runners=2)
     x = torch.randn(40, 12)

@@ -137,6 +137,16 @@ FUSED = {
         of((50, 8), (60, 8), (50, 60)),
         (1, 0),
     ),
+    "cast": (
+        lambda a, b: a @ b.to(a.dtype),
+        lambda: [torch.randn(5, 60), torch.arange(60 * 30).view(60, 30).char()],
+        (1, 0),
+    ),
+    "cast, scale": (
+        lambda a, b, s: functional.linear(a, b.to(a.dtype) * s).relu(),
+        lambda: [torch.randn(5, 60), torch.arange(60 * 30).view(30, 60).char(), torch.rand(30, 1)],
+        (1, 0),
+    ),
     "mm alone": (lambda a, b: a @ b, of((7, 8), (8, 9)), (0, 1)),
     "addmm alone": (
         lambda c, a, b: torch.addmm(c, a, b, alpha=0.5, beta=-2),

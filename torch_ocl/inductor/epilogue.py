@@ -109,6 +109,10 @@ class Template(ir.TemplateBuffer):
         """Whether it is no slower with a text of these of the scheduler's nodes than apart."""
         raise NotImplementedError
 
+    def needs_text(self) -> bool:
+        """Whether there is no eager op for it, so that a text stores its result."""
+        return False
+
     def call_alone(self, node: Any) -> None:
         """Writes the call of the eager op; `node` is the scheduler's."""
         raise NotImplementedError

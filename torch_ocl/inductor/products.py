@@ -16,11 +16,11 @@ import sympy
 import torch
 from torch._inductor import config, ir
 from torch._inductor.kernel.mm_common import mm_args
-from torch._inductor.lowering import lowerings
+from torch._inductor.lowering import lowerings, to_dtype
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor import convolutions, epilogue, refused
+from torch_ocl.inductor import convolutions, epilogue, prologue, refused
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.types import compute_dtype
 
@@ -73,6 +73,10 @@ class Product(epilogue.Template):
     def settings(self) -> tuple[Any, ...]:
         return float(self.alpha), float(self.beta)
 
+    def needs_text(self) -> bool:
+        """No eager op takes operands of two types, and none of these has a wider result."""
+        return any(x.get_dtype() != self.get_dtype() for x in self.inputs)  # type: ignore[union-attr]
+
     def call_alone(self, node: Any) -> None:
         node.mark_run()
         scalars = (self.alpha, self.beta)
@@ -90,6 +94,7 @@ def install() -> None:
     for op in (aten.convolution, aten.convolution.default):
         lowerings[op] = _convolution(lowerings[op])
     convolutions.install()
+    prologue.install()
 
 
 def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
@@ -99,11 +104,41 @@ def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable
         if not _takes(args, (alpha, beta), kwargs):
             return upstream(*args, **scalars, **kwargs)
         *c, a, b = args
+        dtype = a.get_dtype()
+        # With alpha 0 nothing is read, and a scale of infinity would be.
+        before = prologue.find([a, b]) if alpha != 0 else [None, None]
+        a, b = (x if cast is None else cast.source for x, cast in zip((a, b), before, strict=True))
         *_, layout, a, b = mm_args(a, b)
+        layout.dtype = dtype
+        scales = [cast.scale for cast in before if cast is not None and cast.scale is not None]
+        if scales:
+            layout.dtype = torch.promote_types(dtype, torch.float32)
+            product = Product("bmm" if len(layout.size) == 3 else "mm", layout, [a, b], alpha, 0)
+            return _scaled(ir.TensorBox.create(product), scales, c, beta, dtype)
         inputs = [a, b, *(ir.ExternKernel.realize_input(x) for x in c)]
         return ir.TensorBox.create(Product(name, layout, inputs, alpha, beta))
 
     return lowering
+
+
+def _scaled(
+    result: Any, scales: Sequence[Any], c: Sequence[Any], beta: float, dtype: torch.dtype
+) -> Any:
+    """What a product's scales and addend make of it, rounded once."""
+    aten = torch.ops.aten
+    wide = result.get_dtype()
+
+    def widened(x: Any) -> Any:
+        return x if isinstance(x, int | float) else to_dtype(x, wide)
+
+    for scale in scales:
+        result = lowerings[aten.mul.Tensor](result, widened(scale))
+    if c and beta != 0:
+        addend = widened(c[0])
+        if beta != 1:
+            addend = lowerings[aten.mul.Tensor](addend, beta)
+        result = lowerings[aten.add.Tensor](result, addend)
+    return to_dtype(result, dtype)
 
 
 def _convolution(upstream: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,7 +225,7 @@ def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
     wrapper = V.graph.wrapper_code
     node = product.node
     schedule = [product, *nodes]
-    if not nodes:
+    if not nodes and not node.needs_text():
         node.call_alone(product)
         scheduling.free_buffers_in_scheduler()
         return
