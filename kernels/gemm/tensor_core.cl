@@ -184,6 +184,7 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 // A text takes as many columns, or one element at a time.
 #if WIDE && (!defined(EPILOGUE_TEXT) || EPILOGUE_LANES == WIDE)
 #define FINISHES_WIDE 1
+#define STORING (ITEMS / (BN / WIDE) * (BN / WIDE))
 // A work-item's stores are all in the same columns: what a text computes of these, it does once.
 // What a text reads is on its way for AHEAD places at once.
 #ifdef EPILOGUE_COLUMNS
@@ -399,17 +400,17 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef FINISHES_WIDE
     if (p.flags & kWide) {
-      // ITEMS is a multiple of the vectors of a row.
-      const uint column = item % (BN / WIDE) * WIDE, items = ITEMS * AHEAD;
-      const bool inside = column0 + column < p.n;
+      // As many work-items as have whole rows between them, each in its columns.
+      const uint column = item % (BN / WIDE) * WIDE;
+      const bool inside = item < STORING && column0 + column < p.n;
 #ifdef EPILOGUE_COLUMNS
       epilogue_columns columns;
       if (inside && p.splits == 1) {
         columns = epilogue_columns_of(p.batch0 + z, p.column0 + column0 + column EPILOGUE_OPERANDS);
       }
 #endif
-      for (uint e = item; e < OUT_ROWS * BN / WIDE; e += items) {
-#define ROW(u) ((e + (u) * ITEMS) / (BN / WIDE))
+      for (uint e = item; e < OUT_ROWS * BN / WIDE; e += STORING * AHEAD) {
+#define ROW(u) ((e + (u) * STORING) / (BN / WIDE))
 #define EXISTS(u) (inside && ROW(u) < OUT_ROWS && row0 + first + ROW(u) < p.m)
 #ifdef EPILOGUE_READS
         epilogue_reads reads[AHEAD];

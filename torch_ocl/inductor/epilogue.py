@@ -284,7 +284,10 @@ class _Writer(Emitter):
             needed = dict.fromkeys(v for item in items for v in operands_of(item))
             handed = [v for v in needed if v in {*made} and v.op != "constant"]
             members = [f"{c_type(v.dtype, self._lanes_of(v))} {v.name};" for v in handed]
-            first += [f"const {m[:-1]} = {part}.{v.name};" for v, m in zip(handed, members)]
+            first += [
+                f"const {member.removesuffix(';')} = {part}.{v.name};"
+                for v, member in zip(handed, members, strict=True)
+            ]
             result = f"return (epilogue_{part}){{{', '.join(v.name for v in handed)}}};"
             functions += [
                 f"#define EPILOGUE_{part.upper()} {len(handed)}",
