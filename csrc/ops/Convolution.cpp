@@ -20,7 +20,7 @@
 #include "opencl/ceil_div.h"
 #include "ops/ConvolutionEpilogue.h"
 #include "ops/ConvolutionMatrix.h"
-#include "ops/ConvolutionPatches.h"
+#include "ops/ConvolutionSpaceToDepth.h"
 #include "ops/DtypeChecks.h"
 #include "ops/Float32Precision.h"
 #include "ops/convolution_backward_overrideable.h"
@@ -226,15 +226,15 @@ void run_phases(const ConvolutionPlan& plan) {
   in.view(target).copy_(result.view(shape).permute(place_order));
 }
 
-void output_by_patches(const ConvolutionPlan& plan) {
-  const Patches patches = patches_of(plan);
-  output_of(plan.out, patches.in, patches.weight, plan.bias, patches.window, plan.results);
+void output_of_depth(const ConvolutionPlan& plan) {
+  const SpaceToDepth folded = space_to_depth(plan);
+  output_of(plan.out, folded.in, folded.weight, plan.bias, folded.window, plan.results);
 }
 
-void weight_by_patches(const ConvolutionPlan& plan) {
-  const Patches patches = patches_of(plan);
-  weight_of(patches.weight, patches.in, plan.out, patches.window);
-  deliver_weight(patches, plan.weight);
+void weight_of_depth(const ConvolutionPlan& plan) {
+  const SpaceToDepth folded = space_to_depth(plan);
+  weight_of(folded.weight, folded.in, plan.out, folded.window);
+  deliver_weight(folded, plan);
 }
 
 const char* refuse_nothing(const ConvolutionPlan&) { return nullptr; }
@@ -274,18 +274,18 @@ constexpr Way kWeightByParts{"bfloat16_parts", refuse_by_parts, weight_by_matrix
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
-constexpr Way kOutputByPatches{"patches", refuse_patches, output_by_patches};
-constexpr Way kWeightByPatches{"patches", refuse_patches, weight_by_patches};
+constexpr Way kOutputOfDepth{"space_to_depth", refuse_space_to_depth, output_of_depth};
+constexpr Way kWeightOfDepth{"space_to_depth", refuse_space_to_depth, weight_of_depth};
 constexpr Way kProduct{"product", refuse_product, run_product};
 constexpr Way kPhases{"phases", refuse_phases, run_phases};
 constexpr Way kOutputByConv{"conv", refuse_nothing, output_by_kernels};
 constexpr Way kInputByConv{"conv", refuse_nothing, input_by_kernels};
 constexpr Way kWeightByConv{"conv", refuse_nothing, weight_by_kernels};
-constexpr const Way* kOfOutput[] = {&kOutputByPatches, &kOutputByParts, &kOutputByMatrix,
+constexpr const Way* kOfOutput[] = {&kOutputOfDepth, &kOutputByParts, &kOutputByMatrix,
                                     &kOutputByConv};
 constexpr const Way* kOfInput[] = {&kInputByParts, &kInputByMatrix, &kProduct, &kPhases,
                                    &kInputByConv};
-constexpr const Way* kOfWeight[] = {&kWeightByPatches, &kWeightByParts, &kWeightByMatrix,
+constexpr const Way* kOfWeight[] = {&kWeightOfDepth, &kWeightByParts, &kWeightByMatrix,
                                     &kWeightByConv};
 Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
 
