@@ -186,7 +186,6 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 #define FINISHES_WIDE 1
 #define STORING (ITEMS / (BN / WIDE) * (BN / WIDE))
 // A work-item's stores are all in the same columns: what a text computes of these, it does once.
-// What a text reads is on its way for AHEAD places at once.
 #ifdef EPILOGUE_COLUMNS
 #define COLUMNS_PARAMETER , const epilogue_columns columns
 #define COLUMNS_PASSED , columns
@@ -194,20 +193,10 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 #define COLUMNS_PARAMETER
 #define COLUMNS_PASSED
 #endif
-#ifdef EPILOGUE_READS
-#define AHEAD (EPILOGUE_READS == 1 ? 4 : 2)
-#define READS_PARAMETER , const epilogue_reads reads
-#define READS_PASSED(u) , reads[u]
-#else
-#define AHEAD 1
-#define READS_PARAMETER
-#define READS_PASSED(u)
-#endif
 /// WIDE elements of the result at a time, where out (and c) allow 16-byte accesses.
 static inline void finish_wide(private const float* sums, global const char* c, global char* out,
                                const Arguments p, float alpha, float beta, ulong z, ulong row,
-                               ulong column,
-                               ulong at COLUMNS_PARAMETER READS_PARAMETER EPILOGUE_PARAMETERS) {
+                               ulong column, ulong at COLUMNS_PARAMETER EPILOGUE_PARAMETERS) {
   float value[WIDE];
 #pragma unroll
   for (uint j = 0; j < WIDE; j++) value[j] = alpha * sums[j];
@@ -223,15 +212,11 @@ static inline void finish_wide(private const float* sums, global const char* c, 
   TYPEV(f32, WIDE) results;
 #pragma unroll
   for (uint j = 0; j < WIDE; j++) ((private float*)&results)[j] = ACTIVATE(value[j]);
-#define PLACE(z, row, column) p.batch0 + (z), p.row0 + (row), p.column0 + (column)
-#if defined(EPILOGUE_COLUMNS) && defined(EPILOGUE_READS)
-  epilogue_elements(PLACE(z, row, column), results, columns, reads EPILOGUE_OPERANDS);
-#elif defined(EPILOGUE_COLUMNS)
-  epilogue_elements(PLACE(z, row, column), results, columns EPILOGUE_OPERANDS);
-#elif defined(EPILOGUE_READS)
-  epilogue_elements(PLACE(z, row, column), results, reads EPILOGUE_OPERANDS);
+#define PLACE p.batch0 + z, p.row0 + row, p.column0 + column
+#ifdef EPILOGUE_COLUMNS
+  epilogue_elements(PLACE, results, columns EPILOGUE_OPERANDS);
 #else
-  epilogue_lanes(PLACE(z, row, column), results EPILOGUE_OPERANDS);
+  epilogue_lanes(PLACE, results EPILOGUE_OPERANDS);
 #endif
 #else
   uint4 packed;
@@ -409,39 +394,23 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
         columns = epilogue_columns_of(p.batch0 + z, p.column0 + column0 + column EPILOGUE_OPERANDS);
       }
 #endif
-      for (uint e = item; e < OUT_ROWS * BN / WIDE; e += STORING * AHEAD) {
-#define ROW(u) ((e + (u) * STORING) / (BN / WIDE))
-#define EXISTS(u) (inside && ROW(u) < OUT_ROWS && row0 + first + ROW(u) < p.m)
-#ifdef EPILOGUE_READS
-        epilogue_reads reads[AHEAD];
+      for (uint e = item; e < OUT_ROWS * BN / WIDE; e += STORING) {
+        const uint r = e / (BN / WIDE);
+        if (!inside || row0 + first + r >= p.m) continue;
+        local const float4* at = (local const float4*)(lines + r * OUT_LINE + column);
+        float4 total[WIDE / 4];
 #pragma unroll
-        for (uint u = 0; u < AHEAD; u++) {
-          if (EXISTS(u) && p.splits == 1) {
-            reads[u] = epilogue_reads_of(
-                PLACE(z, (ulong)row0 + first + ROW(u), (ulong)column0 + column) EPILOGUE_OPERANDS);
-          }
-        }
-#endif
+        for (uint j = 0; j < WIDE / 4; j++) total[j] = at[j];
+        const ulong row = (ulong)row0 + first + r;
+        if (p.splits == 1) {
+          finish_wide((private const float*)total, c, out, p, alpha, beta, z, row,
+                      (ulong)column0 + column, OUT_AT(row) COLUMNS_PASSED EPILOGUE_PASSED);
+        } else {
+          global float4* part =
+              (global float4*)((global float*)workspace +
+                               (((ulong)split * p.batch + z) * p.m + row) * p.n + column0 + column);
 #pragma unroll
-        for (uint u = 0; u < AHEAD; u++) {
-          if (!EXISTS(u)) continue;
-          local const float4* at = (local const float4*)(lines + ROW(u) * OUT_LINE + column);
-          float4 total[WIDE / 4];
-#pragma unroll
-          for (uint j = 0; j < WIDE / 4; j++) total[j] = at[j];
-          const ulong row = (ulong)row0 + first + ROW(u);
-          if (p.splits == 1) {
-            finish_wide((private const float*)total, c, out, p, alpha, beta, z, row,
-                        (ulong)column0 + column,
-                        OUT_AT(row) COLUMNS_PASSED READS_PASSED(u) EPILOGUE_PASSED);
-          } else {
-            global float4* part =
-                (global float4*)((global float*)workspace +
-                                 (((ulong)split * p.batch + z) * p.m + row) * p.n + column0 +
-                                 column);
-#pragma unroll
-            for (uint j = 0; j < WIDE / 4; j++) part[j] = total[j];
-          }
+          for (uint j = 0; j < WIDE / 4; j++) part[j] = total[j];
         }
       }
       continue;

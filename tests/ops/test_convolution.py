@@ -511,7 +511,7 @@ STRIDED = [
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape, outputs, kernel, stride, padding", STRIDED, ids=str)
-def test_few_channels_and_a_stride(shape, outputs, kernel, stride, padding, dtype):
+def test_columns_as_channels(shape, outputs, kernel, stride, padding, dtype):
     """What residual networks and vision transformers begin with."""
     call = getattr(functional, f"conv{len(kernel)}d")
     planes = sample(*shape, dtype=dtype)

@@ -255,55 +255,44 @@ class _Writer(Emitter):
 
         return _Renderer(lanes, torch.int64, kernel.pointer_of, rename)
 
-    def functions(self, name: str, in_parts: bool) -> list[str]:
-        """The function of that name. `in_parts`: what memory is read for is in others, if it
-        depends on columns alone, or is read at the element's place, for kernels that do so
-        once for a column, or for several elements ahead."""
+    def functions(self, name: str, by_columns: bool) -> list[str]:
+        """The function of that name. `by_columns`: what depends on columns alone, if memory is
+        read for it, is in another one, for kernels whose work-items stay in their columns."""
         kernel: Any = self.kernel
         plan = Plan(
             kernel.items,
-            in_row=kernel.depends_on_rows if in_parts else lambda item: True,
+            in_row=kernel.depends_on_rows if by_columns else lambda item: True,
             memory_of=kernel.memory_of,
             is_removed=kernel.is_removed,
             may_keep=lambda value, others: False,
         )
         before, items = plan.outside[0], plan.passes[0]
         value = f"const {c_type(compute_dtype(kernel.product.get_dtype()), self.width)} value"
-        column = ["const ulong column"]
-        place = ["const ulong row", *column]
+        place = ["const ulong row", "const ulong column", value]
         if not any(map(loads_of, before)):
-            before, items = [], [*before, *items]
-        reads = [i for i in items if isinstance(i, Value) and i.op == "load" and not i.args]
-        if not in_parts or not (before or reads):
-            return [self._function(f"void {name}", [*place, value], items)]
-        items = [i for i in items if i not in reads]
-        functions, first, more = [], [], []
-        for part, made, taken in (("columns", before, column), ("reads", reads, place)):
-            if not made:
-                continue
-            needed = dict.fromkeys(v for item in items for v in operands_of(item))
-            handed = [v for v in needed if v in {*made} and v.op != "constant"]
-            members = [f"{c_type(v.dtype, self._lanes_of(v))} {v.name};" for v in handed]
-            first += [
-                f"const {member.removesuffix(';')} = {part}.{v.name};"
-                for v, member in zip(handed, members, strict=True)
-            ]
-            result = f"return (epilogue_{part}){{{', '.join(v.name for v in handed)}}};"
-            functions += [
-                f"#define EPILOGUE_{part.upper()} {len(handed)}",
-                f"typedef struct {{ {' '.join(members)} }} epilogue_{part};",
-                self._function(f"epilogue_{part} epilogue_{part}_of", taken, made, last=[result]),
-            ]
-            places = ", ".join(p.split()[-1] for p in taken)
-            more.append((part, f"epilogue_{part}_of(z, {places} EPILOGUE_ARGUMENTS)"))
-        taken = [*place, value, *(f"const epilogue_{part} {part}" for part, _ in more)]
-        made = ", ".join(text for _, text in more)
+            return [self._function(f"void {name}", place, [*before, *items])]
+        needed = dict.fromkeys(v for item in items for v in operands_of(item))
+        handed = [v for v in needed if v in {*before} and v.op != "constant"]
+        members = {v.name: c_type(v.dtype, self._lanes_of(v)) for v in handed}
+        declared = " ".join(f"{kind} {member};" for member, kind in members.items())
         return [
-            *functions,
-            self._function("void epilogue_elements", taken, items, first=first),
-            f"static inline void {name}(const ulong z, {', '.join([*place, value])} "
-            f"EPILOGUE_SIGNATURE) {{",
-            f"    epilogue_elements(z, row, column, value, {made} EPILOGUE_ARGUMENTS);",
+            "#define EPILOGUE_COLUMNS",
+            f"typedef struct {{ {declared} }} epilogue_columns;",
+            self._function(
+                "epilogue_columns epilogue_columns_of",
+                place[1:2],
+                before,
+                last=[f"return (epilogue_columns){{{', '.join(members)}}};"],
+            ),
+            self._function(
+                "void epilogue_elements",
+                [*place, "const epilogue_columns columns"],
+                items,
+                first=[f"const {kind} {m} = columns.{m};" for m, kind in members.items()],
+            ),
+            f"static inline void {name}(const ulong z, {', '.join(place)} EPILOGUE_SIGNATURE) {{",
+            "    const epilogue_columns own = epilogue_columns_of(z, column EPILOGUE_ARGUMENTS);",
+            "    epilogue_elements(z, row, column, value, own EPILOGUE_ARGUMENTS);",
             "}",
         ]
 
@@ -379,7 +368,7 @@ def _write(kernel: _Kernel) -> Text:
     of_gpu = not devices.is_cpu_form(kernel.device.index or 0)
     for name, width in widths.items():
         writer = _Writer(kernel, width)
-        functions += writer.functions(name, in_parts=of_gpu and width == lanes > 1)
+        functions += writer.functions(name, by_columns=of_gpu and width == lanes > 1)
         helpers.update(writer.helpers)
     read = {str(inner): outer for outer, inner in kernel.args.input_buffers.items()}
     written = {
