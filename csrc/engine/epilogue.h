@@ -1,5 +1,5 @@
 // What a text of torch.compile's stores in place of an engine's results
-// (torch_ocl/inductor/epilogue.py, kernels/include/epilogue.clh).
+// (torch_ocl/inductor/epilogue_text.py, kernels/include/epilogue.clh).
 #pragma once
 
 #include <cstdint>

@@ -192,16 +192,16 @@ def test_what_follows_products_and_convolutions(name):
 
 
 def test_a_text_that_the_driver_refuses(monkeypatch):
-    from torch_ocl.inductor import epilogue
+    from torch_ocl.inductor import epilogue_text
 
-    upstream = epilogue.write
+    upstream = epilogue_text.write
 
     def write(*arguments):
         text = upstream(*arguments)
         text.text += "no C\n"
         return text
 
-    monkeypatch.setattr(epilogue, "write", write)
+    monkeypatch.setattr(epilogue_text, "write", write)
     a = torch.randn(30, 40, device="ocl")
     with pytest.raises(RuntimeError, match="which computes(.|\n)*aten.mm(.|\n)*no C"):
         torch.compile(lambda a: torch.relu(a @ a.t()))(a)

@@ -21,7 +21,8 @@ from torch_ocl.inductor.access import temporaries
 from torch_ocl.inductor.collector import Collector
 from torch_ocl.inductor.emit import Emitter
 from torch_ocl.inductor.expressions import cast, unwrap
-from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, GPU_SQUARE, Loops
+from torch_ocl.inductor.group_loops import GPU_SQUARE
+from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, Loops
 from torch_ocl.inductor.ops import Overrides
 from torch_ocl.inductor.printer import Printer
 from torch_ocl.inductor.stages import Plan

@@ -20,7 +20,7 @@ from torch._inductor.lowering import lowerings, to_dtype
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor import convolutions, epilogue, prologue, refused
+from torch_ocl.inductor import convolutions, epilogue, epilogue_text, prologue, refused
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.types import compute_dtype
 
@@ -188,8 +188,8 @@ def can_fuse(node1: Any, node2: Any) -> bool:
     if not product.node.pays(after) or not _in_order(product, after):
         return False
     try:
-        epilogue.write(product, after)
-    except epilogue.NotTakenError:
+        epilogue_text.write(product, after)
+    except epilogue_text.NotTakenError:
         return False
     return True
 
@@ -229,7 +229,7 @@ def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
         node.call_alone(product)
         scheduling.free_buffers_in_scheduler()
         return
-    text = epilogue.write(product, nodes)
+    text = epilogue_text.write(product, nodes)
     V.graph.removed_buffers |= text.removed
     for member in schedule:
         member.mark_run()

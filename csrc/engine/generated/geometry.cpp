@@ -58,14 +58,14 @@ Geometry geometry_of(const Description& of, const Device& device, const Sizes& s
       break;
     }
     case Form::group_columns: {
-      // loops.py has the work-items of a line; these are its lines.
+      // group_loops.py has the work-items of a line; these are its lines.
       const size_t lines = group_of_elements(device) / of.group;
       geometry.range = NDRange::grid(static_cast<size_t>(ceil_div(sizes.columns, width)),
                                      static_cast<size_t>(sizes.rows) * lines, of.group, lines);
       break;
     }
     case Form::group_tiles: {
-      // loops.py has the square's side and lines.
+      // group_loops.py has the square's side and lines.
       constexpr size_t kSide = 32, kLines = 8;
       geometry.range = NDRange::grid(static_cast<size_t>(sizes.columns),
                                      static_cast<size_t>(sizes.rows) * kLines, kSide, kLines);
