@@ -96,7 +96,7 @@ class ComboKernel:
     index_torch_dtype = torch.int32
     lanes_in_rows = False
     transposed = ()
-    line = None
+    line, lines = None, 1
     sites = ()
 
     def __init__(self, kernels: list[OclKernel]) -> None:

@@ -25,7 +25,13 @@ GPU_COLUMNS, GPU_LINE_ROWS, GPU_LINE_BYTES = 1 << 17, 4, 64
 
 
 class GroupLoops:
-    """The part of Loops that is about these."""
+    """The part of Loops that is about these.
+
+    Attributes:
+        lines: Of work-items of a group that share rows.
+    """
+
+    lines = 1
 
     def _group_tiles(self: OclKernel, emitter: Emitter, out: IndentedBuffer) -> None:
         """A work-group's square of columns and the next loop, by way of local memory: both what is

@@ -52,7 +52,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
         self.is_gpu_form = not self.is_cpu_form
         self.lanes_in_rows = self.features.is_reduction() and self._rows_are_contiguous()
         self.group = self._group_size()
-        self.width, self.lines = 1, 1
+        self.width = 1
         self.line: sympy.Expr | None = None
         self.transposed: list[Value] = []
         self.plan: Plan
