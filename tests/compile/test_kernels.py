@@ -114,6 +114,32 @@ def test_floats(dtype):
     check(lambda x, y: (x.sum(0), (x > y).to(dtype), x.t() + y.t()), x, y, tol=tol)
 
 
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_casts_to_float8_and_back(dtype):
+    """Are what rounds: for the training of quantised networks."""
+    x = torch.cat([numbers(300) * 3, torch.tensor([500.0, -1e5, 1e-4, torch.inf, torch.nan, 0])])
+    check(lambda x: (x.to(dtype).float() * 2, x.to(dtype).to(torch.float16)), x, tol=0)
+    # Ties aside, which sums of products come close to.
+    a, b = numbers(33, 20), numbers(20, 48, seed=1)
+    actual = torch.compile(lambda a, b: (a @ b).to(dtype).float())(a.to("ocl"), b.to("ocl"))
+    assert (actual.cpu() == (a @ b).to(dtype).float()).float().mean() > 0.97
+
+
+def test_casts_to_halves_and_back():
+    """Are nothing, as upstream has it, unless they are asked for."""
+
+    def function(x):
+        return x.half().float() * 2
+
+    x = numbers(300)
+    torch.testing.assert_close(torch.compile(function)(x.to("ocl")).cpu(), x * 2, rtol=0, atol=0)
+    with torch._inductor.config.patch(emulate_precision_casts=True):
+        check(function, x, tol=0)
+
+
 def test_bools():
     a, b = numbers(33, 47) > 0, numbers(33, 47, seed=1) > 0
     x = numbers(33, 47, seed=2)

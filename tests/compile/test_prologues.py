@@ -55,6 +55,24 @@ def shapes(dtype):
     return SHAPES[:few]
 
 
+def test_a_scale_for_matrices_that_the_source_has_not():
+    """A weight for all of a batch, and a scale for each: their product is no cast."""
+
+    def right(x, w, s):
+        return torch.bmm(x, w.float() * s)
+
+    def left(x, w, s):
+        return torch.bmm(w.float() * s, x)
+
+    for function, x, w, s in (
+        (right, floats(4, 3, 40), ints(1, 40, 24), floats(4, 1, 1, seed=2)),
+        (left, floats(4, 40, 3), ints(1, 24, 40), floats(4, 24, 1, seed=2)),
+    ):
+        torch._dynamo.reset()
+        actual = torch.compile(function)(*(t.to("ocl") for t in (x, w, s)))
+        torch.testing.assert_close(actual.cpu(), function(x, w, s), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("source", [torch.int8, torch.uint8], ids=str)
 def test_bytes(dtype, source):

@@ -32,7 +32,7 @@ from torch_ocl.inductor.expressions import (
     unary,
     unwrap,
 )
-from torch_ocl.inductor.types import compute_dtype
+from torch_ocl.inductor.types import FLOAT8, compute_dtype
 from torch_ocl.inductor.values import Value
 
 
@@ -331,7 +331,12 @@ class Overrides(OpOverrides):
     ) -> Value:
         source = unwrap(x)
         value = cast(source, dtype)
-        if use_compute_types or dtype == compute_dtype(dtype) or src_dtype == dtype:
+        if dtype == compute_dtype(dtype) or src_dtype == dtype:
+            return value
+        # Types of 8 bits are there to be rounded to; others are where upstream asks for it.
+        if dtype in FLOAT8:
+            V.kernel.parts.add("float8")
+        elif use_compute_types:
             return value
         return emit("round", value.dtype, value, to=dtype)
 

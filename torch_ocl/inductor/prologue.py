@@ -176,6 +176,10 @@ def _scale(
         return None
     for _ in range(missing):
         scale = lowerings[torch.ops.aten.unsqueeze.default](scale, 0)
+    # One that the source is expanded to has matrices that the source has not.
+    known = V.graph.sizevars.statically_known_equals
+    if any(n != 1 and not known(n, m) for n, m in zip(scale.get_size(), sizes, strict=True)):
+        return None
     scale = _seen(scale, views)
     return scale if scale.get_size()[along_k] == sympy.S.One else None
 
