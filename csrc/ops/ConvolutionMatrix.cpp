@@ -18,7 +18,7 @@ namespace ocl::native {
 
 namespace {
 
-constexpr int64_t kChunk = 8;  // elements that a product copies at once
+using conv::kChunk;
 
 int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
 

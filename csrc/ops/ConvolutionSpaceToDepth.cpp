@@ -12,9 +12,10 @@ namespace ocl::native {
 
 namespace {
 
-constexpr size_t kInner = 2;       // the axis of lines
-constexpr int64_t kChunk = 8;      // channels that matrix instructions take at least
-constexpr int64_t kMostTaps = 64;  // implicit_gemm.cpp's
+using conv::kChunk;
+using conv::kMostTaps;
+
+constexpr size_t kInner = 2;  // the axis of lines
 
 /// Along lines the window's element t at output o is input column stride * (o - pad') + shift + t,
 /// so that t + shift is stride * t' + the column among the folded ones.

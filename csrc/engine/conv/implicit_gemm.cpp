@@ -8,8 +8,6 @@ namespace ocl::conv {
 
 namespace {
 
-constexpr int64_t kMostTaps = 64;  // a work-item has a bit for each
-
 int64_t product(const std::array<int64_t, 3>& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 /// Whether positions of all images follow each other at the distance of the innermost.

@@ -9,6 +9,11 @@
 
 namespace ocl::conv {
 
+/// Elements that a product copies at once: channels come in multiples of it.
+constexpr int64_t kChunk = 8;
+/// Elements of a window at most: a work-item has a bit for each.
+constexpr int64_t kMostTaps = 64;
+
 /// Positions and taps along each axis: position o and tap t meet the source's coordinate
 /// o * step + origin + t * tap_step; zeros lie outside of the source.
 struct WindowGrid {
