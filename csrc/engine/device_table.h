@@ -87,6 +87,10 @@ struct DeviceRow {
   /// second.
   double launch_cost = 0.9e6, tensor_launch_cost = 1.2e7, f64_launch_cost = 1.0e6,
          tensor_part_cost = 700;
+  /// Where single precision is multiplied in parts of bfloat16: what the launches that split the
+  /// factors cost, in multiply-adds of the whole device that this saves, and an element that is
+  /// split, or copied besides.
+  double plane_launch_cost = 2.8e8, plane_element_cost = 128, plane_copy_cost = 100;
   /// Registers of 4 bytes of a compute unit.
   int unit_registers = 65536;
   /// Work-items of a group of depthwise convolutions, a power of two from 32 on, and groups that

@@ -271,6 +271,9 @@ using Way = Implementation<const ConvolutionPlan>;
 constexpr Way kOutputByParts{"bfloat16_parts", refuse_by_parts, output_by_matrix};
 constexpr Way kInputByParts{"bfloat16_parts", refuse_by_parts, input_by_matrix};
 constexpr Way kWeightByParts{"bfloat16_parts", refuse_by_parts, weight_by_matrix};
+constexpr Way kOutputByPlanes{"bfloat16_planes", refuse_by_planes, output_by_planes};
+constexpr Way kInputByPlanes{"bfloat16_planes", refuse_by_planes, input_by_planes};
+constexpr Way kWeightByPlanes{"bfloat16_planes", refuse_by_planes, weight_by_planes};
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};
@@ -281,12 +284,12 @@ constexpr Way kPhases{"phases", refuse_phases, run_phases};
 constexpr Way kOutputByConv{"conv", refuse_nothing, output_by_kernels};
 constexpr Way kInputByConv{"conv", refuse_nothing, input_by_kernels};
 constexpr Way kWeightByConv{"conv", refuse_nothing, weight_by_kernels};
-constexpr const Way* kOfOutput[] = {&kOutputOfDepth, &kOutputByParts, &kOutputByMatrix,
-                                    &kOutputByConv};
-constexpr const Way* kOfInput[] = {&kInputByParts, &kInputByMatrix, &kProduct, &kPhases,
-                                   &kInputByConv};
-constexpr const Way* kOfWeight[] = {&kWeightOfDepth, &kWeightByParts, &kWeightByMatrix,
-                                    &kWeightByConv};
+constexpr const Way* kOfOutput[] = {&kOutputOfDepth, &kOutputByParts, &kOutputByPlanes,
+                                    &kOutputByMatrix, &kOutputByConv};
+constexpr const Way* kOfInput[] = {&kInputByParts, &kInputByPlanes, &kInputByMatrix,
+                                   &kProduct,      &kPhases,        &kInputByConv};
+constexpr const Way* kOfWeight[] = {&kWeightOfDepth, &kWeightByParts, &kWeightByPlanes,
+                                    &kWeightByMatrix, &kWeightByConv};
 Engine engine{"convolution", kOfOutput, kOfInput, kOfWeight};
 
 std::string describe(const ConvolutionPlan& plan) {

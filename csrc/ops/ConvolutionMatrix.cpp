@@ -11,6 +11,7 @@
 
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/phase.h"
+#include "engine/gemm/bfloat16_planes.h"
 #include "opencl/ceil_div.h"
 #include "ops/ConvolutionParts.h"
 
@@ -161,7 +162,69 @@ const char* refuse(const ConvolutionPlan& plan, at::ScalarType dtype, bool tiles
   return large ? "its indices have more than 31 bits" : nullptr;
 }
 
+/// What factors of single precision become: what `window` says, or three numbers in planes.
+enum class Factors : uint8_t { as_allowed, in_planes };
+
+/// An image with its channels last, of which those it doesn't have are zeros, and the grid's part
+/// on its planes.
+at::Tensor source_of(const at::Tensor& image, int64_t channels, Factors factors,
+                     const conv::Window& window, uint64_t& plane) {
+  if (factors == Factors::in_planes) {
+    const PlanesOf planes = planes_of_image(image, channels);
+    plane = planes.distance;
+    return planes.high;
+  }
+  const int products = window.bfloat16_products;
+  return products > 0 ? parts_of_channels(image, products) : channels_last(image, channels);
+}
+
+/// The other operand, of contiguous rows.
+at::Tensor factors_of(const at::Tensor& rows, Factors factors, const conv::Window& window,
+                      conv::WindowGrid& grid) {
+  if (factors == Factors::in_planes) {
+    const PlanesOf planes = planes_of(rows);
+    grid.products = gemm::kPlaneProducts;
+    grid.other_plane = planes.distance;
+    return planes.high;
+  }
+  const int products = window.bfloat16_products;
+  return products > 0 ? parts_of_rows(rows, products) : rows;
+}
+
+/// The channels that a source has: as they are in parts, which have zeros behind the last one.
+int64_t channels_of(int64_t channels, Factors factors, const conv::Window& window) {
+  const bool parts = factors == Factors::as_allowed && window.bfloat16_products > 0;
+  return window.groups > 1 || parts ? channels : padded(channels);
+}
+
 }  // namespace
+
+const char* refuse_by_planes(const ConvolutionPlan& plan) {
+  constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
+  const auto& [pass, in, out, weight, bias, window, taker] = plan;
+  if (in.scalar_type() != at::kFloat) return "not of single precision";
+  if (window.tf32 || window.bfloat16_products != 0) return "fewer bits will do";
+  if (window.groups > 1) return "there are groups";
+  using Pass = ConvolutionPlan::Pass;
+  const int64_t rows = weight.size(0), channels = weight.size(1);
+  const int64_t taps = weight.numel() / (rows * channels);
+  const int64_t columns = pass == Pass::input ? channels : channels * taps;
+  if (std::min(rows, columns) < kLeastSize) return "rows, columns or k are few";
+  if (padded(channels) > 5 * channels / 4) return "there are few channels";
+  const auto elements = [](const at::Tensor& t) { return static_cast<double>(t.numel()); };
+  const auto copied = [&](const at::Tensor& t) { return t.stride(1) == 1 ? 0 : elements(t); };
+  const auto split = [&](const at::Tensor& t) {
+    return elements(t) / static_cast<double>(t.size(1)) * static_cast<double>(padded(t.size(1)));
+  };
+  const double factors = (pass == Pass::input ? 0 : split(in)) +
+                         (pass == Pass::output ? 0 : split(out)) +
+                         (pass == Pass::weight ? 0 : split(weight));
+  const double products = elements(out) / static_cast<double>(rows) * elements(weight);
+  const double copies = pass == Pass::output ? copied(out) : pass == Pass::input ? copied(in) : 0;
+  const Device& device = current_queue(current_device()).device();
+  if (const char* reason = gemm::refuse_planes(device, products, factors, copies)) return reason;
+  return refuse(plan, at::kBFloat16, false);
+}
 
 const char* refuse_by_matrix(const ConvolutionPlan& plan) {
   if (plan.window.bfloat16_products != 0) return "products in bfloat16 will do";
@@ -179,18 +242,19 @@ const char* refuse_by_parts(const ConvolutionPlan& plan) {
   return refuse(plan, at::kBFloat16, false);
 }
 
-void output_by_matrix(const ConvolutionPlan& plan) {
+namespace {
+
+void output(const ConvolutionPlan& plan, Factors factors) {
   const auto& [pass, in, out, weight, bias, window, taker] = plan;
-  const int64_t channels = window.groups > 1 ? weight.size(1) : padded(weight.size(1));
-  const int products = window.bfloat16_products;
+  const int64_t channels = channels_of(weight.size(1), factors, window);
+  conv::WindowGrid grid = grid_of(out, window);
   const at::Tensor source =
-      products > 0 ? parts_of_channels(in, products) : channels_last(in, channels * window.groups);
-  const at::Tensor rows = products > 0 ? parts_of_rows(rows_of(weight, weight.size(1)), products)
-                                       : rows_of(weight, channels);
+      source_of(in, channels * window.groups, factors, window, grid.source_plane);
+  const at::Tensor rows = factors_of(rows_of(weight, channels), factors, window, grid);
   const at::Tensor result = result_for(out);
   const bool taken = taker != nullptr && taker->channels_last;
   conv::implicit_gemm(operand(result), operand(source), rows.const_data_ptr(), data_or_null(bias),
-                      grid_of(out, window), window.groups, taken ? &taker->epilogue : nullptr);
+                      grid, window.groups, taken ? &taker->epilogue : nullptr);
   if (taken) return;
   deliver(result, out);
   if (taker != nullptr) {
@@ -200,14 +264,12 @@ void output_by_matrix(const ConvolutionPlan& plan) {
   }
 }
 
-void input_by_matrix(const ConvolutionPlan& plan) {
+void input(const ConvolutionPlan& plan, Factors factors) {
   const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t axes = in.dim() - 2, groups = window.groups;
-  const int products = window.bfloat16_products;
-  const int64_t channels =
-      groups > 1 || products > 0 ? weight.size(0) / groups : padded(weight.size(0));
-  const at::Tensor source =
-      products > 0 ? parts_of_channels(out, products) : channels_last(out, channels * groups);
+  const int64_t channels = channels_of(weight.size(0) / groups, factors, window);
+  uint64_t source_plane = 0;
+  const at::Tensor source = source_of(out, channels * groups, factors, window, source_plane);
   const at::Tensor result = result_for(in);
   // What no window covers is in `in` already.
   if (!result.is_same(in) && !conv::covers_all(window)) result.copy_(in);
@@ -223,6 +285,7 @@ void input_by_matrix(const ConvolutionPlan& plan) {
     std::array<conv::Phase, 3> part;
     conv::WindowGrid grid;
     grid.tf32 = window.tf32;
+    grid.source_plane = source_plane;
     int64_t taps = 1;
     at::Tensor results = result;
     for (size_t axis = 0; axis < 3; ++axis) {
@@ -237,41 +300,57 @@ void input_by_matrix(const ConvolutionPlan& plan) {
       if (d >= 0) results = results.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
     }
     if (taps == 0) continue;
-    at::Tensor rows = transposed_rows(weight, part, groups, channels);
-    if (products > 0) rows = parts_of_rows(rows, products);
+    const at::Tensor rows =
+        factors_of(transposed_rows(weight, part, groups, channels), factors, window, grid);
     conv::implicit_gemm(operand(results), operand(source), rows.const_data_ptr(),
                         data_or_null(bias), grid, groups);
   }
   deliver(result, in);
 }
 
-void weight_by_matrix(const ConvolutionPlan& plan) {
+void weight_gradient(const ConvolutionPlan& plan, Factors factors) {
   const auto& [pass, in, out, weight, bias, window, taker] = plan;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
-  at::Tensor source = channels_last(in, channels * groups);
-  at::Tensor gradient = channels_last(out, rows);
+  conv::WindowGrid grid = grid_of(out, window);
+  at::Tensor source, gradient;
   // Positions are k, and lie at one distance.
-  const at::DimVector order = channels_last_order(gradient.dim());
-  gradient = gradient.permute(order).contiguous();
-  if (const int products = window.bfloat16_products; products > 0) {
-    gradient = parts_of_images(gradient, products, false);
-    source = parts_of_images(source.permute(order).contiguous(), products, true).movedim(-1, 1);
+  if (factors == Factors::in_planes) {
+    source = source_of(in, channels, factors, window, grid.source_plane);
+    gradient = source_of(out, rows, factors, window, grid.other_plane);
+    grid.products = gemm::kPlaneProducts;
+  } else {
+    source = channels_last(in, channels * groups);
+    gradient = channels_last(out, rows);
+    const at::DimVector order = channels_last_order(gradient.dim());
+    gradient = gradient.permute(order).contiguous();
+    if (const int products = window.bfloat16_products; products > 0) {
+      gradient = parts_of_images(gradient, products, false);
+      source = parts_of_images(source.permute(order).contiguous(), products, true).movedim(-1, 1);
+    }
+    gradient = gradient.movedim(-1, 1);
   }
-  gradient = gradient.movedim(-1, 1);
   at::DimVector sizes{rows};
   for (int64_t d = 2; d < weight.dim(); ++d) sizes.push_back(weight.size(d));
   sizes.push_back(channels);
   const at::Tensor moved = weight.movedim(1, -1);
   const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
   const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
-  conv::WindowGrid grid = grid_of(out, window);
   conv::implicit_gemm_weight(result.mutable_data_ptr(), weight.scalar_type(), operand(gradient),
                              operand(source), grid, groups);
   if (!direct) {
     moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
   }
 }
+
+}  // namespace
+
+void output_by_matrix(const ConvolutionPlan& plan) { output(plan, Factors::as_allowed); }
+void input_by_matrix(const ConvolutionPlan& plan) { input(plan, Factors::as_allowed); }
+void weight_by_matrix(const ConvolutionPlan& plan) { weight_gradient(plan, Factors::as_allowed); }
+void output_by_planes(const ConvolutionPlan& plan) { output(plan, Factors::in_planes); }
+void input_by_planes(const ConvolutionPlan& plan) { input(plan, Factors::in_planes); }
+void weight_by_planes(const ConvolutionPlan& plan) { weight_gradient(plan, Factors::in_planes); }
 
 }  // namespace ocl::native

@@ -10,8 +10,13 @@ namespace ocl::native {
 const char* refuse_by_matrix(const ConvolutionPlan& plan);
 /// The same for single precision in parts, which they then take.
 const char* refuse_by_parts(const ConvolutionPlan& plan);
+/// The same for single precision in planes, which lose nothing.
+const char* refuse_by_planes(const ConvolutionPlan& plan);
 void output_by_matrix(const ConvolutionPlan& plan);
 void input_by_matrix(const ConvolutionPlan& plan);
 void weight_by_matrix(const ConvolutionPlan& plan);
+void output_by_planes(const ConvolutionPlan& plan);
+void input_by_planes(const ConvolutionPlan& plan);
+void weight_by_planes(const ConvolutionPlan& plan);
 
 }  // namespace ocl::native

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include "engine/gemm/bfloat16_parts.h"
+#include "engine/gemm/bfloat16_planes.h"
 #include "opencl/ceil_div.h"
 #include "runtime/stream.h"
 
@@ -69,6 +70,43 @@ at::Tensor parts_of_images(const at::Tensor& images, int products, bool second) 
   const int64_t count = images.numel();
   write(out, images, products, second, count, 1, 1, count, 1, products * count);
   return out;
+}
+
+PlanesOf planes_of_image(const at::Tensor& image, int64_t channels) {
+  const at::Tensor last = image.movedim(1, -1);
+  at::DimVector sizes(last.sizes());
+  const auto own = static_cast<uint32_t>(sizes.back());
+  const auto rows = static_cast<uint32_t>(image.numel() / own);
+  sizes.back() = channels;
+  const gemm::Planes planes(uint64_t{rows} * static_cast<uint64_t>(channels));
+  const at::Tensor out = brain_like(image, {static_cast<int64_t>(planes.bytes() / 2)});
+  Queue& queue = current_queue(current_device());
+  auto* const to = static_cast<char*>(out.mutable_data_ptr());
+  const auto pitch = static_cast<uint32_t>(channels);
+  if (last.is_contiguous()) {
+    const gemm::FloatLines lines{
+        static_cast<const char*>(last.const_data_ptr()), 1, own, 0, own, rows, 1};
+    gemm::write_bfloat16_planes(queue, lines, to, pitch, planes);
+  } else {
+    const at::Tensor whole = image.contiguous();
+    const auto count = static_cast<uint32_t>(whole.size(0));
+    const gemm::FloatImages images{static_cast<const char*>(whole.const_data_ptr()), count, own,
+                                   rows / count};
+    gemm::write_bfloat16_planes(queue, images, to, pitch, planes);
+  }
+  return {out.narrow(0, 0, rows * channels).view(sizes).movedim(-1, 1), planes.distance};
+}
+
+PlanesOf planes_of(const at::Tensor& tensor) {
+  const auto count = static_cast<uint32_t>(tensor.numel());
+  const auto pitch = static_cast<uint32_t>(round_up(size_t{count}, size_t{kChunk}));
+  const gemm::Planes planes(pitch);
+  const at::Tensor out = brain_like(tensor, {static_cast<int64_t>(planes.bytes() / 2)});
+  const gemm::FloatLines lines{
+      static_cast<const char*>(tensor.const_data_ptr()), 1, count, 0, count, 1, 1};
+  gemm::write_bfloat16_planes(current_queue(current_device()), lines,
+                              static_cast<char*>(out.mutable_data_ptr()), pitch, planes);
+  return {out.narrow(0, 0, count).view(tensor.sizes()), planes.distance};
 }
 
 }  // namespace ocl::native

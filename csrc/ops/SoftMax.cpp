@@ -10,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "ops/DtypeChecks.h"
 #include "ops/_log_softmax.h"
 #include "ops/_log_softmax_backward_data.h"
 #include "ops/_masked_softmax.h"
@@ -31,11 +32,6 @@ void with_contiguous(const at::Tensor& out, const Compute& compute) {
   const at::Tensor contiguous = at::empty(out.sizes(), out.options());
   compute(contiguous);
   out.copy_(contiguous);
-}
-
-void check_floating(const char* name, const at::Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), '"', name,
-                              "\" not implemented for '", self.scalar_type(), "'");
 }
 
 void forward(const char* name, const at::Tensor& self, int64_t dim, bool log,

@@ -14,7 +14,10 @@
 // (of a convolution, one of the operands: copy_windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32,
 // or, with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
 // WARPGROUP, which takes of a float what TF32 has and cuts off the rest; else floats are rounded.
-// Needs both operands aligned to 16 bytes, with the other strides multiples of that, and k above 0.
+// With PARTS = 6, IN0 = IN1 is bf16, OUT is f32, and an operand's elements are sums of three
+// numbers that lie in three planes (bfloat16_planes.cl): of their nine products six count, all but
+// the smallest, so that what is left out is less than single precision has. Needs both operands
+// aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
 #define IN0 f16
 #define IN1 f16
@@ -63,6 +66,9 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #endif
+#ifndef PARTS
+#define PARTS 1
+#endif
 
 #define WARPS_N (BN / WN)
 #define ITEMS (BM / WM * WARPS_N * 32)
@@ -109,6 +115,20 @@ static inline uint tile_offset(uint r, uint c, const bool by_k, const uint size)
 #define OUT_LINE (BN + 4)
 #define OUT_FITS(rows) ((rows) * OUT_LINE * 4 <= STAGES * STAGE_BYTES)
 #define OUT_ROWS (OUT_FITS(BM) ? BM : OUT_FITS(BM / 2) ? BM / 2 : OUT_FITS(BM / 4) ? BM / 4 : 16)
+
+// Of each tile, which planes are multiplied one after another: 0 high, 1 middle, 2 low, two bits
+// each, from the lowest on. Small products come first: the units cut off a sum's last bits rather
+// than round it, and a sum that is small as yet loses less.
+#define A_PLANES 0x052  // low, high, middle, middle, high, high
+#define B_PLANES 0x118  // high, low, middle, high, middle, high
+#if PARTS > 1
+#define PLANE(planes) ((ulong)((planes) >> 2 * part & 3))
+#define IN_A_PLANE (PLANE(A_PLANES) * p.a_plane)
+#define IN_B_PLANE (PLANE(B_PLANES) * p.b_plane)
+#else
+#define IN_A_PLANE 0
+#define IN_B_PLANE 0
+#endif
 
 /// The bytes of a chunk of which `left` elements exist.
 static inline uint bytes_of(int left) { return clamp(left, 0, CHUNK) * ELEMENT; }
@@ -263,39 +283,48 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #endif
 #if WINDOWS == 1
   begin(&windows, a, row0 + a_line, p.m, start + a_chunk * CHUNK, w);
-#define FETCH_A() \
-  copy_windows(stages + to, &windows, a_line, a_chunk, (int)left - (int)(a_chunk * CHUNK))
+#define FETCH_A()                                                                          \
+  copy_windows(stages + to, &windows, a_line, a_chunk, (int)left - (int)(a_chunk * CHUNK), \
+               IN_A_PLANE)
 #define NEXT_A() advance(&windows.tap, BK, w)
 #else
   a += (A_BY_K ? row0 + a_line : start + a_line) * a_stride +
        ((A_BY_K ? start : row0) + a_chunk * CHUNK) * ELEMENT;
-#define FETCH_A()                                                                  \
-  copy_tile(stages + to, a, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left, \
+#define FETCH_A()                                                                               \
+  copy_tile(stages + to, a + IN_A_PLANE, a_stride, a_line, a_chunk, A_BY_K ? p.m - row0 : left, \
             A_BY_K ? left : p.m - row0, A_BY_K, BM)
 #define NEXT_A() a += A_BY_K ? LINE_BYTES : BK * a_stride
 #endif
 #if WINDOWS == 2
   begin(&windows, column0 + b_chunk * CHUNK, p.n, w);
-#define FETCH_B()                                                                        \
-  copy_windows(stages + to + A_BYTES, &windows, b, b_line, b_chunk, end - left + b_line, \
-               (int)left - (int)b_line, w)
+#define FETCH_B()                                                                \
+  copy_windows(stages + to + A_BYTES, &windows, b + IN_B_PLANE, b_line, b_chunk, \
+               end - left + b_line, (int)left - (int)b_line, w)
 #define NEXT_B() (void)0
 #else
   b += (B_BY_K ? column0 + b_line : start + b_line) * b_stride +
        ((B_BY_K ? start : column0) + b_chunk * CHUNK) * ELEMENT;
-#define FETCH_B()                                                                               \
-  copy_tile(stages + to + A_BYTES, b, b_stride, b_line, b_chunk, B_BY_K ? p.n - column0 : left, \
-            B_BY_K ? left : p.n - column0, B_BY_K, BN)
+#define FETCH_B()                                                             \
+  copy_tile(stages + to + A_BYTES, b + IN_B_PLANE, b_stride, b_line, b_chunk, \
+            B_BY_K ? p.n - column0 : left, B_BY_K ? left : p.n - column0, B_BY_K, BN)
 #define NEXT_B() b += B_BY_K ? LINE_BYTES : BK * b_stride
+#endif
+#if PARTS > 1
+  uint part = 0;
+#define IS_LAST_PART() (part = part == PARTS - 1 ? 0 : part + 1, part == 0)
+#else
+#define IS_LAST_PART() true
 #endif
 #define FETCH()                                                   \
   do {                                                            \
     if (left > 0) {                                               \
       FETCH_A();                                                  \
       FETCH_B();                                                  \
-      NEXT_A();                                                   \
-      NEXT_B();                                                   \
-      left = left > BK ? left - BK : 0;                           \
+      if (IS_LAST_PART()) {                                       \
+        NEXT_A();                                                 \
+        NEXT_B();                                                 \
+        left = left > BK ? left - BK : 0;                         \
+      }                                                           \
     }                                                             \
     commit_copies();                                              \
     to = to == (STAGES - 1) * STAGE_BYTES ? 0 : to + STAGE_BYTES; \
@@ -304,6 +333,15 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   T sum[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
+#if PARTS > 1
+  T total[FM * FN * 4];
+#pragma unroll
+  for (uint i = 0; i < FM * FN * 4; i++) total[i] = 0;
+  uint multiplied = 0;
+#define ADDS multiplied
+#else
+#define ADDS 1
+#endif
 #pragma unroll
   for (uint s = 0; s < STAGES - LAG; s++) FETCH();
   // At least once, even for the compiler: a way around the loop would set sums beside it, and then
@@ -317,7 +355,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     barrier(CLK_LOCAL_MEM_FENCE);
     const ulong a_tile = descriptor(stages + from + warp / 4 * 64 * BK * ELEMENT, A_BY_K, DEPTH);
     const ulong b_tile = descriptor(stages + from + A_BYTES, B_BY_K, DEPTH);
-    MULTIPLY_TILE(sum, a_tile, b_tile);  // behind those of the tile before
+    MULTIPLY_TILE(sum, a_tile, b_tile, ADDS);  // behind those of the tile before
 #if LAG == 2
     // Since the barrier no one reads the tile before the one before any more.
     FETCH();
@@ -358,8 +396,25 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     }
 #endif
     from = from == (STAGES - 1) * STAGE_BYTES ? 0 : from + STAGE_BYTES;
+#if PARTS > 1
+    if (++multiplied < PARTS) continue;
+    multiplied = 0;
+    // What the units cut off stays small where their sums are short.
+#if WARPGROUP
+    WAIT_MULTIPLY(0);
+#endif
+#pragma unroll
+    for (uint i = 0; i < FM * FN * 4; i++) {
+      total[i] += sum[i];
+      if (!WARPGROUP) sum[i] = 0;
+    }
+#endif
     k0 += BK;
   } while (k0 < end);
+#if PARTS > 1
+#pragma unroll
+  for (uint i = 0; i < FM * FN * 4; i++) sum[i] = total[i];
+#endif
 #if WARPGROUP
   WAIT_MULTIPLY(0);
 #endif
@@ -416,11 +471,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
       continue;
     }
 #endif
-    for (uint e = item; e < OUT_ROWS * BN; e += ITEMS) {
-      const ulong row = row0 + first + e / BN, column = column0 + e % BN;
-      if (row < p.m && column < p.n) {
-        const T total = lines[e / BN * OUT_LINE + e % BN];
-        EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, column, total);
+    // A row at a time, whose place is worked out once.
+    for (uint r = warp; r < OUT_ROWS && row0 + first + r < p.m; r += ITEMS / 32) {
+      const ulong row = (ulong)row0 + first + r;
+      for (uint i = lane; i < BN && column0 + i < p.n; i += 32) {
+        const T total = lines[r * OUT_LINE + i];
+        EPILOGUE_OR_SPLIT((ulong)z, (ulong)split, row, (ulong)column0 + i, total);
       }
     }
   }

@@ -77,6 +77,9 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
   gemm::Description d;
   d.tf32 = grid.tf32;
+  d.products = grid.products;
+  d.a_plane = grid.source_plane;
+  d.b_plane = grid.other_plane;
   d.m = out.size[0] * product(grid.positions);
   d.n = columns;
   d.k = product(grid.taps) * channels;
@@ -96,6 +99,9 @@ void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& ou
   TORCH_INTERNAL_ASSERT(windows.arguments.linear);
   gemm::Description d;
   d.tf32 = grid.tf32;
+  d.products = grid.products;
+  d.a_plane = grid.other_plane;
+  d.b_plane = grid.source_plane;
   d.m = rows;
   d.n = product(grid.taps) * channels;
   d.k = out.size[0] * product(grid.positions);

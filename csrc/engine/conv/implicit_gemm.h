@@ -20,6 +20,10 @@ struct WindowGrid {
   std::array<int64_t, 3> positions{1, 1, 1}, step{1, 1, 1}, origin{}, taps{1, 1, 1},
       tap_step{1, 1, 1};
   bool tf32 = false;  // of single precision: factors may be rounded to 11 bits
+  /// The operands are parts of single precision in gemm/bfloat16_planes.h's planes, of which so
+  /// many products count; bytes from each plane of the source, and of the other, to the next.
+  int products = 1;
+  uint64_t source_plane = 0, other_plane = 0;
 };
 
 /// out[n, o, j] = sum over taps t and channels c of source(n, o, t, c) * weight[j][t][c] + bias[j],

@@ -131,6 +131,7 @@ Plan make_plan(const Description& d) {
   plan.complex = c10::isComplexType(dtype);
   plan.tf32 = d.tf32;
   plan.bfloat16_products = d.bfloat16_products;
+  plan.products = d.products;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -153,6 +154,8 @@ Plan make_plan(const Description& d) {
   p.batch = checked_size(d.batch);
   p.splits = 1;
   p.split_k = p.k;
+  p.a_plane = d.a_plane;
+  p.b_plane = d.b_plane;
   if (p.k > 0) {
     p.a = strides_of(d.a, d.m, d.k, d.batch);
     p.b = strides_of(d.b, d.k, d.n, d.batch);
@@ -252,6 +255,7 @@ Plan Plan::transposed() const {
   std::swap(p.row0, p.column0);
   p.flags ^= kTransposed;
   std::swap(p.a, p.b);
+  std::swap(p.a_plane, p.b_plane);
   for (Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
   const uint32_t conjugates = problem.flags & (kConjugateA | kConjugateB);
   p.flags &= ~(kConjugateA | kConjugateB);

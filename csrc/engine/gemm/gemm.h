@@ -35,6 +35,10 @@ struct Description {
   bool tf32 = false;  // factors of single precision may be rounded to 11 bits (TF32)
   /// They may be cut to one number in bfloat16 (1), or to two, of whose products three count (3).
   int bfloat16_products = 0;
+  /// a and b are parts of single precision in bfloat16_planes.h's planes, of which so many products
+  /// count; bytes from each plane to the next.
+  int products = 1;
+  uint64_t a_plane = 0, b_plane = 0;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 

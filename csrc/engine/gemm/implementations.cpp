@@ -11,8 +11,9 @@ namespace {
 constexpr const Product* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
                                      &bfloat16_parts, &packed,      &direct};
 
-constexpr const Product* kOnGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts, &tensor_core,
-                                     &tensor_core_f64, &tiled,     &packed,         &direct};
+constexpr const Product* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
+                                     &bfloat16_planes, &tensor_core, &tensor_core_f64,
+                                     &tiled,           &packed,      &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
 constexpr const Product* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
                                              &tiled,      &packed,    &direct};
@@ -20,9 +21,9 @@ constexpr const Product* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat
                                            &subgroup_matrix, &subgroup,  &tiled,
                                            &packed,          &direct};
 constexpr const Product* kAll[] = {
-    &small,      &skinny_axpy,    &skinny_dot,  &group_axpy,      &group_dot,
-    &k_blocking, &bfloat16_parts, &tensor_core, &tensor_core_f64, &subgroup_matrix,
-    &subgroup,   &tiled,          &packed,      &direct};
+    &small,           &skinny_axpy,    &skinny_dot,      &group_axpy,  &group_dot,
+    &k_blocking,      &bfloat16_parts, &bfloat16_planes, &tensor_core, &tensor_core_f64,
+    &subgroup_matrix, &subgroup,       &tiled,           &packed,      &direct};
 
 constexpr const Product* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &tiled};
 constexpr const Product* kOfWindows[] = {&tensor_core, &tiled};

@@ -38,6 +38,7 @@ struct Plan {
   size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
   bool tf32 = false;          // of single precision: TF32 will do
   int bfloat16_products = 0;  // of single precision: so many products in bfloat16 will do
+  int products = 1;           // in bfloat16 for one of single precision: operands lie in planes
   bool complex = false;       // the kernels have no vectors of complex numbers
   bool b_packed = false;      // for packed alone
   int activation = 0;
@@ -65,7 +66,8 @@ struct Product : Implementation<const Plan> {
 
 extern Engine engine;
 extern const Product small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy, group_dot,
-    bfloat16_parts, tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled, direct;
+    bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled,
+    direct;
 
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).

@@ -30,6 +30,7 @@ static_assert(std::ranges::all_of(kTensorCore.shapes, [](const TensorCoreShape& 
 using Candidates = TileCandidates<TensorCoreShape>;
 
 Candidates candidates_of(const Plan& plan) {
+  if (plan.products > 1) return Candidates(kTensorCorePlanes);
   if (plan.a_size == 1) return Candidates(kTensorCoreBytes);
   return plan.a_size == 4 ? Candidates(kTensorCoreFloats) : Candidates(kTensorCore);
 }
@@ -178,7 +179,7 @@ Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
   const size_t local = local_memory_of(plan, s);
   const int windows = plan.windows == nullptr ? Windows::none : plan.windows->side;
   const int axes = plan.windows == nullptr ? 3 : plan.windows->axes();
-  const std::array<Define, 16> defines{{{"BM", s.tile.m},
+  const std::array<Define, 17> defines{{{"BM", s.tile.m},
                                         {"BN", s.tile.n},
                                         {"BK", s.tile.k},
                                         {"WM", s.warp_m},
@@ -192,10 +193,11 @@ Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
                                         {"WARPGROUP", s.warpgroup},
                                         {"WINDOWS", windows},
                                         {"AXES", axes},
+                                        {"PARTS", plan.products},
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
-  return get_kernel(family, plan, std::span(defines).first(large ? 16 : s.warpgroup ? 15 : 14));
+  return get_kernel(family, plan, std::span(defines).first(large ? 17 : s.warpgroup ? 16 : 15));
 }
 
 void run(const Plan& source) {

@@ -104,7 +104,7 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = ceil_div(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > groups_of_units(plan.device))) break;
-      double cost = tile_cost(shape, model, tiles * splits, part, plan.device);
+      double cost = tile_cost(shape, model, tiles * splits, part * plan.products, plan.device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
         cost +=

@@ -1,0 +1,40 @@
+// Single precision as sums of three numbers of 8 bits, for products by tensor cores as exact as
+// single precision's own.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/gemm/bfloat16_parts.h"
+#include "runtime/stream.h"
+
+namespace ocl::gemm {
+
+/// Products in bfloat16 for one of single precision, all but the three smallest of nine.
+constexpr int kPlaneProducts = 6;
+
+/// Bytes of three planes of so many elements, and from each to the next.
+struct Planes {
+  explicit Planes(uint64_t elements) : distance((elements * 2 + 15) / 16 * 16) {}
+  uint64_t distance;
+  uint64_t bytes() const { return 3 * distance; }
+};
+
+/// Writes the parts of each line, contiguous, with zeros from its length up to `pitch`, a multiple
+/// of 8: out[batch * lines + line][i] of each plane. `planes` has lines.batch * lines.lines * pitch
+/// elements. (kernels/gemm/bfloat16_planes.cl)
+void write_bfloat16_planes(Queue& queue, const FloatLines& lines, char* out, uint32_t pitch,
+                           const Planes& planes);
+
+/// The same of images [images][channels][positions], as [images][positions][pitch].
+struct FloatImages {
+  const char* data;
+  uint32_t images, channels, positions;
+};
+void write_bfloat16_planes(Queue& queue, const FloatImages& images, char* out, uint32_t pitch,
+                           const Planes& planes);
+
+/// Whether planes pay on a device: for so many products of single precision, elements that are
+/// split and elements that are copied besides; null, or why not.
+const char* refuse_planes(const Device& device, double products, double elements, double copied);
+
+}  // namespace ocl::gemm

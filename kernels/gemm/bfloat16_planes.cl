@@ -1,0 +1,99 @@
+// Single precision as three numbers of 8 bits, for products in bfloat16 that lose nothing: high,
+// middle and low parts, each in a plane of its own, whose sum is the number. bfloat16 has the
+// range of single precision, but numbers below 1e-33 lose bits, and of 1e-38 two digits are left.
+//
+// No part is 0 unless the number is, so that an infinity meets no 0: those that would be are a
+// trillionth of the number, which no sum shows. See Henry, Tang and Heinecke, "Leveraging the
+// bfloat16 artificial intelligence datatype for higher-precision computations" (2019), BF16x3,
+// whose parts are rounded; these are cut off, so that all of them have the number's sign.
+#include "include/dtype.clh"
+
+/// The bits of the three parts.
+static inline uint3 parts_of(float x) {
+  const uint bits = as_uint(x), exponent = bits >> 23 & 255, sign = bits >> 16 & 0x8000;
+  const uint high = bits & 0xffff0000u;
+  if (exponent == 255) return (uint3)(bits >> 16 | ((bits & 0x7fffff) != 0 ? 0x40 : 0));
+  const float rest = x - as_float(high);
+  const uint middle = as_uint(rest) & 0xffff0000u;
+  const uint low = as_uint(rest - as_float(middle)) >> 16;
+  // 2^-40 of the number, or the least there is.
+  const uint least = sign | (exponent > 40 ? exponent - 40 << 7 : (bits & 0x7fffffff) != 0);
+  return (uint3)((high & 0x7fffffff) != 0 ? high >> 16 : least,
+                 (middle & 0x7fffffff) != 0 ? middle >> 16 : least,
+                 (low & 0x7fff) != 0 ? low : least);
+}
+
+/// Eight numbers' parts, 16 bytes to each plane; `plane` bytes from one to the next.
+static inline void store_parts(global char* out, ulong plane, const private float* x) {
+  uint4 parts[3];
+#pragma unroll
+  for (uint j = 0; j < 4; j++) {
+    const uint3 first = parts_of(x[2 * j]), second = parts_of(x[2 * j + 1]);
+    ((private uint*)&parts[0])[j] = first.s0 | second.s0 << 16;
+    ((private uint*)&parts[1])[j] = first.s1 | second.s1 << 16;
+    ((private uint*)&parts[2])[j] = first.s2 | second.s2 << 16;
+  }
+#pragma unroll
+  for (uint q = 0; q < 3; q++) *(global uint4*)(out + q * plane) = parts[q];
+}
+
+/// Of each plane, out[z * lines + line][i] is that part of
+/// in[z * batch_stride + line * line_stride + i * stride], and 0 from `length` on. Lines are
+/// `pitch` elements apart, a multiple of 8, and planes `plane` bytes.
+/// Global size: pitch / 8 * lines, batch, or more.
+kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global char* out,
+                                 ulong out_offset, const ulong stride, const ulong line_stride,
+                                 const ulong batch_stride, const uint length, const uint lines,
+                                 const uint pitch, const ulong plane) {
+  const ulong at = get_global_id(0), z = get_global_id(1);
+  const uint chunks = pitch / 8;
+  // 64-bit divisions would take longer than the copy.
+  const bool is_short = at <= UINT_MAX;
+  const ulong line = is_short ? (uint)at / chunks : at / chunks;
+  const uint i = (is_short ? (uint)at % chunks : at % chunks) * 8;
+  if (line >= lines) return;
+  in += in_offset + (z * batch_stride + line * line_stride + i * stride) * 4;
+  float x[8];
+  if (stride == 1 && i + 8 <= length && (ulong)in % 16 == 0) {
+    *(private float4*)x = *(global const float4*)in;
+    *(private float4*)(x + 4) = *(global const float4*)(in + 16);
+  } else {
+#pragma unroll
+    for (uint j = 0; j < 8; j++) x[j] = i + j < length ? LOAD(f32, in, j * stride) : 0.0f;
+  }
+  store_parts(out + out_offset + ((z * lines + line) * pitch + i) * 2, plane, x);
+}
+
+#define TURNED_CHANNELS 64
+#define TURNED_POSITIONS 32
+
+/// The same of images whose channels are planes of `positions` elements, with channels innermost:
+/// of each plane of parts, out[image][position][channel], and 0 from `channels` up to `pitch`.
+/// Global size: 256 * tiles of positions * tiles of channels * images; work-groups of 256.
+kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16_planes_turned(
+    global const char* in, ulong in_offset, global char* out, ulong out_offset,
+    const uint positions, const uint channels, const uint pitch, const ulong plane) {
+  local float tile[TURNED_CHANNELS][TURNED_POSITIONS + 1];
+  const uint item = get_local_id(0), group = get_group_id(0);
+  const uint across_tiles = (positions - 1) / TURNED_POSITIONS + 1;
+  const uint channel_tiles = (pitch - 1) / TURNED_CHANNELS + 1;
+  const uint rest = group / across_tiles, image = rest / channel_tiles;
+  const uint position0 = group % across_tiles * TURNED_POSITIONS;
+  const uint channel0 = rest % channel_tiles * TURNED_CHANNELS;
+  in += in_offset + (ulong)image * channels * positions * 4;
+  const uint across = item % TURNED_POSITIONS;
+#pragma unroll
+  for (uint c = item / TURNED_POSITIONS; c < TURNED_CHANNELS; c += 256 / TURNED_POSITIONS) {
+    const bool exists = position0 + across < positions && channel0 + c < channels;
+    tile[c][across] =
+        exists ? LOAD(f32, in, (ulong)(channel0 + c) * positions + position0 + across) : 0.0f;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const uint position = item / (TURNED_CHANNELS / 8), channel = item % (TURNED_CHANNELS / 8) * 8;
+  if (position0 + position >= positions || channel0 + channel >= pitch) return;
+  float x[8];
+#pragma unroll
+  for (uint j = 0; j < 8; j++) x[j] = tile[channel + j][position];
+  const ulong to = ((ulong)image * positions + position0 + position) * pitch + channel0 + channel;
+  store_parts(out + out_offset + to * 2, plane, x);
+}

@@ -1,0 +1,181 @@
+"""Single precision as three numbers in bfloat16 (kernels/gemm/bfloat16_planes.cl), and products and
+convolutions by them, where the device has instructions that make them pay."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torch_ocl import _C, testing
+
+OCL = torch.device("ocl")
+INF, NAN = float("inf"), float("nan")
+#: Every part of a number is a share of this at least, so that an infinity meets no 0.
+LEAST = 2.0**-41
+
+
+def kernel(name):
+    source = _C.expand_kernel_source("planes", '#include "gemm/bfloat16_planes.cl"\n')
+    return torch.ocl.compile_kernel(source, name)
+
+
+def planes_of_lines(x, pitch):
+    lines, length = x.shape
+    out = torch.full((3, lines, pitch), 7.0, dtype=torch.bfloat16, device=OCL)
+    bytes_of = x.contiguous().view(torch.uint8)
+    kernel("gemm_bfloat16_planes")(
+        bytes_of,
+        0,
+        out.view(torch.uint8),
+        0,
+        1,
+        length,
+        0,
+        length,
+        lines,
+        pitch,
+        lines * pitch * 2,
+        global_size=(pitch // 8 * lines, 1),
+    )
+    return out
+
+
+def wide(*sizes):
+    return torch.randn(sizes) * torch.exp2(torch.randint(-60, 60, sizes).float())
+
+
+def check_parts(parts, x):
+    """parts: [3, ...] of x."""
+    exact = parts.cpu().double()
+    assert torch.equal(parts.cpu()[0] != 0, x != 0)
+    error = (exact.sum(0) - x.double()).abs()
+    assert (error <= x.double().abs() * 2.0**-39).all(), "three numbers of 8 bits are all of 24"
+    shares = exact.abs() >= x.double().abs() * LEAST
+    assert shares.all() and (exact.sign() == x.double().sign()).all()
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 100])
+def test_parts_add_up_to_the_number(length):
+    x = wide(37, length)
+    pitch = (length + 7) // 8 * 8
+    parts = planes_of_lines(x.to(OCL), pitch)
+    check_parts(parts[:, :, :length], x)
+    assert (parts[:, :, length:] == 0).all()
+
+
+def test_parts_of_special_numbers():
+    x = torch.tensor([[0.0, -0.0, INF, -INF, 1.0, -1.5, 3.4028234e38, 1e-38]])
+    parts = planes_of_lines(x.to(OCL), 8).cpu().double()
+    assert (parts[:, 0, :2] == 0).all()
+    assert (parts[:, 0, 2] == INF).all() and (parts[:, 0, 3] == -INF).all()
+    check_parts(parts[:, :, 4:7], x[:, 4:7])
+    assert abs(parts[:, 0, 7].sum() - 1e-38) < 4e-40
+    assert planes_of_lines(torch.full((1, 8), NAN, device=OCL), 8).isnan().all()
+    # A NaN whose bits are all in the lower half.
+    odd = torch.tensor([[0x7F800001] * 8], dtype=torch.int32).view(torch.float32)
+    assert planes_of_lines(odd.to(OCL), 8).isnan().all()
+
+
+@pytest.mark.parametrize(
+    "images, channels, positions", [(1, 1, 1), (2, 3, 50), (3, 64, 32), (2, 70, 33), (1, 130, 1)]
+)
+def test_parts_of_images_have_channels_last(images, channels, positions):
+    x = wide(images, channels, positions)
+    pitch = (channels + 7) // 8 * 8
+    out = torch.full((3, images, positions, pitch), 7.0, dtype=torch.bfloat16, device=OCL)
+    tiles = images * ((positions + 31) // 32) * ((pitch + 63) // 64)
+    kernel("gemm_bfloat16_planes_turned")(
+        x.to(OCL).view(torch.uint8),
+        0,
+        out.view(torch.uint8),
+        0,
+        positions,
+        channels,
+        pitch,
+        images * positions * pitch * 2,
+        global_size=256 * tiles,
+        local_size=256,
+    )
+    check_parts(out[..., :channels], x.movedim(1, 2))
+    assert (out[..., channels:] == 0).all()
+
+
+def multiplies_by_planes():
+    """Whether the device's products of float32 are made of bfloat16's."""
+    x = torch.zeros(1024, 1024, device=OCL)
+    with testing.dispatches() as lines:
+        x @ x
+    return any("bfloat16_planes runs" in line for line in lines)
+
+
+def relative(result, exact, magnitudes):
+    return ((result.cpu().double() - exact).abs() / magnitudes).max().item()
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("sizes", [(1024, 1040, 777), (1000, 1003, 997)])
+def test_large_products_are_as_exact_as_the_cpus(sizes, turned):
+    m, n, k = sizes
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    x = a.t().contiguous().to(OCL).t() if turned[0] else a.to(OCL)
+    y = b.t().contiguous().to(OCL).t() if turned[1] else b.to(OCL)
+    exact, magnitudes = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    bound = max(2 * relative(a @ b, exact, magnitudes), 2e-7)
+    assert relative(x @ y, exact, magnitudes) <= bound
+
+
+def test_products_with_one_in_each_row_are_exact():
+    a = wide(1024, 1024)
+    eye = torch.eye(1024, device=OCL)
+    assert torch.equal((eye @ a.to(OCL)).cpu(), a)
+    assert torch.equal((a.to(OCL) @ eye).cpu(), a)
+
+
+def test_infinities_and_nans_are_the_cpus():
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    a[3, 5], a[7, 9], a[11, 2], b[100, 200] = INF, NAN, -INF, INF
+    b[5, 6], b[5, 7], b[5, 8], b[2, 9] = 0, 1.0, -0.5, -1
+    a[20], a[21, 100], a[22, 100], a[23, 100] = 0, 1.0, -1.0, 0.0
+    torch.testing.assert_close(
+        (a.to(OCL) @ b.to(OCL)).cpu(), a @ b, equal_nan=True, atol=1e-3, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "images, channels, size, results, window, stride",
+    [(4, 64, 40, 64, 3, 1), (4, 128, 28, 96, 3, 2), (8, 256, 14, 512, 1, 2), (2, 36, 61, 72, 5, 2)],
+)
+def test_convolutions_are_as_exact_as_the_cpus(
+    last, images, channels, size, results, window, stride
+):
+    x = torch.randn(images, channels, size, size)
+    weight = torch.randn(results, channels, window, window)
+    bias, padding = torch.randn(results), window // 2
+    layout = torch.channels_last if last else torch.contiguous_format
+
+    def run(device, dtype):
+        leaves = [
+            t.to(device, dtype).contiguous(memory_format=layout).detach().requires_grad_()
+            for t in (x, weight)
+        ]
+        y = F.conv2d(*leaves, bias.to(device, dtype), stride, padding)
+        g = torch.Generator().manual_seed(0)
+        grad = torch.randn(y.shape, generator=g).to(device, dtype)
+        y.backward(grad.contiguous(memory_format=layout))
+        return [t.detach().cpu().double() for t in (y, leaves[0].grad, leaves[1].grad)]
+
+    for exact, theirs, ours in zip(
+        run("cpu", torch.float64), run("cpu", torch.float32), run(OCL, torch.float32), strict=True
+    ):
+        largest = exact.abs().max()
+        bound = max(3 * (theirs - exact).abs().max() / largest, 1e-6)
+        assert (ours - exact).abs().max() / largest <= bound
+
+
+def test_hopper_multiplies_float32_by_planes():
+    properties = torch.ocl.get_device_properties()
+    hopper = properties.has_tensor_cores and "H100" in properties.name or "H200" in properties.name
+    if hopper:
+        assert multiplies_by_planes()
+    with torch.backends.flags(fp32_precision="tf32"):
+        assert not multiplies_by_planes() or not hopper
