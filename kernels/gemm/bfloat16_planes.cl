@@ -40,18 +40,19 @@ static inline void store_parts(global char* out, ulong plane, const private floa
 /// Of each plane, out[z * lines + line][i] is that part of
 /// in[z * batch_stride + line * line_stride + i * stride], and 0 from `length` on. Lines are
 /// `pitch` elements apart, a multiple of 8, and planes `plane` bytes.
-/// Global size: pitch / 8 * lines, batch, or more.
+/// Global size: pitch / 8 * lines * batch, or more.
 kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global char* out,
                                  ulong out_offset, const ulong stride, const ulong line_stride,
                                  const ulong batch_stride, const uint length, const uint lines,
-                                 const uint pitch, const ulong plane) {
-  const ulong at = get_global_id(0), z = get_global_id(1);
+                                 const uint batch, const uint pitch, const ulong plane) {
+  const ulong at = get_global_id(0);
   const uint chunks = pitch / 8;
   // 64-bit divisions would take longer than the copy.
   const bool is_short = at <= UINT_MAX;
-  const ulong line = is_short ? (uint)at / chunks : at / chunks;
+  const ulong row = is_short ? (uint)at / chunks : at / chunks;
   const uint i = (is_short ? (uint)at % chunks : at % chunks) * 8;
-  if (line >= lines) return;
+  const ulong z = batch == 1 ? 0 : row / lines, line = row - z * lines;
+  if (row >= (ulong)lines * batch) return;
   in += in_offset + (z * batch_stride + line * line_stride + i * stride) * 4;
   float x[8];
   if (stride == 1 && i + 8 <= length && (ulong)in % 16 == 0) {
@@ -61,7 +62,7 @@ kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global 
 #pragma unroll
     for (uint j = 0; j < 8; j++) x[j] = i + j < length ? LOAD(f32, in, j * stride) : 0.0f;
   }
-  store_parts(out + out_offset + ((z * lines + line) * pitch + i) * 2, plane, x);
+  store_parts(out + out_offset + (row * pitch + i) * 2, plane, x);
 }
 
 #define TURNED_CHANNELS 64

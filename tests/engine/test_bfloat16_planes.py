@@ -32,9 +32,10 @@ def planes_of_lines(x, pitch):
         0,
         length,
         lines,
+        1,
         pitch,
         lines * pitch * 2,
-        global_size=(pitch // 8 * lines, 1),
+        global_size=pitch // 8 * lines,
     )
     return out
 

@@ -115,10 +115,10 @@ void write_bfloat16_planes(Queue& queue, const FloatLines& lines, char* out, uin
                            const Planes& planes) {
   Device& device = queue.device();
   launch(lines_family.get(device, {}), queue,
-         NDRange::grid(size_t{pitch} / kChunk * lines.lines, lines.batch, group_of_elements(device),
-                       1),
+         element_range(device, size_t{pitch} / kChunk * lines.lines * lines.batch),
          Pointer{lines.data}, Pointer{out}, cl_ulong{lines.stride}, cl_ulong{lines.line_stride},
-         cl_ulong{lines.batch_stride}, lines.length, lines.lines, pitch, cl_ulong{planes.distance});
+         cl_ulong{lines.batch_stride}, lines.length, lines.lines, lines.batch, pitch,
+         cl_ulong{planes.distance});
 }
 
 void write_bfloat16_planes(Queue& queue, const FloatImages& images, char* out, uint32_t pitch,
