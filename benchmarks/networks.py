@@ -219,7 +219,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Prints a step's kernels by their time.")
     parser.add_argument("--profile", choices=names, required=True, metavar="NETWORK")
     parser.add_argument("--batch", type=int, help="default 4 on a CPU, 64 on others")
-    parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="of autocast")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="of autocast")
     parser.add_argument("--channels-last", action="store_true", help="how images lie in memory")
     parser.add_argument("--compile", action="store_true", help="the network by torch.compile")
     parser.add_argument("--rows", type=int, default=40, help="how many kernels to show")
@@ -231,7 +231,8 @@ def main(arguments=None):
         step, title = step_of(NETWORKS[chosen.profile], "ocl", wrap), chosen.profile
     else:
         on_cpu = torch.ocl.get_device_properties(0).type == "cpu"
-        dtype = getattr(torch, chosen.dtype) if chosen.dtype else None
+        half = chosen.dtype not in (None, "float32")
+        dtype = getattr(torch, chosen.dtype) if half else None
         batch = chosen.batch or (4 if on_cpu else 64)
         step = training_step(chosen.profile, batch, dtype, chosen.channels_last, wrap)
         title = f"{chosen.profile}, batch of {batch}, {chosen.dtype or 'float32'}"

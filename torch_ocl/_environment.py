@@ -65,7 +65,7 @@ VARIABLES = {
     "TORCH_OCL_<ENGINE>": (
         "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
         "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them. `CONVOLUTION` "
-        "is how a convolution is done, as by `im2col`, and `CONV` the kernel for its sums"
+        "is how a convolution is done, as by `implicit_gemm`, and `CONV` the kernel for its sums"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
@@ -99,7 +99,8 @@ VARIABLES = {
     "TORCH_OCL_WITHOUT": (
         "features to leave out though the device has them, to test what a lesser one would "
         "do: any of `fp64`, `fp16`, `subgroups`, `int64_atomics`, `work_group_reduce`, "
-        "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` (Hopper's), `bf16_dot` "
+        "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` and `fast_bfloat16` (Hopper's; "
+        "the last one for [float32](differences.md#float32-on-hopper)), `bf16_dot` "
         "and `int8_dot` (x86's AVX512-BF16 and AVX512-VNNI), `system_svm` (addresses as "
         "kernels' arguments), `unified_memory` (a device that uses the host's memory), "
         "`command_buffers` (of graphs' replays)"

@@ -176,6 +176,7 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
     // Neither earlier nor later capabilities have these instructions.
     p.has_warpgroup_mma = major == 9 && minor == 0;
     p.has_assembled_local_memory = p.has_warpgroup_mma;
+    p.has_fast_bfloat16 = p.has_warpgroup_mma && !has_word(p.name, "H20");
   } else if (has_word(extensions, "cl_amd_device_attribute_query")) {
     p.registers_per_item = 255;
   } else if (has_word(extensions, "cl_intel_subgroups")) {
@@ -199,6 +200,7 @@ std::vector<FeatureFlag> unwanted_features() {
       {"work_group_reduce", &DeviceProperties::has_work_group_reduce},
       {"tensor_cores", &DeviceProperties::has_tensor_cores},
       {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
+      {"fast_bfloat16", &DeviceProperties::has_fast_bfloat16},
       {"assembled_local_memory", &DeviceProperties::has_assembled_local_memory},
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
       {"int8_dot", &DeviceProperties::has_int8_dot},
@@ -225,6 +227,8 @@ std::vector<FeatureFlag> unwanted_features() {
 void mask_features(DeviceProperties& p) {
   static const std::vector<FeatureFlag> unwanted = unwanted_features();
   for (const FeatureFlag flag : unwanted) p.*flag = false;
+  p.has_warpgroup_mma = p.has_warpgroup_mma && p.has_tensor_cores;
+  p.has_fast_bfloat16 = p.has_fast_bfloat16 && p.has_warpgroup_mma;
   if (!p.has_subgroups)
     p.max_sub_group_size = p.required_sub_group_sizes = p.subgroup_matrix_size = 0;
 }

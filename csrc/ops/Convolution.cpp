@@ -265,15 +265,29 @@ void weight_by_kernels(const ConvolutionPlan& plan) {
   plan.weight.copy_(channels_last);
 }
 
+/// In planes, or, where there is no memory for these, as they are.
+template <void (*by_planes)(const ConvolutionPlan&), void (*by_kernels)(const ConvolutionPlan&)>
+void run_by_planes(const ConvolutionPlan& plan) {
+  try {
+    return by_planes(plan);
+  } catch (const c10::OutOfMemoryError&) {
+    // The kernels need none.
+  }
+  by_kernels(plan);
+}
+
 // How tensors are brought to the kernels. `conv`: as they are, to the conv engine, which chooses
 // among kernels of its own.
 using Way = Implementation<const ConvolutionPlan>;
 constexpr Way kOutputByParts{"bfloat16_parts", refuse_by_parts, output_by_matrix};
 constexpr Way kInputByParts{"bfloat16_parts", refuse_by_parts, input_by_matrix};
 constexpr Way kWeightByParts{"bfloat16_parts", refuse_by_parts, weight_by_matrix};
-constexpr Way kOutputByPlanes{"bfloat16_planes", refuse_by_planes, output_by_planes};
-constexpr Way kInputByPlanes{"bfloat16_planes", refuse_by_planes, input_by_planes};
-constexpr Way kWeightByPlanes{"bfloat16_planes", refuse_by_planes, weight_by_planes};
+constexpr Way kOutputByPlanes{"bfloat16_planes", refuse_by_planes,
+                              run_by_planes<output_by_planes, output_by_kernels>};
+constexpr Way kInputByPlanes{"bfloat16_planes", refuse_by_planes,
+                             run_by_planes<input_by_planes, input_by_kernels>};
+constexpr Way kWeightByPlanes{"bfloat16_planes", refuse_by_planes,
+                              run_by_planes<weight_by_planes, weight_by_kernels>};
 constexpr Way kOutputByMatrix{"implicit_gemm", refuse_by_matrix, output_by_matrix};
 constexpr Way kInputByMatrix{"implicit_gemm", refuse_by_matrix, input_by_matrix};
 constexpr Way kWeightByMatrix{"implicit_gemm", refuse_by_matrix, weight_by_matrix};

@@ -222,7 +222,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
         }
       }
       NEXT_DIGITS(digits, row_size);
-      _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = spilled[i];
+      // Each row is looked at: where positions turn over, the last one alone may be in its place.
+      bool adjacent = rows == MR, adjacent_out = rows == MR;
+      _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+        at[i] = spilled[i];
+        adjacent = adjacent && at[i] == i;
+        adjacent_out = adjacent_out && out_at[i] == i;
+      }
       global const T *const a = group + a_first, *const next_rows = a + MR * row_a.s3;
       V sum[MR][NV];
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
@@ -230,7 +236,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
       }
       global const T* y = panel + (ulong)k0 * NR;
 #if ADJACENT
-      if (rows == MR && at[MR - 1] == MR - 1) {
+      if (adjacent) {
         SUM(ADJACENT_ROW)
       } else {
         SUM(ANY_ROW)
@@ -266,7 +272,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
         }
       }
 #if TRANSPOSES
-      else if (rows == MR && out_at[MR - 1] == MR - 1 && IN_A_PLANE(p.plane, position, MR)) {
+      else if (adjacent_out && IN_A_PLANE(p.plane, position, MR)) {
         store_columns(to, bias, &p, sum, columns, RESULT_ROW(p.plane, p.all, position, channel),
                       RESULT_COLUMN(p.plane, position, channel) EPILOGUE_PASSED);
       }

@@ -1,26 +1,29 @@
-// Single precision as three numbers of 8 bits, for products in bfloat16 that lose nothing: high,
-// middle and low parts, each in a plane of its own, whose sum is the number. bfloat16 has the
-// range of single precision, but numbers below 1e-33 lose bits, and of 1e-38 two digits are left.
+// Single precision as three numbers of 8 bits, for products in bfloat16: high, middle and low
+// parts, each in a plane of its own, whose sum is the number. Each is the nearest to what is left:
+// then a middle part times a low one is less than half of the last of 24 bits, whatever the numbers
+// are, and needn't be multiplied. See Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial
+// intelligence datatype for higher-precision computations" (2019), BF16x3.
 //
-// No part is 0 unless the number is, so that an infinity meets no 0: those that would be are a
-// trillionth of the number, which no sum shows. See Henry, Tang and Heinecke, "Leveraging the
-// bfloat16 artificial intelligence datatype for higher-precision computations" (2019), BF16x3,
-// whose parts are rounded; these are cut off, so that all of them have the number's sign.
+// bfloat16 has the range of single precision, so parts below 9e-41 are rounded to multiples of
+// that.
 #include "include/dtype.clh"
 
-/// The bits of the three parts.
+/// The nearest number of 8 bits; what would round to infinity is cut off.
+static inline uint nearest(float x) {
+  const uint near = encode_bf16(x);
+  return (near & 0x7fff) == 0x7f80 ? as_uint(x) >> 16 : near;
+}
+
+/// The bits of the three parts. Infinity is a low part: these meet high parts alone, which are 0
+/// only if the number is (or below 5e-41), and its own high part is 1, with its sign.
 static inline uint3 parts_of(float x) {
-  const uint bits = as_uint(x), exponent = bits >> 23 & 255, sign = bits >> 16 & 0x8000;
-  const uint high = bits & 0xffff0000u;
-  if (exponent == 255) return (uint3)(bits >> 16 | ((bits & 0x7fffff) != 0 ? 0x40 : 0));
-  const float rest = x - as_float(high);
-  const uint middle = as_uint(rest) & 0xffff0000u;
-  const uint low = as_uint(rest - as_float(middle)) >> 16;
-  // 2^-40 of the number, or the least there is.
-  const uint least = sign | (exponent > 40 ? exponent - 40 << 7 : (bits & 0x7fffffff) != 0);
-  return (uint3)((high & 0x7fffffff) != 0 ? high >> 16 : least,
-                 (middle & 0x7fffffff) != 0 ? middle >> 16 : least,
-                 (low & 0x7fff) != 0 ? low : least);
+  if (isnan(x)) return (uint3)(0x7fc0, 0, 0);
+  const uint sign = as_uint(x) >> 16 & 0x8000;
+  if (isinf(x)) return (uint3)(sign | 0x3f80, 0, sign | 0x7f80);
+  const uint high = nearest(x);
+  const float rest = x - as_float(high << 16);
+  const uint middle = nearest(rest);
+  return (uint3)(high, middle, nearest(rest - as_float(middle << 16)));
 }
 
 /// Eight numbers' parts, 16 bytes to each plane; `plane` bytes from one to the next.

@@ -401,7 +401,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     multiplied = 0;
     // What the units cut off stays small where their sums are short.
 #if WARPGROUP
-    WAIT_MULTIPLY(0);
+    WAIT_SUMS(sum);
 #endif
 #pragma unroll
     for (uint i = 0; i < FM * FN * 4; i++) {
@@ -414,9 +414,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #if PARTS > 1
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = total[i];
-#endif
-#if WARPGROUP
-  WAIT_MULTIPLY(0);
+#elif WARPGROUP
+  WAIT_SUMS(sum);
 #endif
   WAIT_COPIES(0);
 

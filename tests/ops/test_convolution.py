@@ -318,6 +318,28 @@ def test_windows_that_leave_gaps(transposed):
     check_all(lambda a, b, c: call(a, b, c, stride=5), x, weight, sample(4, seed=2))
 
 
+@pytest.mark.parametrize("first_is_last", [True, False])
+@pytest.mark.parametrize(
+    "inputs, outputs, window", [(24, 3, (1, 5)), (32, 6, (2, 3)), (24, 3, (3, 5)), (40, 7, (1, 9))]
+)
+def test_gradients_of_transposed_weights_in_mixed_layouts(first_is_last, inputs, outputs, window):
+    """Neighbouring rows of the weight's gradient lie apart, and turn over within a tile."""
+    x, weight = sample(2, inputs, 8, 8), sample(inputs, outputs, *window, seed=1)
+    grad = sample(*functional.conv_transpose2d(x, weight).shape, seed=2)
+    layouts = [torch.channels_last, torch.contiguous_format]
+    if not first_is_last:
+        layouts.reverse()
+    x, grad = (t.contiguous(memory_format=f) for t, f in zip((x, grad), layouts, strict=True))
+
+    def gradients(x, weight, grad):
+        leaves = [t.detach().requires_grad_() for t in (x, weight)]
+        return torch.autograd.grad(functional.conv_transpose2d(*leaves), leaves, grad)
+
+    got = gradients(*(t.to("ocl") for t in (x, weight, grad)))
+    for g, w in zip(got, gradients(x, weight, grad), strict=True):
+        same(g, w, "gradient")
+
+
 def test_empty():
     for x, weight in (
         (sample(0, 4, 8, 8), sample(6, 4, 3, 3)),

@@ -5,9 +5,12 @@
 // since k is added up in short pieces.
 #include "engine/gemm/bfloat16_planes.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include "engine/device_table.h"
 #include "engine/gemm/plan.h"
@@ -71,10 +74,9 @@ const char* refuse(const Plan& plan) {
   return refuse_planes(plan.device, products, elements, 0);
 }
 
-void run(const Plan& source) {
+void run_in_planes(const Plan& source, const Workspace& a_parts, const Workspace& b_parts) {
   const Split a = split_a(source), b = split_b(source);
   const Planes a_planes(a.elements()), b_planes(b.elements());
-  const Workspace a_parts(a_planes.bytes()), b_parts(b_planes.bytes());
   write_bfloat16_planes(source.queue, a.from, a_parts.data(), a.pitch, a_planes);
   write_bfloat16_planes(source.queue, b.from, b_parts.data(), b.pitch, b_planes);
   Plan plan = source;
@@ -90,6 +92,17 @@ void run(const Plan& source) {
   tensor_core.run(plan);
 }
 
+void run(const Plan& plan) {
+  try {
+    const Workspace a(Planes(split_a(plan).elements()).bytes());
+    const Workspace b(Planes(split_b(plan).elements()).bytes());
+    return run_in_planes(plan, a, b);
+  } catch (const c10::OutOfMemoryError&) {
+    // Float32's own units need none.
+  }
+  tiled.run(plan);
+}
+
 const KernelFamily lines_family{"gemm/bfloat16_planes.cl", "gemm_bfloat16_planes"};
 const KernelFamily turned_family{"gemm/bfloat16_planes.cl", "gemm_bfloat16_planes_turned"};
 
@@ -97,8 +110,14 @@ const KernelFamily turned_family{"gemm/bfloat16_planes.cl", "gemm_bfloat16_plane
 
 const char* refuse_planes(const Device& device, double products, double elements, double copied) {
   const DeviceProperties& properties = device.properties();
-  if (!properties.has_tensor_cores || !properties.has_warpgroup_mma) {
+  if (!properties.has_fast_bfloat16 || warpgroups_fail()) {
     return "the device isn't known to multiply bfloat16 that much faster";
+  }
+  // Only one takes planes.
+  const char* const forced = engine.forced();
+  if (forced != nullptr && forced != std::string_view(bfloat16_planes.name) &&
+      forced != std::string_view(tensor_core.name)) {
+    return "another kernel is forced";
   }
   const DeviceRow& row = device_row(device);
   const double cost =

@@ -69,6 +69,9 @@ extern const Product small, k_blocking, packed, skinny_axpy, skinny_dot, group_a
     bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled,
     direct;
 
+/// Whether the driver turned out not to take programs with Hopper's instructions.
+bool warpgroups_fail();
+
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).
 int packed_group(const Plan& plan);

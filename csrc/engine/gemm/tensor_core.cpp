@@ -23,9 +23,11 @@ namespace {
 
 constexpr int64_t kChunkBytes = 16;  // which are copied at once
 
-static_assert(std::ranges::all_of(kTensorCore.shapes, [](const TensorCoreShape& s) {
+constexpr bool fits_hopper(const TensorCoreShape& s) {
   return s.local_memory() <= kAssembledLocalMemory;
-}));
+}
+static_assert(std::ranges::all_of(kTensorCore.shapes, fits_hopper));
+static_assert(std::ranges::all_of(kTensorCorePlanes.shapes, fits_hopper));
 
 using Candidates = TileCandidates<TensorCoreShape>;
 
@@ -37,7 +39,7 @@ Candidates candidates_of(const Plan& plan) {
 
 /// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
 /// with more local memory than it compiles for, or at all.
-std::atomic<bool> large_tiles_fail{false}, warpgroups_fail{false};
+std::atomic<bool> large_tiles_failed{false}, warpgroups_failed{false};
 
 /// Whether Hopper's instructions take the operands as they lie.
 bool lies_for_warpgroups(const Plan& plan) {
@@ -53,8 +55,8 @@ size_t local_memory_of(const Plan& plan, const TensorCoreShape& shape) {
 uint64_t fitting(const Plan& plan) {
   const DeviceProperties& properties = plan.device.properties();
   const bool warpgroups =
-      properties.has_warpgroup_mma && !warpgroups_fail.load() && lies_for_warpgroups(plan);
-  const bool large = properties.has_assembled_local_memory && !large_tiles_fail.load();
+      properties.has_warpgroup_mma && !warpgroups_failed.load() && lies_for_warpgroups(plan);
+  const bool large = properties.has_assembled_local_memory && !large_tiles_failed.load();
   const std::span<const TensorCoreShape> shapes = candidates_of(plan).shapes;
   uint64_t fits = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -228,8 +230,8 @@ void run(const Plan& source) {
     if (!s.warpgroup && !large) throw;
     warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
          std::string(error.what()));
-    (large ? large_tiles_fail : warpgroups_fail).store(true);
-    // Nothing else takes 8 bits here.
+    (large ? large_tiles_failed : warpgroups_failed).store(true);
+    // Nothing else takes 8 bits here; planes fit into small tiles.
     return fitting(source) == 0 ? tiled.run(source) : run(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
@@ -243,6 +245,8 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 }
 
 }  // namespace
+
+bool warpgroups_fail() { return warpgroups_failed.load(); }
 
 const Product tensor_core{"tensor_core", refuse, run, vary};
 

@@ -43,6 +43,7 @@ uint64_t fitting(const Plan& plan, std::span<const TiledShape> shapes) {
 }
 
 const char* refuse_tiled(const Plan& plan) {
+  if (plan.products > 1) return "operands lie in planes";
   return fitting(plan, candidates_of(plan).shapes) == 0
              ? "its tiles exceed the local memory or the largest work-group"
              : nullptr;
