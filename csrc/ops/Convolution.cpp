@@ -368,6 +368,15 @@ void check_window(const at::Tensor& weight, at::IntArrayRef stride, int64_t grou
 }
 
 /// What upstream leaves to its kernels for the CPU.
+void check_weight(const at::Tensor& weight, bool transposed) {
+  const at::IntArrayRef window = weight.sizes().slice(2);
+  TORCH_CHECK(std::all_of(window.begin(), window.end(), [](int64_t size) { return size > 0; }),
+              "kernel size should be greater than zero, but got: ", window);
+  TORCH_CHECK(!transposed || weight.size(1) > 0,
+              "non-empty weight tensor expected, but got: ", weight.sizes());
+}
+
+/// Likewise.
 void check_output_padding(int64_t axes, at::IntArrayRef stride, at::IntArrayRef dilation,
                           at::IntArrayRef output_padding) {
   for (size_t i = 0; i < static_cast<size_t>(axes); ++i) {
@@ -412,6 +421,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     int64_t groups) {
   check_same_dtype(weight, input.scalar_type());
   check_window(weight, stride, groups);
+  check_weight(weight, transposed);
   TORCH_CHECK(std::all_of(dilation.begin(), dilation.end(), [](int64_t d) { return d > 0; }),
               "non-positive dilation is not supported");
   if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false) &&

@@ -348,6 +348,20 @@ def test_empty():
         check_all(functional.conv2d, x, weight, sample(6, seed=2))
 
 
+@pytest.mark.parametrize(
+    "call, weight",
+    [
+        (functional.conv2d, (4, 3, 0, 3)),
+        (functional.conv_transpose2d, (3, 4, 3, 0)),
+        (functional.conv_transpose2d, (3, 0, 3, 3)),
+    ],
+)
+def test_empty_windows_and_results_are_refused(call, weight):
+    for device in ("cpu", "ocl"):
+        with pytest.raises(RuntimeError, match="kernel size should be|non-empty"):
+            call(torch.ones(1, 3, 8, 8, device=device), torch.ones(weight, device=device))
+
+
 def test_without_batch():
     check_all(functional.conv2d, sample(4, 8, 8), sample(6, 4, 3, 3), sample(6))
     check_all(functional.conv_transpose1d, sample(4, 8), sample(4, 6, 3), sample(6))
