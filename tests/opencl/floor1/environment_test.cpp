@@ -64,7 +64,7 @@ void test_variables() {
   REQUIRE(
       warnings("TORCH_OCL_WITHOUT='fp64, fp61'") ==
       "torch_ocl: warning: TORCH_OCL_WITHOUT: no feature \"fp61\" (there are fp64 fp16 subgroups "
-      "int64_atomics work_group_reduce tensor_cores warpgroup_mma "
+      "int64_atomics work_group_reduce tensor_cores warpgroup_mma fast_bfloat16 "
       "assembled_local_memory bf16_dot int8_dot system_svm unified_memory command_buffers)|");
   REQUIRE(warnings("TORCH_OCL_CACHE_SIZE=5") == "");
   for (const char* bad : {"many", "0", "-1", "1.5", "5MB", "99999999999999999999"}) {
