@@ -1,8 +1,8 @@
-// Products of single precision by tensor cores, without loss: each factor is a sum of three numbers
-// of 8 bits (kernels/gemm/bfloat16_planes.cl), and six products in bfloat16 are added up in single
-// precision (PARTS of kernels/gemm/tensor_core.cl). Hopper multiplies bfloat16 15 times as fast as
-// single precision, so this takes 0.6 of the time. Sums are more exact than a chain of fma()'s,
-// since k is added up in short pieces.
+// Products of single precision by tensor cores, with all 24 bits: each factor is a sum of three
+// numbers of 8 bits (kernels/gemm/bfloat16_planes.cl), and six products in bfloat16 are added up in
+// single precision (PARTS of kernels/gemm/tensor_core.cl). Hopper multiplies bfloat16 15 times as
+// fast, so this takes about 0.6 of the time. Sums are more exact than a chain of fma()'s, since k
+// is added up in short pieces.
 #include "engine/gemm/bfloat16_planes.h"
 
 #include <c10/util/Exception.h>
