@@ -2,5 +2,5 @@
 
 import os
 
-# Beside CUDA, too; benchmarks.worker keeps it from CUDA's own process.
+# Beside CUDA, too; benchmarks.harness.worker keeps it from CUDA's own process.
 os.environ.setdefault("TORCH_OCL_AUTOLOAD", "always")

@@ -11,12 +11,12 @@ import pathlib
 
 import torch
 
-from benchmarks import measure, report
-from benchmarks.case import COPY, MODELS, compile_models
 from benchmarks.cases import CASES
-from benchmarks.naive import naive_cases
-from benchmarks.untimed import by_family, record
-from benchmarks.worker import Worker
+from benchmarks.cases.naive import naive_cases
+from benchmarks.harness import measure, report
+from benchmarks.harness.case import COPY, MODELS, compile_models
+from benchmarks.harness.untimed import by_family, record
+from benchmarks.harness.worker import Worker
 from torch_ocl._peaks import measure_peaks, moving
 
 #: What --document means without a file.

@@ -151,7 +151,7 @@ Quirks quirks_of(const DeviceProperties& p) {
   quirks.helps_in_event_waits = is_intel_cpu(p);
   // For a replay of 100 small kernels the host takes 181 microseconds with a command buffer and 87
   // with launches on Intel's CPU runtime 2026.2, and 61 and 53 on PoCL 3.1. Reproduction:
-  // python -m benchmarks.graphs with TORCH_OCL_COMMAND_BUFFERS=1, and with 0.
+  // python -m benchmarks.studies.graphs with TORCH_OCL_COMMAND_BUFFERS=1, and with 0.
   quirks.slow_command_buffers = is_intel_cpu(p) || is_pocl(p);
   return quirks;
 }

@@ -8,22 +8,13 @@ import sys
 import pytest
 import torch
 
-from benchmarks import (
-    bandwidth,
-    breadth,
-    cases_large,
-    large_networks,
-    measure,
-    naive,
-    networks,
-    report,
-    untimed,
-)
 from benchmarks.__main__ import main
-from benchmarks.breadth_samples import OPS, SAMPLES
-from benchmarks.case import Case, compile_models
-from benchmarks.cases import CASES
-from benchmarks.worker import Worker
+from benchmarks.cases import CASES, large, large_models, models, naive
+from benchmarks.harness import measure, report, untimed
+from benchmarks.harness.case import Case, compile_models
+from benchmarks.harness.worker import Worker
+from benchmarks.studies import bandwidth, breadth, network_profile
+from benchmarks.studies.breadth_samples import OPS, SAMPLES
 from torch_ocl._peaks import Peaks, measure_peaks, mover, products_per_second
 from torch_ocl._probe import Kernel
 
@@ -61,7 +52,7 @@ def test_a_side_in_another_process():
 
 def test_the_other_process_has_cuda_alone():
     """Autograd knows one accelerator, so CUDA's backward passes need a process without `ocl`."""
-    code = "import sys, benchmarks.worker; sys.exit('torch_ocl' in sys.modules)"
+    code = "import sys, benchmarks.harness.worker; sys.exit('torch_ocl' in sys.modules)"
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
@@ -237,17 +228,17 @@ def test_breadth(capsys):
 
 
 def test_profile_of_a_network(capsys):
-    networks.main(["--profile", "ResNet-50", "--batch", "1", "--rows", "5"])
+    network_profile.main(["ResNet-50", "--batch", "1", "--rows", "5"])
     printed = capsys.readouterr().out
     assert printed.startswith("ResNet-50, batch of 1, float32\nKernel")
     assert "convolution" in printed and "on the device in" in printed
 
 
 def test_networks_have_their_parameters():
-    made = {"ResNet-18": networks.resnet18(1000), "ResNet-50": networks.resnet50()}
+    made = {"ResNet-18": models.resnet18(1000), "ResNet-50": models.resnet50()}
     for name, network in made.items():
         shapes = [tuple(p.shape) for p in network.parameters()]
-        assert sorted(shapes) == sorted(networks.parameter_shapes(name))
+        assert sorted(shapes) == sorted(models.parameter_shapes(name))
 
 
 def listed(capsys, *options):
@@ -259,7 +250,7 @@ def listed(capsys, *options):
 
 def test_large_networks_are_for_gpus(capsys):
     """Beside a CPU they would take hours, so they have to be asked for."""
-    names = list(large_networks.NETWORKS)
+    names = list(large_models.NETWORKS)
     assert listed(capsys, "--family", "large") == names
     assert not set(names) & set(listed(capsys))
 
@@ -270,7 +261,7 @@ def test_compiled_cases_have_models(capsys):
 
 
 def small_network(**options):
-    return large_networks.Network(
+    return large_models.Network(
         lambda: torch.nn.Linear(6, 5), lambda: torch.randn(3, 6), classes=5, **options
     )
 
@@ -279,15 +270,15 @@ def small_network(**options):
 def test_steps_of_large_networks(options):
     network = small_network(**options)
     before = torch.backends.fp32_precision
-    out, expected = (large_networks.step_of(network, device)() for device in ("ocl", "cpu"))
+    out, expected = (large_models.step_of(network, device)() for device in ("ocl", "cpu"))
     torch.testing.assert_close(out.cpu(), expected)
     assert torch.backends.fp32_precision == before
 
 
 def test_cases_of_large_networks():
     """A call is some steps; compiled or not, it computes the same."""
-    make = cases_large.steps_of(small_network())
-    case = Case("small", "large", make, repeats=cases_large.STEPS, for_gpus=True)
+    make = large.steps_of(small_network())
+    case = Case("small", "large", make, repeats=large.STEPS, for_gpus=True)
     assert measure.run(case, **QUICK).error == ""
     compile_models(True)
     try:

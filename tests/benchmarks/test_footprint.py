@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks import first_use, footprint
+from benchmarks.studies import first_use, footprint
 
 
 @pytest.mark.parametrize("name", [name for name in footprint.STEPS if "GPT" not in name])

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import torch
 
-from benchmarks import timeline
+from benchmarks.studies import timeline
 
 
 def event(name, kind, thread, start, length, process=7, correlation=0):

@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import torch_ocl.testing as testing
-from benchmarks.trace import problems, training_step
+from benchmarks.studies.trace import problems, training_step
 from tests import fresh
 
 HERE = Path(__file__).parent

@@ -6,7 +6,15 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from benchmarks.numerics import ALL, FUNCTIONS, TYPES, every_number, exact_values, ulp_of, ulps_off
+from benchmarks.studies.numerics import (
+    ALL,
+    FUNCTIONS,
+    TYPES,
+    every_number,
+    exact_values,
+    ulp_of,
+    ulps_off,
+)
 from tests.as_gpu import run_as_gpu
 
 #: What floats leave of a sum near zero, and of what is next to nothing.

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from benchmarks.footprint import launches
+from benchmarks.studies.footprint import launches
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(20011,), (3, 5), (0,), (), (1,), (16,), (17, 4)] + [(i + 1,) for i in range(60)]

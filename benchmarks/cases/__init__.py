@@ -1,0 +1,21 @@
+"""Every case of the harness, in the order of its tables."""
+
+from benchmarks.cases import (  # noqa: F401 - register cases
+    attention,
+    images,
+    large,
+    networks,
+    ops,
+    products,
+    sparse,
+    training,
+)
+from benchmarks.harness.case import CASES
+
+__all__ = ["CASES"]
+
+FAMILIES = (
+    *("gemm", "pointwise", "copy", "reduce", "rows", "fft", "index", "sort", "random", "launch"),
+    *("sparse", "attention", "spatial", "convolution", "networks", "training", "large"),
+)
+CASES.sort(key=lambda case: FAMILIES.index(case.family))

@@ -1,0 +1,1 @@
+"""What a case is, how two sides are timed and checked, and how results are written."""

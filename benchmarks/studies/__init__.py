@@ -1,0 +1,1 @@
+"""Programs that answer one question each: `python -m benchmarks.studies.NAME --help`."""
