@@ -10,7 +10,7 @@
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
 #include "ops/ConvolutionEpilogue.h"
-#include "ops/GemmEpilogue.h"
+#include "ops/linalg/GemmEpilogue.h"
 
 using torch::aot_inductor::tensor_handle_to_tensor_pointer;
 

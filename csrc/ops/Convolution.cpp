@@ -22,9 +22,9 @@
 #include "ops/ConvolutionMatrix.h"
 #include "ops/ConvolutionSpaceToDepth.h"
 #include "ops/DtypeChecks.h"
-#include "ops/Float32Precision.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
+#include "ops/linalg/Float32Precision.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {

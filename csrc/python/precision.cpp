@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "ops/Float32Precision.h"
+#include "ops/linalg/Float32Precision.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

@@ -1,5 +1,5 @@
 // The QR factors of panels of few columns by Householder reflections: what the blocked algorithm of
-// csrc/ops/BatchLinearAlgebraQR.cpp does to each panel.
+// csrc/ops/linalg/BatchLinearAlgebraQR.cpp does to each panel.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size).
 #ifndef GROUP

@@ -110,8 +110,8 @@ HOST = re.compile(
 COMMENT = re.compile(r"^\s*(#|//).*$", re.MULTILINE)
 #: How often files do, and for what.
 PLACES = {
-    "csrc/ops/BatchLinearAlgebraLDL.cpp": (2, "LAPACK, counted"),
-    "csrc/ops/BatchLinearAlgebraSpectral.cpp": (2, "LAPACK, counted"),
+    "csrc/ops/linalg/BatchLinearAlgebraLDL.cpp": (2, "LAPACK, counted"),
+    "csrc/ops/linalg/BatchLinearAlgebraSpectral.cpp": (2, "LAPACK, counted"),
     "csrc/ops/Collectives.cpp": (1, "text"),
     "csrc/ops/Copy.cpp": (3, "copies' other sides; conversions that OpenCL can't do are counted"),
     "csrc/ops/Fallback.cpp": (2, "TORCH_OCL_FALLBACK=1, counted; text"),

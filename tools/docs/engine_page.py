@@ -37,17 +37,17 @@ COMPUTES = {
 }
 OF_OPS = {
     "backward_embedding_bag": ("EmbeddingBag.cpp", "the weight's gradient of embedding bags"),
-    "backward_grid_sample": ("GridSampler.cpp", "the input's gradient of grid sampling"),
+    "backward_grid_sample": ("spatial/GridSampler.cpp", "the input's gradient of grid sampling"),
     "backward_vision": (
         "vision/sums.cpp",
         "the inputs' gradients of torchvision's pooling of boxes and deformable convolution",
     ),
-    "col2im": ("Im2Col.cpp", "columns summed to an image, as fold does"),
+    "col2im": ("spatial/Im2Col.cpp", "columns summed to an image, as fold does"),
     "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "distance": ("Distance.cpp", "distances between rows"),
-    "lstm": ("LSTM.cpp", "a step of an LSTM's cell"),
+    "lstm": ("rnn/LSTM.cpp", "a step of an LSTM's cell"),
     "unique": ("Unique.cpp", "duplicates of a vector"),
-    "sdpa": ("Attention.cpp", "scaled dot product attention: the engine, or its formula"),
+    "sdpa": ("attention/Attention.cpp", "scaled dot product attention: the engine, or its formula"),
 }
 
 

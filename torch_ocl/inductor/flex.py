@@ -1,7 +1,7 @@
 """flex_attention, on the attention engine: the user's functions as a text in front of its kernels.
 
 Upstream's lowerings (torch/_inductor/kernel/flex) fill in templates of Triton. Here ops of this
-package take the text (csrc/ops/FlexAttention.cpp). kernels/attention/modification.clh says what it
+package take the text (csrc/ops/attention/FlexAttention.cpp). kernels/attention/modification.clh says what it
 has to define.
 """
 
