@@ -29,7 +29,7 @@ using torch::aot_inductor::tensor_handle_to_tensor_pointer;
 
 namespace {
 
-/// What build logs call a program.
+/// The name of a program in build logs.
 std::string file_of(const AOTIOclProgram& program) {
   return std::string("inductor:") + program.label;
 }

@@ -1,4 +1,4 @@
-// What is said of generated kernels that a driver refuses.
+// Errors of generated kernels that a driver refuses.
 #pragma once
 
 #include <exception>

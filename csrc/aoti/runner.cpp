@@ -20,7 +20,7 @@ std::string name_for_models(c10::DeviceIndex index) { return "mps:" + std::to_st
 
 using Update = decltype(&AOTInductorModelContainerUpdateConstantBuffer);
 
-/// What torch calls to update a model's constants has its handle alone.
+/// torch updates a model's constants by its handle alone.
 struct Loaded {
   c10::DeviceIndex index;
   Update update;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/// What the last function that failed in this thread says; torch's functions, too.
+/// The message of the last function that failed in this thread; torch's functions, too.
 AOTI_TORCH_EXPORT const char* aoti_torch_ocl_error();
 
 /// A size of a launch: a constant, or which number of the call it is.
@@ -19,7 +19,7 @@ struct AOTIOclSize {
   int32_t is_number;
 };
 
-/// What a kernel checks on the device: an index, or a condition with a message.
+/// A kernel's check on the device: an index, or a condition with a message.
 struct AOTIOclCheck {
   const char* text;
   int32_t is_message;

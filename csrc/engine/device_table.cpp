@@ -82,7 +82,7 @@ constexpr DeviceRow kOtherGpu = gpu("other GPU", "NVIDIA's, for want of measurem
 const DeviceRow* find_row(const Device& device) {
   const DeviceProperties& p = device.properties();
   if (device.is_cpu()) {
-    // What the device calls a vector of floats is a register of a CPU, and at least 16 bytes.
+    // The device's vector of floats is a register of a CPU, and at least 16 bytes.
     const int bytes = std::max(static_cast<int>(p.vector_width_float) * 4, 16);
     return std::find_if(std::begin(kCpus), std::end(kCpus),
                         [&](const DeviceRow& row) { return row.register_bytes <= bytes; });

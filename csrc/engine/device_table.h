@@ -53,7 +53,7 @@ struct ChannelRow {
 
 struct DeviceRow {
   const char* device_class;
-  /// What the numbers were measured on, or derived from.
+  /// The numbers were measured on this, or derived from it.
   const char* source;
 
   /// Matrix products, and convolutions with their register tiles: the bytes of a vector; rows x
@@ -67,7 +67,8 @@ struct DeviceRow {
   /// Work-items of a group, where each has a row or column of its own, or elements alone. Where a
   /// row is worth a CPU's work-item, its group has that one.
   int row_group = 128, element_group = 256;
-  /// Of a group whose work-items have little in common: a vector of a CPU, a few waves of a GPU.
+  /// The size of a group whose work-items have little in common: a vector of a CPU, a few waves of
+  /// a GPU.
   int lane_group = 64;
   /// Elements that are worth a CPU's work-item: fewer are done before another one begins. Sums and
   /// norms, which pass over elements faster, take a multiple.
@@ -102,7 +103,7 @@ struct DeviceRow {
   /// many share it, and vectors of a row for each where no registers hold it. With more in
   /// registers too few work-items run at once to hide the memory's latency.
   int row_register_bytes = 64, least_sharers = 32, most_sharers = 256, vectors_per_sharer = 4;
-  /// Of a row too long for these (softmax/rows_held.cl), the bytes of one's registers, and how many
+  /// A row too long for these (softmax/rows_held.cl): the bytes of one's registers, and how many
   /// share it at most: so long a row that one at a time keeps a compute unit busy.
   int64_t long_row_register_bytes = 100, long_row_sharers = 1024;
   /// The backward pass of norms over rows in registers: the registers a work-item may take, and the

@@ -19,7 +19,7 @@ struct TileShape {
   int registers = 0;  // of a work-item, if known: it bounds how many groups a compute unit runs
 };
 
-/// What else the cost model knows of an implementation (gemm/tiles.h).
+/// Numbers of an implementation in the cost model (gemm/tiles.h).
 struct TileModel {
   double warps = 1.5;         // so many on a compute unit reach half of what many would
   double ends = 64;           // what a tile's beginning and epilogue take, in elements of k
@@ -142,13 +142,13 @@ struct TensorCoreShape {
   bool warpgroup;   // by Hopper's instructions for 4 warps
   int element = 2;  // bytes
 
-  /// Of operands that lie by k or not: lines of floats that don't are 8 longer.
+  /// Bytes for operands that lie by k or not: lines of floats that don't are 8 longer.
   constexpr size_t local_memory(bool a_by_k = true, bool b_by_k = true) const {
     const auto lines = [&](int size, bool by_k) { return by_k || element != 4 ? size : size + 8; };
     return static_cast<size_t>((lines(tile.m, a_by_k) + lines(tile.n, b_by_k)) * tile.k * stages *
                                element);
   }
-  /// The same bytes of 8-bit integers, and of floats.
+  /// Tiles of as many bytes, of 8-bit integers and of floats.
   constexpr TensorCoreShape of_bytes() const {
     TensorCoreShape shape = *this;
     shape.tile.k *= 2;
@@ -180,8 +180,8 @@ constexpr auto kTensorCore = shape_table(
     warpgroup_shape(128, 64, 64, 4, 2, 1.20F), warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
     warpgroup_shape(64, 128, 64, 2, 1, 1.00F), warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
     warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
-// The same of float32 in parts (PARTS), where each sum has two registers. Measured on an NVIDIA
-// H200. Where the driver refuses Hopper's instructions, the last two serve.
+// Tiles of float32 in parts (PARTS), where each sum has two registers. Measured on an NVIDIA H200.
+// Where the driver refuses Hopper's instructions, the last two serve.
 constexpr auto kTensorCorePlanes = shape_table(
     warpgroup_shape(128, 192, 64, 4, 2, 1.40F), warpgroup_shape(128, 128, 64, 4, 2, 1.35F),
     warpgroup_shape(64, 128, 64, 4, 2, 1.22F), warpgroup_shape(128, 64, 64, 4, 2, 1.05F),

@@ -130,7 +130,7 @@ bool run_first(const Engine& engine, const All& all, const List& list, Plan& pla
   return false;
 }
 
-/// The same for an engine whose devices all have one list.
+/// run_first() for an engine whose devices all have one list.
 template <class List, class Plan, class Describe>
 bool run_first(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
   return run_first(engine, list, list, plan, describe);

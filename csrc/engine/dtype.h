@@ -47,7 +47,7 @@ inline const char* tag(c10::ScalarType dtype) {
   return __builtin_expect(name != nullptr, 1) ? name : detail::refuse_tag(dtype);
 }
 
-/// The same with the float8 types, which kernels know only with -DNEED_FLOAT8.
+/// The tag, also of the float8 types, which kernels know only with -DNEED_FLOAT8.
 const char* storage_tag(c10::ScalarType dtype);
 
 /// -DE4M3_ABOVE of kernels that store float8_e4m3fn: past the largest value torch versions differ.

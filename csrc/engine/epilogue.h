@@ -1,4 +1,4 @@
-// What a text of torch.compile's stores in place of an engine's results
+// An epilogue of torch.compile's, which stores in place of an engine's results
 // (torch_ocl/inductor/epilogue_text.py, kernels/include/epilogue.clh).
 #pragma once
 

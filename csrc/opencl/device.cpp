@@ -26,7 +26,7 @@ constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
 constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
 constexpr cl_device_info kWarpSizeNv = 0x4003;
 constexpr cl_device_info kWavefrontWidthAmd = 0x4043;
-// Likewise, of cl_khr_command_buffer.
+// A name of cl_khr_command_buffer.
 constexpr cl_device_info kCommandBufferCapabilities = 0x12A9;
 constexpr cl_device_info kCommandBufferQueueProperties = 0x12AA;  // that queues must have
 constexpr uint64_t kSimultaneousCapability = 1 << 2;
@@ -59,7 +59,7 @@ T number(cl_device_id id, cl_device_info what, T otherwise) {
                                                                                       : otherwise;
 }
 
-/// Of what is divided by or counts things: drivers that answer 0 exist.
+/// A number to divide by, or a count: drivers that answer 0 exist.
 template <class T>
 T positive(cl_device_id id, cl_device_info what, T otherwise) {
   const T value = number<T>(id, what, otherwise);

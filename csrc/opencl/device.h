@@ -16,7 +16,7 @@ namespace ocl {
 
 enum class DeviceClass : uint8_t { gpu, accelerator, cpu };
 
-/// What was probed on the device, never guessed from its vendor. Sizes in bytes.
+/// Properties that were probed on the device, never guessed from its vendor. Sizes in bytes.
 struct DeviceProperties {
   std::string name, vendor, driver_version, platform, version, extensions;
   DeviceClass device_class = DeviceClass::gpu;

@@ -11,7 +11,7 @@
 namespace ocl {
 namespace {
 
-// What kernels/include/assert.clh writes; the layout is shared with it.
+// A record that kernels/include/assert.clh writes; the layout is shared with it.
 struct Record {
   int32_t site = 0;  // 0: no failure
   int32_t unused = 0;

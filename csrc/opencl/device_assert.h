@@ -14,12 +14,13 @@
 
 namespace ocl {
 
-/// What the host raises for a failed check: CPU torch raises either for an index out of range.
+/// The exception that the host raises for a failed check: CPU torch raises either for an index out
+/// of range.
 enum class Raises : uint8_t { index_error, runtime_error };
 
-/// What a kernel's check belongs to. Objects are static; `op` is a literal ("index_select"), and so
-/// are CPU torch's words, where it has some of its own for a wrong index ("{}" stands for it), and
-/// for a negative one.
+/// The place that a kernel's check belongs to. Objects are static; `op` is a literal
+/// ("index_select"), and so are CPU torch's words, where it has some of its own for a wrong index
+/// ("{}" stands for it), and for a negative one.
 class AssertSite {
  public:
   explicit AssertSite(const char* op, Raises raises = Raises::index_error,

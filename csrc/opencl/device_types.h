@@ -1,4 +1,4 @@
-// What kinds of devices this machine has.
+// The kinds of devices that this machine has.
 #pragma once
 
 #include <string>

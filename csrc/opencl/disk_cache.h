@@ -32,7 +32,7 @@ class DiskCache {
   DiskCache();
   /// False with TORCH_OCL_CACHE=0 or where there is no folder to trust.
   bool enabled() const { return !folder_.path().empty(); }
-  /// What was stored under this key; nothing if there is no intact file for it.
+  /// The content that was stored under this key; nothing if there is no intact file for it.
   std::optional<std::string> load(const std::string& key) const;
   /// Stores by atomic rename. The first failure of the process warns, once. The first call and then
   /// one in a while look at the folder's size.

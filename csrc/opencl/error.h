@@ -1,5 +1,5 @@
-// What a failed OpenCL call becomes: one exception type that names the call, the error and the
-// device, and one macro that checks a call.
+// Errors of OpenCL calls: one exception type that names the call, the error and the device, and one
+// macro that checks a call.
 #pragma once
 
 #include <stdexcept>

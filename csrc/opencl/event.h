@@ -24,7 +24,7 @@ class Event {
   /// Marks all work enqueued on `queue` so far; replaces what was recorded before. With `timing`
   /// the completion time is kept for elapsed_ms.
   void record(Queue& queue, bool timing = false);
-  /// The same for clean-up that can't raise: false if the driver failed. Who waits for results gets
+  /// record() for clean-up that can't raise: false if the driver failed. Who waits for results gets
   /// the failure.
   bool try_record(Queue& queue) noexcept;
   /// Makes later work on `queue` wait for this event, without blocking the host. Works across

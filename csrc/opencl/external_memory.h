@@ -21,7 +21,8 @@ std::string external_memory_refusal(const Device& device);
 cl_mem import_external_memory(Queue& queue, int descriptor, size_t bytes);
 
 using DeviceUuid = std::array<uint8_t, 16>;
-/// What other APIs know the device by (cl_khr_device_uuid); nullopt where the driver lacks that.
+/// The id by which other APIs know the device (cl_khr_device_uuid); nullopt where the driver lacks
+/// that.
 std::optional<DeviceUuid> device_uuid(const Device& device);
 
 }  // namespace ocl

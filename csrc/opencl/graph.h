@@ -88,7 +88,7 @@ class Graph {
   Queue* recorded_ = nullptr;  // the first one
   std::shared_ptr<void> capture_;
   std::vector<Queue*> forked_;
-  // Of each queue: its last command, and those of others that come before what it does next.
+  // By queue: its last command, and those of others that come before what it does next.
   std::map<const Queue*, std::map<const Queue*, size_t>> seen_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Patch> patches_;

@@ -168,7 +168,7 @@ struct Pointer {
 struct Pointers {
   std::span<char* const> addresses;
 };
-/// The same for kernels that take the one argument `ulong address` instead where the device has
+/// An operand of kernels that take the one argument `ulong address` instead where the device has
 /// system SVM (OCL_HAS_SYSTEM_SVM): a driver looks after every buffer at every launch.
 struct SvmPointer {
   const void* address;

@@ -159,7 +159,7 @@ std::string options_of(std::span<const Define> defines, const KernelFamily& fami
   return options;
 }
 
-/// What profiles call a kernel: its name and the words among its compile parameters, mostly
+/// The name of a kernel in profiles: its name and the words among its compile parameters, mostly
 /// functors and dtypes, each once.
 std::string label_of(std::span<const Define> defines, const KernelFamily& family) {
   std::vector<std::string_view> words;

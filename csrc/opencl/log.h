@@ -1,4 +1,4 @@
-// What the backend says on stderr: warnings, and traces asked for by TORCH_OCL_VERBOSE.
+// The backend's lines on stderr: warnings, and traces asked for by TORCH_OCL_VERBOSE.
 #pragma once
 
 #include <cstdint>

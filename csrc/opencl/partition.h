@@ -7,7 +7,7 @@
 
 namespace ocl {
 
-/// What TORCH_OCL_PARTITION says; 1 if it is unset, with a warning if it is no number above 0.
+/// The number in TORCH_OCL_PARTITION; 1 if it is unset, with a warning if it is no number above 0.
 int wanted_parts();
 
 /// Sub-devices with the same number of compute units (clCreateSubDevices, OpenCL 1.2, 4.3). Where

@@ -47,7 +47,7 @@ struct Registry {
   std::mutex mutex;  // guards what follows, and the making of devices
   std::vector<std::unique_ptr<Slot>> slots;
   std::string reason;  // why there are none
-  // What is left out, and why. What the user would miss is warned of where others are found.
+  // Devices that are left out, and why. A warning names those that the user would miss.
   std::vector<std::string> notes, warnings;
   std::atomic<bool> settled{false};  // from then on the slots don't change
 };
@@ -79,7 +79,7 @@ std::string listing(const std::vector<std::unique_ptr<Slot>>& slots) {
   return text;
 }
 
-/// What is left out, as sentences.
+/// The devices that are left out, as sentences.
 std::string left_out(const Registry& registry) {
   std::string text;
   for (const auto* list : {&registry.warnings, &registry.notes}) {

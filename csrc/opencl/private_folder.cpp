@@ -66,7 +66,7 @@ std::string distrust(const struct stat& status) {
   return {};
 }
 
-/// The same of the folders above; `path` is without links.
+/// Why the folders above can't be trusted; `path` is without links.
 std::string distrust_of_parents(const fs::path& path) {
   for (fs::path parent = path.parent_path(); !parent.empty(); parent = parent.parent_path()) {
     struct stat status;

@@ -9,7 +9,7 @@
 
 namespace ocl {
 
-/// What a file holds, or why it is not taken. Neither where there is no such file.
+/// A file's content, or why it is not taken. Neither where there is no such file.
 struct FileContent {
   std::optional<std::string> text;
   std::string reason;
@@ -44,7 +44,8 @@ class PrivateFolder {
   const std::string& path() const { return path_; }
   /// Its descriptor; -1 if it is not there, or is not to be trusted, which reason() then says.
   int open() const;
-  /// The same; it is made where it is missing, for this user alone, and so are those above it.
+  /// Opens the folder; it is made where it is missing, for this user alone, and so are those above
+  /// it.
   int make() const;
   std::string reason() const;
 

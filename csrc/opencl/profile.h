@@ -1,4 +1,4 @@
-// What queues executed, and when by the device's clock, while a profile is on.
+// Commands that queues executed while a profile is on, and when, by the device's clock.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace profile {
 
 enum class Kind : uint8_t { kernel, host_to_device, device_to_host, device_to_device, fill };
 
-/// What the floors above say of the calling thread: its commands belong to that.
+/// Words of the floors above on the calling thread: its commands belong to them.
 struct Tags {
   uint64_t op = 0;           // of torch_ocl's own observer
   uint64_t correlation = 0;  // of torch's profiler
@@ -64,7 +64,7 @@ class Recording {
   void enqueued(Queue& queue, Kind kind, size_t bytes, cl_event* other = nullptr) {
     if (active_) finish(queue, kind, nullptr, nullptr, bytes, other);
   }
-  /// Likewise, a kernel.
+  /// Notes a kernel.
   void enqueued(Queue& queue, const std::string& label, const NDRange& range,
                 cl_event* other = nullptr) {
     if (active_) finish(queue, Kind::kernel, &label, &range, 0, other);

@@ -62,7 +62,7 @@ std::string common_options(const Device& device) {
   return options;
 }
 
-/// What an error says of a program that does not build.
+/// The text of an error for a program that does not build.
 std::string report(const std::string& name, const std::string& log, const std::string& options) {
   return name + "\n" + log + (log.ends_with('\n') ? "" : "\n") + "Options: " + options;
 }
@@ -231,7 +231,7 @@ struct ProgramCache::Impl {
     if (cl_program program = place.program.load(std::memory_order_acquire)) return program;
     std::lock_guard<std::mutex> lock(place.mutex);
     if (cl_program program = place.program.load(std::memory_order_relaxed)) return program;
-    // What did not build won't the next time either, unless its file can be edited.
+    // A program that did not build won't the next time either, unless its file can be edited.
     if (place.failure && !sources_may_change()) throw Error(*place.failure);
     try {
       cl_program program = make(name, *make_source(), with_options(extra));

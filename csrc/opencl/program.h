@@ -1,4 +1,4 @@
-// What is built from kernel files: the build, the cache in memory and on disk.
+// Programs that are built from kernel files: the build, the cache in memory and on disk.
 #pragma once
 
 #include <atomic>

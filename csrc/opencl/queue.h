@@ -95,7 +95,7 @@ class Queue {
   /// Somebody who works for this queue failed: the next take_assertion() throws that. The first one
   /// counts.
   void fail(std::exception_ptr error);
-  /// What waits for this queue from now on waits for what `other` has enqueued, too.
+  /// Waits for this queue, from now on, are for what `other` has enqueued, too.
   void watch(Queue& other);
 
   /// Host -> device; `address` in the device's address space. Blocking copies return when the data

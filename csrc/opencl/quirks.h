@@ -1,4 +1,4 @@
-// What drivers get wrong, and what is done about it.
+// Faults of drivers, and what is done about them.
 #pragma once
 
 #include <string>

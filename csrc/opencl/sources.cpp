@@ -21,7 +21,7 @@
 namespace ocl {
 namespace {
 
-/// What extensions have brought along.
+/// Files that extensions have brought along.
 struct AddedFiles {
   struct Text {
     std::string_view text;

@@ -15,7 +15,7 @@ namespace ocl {
 /// name with different texts.
 std::string kernel_source(const std::string& path);
 
-/// The same for `text` instead of a file's; `name` is what messages call it.
+/// Expands `text` instead of a file's; `name` is what messages call it.
 std::string expand_kernel_source(const std::string& name, const std::string& text);
 
 /// A kernel file of an extension: the name that KernelFamily and #include give it, and its text.

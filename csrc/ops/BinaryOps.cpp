@@ -34,7 +34,7 @@ at::Tensor scale(const at::Tensor& self, const at::Tensor& other, const at::Tens
   return iter.output(0);
 }
 
-/// What float doesn't hold becomes infinite.
+/// Numbers that float doesn't hold become infinite.
 double in_single_range(double value) {
   return std::abs(value) > std::numeric_limits<float>::max() ? std::copysign(INFINITY, value)
                                                              : value;

@@ -177,8 +177,8 @@ void copy_to_host(const at::Tensor& destination, const at::Tensor& source, bool 
   destination.copy_(staged);
 }
 
-/// Of tensors with the same dtype and dense layout, as CUDA does it: in the order of both devices'
-/// current streams, and without a wait.
+/// Copies tensors with the same dtype and dense layout, as CUDA does it: in the order of both
+/// devices' current streams, and without a wait.
 void move_across_devices(const at::Tensor& destination, const at::Tensor& source) {
   peer_copy(current_queue(destination.device().index()), destination.mutable_data_ptr(),
             current_queue(source.device().index()), source.const_data_ptr(), source.nbytes());
@@ -222,7 +222,7 @@ void copy_across_devices(const at::Tensor& destination, const at::Tensor& source
   if (!arrives) copy_on_device(destination, received);
 }
 
-/// The same storage without its lazy bits.
+/// A view of the storage without its lazy bits.
 at::Tensor raw(const at::Tensor& tensor) {
   if (!tensor.is_conj() && !tensor.is_neg()) return tensor;
   at::Tensor alias = tensor.detach();
@@ -261,7 +261,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
     if (!conjugate && !negate) {
       copy_to_host(destination, source, non_blocking);
     } else if (converts(source, dtype)) {
-      // Of the destination's dtype: unsigned numbers have no negatives.
+      // It has the destination's dtype: unsigned numbers have no negatives.
       const c10::DeviceGuard guard(source.device());
       const at::Tensor settled = empty_with(source.sizes(), source.options().dtype(dtype));
       copy_on_device(settled, source);

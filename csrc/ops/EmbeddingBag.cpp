@@ -47,7 +47,7 @@ Pointer pointer(const at::Tensor& operand) {
   return {operand.defined() ? operand.const_data_ptr() : nullptr};
 }
 
-/// What the launches share.
+/// Operands that the launches share.
 struct Bags {
   Bags(const at::Tensor& values, const at::Tensor& indices, int64_t mode_)
       : queue(current_queue(values.device().index())),

@@ -1,4 +1,4 @@
-// What happens to an op without a kernel: an error by default, the CPU on request. Never silently.
+// Ops without a kernel: an error by default, the CPU on request. Never silently.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>

@@ -1,5 +1,5 @@
-// What no OpenCL kernel does sensibly: the eigenvalues of general matrices, and decompositions of
-// large ones. LAPACK does it on the host, inside the op's kernel, counted
+// Work that no OpenCL kernel does sensibly: the eigenvalues of general matrices, and decompositions
+// of large ones. LAPACK does it on the host, inside the op's kernel, counted
 // (torch.ocl.host_staged_counts()).
 #pragma once
 
@@ -19,8 +19,7 @@ class HostStage {
 
   /// A host copy with the same strides; undefined and empty tensors too.
   at::Tensor& in(const at::Tensor& tensor);
-  /// The same, and finish() copies what it holds then into `tensor`, which it resizes to fit where
-  /// `resize` says so.
+  /// A result that finish() copies into `tensor`, which it resizes to fit where `resize` says so.
   at::Tensor& out(const at::Tensor& tensor, bool resize = false);
   void finish();
 

@@ -33,7 +33,7 @@ namespace {
 const AssertSite embedding_site{"embedding"}, index_site{"index"}, take_site{"take"},
     index_select_site{"index_select"}, index_put_site{"index_put_"}, put_site{"put_"},
     index_copy_site{"index_copy_"}, index_fill_site{"index_fill_"};
-// What CPU torch raises for this is no IndexError.
+// CPU torch raises no IndexError for this.
 const AssertSite gather_site{"gather", Raises::runtime_error};
 
 /// `any`: of the dimensions are indexed. None are where all indices are masks without dimensions,
@@ -91,7 +91,7 @@ std::vector<at::Tensor> indices_of(const at::TensorIteratorBase& iter, int first
   return indices;
 }
 
-/// Of a result or what is written to, the other operand, the indices.
+/// The iterator over a result or what is written to, the other operand, the indices.
 at::TensorIterator iterator_of(const at::Tensor& out, const at::Tensor& input,
                                const std::vector<at::Tensor>& indices) {
   std::vector<at::Tensor> inputs{input};

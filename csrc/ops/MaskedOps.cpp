@@ -151,7 +151,7 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
 
 namespace {
 
-/// What the kernels number.
+/// The most elements that the kernels number.
 constexpr int64_t kMaxScanned = int64_t{1} << 30;
 
 bool is_scanned(const at::Tensor& self) {

@@ -25,7 +25,7 @@ constexpr reduce::Op variance{"var", reduce::Form::moments};
 constexpr reduce::Op deviation{"std", reduce::Form::moments, reduce::Types::output,
                                /*index_only=*/false, /*root=*/true};
 
-/// What the four ops have in common.
+/// A request of one of the four ops.
 struct Request {
   const char* name;
   bool root;

@@ -81,7 +81,7 @@ at::Tensor cast_where_it_shows(const at::Tensor& self, const at::Tensor& out) {
   return shows ? self.to(out.scalar_type()) : self;
 }
 
-/// Of no elements there is a result in every dtype.
+/// An empty tensor gives a result in every dtype.
 void reduce_values(const Op& op, const at::Tensor& self, std::bitset<64> reduced, bool keepdim,
                    const at::Tensor& out, int64_t of_nothing) {
   if (self.numel() == 0) {

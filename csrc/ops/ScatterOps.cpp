@@ -18,8 +18,7 @@ using index::Reduction;
 
 namespace {
 
-// What CPU torch raises for most of these is no IndexError; for index_add it is one with vectors
-// alone.
+// CPU torch raises no IndexError for most of these; for index_add it is one with vectors alone.
 const AssertSite scatter_site{"scatter", Raises::runtime_error},
     scatter_with_reduce_site{"scatter(reduce=)", Raises::runtime_error},
     scatter_add_site{"scatter_add", Raises::runtime_error},

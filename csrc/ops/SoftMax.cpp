@@ -75,7 +75,7 @@ TORCH_IMPL_FUNC(_log_softmax_backward_data_out)(const at::Tensor& grad_output,
   backward(grad_output, output, dim, true, out);
 }
 
-// What the mask covers has no part in a row; a row that is covered whole is NaN.
+// Elements under the mask have no part in a row; a row that is covered whole is NaN.
 at::Tensor _masked_softmax(const at::Tensor& self, const at::Tensor& mask,
                            std::optional<int64_t> dim, std::optional<int64_t> mask_type) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");

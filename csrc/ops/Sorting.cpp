@@ -81,7 +81,7 @@ void reduce_with_indices(const char* name, const at::Tensor& self, int64_t dim, 
   }
 }
 
-/// What ops along a dimension make of a tensor without one.
+/// The result of ops along a dimension for a tensor without one.
 void give_number(const at::Tensor& self, const at::Tensor& values, const at::Tensor& indices) {
   values.copy_(self);
   indices.zero_();

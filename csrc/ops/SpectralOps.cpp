@@ -21,7 +21,7 @@ namespace {
 using fft::Direction;
 using fft::Kind;
 
-// What upstream's `normalization` says.
+// Values of upstream's `normalization`.
 enum Normalization : int64_t { kNone, kByRoot, kByN };
 
 double scale_of(int64_t normalization, c10::IntArrayRef sizes, c10::IntArrayRef dims) {

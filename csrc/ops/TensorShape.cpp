@@ -37,7 +37,7 @@ namespace ocl::native {
 
 namespace {
 
-// Of flip's rows on CPUs: the shortest, the most that a work-item takes together, and its elements.
+// Rows of flip on CPUs: the shortest, the most that a work-item takes together, and its elements.
 constexpr uint32_t kMinRow = 16, kMaxTogether = 64;
 
 const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};

@@ -17,7 +17,7 @@ struct Limits {
   double lowest, max;
 };
 
-// Of the stored dtype, not of the one computed in: a half's infinity becomes 65504.
+// The stored dtype's limits, not those of the one computed in: a half's infinity becomes 65504.
 Limits limits_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble:

@@ -29,8 +29,8 @@ struct Wanted {
   bool inverse, counts;
 };
 
-/// What unique() returns of `n` items along a dimension: where to find the first of each run, and
-/// what was asked for besides.
+/// The parts of unique()'s result for `n` items along a dimension: where to find the first of each
+/// run, and what was asked for besides.
 struct Duplicates {
   at::Tensor firsts, inverse, counts;
 };
@@ -57,8 +57,8 @@ Duplicates read_runs(const sort::Runs& runs, int64_t n, Wanted wanted,
   return result;
 }
 
-/// Of the elements of a vector; equal ones count as duplicates anywhere (`sorted`), or as
-/// neighbours.
+/// Finds them among the elements of a vector; equal ones count as duplicates anywhere (`sorted`),
+/// or as neighbours.
 Duplicates duplicates(const char* name, const at::Tensor& flat, bool sorted, Wanted wanted) {
   sort::Rows rows(name, flat, 0);
   if (sorted) rows.sort();

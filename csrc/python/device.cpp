@@ -60,7 +60,7 @@ std::optional<T> answer(const Device& device, cl_device_info question) {
   return code == CL_SUCCESS ? std::optional(value) : std::nullopt;
 }
 
-/// What only this asks for.
+/// Numbers that only this asks for.
 void add_identity(py::dict& d, const Device& device) {
   const auto uuid = answer<std::array<char, 16>>(device, kUuid);
   d["uuid_bytes"] = uuid ? py::object(py::bytes(uuid->data(), uuid->size())) : py::none();
@@ -158,7 +158,7 @@ void bind_device(py::module_& module) {
     return properties;
   });
 
-  // What engine/device_table.h has of the device.
+  // The device's row of engine/device_table.h.
   module.def("device_row", [](int64_t index) {
     const DeviceRow& row = device_row(device(checked_index(index)));
     py::dict d;

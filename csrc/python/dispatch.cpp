@@ -54,7 +54,7 @@ void bind_dispatch(py::module_& module) {
   module.def("take_recorded_dispatch", &take_recorded_dispatch);
   // Once torchvision has declared them (torch_ocl/integrations/torchvision.py).
   module.def("register_vision_ops", &vision::register_ops);
-  // Likewise bitsandbytes; returns why ops were refused.
+  // Registers bitsandbytes' ops; returns why ops were refused.
   module.def("register_bitsandbytes_ops", &bitsandbytes::register_ops);
 }
 

@@ -26,7 +26,7 @@ namespace py = pybind11;
 namespace ocl::python {
 namespace {
 
-/// What stays the same from call to call.
+/// State that stays the same from call to call.
 struct Fused {
   const ModifiedKernels& kernels;
   int lanes;
@@ -107,7 +107,7 @@ py::object fused_product(const std::string& text, int lanes, size_t tensors, siz
       Fused{ModifiedKernels::of(text), lanes, tensors, numbers, run, std::move(refuse)}));
 }
 
-/// The same of an input, a weight, and a bias or None.
+/// A convolution of an input, a weight, and a bias or None.
 py::object fused_convolution(const std::string& text, int lanes, size_t tensors, size_t numbers,
                              std::vector<int64_t> stride, std::vector<int64_t> padding,
                              std::vector<int64_t> dilation, int64_t groups, bool channels_last,

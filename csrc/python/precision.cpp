@@ -45,7 +45,7 @@ void bind_precision(py::module_& module) {
   module.def("float32_precision", [](const std::string& use) {
     return text_of(native::float32_precision(use_of(use)));
   });
-  // What all settings together allow on the current device.
+  // The precision that all settings together allow on the current device.
   module.def("allowed_float32_precision", [](const std::string& use) {
     return text_of(native::allowed_precision(use_of(use)));
   });

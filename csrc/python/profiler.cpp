@@ -1,4 +1,4 @@
-// What torch.ocl.profiler runs on: the commands of a stretch of time and their ops' costs.
+// torch.ocl.profiler's native part: the commands of a stretch of time and their ops' costs.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

@@ -146,7 +146,7 @@ py::object import_memory(int index, uintptr_t handle, py::object owner_object) {
   }
   const auto bytes = static_cast<int64_t>(info_of<size_t>(owner, mem, CL_MEM_SIZE));
   auto import = std::make_shared<Import>(owner, mem);
-  // What hands the memory out, a pool for one, lives as long: the tensor may die in any thread.
+  // The owner of the memory, a pool for one, lives as long: the tensor may die in any thread.
   const auto let_go = [](PyObject* object) {
     if (Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;

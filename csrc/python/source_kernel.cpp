@@ -58,7 +58,7 @@ class SourceKernel {
 
   const std::string& name() const { return kernel_.name(); }
   size_t max_work_group_size() const { return kernel_.max_work_group_size(); }
-  /// Of the kernel's own, without its arguments.
+  /// The kernel's own, without its arguments.
   size_t local_memory() const { return kernel_.local_memory(); }
 
   cl_uint argument_count() const {
@@ -68,7 +68,7 @@ class SourceKernel {
     return count;
   }
 
-  /// Of __attribute__((reqd_work_group_size)); zeros without one.
+  /// The sizes of __attribute__((reqd_work_group_size)); zeros without one.
   std::array<size_t, 3> required_local_size() const {
     std::array<size_t, 3> size{};
     OCL_CALL(&kernel_.device(), clGetKernelWorkGroupInfo, kernel_.handle(), kernel_.device().id(),
@@ -188,7 +188,7 @@ std::string build_options(const Device& device, cl_program program) {
   return options.c_str();
 }
 
-/// What the driver says of a kernel's parameters, or nothing where it does not know. Builds the
+/// The driver's words on a kernel's parameters, or nothing where it does not know. Builds the
 /// source once more: drivers forget parameters in the binaries that the cache keeps.
 std::optional<std::vector<Parameter>> kernel_parameters(int index, const std::string& source,
                                                         const std::string& name,

@@ -59,7 +59,7 @@ void bind_stream(py::module_& module) {
   module.def(
       "synchronize",
       [](int64_t index) {
-        // Of the device that is current by default nothing need be known where nothing ran.
+        // Nothing need be known of the default device where nothing ran.
         const bool used = is_initialized() || process_was_forked();
         if (used || index != 0) synchronize_device(checked_index(index));
       },

@@ -35,7 +35,7 @@ double initial_fraction() {
   return fraction;
 }
 
-// Of their creation and of the modes that all have.
+// Guards their creation and the modes that all have.
 std::mutex caches_mutex;
 uint32_t modes_of_all = 0;
 
@@ -82,7 +82,7 @@ void free_address(void* address) {
   cache->free(address);
 }
 
-/// What a graph's kernels use is the graph's, whatever pool the program has asked for.
+/// Memory of a graph's kernels is the graph's, whatever pool the program has asked for.
 c10::StreamId pool_of(c10::DeviceIndex index, c10::StreamId stream) {
   const c10::StreamId of_graph = Queue::captures() ? pool_of_capture(index, stream) : stream;
   return of_graph != stream ? of_graph : routed_pool(index, stream);

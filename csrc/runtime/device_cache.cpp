@@ -128,7 +128,8 @@ void DeviceCache::release_cached(c10::MempoolId_t pool) {
   finish_device(static_cast<c10::DeviceIndex>(device_.index()));
   lock_recording(MemoryContexts::all);
   std::lock_guard lock(mutex_, std::adopt_lock);
-  // What has been enqueued and freed since: a kernel that was given addresses holds no buffer.
+  // Memory may have been enqueued and freed since: a kernel that was given addresses holds no
+  // buffer.
   const bool finished = finish_events();
   merge_last_freed();
   if (finished) release_unused_segments(pool);

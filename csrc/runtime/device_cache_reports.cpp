@@ -1,4 +1,4 @@
-// What a device's cache tells: statistics, snapshots, errors.
+// Reports of a device's cache: statistics, snapshots, errors.
 #include <c10/util/Exception.h>
 
 #include <algorithm>

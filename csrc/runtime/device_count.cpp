@@ -35,7 +35,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// What a program writes; empty if it can't be run. Its warnings come again with the first use.
+/// The output of a program; empty if it can't be run. Its warnings come again with the first use.
 std::string output_of(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -79,7 +79,7 @@ std::optional<Answer> ask() {
   return answer;
 }
 
-/// What the program said, which is asked once.
+/// The program's answer. It is asked once.
 const std::optional<Answer>& answer_from_elsewhere() {
   static const std::optional<Answer> answer = ask();
   return answer;

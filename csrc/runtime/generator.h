@@ -8,7 +8,7 @@
 
 namespace ocl {
 
-/// What a random kernel takes: the Philox key and the first counter it may use.
+/// Arguments of a random kernel: the Philox key and the first counter it may use.
 struct PhiloxState {
   uint64_t seed;
   uint64_t offset;

@@ -45,7 +45,7 @@ class StreamGraph {
 /// Where the memory for a stream comes from while its work is captured: that of the graph, and
 /// otherwise the stream's own.
 c10::StreamId pool_of_capture(c10::DeviceIndex device, c10::StreamId stream);
-/// What stands for a generator's state in a graph; none where the current stream isn't captured.
+/// The stand-in for a generator's state in a graph; none where the current stream isn't captured.
 std::optional<PhiloxState> reserve_philox_for_graph(const at::Generator& generator,
                                                     c10::DeviceIndex device, uint64_t increment);
 

@@ -1,5 +1,4 @@
-// What the generic parts of torch ask an accelerator: devices, generators, pinned memory, storage
-// resizing.
+// Answers to the generic parts of torch: devices, generators, pinned memory, storage resizing.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>

@@ -1,4 +1,4 @@
-// What the host can still give: CPU devices allocate from the same memory, lazily, and their
+// Memory that the host can still give: CPU devices allocate from the same memory, lazily, and their
 // drivers report success past its end.
 #pragma once
 

@@ -10,7 +10,7 @@
 namespace ocl {
 namespace {
 
-// What set_memory_recording was given, for gathering without a lock and for devices to come.
+// The settings of set_memory_recording, for gathering without a lock and for devices to come.
 struct Shared {
   std::mutex mutex;
   MemoryRecording recording;

@@ -1,5 +1,5 @@
-// What torch.ocl.memory._record_memory_history keeps: what the allocator did, and who asked for the
-// memory that is in use.
+// The record of torch.ocl.memory._record_memory_history: what the allocator did, and who asked for
+// the memory that is in use.
 //
 // While nothing is recorded an allocation or a free reads one number beside its lock (MemoryMode),
 // and nothing else.
@@ -74,19 +74,19 @@ struct MemorySnapshot {
   std::vector<MemoryEvent> events;    // the oldest first
 };
 
-/// What allocations and frees do besides; none of it in nearly every process. Each device's cache
+/// Work of allocations and frees besides; none of it in nearly every process. Each device's cache
 /// has a copy.
 enum MemoryMode : uint32_t { kRecordsMemory = 1, kUncachedMemory = 2, kRoutedMemory = 4 };
 
-/// What record_memory_history was given last, for devices to come.
+/// The settings of the last record_memory_history, for devices to come.
 MemoryRecording memory_recording();
 void keep_memory_recording(const MemoryRecording& recording);
 
-// Of all devices, in allocator.cpp.
+// The functions for all devices are in allocator.cpp.
 
 void set_memory_mode(MemoryMode mode, bool on);
 uint32_t memory_modes();
-/// What is recorded from now on. Disabling it drops what was recorded.
+/// Sets what is recorded from now on. Disabling it drops the record.
 void record_memory_history(const MemoryRecording& recording);
 /// Empty if the device's memory isn't in use yet.
 MemorySnapshot snapshot_memory(c10::DeviceIndex index);

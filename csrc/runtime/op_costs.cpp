@@ -202,7 +202,7 @@ void add_outputs(Op& op, const at::RecordFunction& function) {
     each_tensor(output, [&](const at::Tensor& tensor) {
       if (first == 0 && tensor.defined()) first = static_cast<double>(tensor.numel());
       const double bytes = bytes_of(tensor);
-      // What an operand is as well was counted there.
+      // A result that is an operand as well was counted there.
       if (bytes == 0 ||
           std::ranges::find(op.operands, tensor.unsafeGetTensorImpl()) != op.operands.end()) {
         return;

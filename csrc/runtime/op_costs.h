@@ -1,4 +1,4 @@
-// What ops must move and compute at least, for profiles: their operands' bytes, and floating point
+// The least that ops must move and compute, for profiles: their operands' bytes, and floating point
 // operations where a formula knows them.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ocl {
 
-/// Of one op that enqueued commands by itself, not by ops within it.
+/// The cost of one op that enqueued commands by itself, not by ops within it.
 struct OpCost {
   uint64_t id = 0;    // profile::Tags::op of its commands
   std::string name;   // "aten::mm"

@@ -127,7 +127,7 @@ class Channel {
     return *queue;
   }
 
-  // What profiles call the stream: no stream has that number.
+  // The stream's number in profiles: no stream has that number.
   static constexpr int64_t kCopies = -1;
   Device &to_, &from_;
   std::unique_ptr<Queue> to_queue_, from_queue_;

@@ -1,4 +1,4 @@
-// What torch's legacy profiler and the kineto fallback ask of a device: events with timestamps.
+// The device's part of torch's legacy profiler and the kineto fallback: events with timestamps.
 #include <c10/util/ApproximateClock.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/profiler/stubs/base.h>

@@ -15,9 +15,9 @@ inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 c10::DeviceIndex current_device() noexcept;
 /// Makes `index` current. Throws as ocl::device() does if there is no such device.
 void set_device(c10::DeviceIndex index);
-/// The same, and returns the one that was.
+/// Sets the device, and returns the one that was current.
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
-/// The same without checking that the device exists; out-of-range indices are ignored.
+/// Sets the device without checking that it exists; out-of-range indices are ignored.
 void set_device_unchecked(c10::DeviceIndex index) noexcept;
 
 /// The default stream (id 0), or one of the device's pool; pools are created on first use and
@@ -43,10 +43,10 @@ void synchronize(c10::Stream stream);
 void synchronize_device(c10::DeviceIndex device);
 /// Raises what kernels reported before the last wait on `queue`.
 void raise_device_assertions(Queue& queue);
-/// What every blocking read calls: the same, and what the sync debug mode says.
+/// Every blocking read calls it: it does the same, and what the sync debug mode says.
 void raise_after_read(Queue& queue);
 
-/// What an op that waits for the device does: 0 nothing, 1 a warning, 2 an error.
+/// An op that waits for the device does this: 0 nothing, 1 a warning, 2 an error.
 void set_sync_debug_mode(int mode);
 int sync_debug_mode();
 

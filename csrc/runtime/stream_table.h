@@ -1,5 +1,5 @@
-// What the rest of the runtime needs of the streams beyond the contract in stream.h: the bound on
-// device indices and calls that wait or ask without raising device assertions.
+// The runtime's own view of the streams, beyond the contract in stream.h: the bound on device
+// indices and calls that wait or ask without raising device assertions.
 #pragma once
 
 #include <c10/core/Device.h>

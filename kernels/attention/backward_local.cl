@@ -65,7 +65,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     s = weight_ * keep_;                                               \
   } while (0)
 #if MODIFIED
-/// The same, of a score that is modified, and taken or not.
+/// WEIGH for a score that is modified, and taken or not.
 #define WEIGH_MODIFIED(s, slope, q, k, logarithm, product, taken) \
   do {                                                            \
     const T score_ = s * factor;                                  \
@@ -75,7 +75,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGU
     slope = MODIFY_SLOPE(score_, q, k, slope, s) * scale;         \
   } while (0)
 #endif
-/// Of a row that is masked whole no weight is left.
+/// A row that is masked whole has no weights.
 static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : lse; }
 
 /// The tiles that were fetched, for everyone.
@@ -115,8 +115,8 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
       sums[i][c][1] = fma(weight_, v_.s1, sums[i][c][1]);                     \
     }                                                                         \
   }
-/// The same for `chunks` chunks, of which the first two are held; fetch(c) fetches those from c on,
-/// and `next` what comes after. Rows past the last one are zeros.
+/// Adds `chunks` chunks, of which the first two are held; fetch(c) fetches those from c on, and
+/// `next` what comes after. Rows past the last one are zeros.
 #define ADD_CHUNKS(sums, chunks, fetch, next)                             \
   _Pragma("unroll") for (uint c = 0; c < chunks; c += 2) {                \
     STORE_TILES(BK, BK);                                                  \

@@ -54,7 +54,7 @@
     s = weight_ * keep_;                                                  \
   } while (0)
 #if MODIFIED
-/// The same, of a score that is modified, and taken or not.
+/// WEIGH for a score that is modified, and taken or not.
 #define WEIGH_MODIFIED(s, slope, q, k, logarithm, product, taken)  \
   do {                                                             \
     const float score_ = s * factor;                               \
@@ -70,7 +70,7 @@
 #define KEEP(row, k) 1.0f
 #endif
 
-/// Of a row that is masked whole no weight is left.
+/// A row that is masked whole has no weights.
 static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
 #define SWAP_STAGES          \

@@ -77,7 +77,7 @@ static inline V load_lanes(global const char* row, ulong column, uint first, uin
 /// Stores the logarithm of a row.
 #define STORE_LOGARITHM(h, q, maximum, total) \
   ((global T*)lse)[((ulong)b * p.heads + (h)) * p.queries + (q)] = (maximum) + log2(total)
-/// What a row's sums are multiplied by. A row that is masked whole is 0, as in CPU torch.
+/// A row's sums are multiplied by this. A row that is masked whole is 0, as in CPU torch.
 #define SHRINK(total) ((total) == (T)(0) ? (T)(0) : (T)(1) / (total))
 
 /// Stores a vector of a row from element `first` on, as far as the row goes.

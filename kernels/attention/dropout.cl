@@ -1,5 +1,5 @@
-// What attention's dropout multiplies each weight by, as a matrix: for second derivatives, which
-// have one.
+// The factors of attention's dropout, one for each weight, as a matrix: for second derivatives,
+// which have one.
 //
 // Compile parameters: C (tag of the factors).
 #ifndef C

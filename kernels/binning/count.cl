@@ -48,7 +48,7 @@ kernel void count_atomic(global const char* index, const ulong index_offset,
   }
 }
 
-/// The same through local memory; bins <= LOCAL_BINS.
+/// Counts through local memory; bins <= LOCAL_BINS.
 kernel void count_local(global const char* index, const ulong index_offset,
                         global char* counts_base, const ulong counts_offset,
                         const Arguments arguments) {

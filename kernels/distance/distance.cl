@@ -34,7 +34,7 @@ typedef TYPE(C) T;
 #define FINISH(sum, p) pow(sum, (T)1 / (p))
 #endif
 
-// What row i's distance to another row adds to the gradient of its element, by the difference of
+// A distance of row i to another row adds this to the gradient of its element, by the difference of
 // the two elements: a distance of 0 has the gradient 0.
 #define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
 #if NORM == 0

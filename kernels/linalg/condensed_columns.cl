@@ -18,7 +18,7 @@
 
 #define LARGEST_f32 FLT_MAX
 #define LARGEST_f64 DBL_MAX
-// What is smaller has squares that lose digits, and is multiplied by RAISE.
+// Smaller numbers have squares that lose digits, and are multiplied by RAISE.
 #define SMALL_f32 0x1p-40f
 #define SMALL_f64 0x1p-400
 #define RAISE_f32 0x1p100f

@@ -27,7 +27,7 @@ static inline void reflect_one(global const T* v, const T tau, global T* c, uint
   });
 }
 
-/// The same to four columns `stride` apart: v is loaded once, and the sums hide each other's
+/// Applies it to four columns `stride` apart: v is loaded once, and the sums hide each other's
 /// latency.
 static inline void reflect_four(global const T* v, const T tau, global T* c, ulong stride, uint j,
                                 uint rows) {

@@ -127,8 +127,8 @@ kernel ITEM_BY_ITEM void tridiagonal_qr(QR_PARAMETERS) {
   STORE_VALUES(false);
 }
 
-/// The same for singular values, which fall; two streams: of the columns' vectors (v), of the rows'
-/// (u).
+/// Implicit QR for singular values, which fall; two streams: of the columns' vectors (v), of the
+/// rows' (u).
 kernel ITEM_BY_ITEM void bidiagonal_qr(QR_PARAMETERS) {
   DECLARE_OPERANDS;
   uint last = *failed ? 0 : n - 1;

@@ -37,7 +37,7 @@ static inline Rotations rotations_of(V x, V y) {
   return result;
 }
 
-/// What the matrices of a work-item have done, and where a sweep begins.
+/// The progress of a work-item's matrices, and where a sweep begins.
 typedef struct {
   Row first[WIDTH], last[WIDTH];
   uint done[WIDTH], used[WIDTH];

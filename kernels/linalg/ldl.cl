@@ -125,9 +125,9 @@ kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulon
     const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
     Block block = {first, first, first, first};
     if (step == 2) block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
-    // What is below and to the right, less L D times the transposed columns, which are read by all.
-    // LAPACK takes nothing off for a factor of 0, an infinity's inverse, though its products may be
-    // NaN.
+    // The rest, below and to the right, less L D times the transposed columns, which are read by
+    // all. LAPACK takes nothing off for a factor of 0, an infinity's inverse, though its products
+    // may be NaN.
     for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
       const T x = AT(matrix, sa, i, k);
       if (step == 1) {

@@ -8,7 +8,7 @@
 #define PIVOT 1
 #endif
 
-/// What elements are compared by: |re| + |im| of complex numbers, in both lanes, as LAPACK does.
+/// Elements are compared by this: |re| + |im| of complex numbers, in both lanes, as LAPACK does.
 #define SIZES_real(v) fabs(v)
 #define SIZES_complex(v) (fabs(v) + SWAPPED(fabs(v)))
 

@@ -67,8 +67,8 @@ kernel ITEM_BY_ITEM void triangular_columns(global const char* a, ulong a_offset
   }
 }
 
-/// The same where a's columns lie side by side, sa.column is 1: an element is what its row's dot
-/// product leaves.
+/// Solves a system where a's columns lie side by side, sa.column is 1: an element is what its row's
+/// dot product leaves.
 kernel ITEM_BY_ITEM void triangular_rows(global const char* a, ulong a_offset, global char* b,
                                          ulong b_offset, const Strides sa, const Strides sb, uint n,
                                          uint columns, uint flags) {

@@ -58,7 +58,7 @@ kernel ITEM_BY_ITEM void transducer(global const char* blank, const ulong blank_
       if (t > 0) sum = add_logarithms(sum, AT(forward, t - 1, u) + AT(blank, t - 1, u));
       if (u > 0) sum = add_logarithms(sum, AT(forward, t, u - 1) + AT(label, t, u - 1));
       PUT(forward, t, u, sum);
-      // The same place counted from the end.
+      // The place counted from the end.
       const int s = last_time - t, v = last_label - u;
       TYPE(C) rest = t == 0 && u == 0 ? AT(blank, s, v) : (TYPE(C))(-INFINITY);
       if (t > 0) rest = add_logarithms(rest, AT(backward, s + 1, v) + AT(blank, s, v));

@@ -26,7 +26,7 @@
   const uint vector = get_global_id(0), part = get_group_id(1);                \
   const uint first = part * args.part, n = min(args.part, args.count - first); \
   const bool has_channels = vector < args.channels / WIDTH;
-// Of the positions of a part those that row `r` of the work-group takes.
+// How many positions of a part row `r` of the work-group takes.
 #define OWN(r) ((r) < n ? (n - (r) - 1) / ROWS + 1 : 0)
 #define START(p) \
   ((p) + ((ulong)(first + row) * args.channels + (ulong)vector * WIDTH) * STORAGE_SIZE(IN))

@@ -14,7 +14,8 @@ typedef struct {
   SCALAR constant_, slope;  // of the gradient of the input, but for the factor rstd
 } RowState;
 
-/// Of a stretch of a row: its weighted gradients, and their products with the normalised elements.
+/// Sums over a stretch of a row: its weighted gradients, and their products with the normalised
+/// elements.
 typedef struct {
   SCALAR gradients, products;
 } RowSums;

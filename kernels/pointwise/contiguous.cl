@@ -15,10 +15,10 @@
 #endif
 
 #define LOAD_ONE(k, name, tag) const T a##k = LOAD_AS(C, tag, name, i);
-// What an operand needs a page later, where there is one, or a narrow one among several: its pages
-// last longer than the others', and the processor's own prefetching stops at a page's end. Without
-// it where() takes 1.4 times as long, and tanh() 5% longer. With it several operands of 4 bytes
-// would be up to 15% slower.
+// Asks for an operand's elements a page later, where there is one, or a narrow one among several:
+// its pages last longer than the others', and the processor's own prefetching stops at a page's
+// end. Without it where() takes 1.4 times as long, and tanh() 5% longer. With it several operands
+// of 4 bytes would be up to 15% slower.
 #define IS_NARROW(k, name, tag) || STORAGE_SIZE(tag) < 4
 #define PREFETCH_IN(k, name, tag) \
   if (PER_ITEM * STORAGE_SIZE(tag) >= 32) PREFETCH_PAGE_AHEAD(tag, PER_ITEM, name, chunk);

@@ -19,7 +19,7 @@
 #include "quantize/largest.clh"
 
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(E))
-// What bitsandbytes takes for 0, as a divisor.
+// bitsandbytes takes this for 0, as a divisor.
 #define TINY 1e-38f
 // Its blocks are multiplied by the inverse, but for a last one that isn't whole.
 #define SCALED(x) (is_whole ? (x) * inverse : largest < TINY ? (x) * 1e38f : (x) / largest)
@@ -83,7 +83,7 @@ kernel ITEM_BY_ITEM void encode4(global const char* in_base, const ulong in_offs
   }
 }
 
-/// What lies between neighbours of a table of 256. Global size: 255 or more.
+/// The middles between neighbours of a table of 256. Global size: 255 or more.
 kernel void middles(global const char* in_base, const ulong in_offset, global char* out_base,
                     const ulong out_offset) {
   const uint i = get_global_id(0);

@@ -39,7 +39,7 @@ static inline uchar nearest(global const float* table, float x) {
 #define LARGEST(x) largest_of_group(x, shared)
 static inline float largest_of_group(float x, local float* shared) {
   const uint item = get_local_id(0);
-  // Of global memory, too: what all have read of the block's old maxima is written afterwards.
+  // Global memory waits, too: what all have read of the block's old maxima is written afterwards.
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   shared[item] = x;
   for (uint n = GROUP / 2; n > 0; n /= 2) {

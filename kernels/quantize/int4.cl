@@ -93,8 +93,8 @@ kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_o
   }
 }
 
-/// The same for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by side. x
-/// and the weights are aligned to vectors.
+/// The product for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by
+/// side. x and the weights are aligned to vectors.
 /// Global size: n * SHARE, rounded up.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
     global const char* x_base, const ulong x_offset, global const char* weights_base,

@@ -41,7 +41,7 @@ kernel void observe(global const char* lows, const ulong lows_offset, global con
     high = step * above;
   }
   float scale = (high - low) / levels;
-  // What is too small for its inverse to be finite quantises nothing.
+  // A scale too small for its inverse to be finite quantises nothing.
   if (scale == 0 || isinf(1 / scale)) scale = 0.1f;
   const float smallest = 6.1e-5f;
   if (scale < smallest) {

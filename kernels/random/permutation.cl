@@ -91,7 +91,7 @@ kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, const ulong out
       uint value[AT_ONCE];
       vstore16(left_a << shift | right_a, 0, value);
       vstore16(left_b << shift | right_b, 1, value);
-      // What is not final is written over by a later step.
+      // A later step writes over numbers that are not final.
 #define STORE_NUMBER(j)                \
   {                                    \
     const uint where = place[v + (j)]; \

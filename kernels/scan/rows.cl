@@ -30,7 +30,7 @@
   store_state(state, result0 + (long)(i) * args.out_step[0], result1 + (long)(i) * args.out_step[1])
 
 #if GROUP > 1
-/// What the work-items before this one combine to; *total becomes what all of them do.
+/// Combines the states of the work-items before this one; *total combines all of them.
 static inline State scan_group(State state, uint item, local State* shared, State* total) {
   shared[item] = state;
   for (uint distance = 1; distance < GROUP; distance *= 2) {

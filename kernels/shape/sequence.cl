@@ -53,7 +53,7 @@ kernel ITEM_BY_ITEM void sequence(global char* out, ulong out_offset, ulong n, T
 #if SYMMETRIC
   for (; i + WIDTH <= min(until, n / 2); i += WIDTH)
     STORE_VALUES((VALUES)(start) + (VALUES)(step)*POSITIONS(i));
-  // What is left of the first half.
+  // The rest of the first half.
   for (; i < min(until, n / 2); i++)
     STORE_FROM(OUT, C, to, i, RESULT(base, start + SCALE(step, i)));
   for (; i + WIDTH <= until; i += WIDTH)

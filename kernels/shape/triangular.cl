@@ -53,7 +53,7 @@ kernel void triangle_copy(global char* out, const ulong out_offset, global const
 #define OUT_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[0][0])
 #define IN_STEP (CONTIGUOUS ? STORAGE_SIZE(E) : layout.stride[1][0])
 
-/// The same for CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
+/// Triangles on CPUs: `run` rows to a work-item. Global size: ceil(rows / run), or more.
 kernel ITEM_BY_ITEM void triangle_rows(global char* out, const ulong out_offset,
                                        global const char* in, const ulong in_offset,
                                        const TriangleArguments layout, const uint run) {

@@ -13,14 +13,14 @@
 #define FOR_HELD(j) \
   _Pragma("unroll") for (uint j = 0; j < HELD; j++) if (item + j * GROUP < vectors)
 #define FOR_OTHERS(v) for (uint v = item + HELD * GROUP; v < vectors; v += GROUP)
-// Of vectors that are read together, so that one's way from memory hides the others'.
+// How many vectors are read together, so that one's way from memory hides the others'.
 #define TOGETHER 4
 #define FOR_CHUNKS(v) for (uint v = item + HELD * GROUP; v < vectors; v += TOGETHER * GROUP)
 #define FOR_CHUNK(j, v) \
   _Pragma("unroll") for (uint j = 0; j < TOGETHER; j++) if ((v) + j * GROUP < vectors)
 
-// Of the row whose first element is number `first` of all: the elements before the first vector,
-// the vectors, and the element that a work-item takes of the edges, args.length if none.
+// Declares for the row whose first element is number `first` of all: the elements before the first
+// vector, the vectors, and the element that a work-item takes of the edges, args.length if none.
 #define DECLARE_ROW(first)                                              \
   const uint before = min((uint)(-(first) & (WIDTH - 1)), args.length); \
   const uint vectors = (args.length - before) / WIDTH;                  \

@@ -34,8 +34,8 @@
     if ((count) == 1) STOREV_FROM(tag, ACC, WIDTH, p, v, x[0]);             \
   } while (0)
 
-// What local memory holds of a row are its exponentials, or for log_softmax its elements less the
-// largest. `scale` is one by the sum of the exponentials, or its logarithm.
+// Local memory holds a row's exponentials, or for log_softmax its elements less the largest.
+// `scale` is one by the sum of the exponentials, or its logarithm.
 #if LOG
 #define TO_HOLD(below, exponential) (below)
 #define RESULT(held, scale) ((held) - (scale))

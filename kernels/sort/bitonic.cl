@@ -17,7 +17,7 @@ kernel void sort_bitonic(global char* keys_base, ulong keys_offset, global char*
 
   for (uint slot = id; slot < slots; slot += group) {
     const uint row = first_row + slot / size, i = slot & (size - 1);
-    // What fills a row up has the greatest key, and positions past every element's.
+    // Elements that fill a row up have the greatest key, and positions past every element's.
     keys[slot] = row < rows && i < n ? all_keys[(ulong)row * n + i] : KEY_MAX;
     index[slot] = i;
   }

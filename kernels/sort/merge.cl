@@ -31,7 +31,7 @@ kernel void sort_merge(global const char* keys_base, ulong keys_offset,
   while (low < high) {
     const uint middle = low + (high - low) / 2;
     const int order = compare_rows(keys, columns, first ? middle : from[middle], own);
-    // Of equal rows the left run's come first.
+    // Equal rows of the left run come first.
     if (left ? order < 0 : order <= 0)
       low = middle + 1;
     else

@@ -17,8 +17,8 @@ static inline uint run_end(global const Key* keys, Key key, uint from, uint n) {
   return low;
 }
 
-/// Of equally frequent elements the smallest; of equal ones the last. A NaN equals nothing, so each
-/// counts once. counts, ends: an element per work-item of the group.
+/// The smallest of equally frequent elements wins, and the last of equal ones. A NaN equals
+/// nothing, so each counts once. counts, ends: an element per work-item of the group.
 kernel void sort_mode(global const char* in, const ulong in_offset, global const char* keys_base,
                       ulong keys_offset, global const char* index_base, ulong index_offset,
                       global char* values, const ulong values_offset, global char* indices,

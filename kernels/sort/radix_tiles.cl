@@ -60,7 +60,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_tiles(
   global const uint* counts = (global const uint*)(counts_base + counts_offset);
 
   for (uint i = id; i < TILE; i += GROUP) {
-    // What fills the last tile up has the highest digit and stays behind the elements.
+    // Keys that fill the last tile up have the highest digit and stay behind the elements.
     tile_keys[i] = i < count ? keys[i] : KEY_MAX;
     tile_index[i] = i >= count ? 0 : pass.first ? begin + i : index[i];
   }

@@ -95,7 +95,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_wide(
   const uint own0 = warp * (32 * ITEMS) + lane;
   Key own[ITEMS];
   _Pragma("unroll") for (uint j = 0; j < ITEMS; j++) {
-    // What fills the last tile up has the highest digit and stays behind the elements.
+    // Keys that fill the last tile up have the highest digit and stay behind the elements.
     own[j] = own0 + j * 32 < count ? keys[own0 + j * 32] : KEY_MAX;
   }
   for (uint w = 0; w < WARPS; w++) {

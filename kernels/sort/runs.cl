@@ -46,7 +46,7 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
 #endif
 #define SHARE 8  // elements of a work-item; a work-group's are a chunk
 
-/// The same for GPUs. Global size: chunks * GROUP.
+/// Counts runs on GPUs. Global size: chunks * GROUP.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_in_groups(
     global const char* keys_base, ulong keys_offset, global const char* index_base,
     ulong index_offset, global char* counts_base, ulong counts_offset, const RunArguments runs) {
@@ -99,9 +99,9 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
   global long* inverse = (global long*)(inverse_base + inverse_offset);       \
   global const uint* counts = (global const uint*)(counts_base + counts_offset);
 
-/// Of each run: firsts, the number in the input of its first element; starts, where it begins. Of
-/// each element of the input: inverse, the run it is in. All int64; `wanted` has a bit for each of
-/// the three.
+/// Writes of each run: firsts, the number in the input of its first element; starts, where it
+/// begins. Of each element of the input: inverse, the run it is in. All int64; `wanted` has a bit
+/// for each of the three.
 kernel void sort_write_runs(WRITE_OPERANDS) {
   const ulong first = (ulong)get_global_id(0) * runs.chunk;
   if (first >= runs.n) return;
@@ -111,7 +111,7 @@ kernel void sort_write_runs(WRITE_OPERANDS) {
              begin + min(runs.chunk, runs.n - begin), counts[get_global_id(0)], runs);
 }
 
-/// The same for GPUs. Global size: chunks * GROUP.
+/// Writes runs on GPUs. Global size: chunks * GROUP.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_write_runs_in_groups(
     WRITE_OPERANDS) {
   local uint sums[GROUP];

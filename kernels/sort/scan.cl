@@ -31,7 +31,7 @@ kernel void sort_scan(global char* counts_base, ulong counts_offset, uint length
 // Counts that a work-item of the other kernel sums at a time.
 #define COUNTS 4
 
-/// The same for GPUs: tiles of counts, so that neighbouring work-items read neighbouring counts.
+/// Scans counts on GPUs: tiles of counts, so that neighbouring work-items read neighbouring counts.
 kernel void sort_scan_tiles(global char* counts_base, ulong counts_offset, uint length,
                             local uint* sums) {
   global uint* counts =

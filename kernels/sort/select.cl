@@ -102,7 +102,7 @@ static inline void merge_sort(private Key* keys, private uint* positions, privat
   global uint* out_index =                                                                       \
       (global uint*)(out_index_base + out_index_offset) + (ulong)(number) * s.k;
 
-// Of the keys [begin, end) those below `limit`, which TAKE(i) may lower.
+// Runs through the keys [begin, end) below `limit`, which TAKE(i) may lower.
 #define FOR_BELOW_LIMIT(begin, end, TAKE)                       \
   do {                                                          \
     uint i_ = (begin);                                          \
@@ -169,7 +169,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_sel
     }                                                          \
   } while (0)
 
-/// Likewise for more; in the order of their positions if not `sorted`.
+/// Selects more elements; in the order of their positions if not `sorted`.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void sort_select(SELECT_ARGS) {
   const uint number = get_global_id(0);
   OPERANDS_OF(number)

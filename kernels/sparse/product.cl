@@ -163,7 +163,7 @@ kernel ITEM_BY_ITEM void sparse_product(global const char* offsets, const ulong 
 // A sum's terms are added in turns, so that they needn't wait for each other.
 #define TURNS 4
 
-/// The same for a single column, of rows `dense_step` apart. A work-item has `span` rows.
+/// A product with a single column, of rows `dense_step` apart. A work-item has `span` rows.
 kernel ITEM_BY_ITEM void sparse_vector_product(
     global const char* offsets, const ulong offsets_offset, global const char* indices,
     const ulong indices_offset, global const char* values, const ulong values_offset,

@@ -103,7 +103,7 @@ kernel ITEM_BY_ITEM void col2im(global char* image, const ulong image_offset,
 #if LINE > 1
 #define LANES 8
 
-// The same for contiguous rows: what a tap adds to a row is a vector sum, or a strided one.
+// Sums columns of contiguous rows: a tap adds a vector to a row, or a strided one.
 kernel ITEM_BY_ITEM void col2im_lines(global char* image, const ulong image_offset,
                                       global const char* columns, const ulong columns_offset,
                                       const Arguments args, const FoldArguments fold) {

@@ -109,8 +109,8 @@ kernel ITEM_BY_ITEM void grid_sample_planes(global const char* unused, const ulo
 }
 
 #ifdef SCATTER
-// The same by atomic additions. Operand 0 is the output's gradient with its channels left out, 1
-// the zeroed gradient, 2 the grid.
+// The gradient by atomic additions. Operand 0 is the output's gradient with its channels left out,
+// 1 the zeroed gradient, 2 the grid.
 kernel ITEM_BY_ITEM void grid_sample_scatter(global const char* grad, const ulong grad_offset,
                                              global char* out, const ulong out_offset,
                                              global const char* numbers, const ulong numbers_offset,

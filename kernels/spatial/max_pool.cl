@@ -113,7 +113,7 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_off
 #endif
 
 #if ONLY == 0 || ONLY == 3
-// The same where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is
+// Max pooling where a work-item takes whole planes, contiguous ones, for any kind of windows. IN is
 // ACC.
 kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offset,
                                          global const char* grad, const ulong grad_offset,
@@ -143,7 +143,7 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offse
 #endif
 
 #if ONLY == 0 || ONLY == 4
-// The same for planes whose channels lie innermost: a work-item takes up to WIDTH channels of all
+// Max pooling of planes whose channels lie innermost: a work-item takes up to WIDTH channels of all
 // positions. Operand 0 has its positions one after the other.
 kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_offset,
                                            global const char* grad, const ulong grad_offset,

@@ -150,7 +150,7 @@ kernel ITEM_BY_ITEM void nearest_backward(global char* out, const ulong out_offs
 #if LINE > 0
 #define SUMS TYPEV(ACC, LANES)
 
-// The same for contiguous rows, whole ones: columns are summed first, in vectors.
+// The gradient for whole contiguous rows: columns are summed first, in vectors.
 kernel ITEM_BY_ITEM void nearest_backward_lines(global char* out, const ulong out_offset,
                                                 global const char* grad, const ulong grad_offset,
                                                 const Arguments args,

@@ -200,9 +200,8 @@ kernel void deform_scatter(global char* sums, const ulong sums_offset, global co
 }
 #endif
 
-/// The same, where a work-item for each plane of the input adds in a fixed order. Global size:
-/// batch
-/// * channels, or more.
+/// The gradient where a work-item for each plane of the input adds in a fixed order. Global size:
+/// batch * channels, or more.
 kernel ITEM_BY_ITEM void deform_planes(global char* sums, const ulong sums_offset,
                                        global const char* columns, const ulong columns_offset,
                                        global const char* shifts, const ulong shifts_offset,

@@ -73,10 +73,10 @@ Kernel& Plan::kernel(const KernelFamily& family, std::span<const Define> defines
 
 namespace {
 
-/// What modification.clh's MODIFICATION_PARAMETERS are.
+/// Sets modification.clh's MODIFICATION_PARAMETERS.
 void set_modification(Kernel& kernel, cl_uint& index, const Modification& m) {
   const auto set = [&](const at::Tensor& tensor) {
-    // What is not there is not read either, but the kernel needs a buffer.
+    // An absent tensor is not read, but the kernel needs a buffer.
     const at::Tensor& present = tensor.defined() ? tensor : m.blocks;
     detail::set_argument(kernel, index, Pointer{present.const_data_ptr()});
   };
@@ -104,7 +104,7 @@ void Plan::launch(Kernel& kernel, const NDRange& range, std::span<const at::Tens
                   bool may_be_modified) const {
   cl_uint index = 0;
   for (const at::Tensor& operand : operands) {
-    // What is not there is not read either, but the kernel needs a buffer.
+    // An absent tensor is not read, but the kernel needs a buffer.
     const at::Tensor& present = operand.defined() ? operand : operands[0];
     detail::set_argument(kernel, index, Pointer{present.const_data_ptr()});
   }

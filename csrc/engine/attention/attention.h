@@ -39,8 +39,8 @@ void backward(const Problem& problem, const at::Tensor& grad, const at::Tensor& 
               const at::Tensor& logsumexp, const at::Tensor& grad_query, const at::Tensor& grad_key,
               const at::Tensor& grad_value);
 
-/// What those two multiply each weight by: `factors`, contiguous [batch, heads, queries, keys] of
-/// the dtype computed in.
+/// The factors of these two, one for each weight: `factors`, contiguous [batch, heads, queries,
+/// keys] of the dtype computed in.
 void dropout_factors(double dropout, uint64_t seed, uint64_t offset, const at::Tensor& factors);
 
 }  // namespace ocl::attention

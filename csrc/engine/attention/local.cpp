@@ -18,7 +18,7 @@ const KernelFamily delta_of{"attention/backward_local.cl", "attention_delta"};
 const KernelFamily query_gradient{"attention/backward_local.cl", "attention_query_gradient"};
 const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
 
-// Of kernels/attention/local.clh.
+// Sizes in kernels/attention/local.clh.
 constexpr uint32_t kChunk = 32, kSide = 16;
 constexpr uint32_t kDeltaItems = 16;  // ROW_ITEMS of kernels/attention/backward_local.cl
 

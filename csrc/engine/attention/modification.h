@@ -11,7 +11,7 @@
 
 namespace ocl::attention {
 
-/// What is done to the scores of a problem.
+/// Changes to the scores of a problem.
 struct Modification {
   const ModifiedKernels& kernels;
   /// uint8 [batch, heads, blocks of queries, blocks of keys], any strides: 0 nothing of a block is
@@ -21,8 +21,8 @@ struct Modification {
   /// [batch, heads, queries], of the dtype computed in, or undefined. The rows' maxima, in units of
   /// log(2), which the forward pass writes; and the gradient of logsumexp in these units.
   at::Tensor maxima, lse_slopes;
-  /// What the functions read besides, and where they add gradients: [copies, ...] for each, in the
-  /// text's order.
+  /// Tensors that the functions read besides, and where they add gradients: [copies, ...] for each,
+  /// in the text's order.
   std::vector<at::Tensor> captured;
   std::vector<int64_t> numbers;
   std::vector<at::Tensor> gradients;

@@ -25,7 +25,7 @@ using namespace kernel_types;
 using kernel_arguments::Arguments;
 using kernel_arguments::Strides;
 
-/// What a backward pass has beside the operands of the forward one.
+/// Operands of a backward pass beside those of the forward one.
 struct Gradients {
   const at::Tensor &out, &query, &key, &value;
 };

@@ -12,7 +12,7 @@ namespace ocl::attention {
 
 namespace {
 
-// Of kernels/attention/forward_tensor_core.cl.
+// Sizes in kernels/attention/forward_tensor_core.cl.
 constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16;
 constexpr uint32_t kMostColumns = 128;  // more exceed the registers
 

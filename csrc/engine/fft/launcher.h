@@ -30,7 +30,7 @@ struct Place {
   const int64_t* strides = nullptr;  // bytes, of the batch dimensions, in a tensor
 };
 
-/// What a sequence of steps reads, writes and does at its ends.
+/// The ends of a sequence of steps: what it reads, writes and does there.
 struct Ends {
   Place in, out;
   Load load = kLoadComplex;

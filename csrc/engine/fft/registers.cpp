@@ -14,9 +14,9 @@ namespace ocl::fft {
 
 namespace {
 
-// What the kernel's form needs, on any device: a line's elements are spread over the registers of a
-// group's work-items. Smaller devices take the steps of `lines`.
-// Work-items of a group: at most so many, and at least so many, of several short lines.
+// The kernel's form needs this on any device: a line's elements are spread over the registers of a
+// group's work-items. Smaller devices take the steps of `lines`. Work-items of a group: at most so
+// many, and at least so many, of several short lines.
 constexpr uint32_t kMostItems = 512;
 constexpr uint32_t kItems = 64;
 // Local memory that a work-group takes at most; GPUs offer 48 KiB or more.

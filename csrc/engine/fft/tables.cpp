@@ -26,7 +26,7 @@ namespace {
 using c10::ScalarType;
 
 constexpr size_t kLocal = 64;
-// What the cache may hold per process; a table larger than that is alone in it.
+// Bytes that the cache may hold per process; a table larger than that is alone in it.
 constexpr size_t kMaxBytes = size_t{256} << 20;
 constexpr size_t kMaxTables = 512;
 
@@ -213,7 +213,7 @@ class Cache {
   }
 
   void insert(Entry entry) {
-    // What is forgotten is freed past the lock.
+    // Forgotten tables are freed past the lock.
     std::list<Entry> forgotten;
     std::lock_guard<std::mutex> lock(mutex_);
     if (places_.contains(entry.key)) return;  // another thread was faster

@@ -10,7 +10,7 @@ namespace ocl::fft {
 enum class TableKind : uint8_t {
   passes,  // a: a line's length; twiddle factors of its passes, in their order
   cross,   // a: length of a step, b: product of those before; twiddle factors between steps
-  // The same for the passes of register_schedule(), as lines in registers read them.
+  // Factors for the passes of register_schedule(), as lines in registers read them.
   register_passes,
   register_cross,
   half,    // exp(-2 pi i k / a), k <= a / 2

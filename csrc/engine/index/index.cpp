@@ -18,7 +18,7 @@ namespace ocl::index {
 namespace {
 
 constexpr size_t kVectorsPerLookup = 32;
-// Of NDRange::work: an element that is looked up takes a division per dimension.
+// The cost in NDRange::work: an element that is looked up takes a division per dimension.
 constexpr int64_t kLookup = 4;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;

@@ -55,7 +55,7 @@ inline constexpr int64_t kSkipNothing = std::numeric_limits<int64_t>::min();
 void reduce(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
             int64_t skipped = kSkipNothing);
 
-/// The same with one value as `in`. Operands as for fill.
+/// reduce() with one value as `in`. Operands as for fill.
 void reduce_fill(at::TensorIteratorBase& iter, const Indexing& indexing, Reduction reduction,
                  const c10::Scalar& value);
 

@@ -1,4 +1,4 @@
-// What the launchers of the index engine share: a TensorIterator's operands put in the kernels'
+// The launchers of the index engine share these: a TensorIterator's operands put in the kernels'
 // order, and the arguments that all kernels take.
 #pragma once
 

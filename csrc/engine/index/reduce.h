@@ -1,4 +1,4 @@
-// What the implementations of index::reduce() share.
+// index::reduce(): the parts that its implementations share.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the linear algebra launchers share: how a batch of matrices becomes a kernel's arguments,
+// The linear algebra launchers share this: how a batch of matrices becomes a kernel's arguments,
 // and how a kernel is chosen.
 #pragma once
 

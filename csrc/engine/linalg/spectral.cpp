@@ -27,7 +27,7 @@ const Iteration singular_value_iteration{{"linalg/implicit_qr.cl", "bidiagonal_q
                                          {"linalg/implicit_qr_lanes.cl", "bidiagonal_qr_lanes"}};
 const KernelFamily vector_family{"linalg/vectors.cl", "apply_to_rows"};
 
-/// What is kept at most while matrices are worked on; the rest of a batch waits.
+/// Scratch memory while matrices are worked on, at most; the rest of a batch waits.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
 /// Rows up to which single precision matrices are computed in double precision throughout where a

@@ -25,7 +25,8 @@ namespace {
 using namespace kernel_types;
 #include "multi_tensor/arguments.clh"
 
-// Of buffers, with the list as an argument and in a table: a kernel of 1024 bytes of parameters.
+// The most buffers, with the list as an argument and in a table: a kernel of 1024 bytes of
+// parameters.
 constexpr size_t kBuffers = 8, kTableBuffers = 32;
 constexpr size_t kMaxOperands = 8;
 constexpr uint64_t kOffsetBits = 56;
@@ -141,7 +142,7 @@ class Batch {
   size_t buffer_count_ = 0;
   uint64_t chunks_ = 0;
   std::array<cl_mem, kTableBuffers> buffer_{};
-  // Of each tensor and operand, and of each tensor.
+  // The first is by tensor and operand, the others by tensor.
   c10::SmallVector<uint64_t, 128> place_, size_, first_;
 };
 

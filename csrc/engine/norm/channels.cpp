@@ -30,14 +30,14 @@ struct ChannelPlan {
   const ChannelVectors& vectors;
   const double eps;
   const at::Tensor& out;  // undefined: not wanted
-  // Of statistics.
+  // Statistics have these.
   const at::Tensor *mean = nullptr, *rstd = nullptr;
   double momentum = 0;
   bool variance = false;
-  // Of gradients.
+  // Gradients have these.
   const at::Tensor *grad = nullptr, *dweight = nullptr, *dbias = nullptr;
   bool train = false;
-  // What the elements are computed with, if it is known.
+  // The elements' coefficients, if they are known.
   const at::Tensor* coefficients = nullptr;
 
   Device& device;
@@ -83,9 +83,9 @@ ChannelPlan::ChannelPlan(Kind kind, const at::Tensor& x, const ChannelVectors& v
 namespace {
 
 constexpr int64_t kMostParts = 256;
-// Of channels_last: positions of a work-item whose loads are in flight together, LOADED there; and
-// how many times as many it takes. That many for the sums bound what shifted sums lose in rounding,
-// since kLastLoaded of each work-item give the shift.
+// Numbers of channels_last: positions of a work-item whose loads are in flight together, LOADED
+// there; and how many times as many it takes. That many for the sums bound what shifted sums lose
+// in rounding, since kLastLoaded of each work-item give the shift.
 constexpr int64_t kLastLoaded = 4;
 constexpr int64_t kLastLeastSumSteps = 2, kLastMostSumSteps = 64, kLastMostElementSteps = 8;
 
@@ -140,7 +140,7 @@ size_t part_items(const Device& device) {
   return std::bit_floor(std::clamp<size_t>(most, 1, static_cast<size_t>(table.part_items)));
 }
 
-/// Of channels.cl. `shares_parts`: work-items of a GPU share those of a channel.
+/// A kernel of channels.cl. `shares_parts`: work-items of a GPU share those of a channel.
 Kernel& channel_kernel(const ChannelPlan& plan, const KernelFamily& family, bool shares_parts) {
   const bool shares = shares_parts && !plan.device.is_cpu();
   return family.get(plan.device,

@@ -31,16 +31,16 @@ void rows_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor
                    const at::Tensor& rstd, const at::Tensor& weight, const RowShape& shape,
                    const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias);
 
-/// What batch norm takes besides the input: vectors with an element per channel, contiguous and of
+/// Operands of batch norm besides the input: vectors with an element per channel, contiguous and of
 /// one dtype, or undefined.
 struct ChannelVectors {
   at::Tensor weight, bias, mean, var;
 };
 
-/// Of dimension 1 of x (contiguous or channels last, not empty), over all other dimensions: writes
-/// the mean and the reciprocal of the deviation (`variance`: the biased variance). running.mean and
-/// running.var, where defined, move towards the mean and the unbiased variance by `momentum`. With
-/// `y` defined (x's strides), also y = (x - mean) * rstd * weight + bias.
+/// Statistics along dimension 1 of x (contiguous or channels last, not empty), over all others:
+/// writes the mean and the reciprocal of the deviation (`variance`: the biased variance).
+/// running.mean and running.var, where defined, move towards the mean and the unbiased variance by
+/// `momentum`. With `y` defined (x's strides), also y = (x - mean) * rstd * weight + bias.
 void channel_statistics(const at::Tensor& x, const ChannelVectors& running, double momentum,
                         double eps, bool variance, const at::Tensor& mean, const at::Tensor& rstd,
                         const at::Tensor& y);

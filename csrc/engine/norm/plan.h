@@ -1,4 +1,4 @@
-// What the two halves of the normalisation engine share: the lists of implementations, and what is
+// The two halves of the normalisation engine share these: the lists of implementations, and what is
 // asked of operands.
 #pragma once
 

@@ -25,7 +25,7 @@ struct RowPlan {
   RowPlan(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
           const at::Tensor& weight, const RowShape& shape);
 
-  // What both directions have; an undefined mean is RMS norm.
+  // Both directions have these; an undefined mean is RMS norm.
   const at::Tensor &x, &mean, &rstd, &weight;
   const RowShape& shape;
   // Forward.
@@ -40,10 +40,10 @@ struct RowPlan {
   const char *in_tag, *stat_tag, *acc_tag;
   const int64_t stretch;  // the contiguous elements that vectors are taken from
   RowArguments arguments{};
-  // Of kernels that read a row again.
+  // Kernels that read a row again have these.
   uint32_t width, group;
-  // Of a GPU's kernels that hold rows in registers: lanes, work-items to a row, vectors of each
-  // (0: the rows don't fit), and rows at once.
+  // A GPU's kernels that hold rows in registers have these: lanes, work-items to a row, vectors of
+  // each (0: the rows don't fit), and rows at once.
   uint32_t held_width = 1, held_group = 1;
   int64_t held_vectors = 0;
   uint32_t held_rows = 1;
@@ -106,8 +106,8 @@ constexpr int64_t kMostRowsPerItem = 1024;
 // Without them: most rows are worked off beside the one before.
 constexpr int64_t kMostRowsAlone = 64;
 
-// Of kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers, and its
-// groups.
+// Sizes in kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers,
+// and its groups.
 constexpr int64_t kMostHeld = 16;
 constexpr int64_t kSumColumns = 16;  // of a work-group of norm_partial_sums_group
 
@@ -196,7 +196,7 @@ int64_t shares_per_unit(const Device& device) {
   return device.is_cpu() ? 4 * row.core_items : 2 * row.groups_per_unit;
 }
 
-/// The same for rows that work-items or work-groups share, each with partial sums of its own:
+/// Launches for rows that work-items or work-groups share, each with partial sums of its own:
 /// chooses how many rows each takes.
 void launch_shares(RowPlan& plan, Kernel& kernel, uint32_t group, int64_t shares_per_unit) {
   const int64_t rows = plan.shape.rows, length = plan.shape.length;

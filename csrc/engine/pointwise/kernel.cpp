@@ -11,7 +11,7 @@ namespace ocl::pointwise {
 
 namespace {
 
-// Of no access mode in particular: it has no options of its own.
+// This family serves no access mode in particular: it has no options of its own.
 const KernelFamily plain_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
 
 /// Whether the functor, or a copy, builds for a dtype it is written for: then it is the dtype that

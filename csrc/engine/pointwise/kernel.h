@@ -1,5 +1,5 @@
-// What one launch of a pointwise kernel needs, whatever its access mode: how wide the work-items
-// read, the compile options, the kernel and its arguments.
+// One launch of a pointwise kernel, whatever its access mode: how wide the work-items read, the
+// compile options, the kernel and its arguments.
 #pragma once
 
 #include <c10/util/FunctionRef.h>

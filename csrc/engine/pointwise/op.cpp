@@ -1,4 +1,4 @@
-// What is known of a functor before it runs: its names, the dtypes it refuses, the check it makes.
+// Facts about a functor before it runs: its names, the dtypes it refuses, the check it makes.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -52,7 +52,7 @@ inline constexpr uint32_t scalars_fit_single = 1u << 13;
 inline constexpr uint32_t scalars_fit_compute = 1u << 14;
 /// The result is the input's value: nothing is computed that could be rounded.
 inline constexpr uint32_t moves_value = 1u << 15;
-/// Of the float8 types not for float8_e8m0fnu.
+/// All float8 types but float8_e8m0fnu.
 inline constexpr uint32_t no_e8m0 = 1u << 16;
 inline constexpr uint32_t any_refusal = no_bool | no_integer | no_half | no_floating | no_complex;
 }  // namespace flag

@@ -30,8 +30,8 @@ using namespace kernel_types;
 // level of pairwise summation and that a chunk which is read twice (moments) still lies in the L1
 // cache.
 constexpr uint32_t kRowChunk = 4096;
-// Of a CPU's work-item: long stretches of every row keep the prefetchers going, and their states
-// still lie in the L1 cache.
+// Vectors of a CPU's work-item: long stretches of every row keep the prefetchers going, and their
+// states still lie in the L1 cache.
 constexpr uint32_t kMostColumnVectors = 64;
 
 const KernelFamily rows_family{"reduce/rows.cl", "reduce_rows"};

@@ -9,14 +9,14 @@
 
 namespace ocl::reduce {
 
-/// What a reduction remembers; numbered as in kernels/reduce/defaults.clh.
+/// The state of a reduction; numbered as in kernels/reduce/defaults.clh.
 enum class Form : uint8_t {
   value,    // one number, combined by a functor of kernels/reduce/ops.clh
   arg,      // an element and its position
   moments,  // mean and sum of squared deviations
 };
 
-/// What elements are loaded as, and what is accumulated in (float for half and bfloat16).
+/// The types that elements are loaded as, and accumulated in (float for half and bfloat16).
 enum class Types : uint8_t {
   output,     // both in the output's dtype
   input,      // both in the input's dtype

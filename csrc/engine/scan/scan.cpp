@@ -34,7 +34,7 @@ constexpr int64_t kLeastColumns = 4;
 // Every chunk combines the partials of all chunks before it, one by one in columns.
 constexpr int64_t kMaxColumnSplits = 128;
 
-/// Of kernels/scan/geometry.clh.
+/// Phases in kernels/scan/geometry.clh.
 enum Phase : int { kOnly, kReduce, kScan };
 
 const KernelFamily rows_family{"scan/rows.cl", "scan_rows"};

@@ -6,7 +6,7 @@
 
 namespace ocl::scan {
 
-/// What a scan carries; numbered as in kernels/scan/ops.clh.
+/// The state of a scan; numbered as in kernels/scan/ops.clh.
 enum class Form : uint8_t {
   value,  // one number
   arg,    // an element and its position

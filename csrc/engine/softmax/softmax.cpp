@@ -58,8 +58,9 @@ struct Plan {
   bool stash = false;
   Arguments arguments{};
 
-  // Of rows, inner == 1: on a GPU how a work-group shares one; on a CPU the elements that local
-  // memory holds, if a row of a forward pass fits, and whether results are stored past the caches.
+  // Rows, inner == 1, have these: on a GPU how a work-group shares one; on a CPU the elements that
+  // local memory holds, if a row of a forward pass fits, and whether results are stored past the
+  // caches.
   RowShare share = {};
   int64_t local_elements = 0;
   bool fits = false, streaming = false;
@@ -90,7 +91,7 @@ struct Plan {
            begins_aligned(32);
   }
 
-  /// What is read and written.
+  /// Bytes that are read and written.
   size_t moved_bytes() const {
     size_t bytes = 0;
     for (int i = 0; i < count; ++i) bytes += element_sizes[i];

@@ -20,14 +20,14 @@ class Runs {
   Runs(const KeyType& key, const void* keys, const void* index, uint32_t n, uint32_t columns,
        const at::TensorOptions& options);
 
-  /// Of items.
+  /// The number of items.
   uint32_t size() const { return n_; }
 
   /// How many runs there are: waits for the device.
   int64_t total() const;
 
-  /// Of each run: `firsts`, the number of its first item in the input; `starts` (total() + 1),
-  /// where it begins among the ordered items. Of each item of the input: `inverse`, its run's
+  /// Writes of each run: `firsts`, the number of its first item in the input; `starts` (total() +
+  /// 1), where it begins among the ordered items. Of each item of the input: `inverse`, its run's
   /// number. Contiguous int64; those that are undefined are left out.
   void write(const at::Tensor& firsts, const at::Tensor& starts, const at::Tensor& inverse) const;
 
@@ -48,7 +48,7 @@ class Runs {
   at::Tensor counts_;       // int32: of the runs before each chunk; the last one is the total
 };
 
-/// Of the runs of equal neighbours in a vector: their first elements, and as Runs::write says.
+/// The runs of equal neighbours in a vector: their first elements, and as Runs::write says.
 struct Consecutive {
   at::Tensor firsts, inverse, starts;
 };

@@ -24,8 +24,8 @@ class Rows {
   /// be gone.
   void sort_first(int64_t k);
 
-  // What follows needs sorted rows. `values` and `indices` have self's shape but their own size
-  // along the dimension, any strides, self's dtype and int64; they must not overlap self.
+  // The functions below need sorted rows. `values` and `indices` have self's shape but their own
+  // size along the dimension, any strides, self's dtype and int64; they must not overlap self.
 
   /// As many elements of each row as there is room for, and their positions.
   void take(const at::Tensor& values, const at::Tensor& indices) const;

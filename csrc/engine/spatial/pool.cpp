@@ -131,8 +131,8 @@ void run_average(Plan& plan, bool lines) {
       {plan.to(), plan.from()}, how, arguments_of(plan.window));
 }
 
-/// Of any windows: an element at a time.
-/// `only`: the kernel's number in its file, whose others aren't built.
+/// Max pooling of any windows: an element at a time. `only`: the kernel's number in its file, whose
+/// others aren't built.
 void run_max(const KernelFamily& family, Plan& plan, int only) {
   const ScalarType dtype = plan.out.scalar_type(), acc = accumulator(dtype);
   run(family,
@@ -267,7 +267,7 @@ constexpr Pooling max_gradient_by_planes{
           {planes_of(to), plan.from(), operand(*plan.indices, plan.window.axes)},
           {.cost = kPlaneCost}, with_plane(plan.window, to));
     }};
-/// The same where channels lie innermost in all tensors.
+/// The gradient where channels lie innermost in all tensors.
 constexpr Pooling max_gradient_by_channels{
     "channels",
     [](const Plan& plan) -> const char* {

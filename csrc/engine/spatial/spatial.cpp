@@ -24,7 +24,7 @@ constexpr int64_t kLongest = 8;
 constexpr int64_t kMaxElements = int64_t{1} << 32;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
 
-/// What a kernel multiplies by and shifts right by to divide numbers below 2^31 by `divisor`.
+/// Sets what a kernel multiplies by and shifts right by to divide numbers below 2^31 by `divisor`.
 void set_divisor(Arguments& arguments, int i, uint32_t divisor) {
   const auto shift = static_cast<uint32_t>(std::bit_width(divisor - 1));
   const uint64_t one = 1;

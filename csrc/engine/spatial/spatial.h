@@ -34,14 +34,14 @@ Operand operand(const at::Tensor& tensor, int axes);
 /// it: on a CPU, with planes enough, in a dtype that is summed in memory.
 bool sums_by_plane(const at::Tensor& out, int axes);
 
-/// The same for sums over planes with channels innermost, a work-item's being up to `lanes`
+/// Whether sums over planes are taken so with channels innermost, a work-item's being up to `lanes`
 /// channels.
 bool sums_by_channels(const at::Tensor& out, int axes, int lanes);
 
 /// The operand with one element for each plane; its strides lead to the planes.
 Operand planes_of(const Operand& operand);
 
-/// What planes_of() needs: one plane is work enough.
+/// A plane's cost for planes_of(): one plane is work enough.
 inline constexpr int kPlaneCost = 1 << 12;
 
 /// How a kernel's lanes may be used.

@@ -213,7 +213,7 @@ std::string filename(const Device& device) {
   const Settings current = settings();
   if (!current.filename.empty()) {
     if (!current.insert_index) return current.filename;
-    // Of the last part of the path; a dot at its start begins no extension.
+    // The extension of the path's last part; a dot at its start begins no extension.
     const size_t slash = current.filename.find_last_of('/') + 1;  // npos + 1 is 0
     const size_t dot = current.filename.find_last_of('.');
     const bool extension = dot != std::string::npos && dot > slash;

@@ -1,4 +1,4 @@
-// What the tuner found, by device: in memory, and in a text file.
+// The tuner's results by device: in memory, and in a text file.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ void store(const Device& device, const Result& result);
 
 /// All results of the device, in the order of the file.
 std::vector<Result> results(const Device& device);
-/// What a file must have been written for to be used: name and value.
+/// A file is used if it was written for the same of these: name and value.
 std::vector<std::pair<std::string, std::string>> validators(const Device& device);
 
 /// Where the device's results are kept: as Settings say, else a file of the cache folder named

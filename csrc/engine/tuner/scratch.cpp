@@ -18,7 +18,7 @@ using c10::ScalarType;
 constexpr size_t kAlignment = 64;
 constexpr size_t kGuard = 1024;  // bytes on either side, a multiple of every element's size
 
-// What a result may be off by, in ulp: parts of k are added up in another order, and functions of
+// A result may be off by this, in ulp: parts of k are added up in another order, and functions of
 // vectors round otherwise than those of scalars.
 constexpr double kUlp = 8;
 

@@ -19,11 +19,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDuration = 5000, kIterations = 20;
-// What another candidate must save to replace the default: less is noise.
+// Another candidate must take less than this share of the default's time: less is noise.
 constexpr double kClearlyFaster = 0.97;
 // Candidates this much slower than the best are not timed again.
 constexpr double kHopeless = 1.5;
-// Of the time budget, for builds and comparisons; the rest is left for timing.
+// The share of the time budget for builds and comparisons; the rest is left for timing.
 constexpr double kPreparing = 0.7;
 // A timing covers about so many milliseconds of runs, as many as fit.
 constexpr double kTiming = 1;

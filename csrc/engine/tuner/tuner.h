@@ -16,7 +16,7 @@
 
 namespace ocl::tuner {
 
-/// What torch.ocl.tunable sets; at first as the environment says.
+/// Settings of torch.ocl.tunable; at first as the environment says.
 struct Settings {
   bool enabled = false;       // what was found is used (TORCH_OCL_TUNABLE=1)
   bool tuning = true;         // and what was not is searched for (TORCH_OCL_TUNABLE_TUNING=0: not)
@@ -73,7 +73,7 @@ struct Found {
 /// ends. Throws what the default's own run throws.
 Found search(Queue& queue, Candidates& candidates, const Settings& limits);
 
-/// What a thread remembers: no lock, no string. Keys are compared as bytes.
+/// A thread's memory of choices: no lock, no string. Keys are compared as bytes.
 template <class Key, class Choice>
 class TunedTable {
   static_assert(std::has_unique_object_representations_v<Key>);

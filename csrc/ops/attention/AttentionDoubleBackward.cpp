@@ -25,7 +25,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What the backward op takes besides tensors with gradients.
+/// Arguments of the backward op besides tensors with gradients.
 struct Arguments {
   Tensor mask, out, logsumexp, starts_q, starts_k, seed, offset;
   std::array<bool, 4> wanted;

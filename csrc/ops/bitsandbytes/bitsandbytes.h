@@ -56,8 +56,8 @@ std::tuple<Tensor, Tensor, std::optional<Tensor>> int8_vectorwise_quant(const Te
 /// Rows, columns, largest magnitudes of both, positions of columns that the threshold leaves out.
 std::tuple<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>> int8_double_quant(
     const Tensor& A, double threshold);
-/// What int8_linear_matmul's sums stand for, with the rows' and the columns' largest magnitudes; in
-/// float16 if no dtype is given.
+/// The numbers that int8_linear_matmul's sums stand for, with the rows' and the columns' largest
+/// magnitudes; in float16 if no dtype is given.
 Tensor int8_mm_dequant(const Tensor& A, const Tensor& row_stats, const Tensor& col_stats,
                        std::optional<at::ScalarType> dtype, const std::optional<Tensor>& bias);
 

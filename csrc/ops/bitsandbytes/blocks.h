@@ -1,4 +1,4 @@
-// What the ops on blocks of 4 bits share.
+// Blocks of 4 bits: the parts that their ops share.
 #pragma once
 
 #include "opencl/ceil_div.h"

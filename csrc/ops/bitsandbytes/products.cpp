@@ -44,7 +44,7 @@ void product_of_few_rows(const Tensor& x, const Matrix& matrix, const Tensor& bi
   Device& device = queue.device();
   const int64_t rows = x.size(0);
   const uint32_t together = rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;
-  // What the rows' sums leave of the registers.
+  // Registers that the rows' sums leave.
   const uint32_t of_weights = together <= 4 ? kWeightRows : kWeightRows / 2;
   constexpr uint32_t kShare = 32;
   const bool cpu = device.is_cpu();

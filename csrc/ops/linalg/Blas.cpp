@@ -48,7 +48,7 @@ Tensor inner_product(const Tensor& self, const Tensor& other) {
 
 Tensor dot(const Tensor& self, const Tensor& tensor) { return inner_product(self, tensor); }
 
-// Of an unresolved `other` the result is unresolved, as on the CPU.
+// An unresolved `other` gives an unresolved result, as on the CPU.
 Tensor vdot(const Tensor& self, const Tensor& other) {
   if (other.is_conj()) {
     return self.is_conj() ? vdot(other.conj(), self.conj())

@@ -1,4 +1,4 @@
-// What products and convolutions of single precision may be rounded to, by the user's word.
+// The precision that products and convolutions of float32 may be rounded to, by the user's word.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ enum class Float32Precision : uint8_t { none, ieee, tf32, bf16x3, bf16 };
 Float32Precision float32_precision(Float32Use use);
 void set_float32_precision(Float32Use use, Float32Precision precision);
 
-/// What will do for factors, of what the current device has units for. The narrowest setting
-/// counts: the one above; else torch's of the op, which torch.set_float32_matmul_precision() makes
-/// of products; else its backend's; else torch.backends.fp32_precision. The backend is "cuda" on
-/// devices with tensor cores, "mkldnn" on others. cudnn.conv's "tf32" counts once a wider setting
-/// says something: it is the default as well. By default, and without such units, `ieee`, which is
-/// never less than what was allowed.
+/// The precision that will do for factors, among those that the device has units for. The narrowest
+/// setting counts: the one above; else torch's of the op, which
+/// torch.set_float32_matmul_precision() makes of products; else its backend's; else
+/// torch.backends.fp32_precision. The backend is "cuda" on devices with tensor cores, "mkldnn" on
+/// others. cudnn.conv's "tf32" counts once a wider setting says something: it is the default as
+/// well. By default, and without such units, `ieee`, which is never less than what was allowed.
 ///
 /// tf32: 11 bits, on NVIDIA's tensor cores. bf16: one number of 8 bits; bf16x3: two of them, with
 /// the three largest products of theirs, on all matrix units and processors with AVX512-BF16. On

@@ -124,7 +124,7 @@ Solution by_svd(const Tensor& a, const Tensor& b, double rcond, bool residuals) 
   const auto [u, s, vh] = at::_linalg_svd(a, /*full_matrices=*/false, /*compute_uv=*/true);
   Solution result;
   result.singular_values = s;
-  // Of an empty matrix there is no largest value.
+  // An empty matrix has no largest value.
   const Tensor counts = s.size(-1) == 0 ? s.to(at::kBool) : s.gt(s.narrow(-1, 0, 1).mul(rcond));
   result.rank = counts.sum(-1);
   const Tensor inverse = s.reciprocal().masked_fill_(counts.logical_not(), 0).unsqueeze(-1);

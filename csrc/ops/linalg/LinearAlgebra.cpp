@@ -49,7 +49,7 @@ bool same_elements(const Tensor& x, const Tensor& y) {
          x.strides() == y.strides();
 }
 
-/// What a kernel may read while it writes out.
+/// A tensor that a kernel may read while it writes out.
 Tensor readable(const Tensor& tensor, const Tensor& out) {
   const Tensor resolved = tensor.is_neg() ? tensor.resolve_neg() : tensor;
   return overlap(resolved, out) ? resolved.clone() : resolved;

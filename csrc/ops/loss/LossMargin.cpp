@@ -35,7 +35,7 @@ const KernelFamily multilabel_backward_family{"loss/margin.cl", "multilabel_marg
 using namespace kernel_types;
 #include "loss/arguments.clh"
 
-/// What forward and backward share; operands as the kernels take them.
+/// Forward and backward share this; operands as the kernels take them.
 struct Problem {
   Problem(const char* op, const at::Tensor& self, const at::Tensor& target_)
       : queue(current_queue(self.device().index())),

@@ -32,8 +32,8 @@ const KernelFamily partial_family{"loss/nll.cl", "nll_partial"};
 const KernelFamily combine_family{"loss/nll.cl", "nll_combine"};
 const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 
-// Of a CPU's work-item; of a GPU's group, whose work-items take few one after the other: each
-// waits for the class before it can fetch the score.
+// Samples of a CPU's work-item, and of a GPU's group, whose work-items take few one after the
+// other: each waits for the class before it can fetch the score.
 constexpr uint64_t kSamplesPerItem = 2048, kSamplesPerGroup = 1024;
 
 using namespace kernel_types;

@@ -96,7 +96,7 @@ std::tuple<Tensor, Tensor> rnnt_loss(const Tensor& logits, const Tensor& targets
 
   const Tensor likelihood = backward.select(1, 0).select(1, 0);  // [batch]
   const Tensor total = likelihood.view({batch, 1, 1});
-  // What a step of each kind leads to: after the very last blank, the end.
+  // A step of each kind leads here: after the very last blank, the end.
   Tensor after_blank = shifted(backward, 1);
   const auto index_options = targets.options().dtype(at::kLong);
   const Tensor time = at::arange(times, index_options).view({1, times, 1});

@@ -87,7 +87,8 @@ at::Tensor& batch_norm_elemt_out(const at::Tensor& input, const OptionalTensor& 
   return out.copy_(batch_norm_elemt(input, weight, bias, mean, invstd, eps));
 }
 
-// Of all ranks' positions: the mean, and the variance by the ranks' own and their means' distances.
+// Statistics over all ranks' positions: the mean, and the variance by the ranks' own and their
+// means' distances.
 std::tuple<at::Tensor, at::Tensor> batch_norm_gather_stats_with_counts(
     const at::Tensor& input, const at::Tensor& mean, const at::Tensor& invstd,
     const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum,

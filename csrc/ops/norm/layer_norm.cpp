@@ -38,7 +38,7 @@ void check_statistics(const char* name, const at::Tensor& statistics, int64_t ro
               rows, ", but has ", statistics.numel());
 }
 
-/// What the gradients of layer_norm and rms_norm have in common: `mean` undefined means rms_norm.
+/// The gradients of layer_norm and rms_norm: `mean` undefined means rms_norm.
 void backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& mean,
               const at::Tensor& rstd, const at::Tensor& weight, int64_t rows, int64_t length,
               const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias) {

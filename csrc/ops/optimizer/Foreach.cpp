@@ -52,7 +52,7 @@ using multi_tensor::Operand;
 
 const KernelFamily each_family{"multi_tensor/each.cl", "each_tensors"};
 
-/// What a function takes beside the lists: nothing, numbers, or a tensor of one element.
+/// Arguments of a function beside the lists: nothing, numbers, or a tensor of one element.
 struct Extra {
   Extra() = default;
   Extra(const c10::Scalar& number) : numbers(number) {}

@@ -1,4 +1,4 @@
-// What the fused optimisers share: their options, and the launch.
+// The fused optimisers share these: their options, and the launch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

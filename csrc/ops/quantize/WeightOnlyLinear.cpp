@@ -161,7 +161,7 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
           pointer(factors), pointer(out), rows, columns, depth, group);
       return out;
     }
-    // What the rows' sums leave of the registers.
+    // Registers that the rows' sums leave.
     const uint32_t of_weights = together <= 4 ? kWeightRows : kWeightRows / 2;
     Kernel& kernel =
         product_family.get(device, {{"TAG", type}, {"ROWS", of_weights}, {"NQ", together}});

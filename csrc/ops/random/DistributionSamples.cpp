@@ -72,7 +72,7 @@ void sample(const KernelFamily& family, const at::Tensor& out, at::ScalarType dt
          counter, arguments...);
 }
 
-/// The same of gamma variables, or their logarithms; none is below `least`.
+/// Samples gamma variables, or their logarithms; none is below `least`.
 void sample_gamma(const KernelFamily& family, const at::Tensor& out, const at::Tensor& shapes,
                   const std::optional<at::Generator>& generator, double least) {
   const at::Tensor dense = shapes.contiguous();

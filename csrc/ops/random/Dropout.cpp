@@ -21,7 +21,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   // Strides as with any other p: a clone of a tensor with gaps would be contiguous.
   if (p == 0) return {at::empty_like(input).copy_(input), at::ones_like(input, flags)};
   TORCH_CHECK(p > 0 && p < 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
-  // What CPU torch's dropout raises, which draws numbers of the input's dtype.
+  // CPU torch's dropout raises this, since it draws numbers of the input's dtype.
   check_supported("bernoulli_scalar_", input.scalar_type(), !input.is_complex());
   at::Tensor output = at::empty_like(input);
   at::Tensor mask = at::empty_like(input, flags);

@@ -137,7 +137,7 @@ Pointer at_time(const Tensor& tensor, int64_t t) {
   return Pointer{static_cast<const char*>(tensor.const_data_ptr()) + t * bytes};
 }
 
-/// What the gradient needs of all steps, in the op's workspace, by time: the activated gates, the
+/// The gradient needs this of all steps, in the op's workspace, by time: the activated gates, the
 /// states (but for the last, a result of its own) and the outputs that the steps began with.
 struct Saved {
   static Tensor allocate(const Layer& layer, const at::TensorOptions& options) {
@@ -313,7 +313,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> mkldnn_rnn_la
   const Tensor grad_bias = has_biases ? flat.sum(0) : Tensor();
   return {at::mm(flat, weight1).view(x.sizes()), at::mm(flat.t(), x.view({rows, -1})),
           at::mm(flat.t(), saved.before.view({rows, -1})), grad_bias,
-          // Of its own, so that both biases can keep what they get.
+          // A copy, so that both biases can keep what they get.
           has_biases ? grad_bias.clone() : Tensor(),
           output_gradient(grad_gates.select(0, layer.time(0)), hx, hidden_weights), grad_cx};
 }

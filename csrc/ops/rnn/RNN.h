@@ -12,7 +12,7 @@ inline Pointer pointer(const at::Tensor& tensor) {
   return Pointer{tensor.defined() ? tensor.const_data_ptr() : nullptr};
 }
 
-/// What a step reads besides its input gates [rows, 4 * size]; undefined: there is none.
+/// Tensors that a step reads besides its input gates [rows, 4 * size]; undefined: there is none.
 struct LstmAddends {
   at::Tensor hidden_gates, input_bias, hidden_bias;
 };

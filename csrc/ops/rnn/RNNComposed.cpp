@@ -49,7 +49,7 @@ std::tuple<Tensor, Tensor> composed_gru_cell(const Tensor& input_gates, const Te
   return {(hx - fresh) * update + fresh, at::cat({reset, update, fresh, hx, hidden[2]}, 1)};
 }
 
-/// Of a sigmoid or tanh, by its result.
+/// The slope of a sigmoid or tanh, by its result.
 Tensor sigmoid_slope(const Tensor& y) { return y * (1 - y); }
 Tensor tanh_slope(const Tensor& y) { return 1 - y * y; }
 

@@ -62,7 +62,7 @@ Tensor with_dense_rows(const Tensor& matrix) {
              : matrix.resolve_conj().resolve_neg().contiguous();
 }
 
-/// What products with the rows of a matrix share.
+/// Products with the rows of a matrix share this.
 struct Problem {
   Problem(const Rows& matrix_, const Tensor& dense_, const Tensor& out_)
       : queue(current_queue(out_.device().index())),
@@ -164,7 +164,7 @@ void expand_rows(const Tensor& offsets, const Tensor& rows) {
 
 namespace {
 
-/// What was found out about the rows of a matrix, while its indices live and nobody writes to them.
+/// Facts about the rows of a matrix, which hold while its indices live and nobody writes to them.
 struct KnownRows {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   int64_t offset, count;

@@ -1,4 +1,4 @@
-// What the ops of sparse matrices launch: conversions of their indices, and products.
+// The launches of sparse matrices' ops: conversions of their indices, and products.
 #pragma once
 
 #include <ATen/core/Tensor.h>

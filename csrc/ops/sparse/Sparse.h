@@ -27,8 +27,8 @@ inline at::Tensor places(const at::Tensor& sparse, int64_t without = -1) {
   return place.defined() ? place : indices.new_zeros({sparse._nnz()});
 }
 
-/// The same in the smallest dtype of indices that holds them all: numbers of 32 bits are sorted in
-/// half the time.
+/// The places in the smallest dtype of indices that holds them all: numbers of 32 bits are sorted
+/// in half the time.
 inline at::Tensor short_places(const at::Tensor& sparse, int64_t without = -1) {
   double most = 1;
   for (int64_t d = 0; d < sparse.sparse_dim(); ++d) {

@@ -24,7 +24,7 @@ namespace ocl::native {
 
 namespace {
 
-/// Of three axes CPU torch's results, and those that compiled graphs expect, are contiguous.
+/// With three axes CPU torch's results, and those that compiled graphs expect, are contiguous.
 at::MemoryFormat format_like(const at::Tensor& self, int axes) {
   return axes == 3 ? at::MemoryFormat::Contiguous : self.suggest_memory_format();
 }
@@ -46,7 +46,7 @@ at::Tensor& adaptive_average(const char* name, const at::Tensor& self, at::IntAr
                 output_size);
   }
   check_same_dtype(out, self.scalar_type());
-  // Of no images CPU torch's two-dimensional one is there for every dtype.
+  // Without images CPU torch's two-dimensional one takes every dtype.
   if (self.numel() != 0 || axes != 2) check_floating(name, self);
   out.resize_(with_spatial_sizes(self, output_size), format_like(self, axes));
   spatial::average_pool(out, self, adaptive_window(axes));

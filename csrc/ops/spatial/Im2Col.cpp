@@ -71,7 +71,7 @@ spatial::Operand columns_operand(const at::Tensor& columns, const FoldArguments&
   return result;
 }
 
-/// What col2im() does: every element of an image sums those of the columns that it stands in.
+/// The sums of col2im(): every element of an image sums those of the columns that it stands in.
 struct ColumnSums {
   const at::Tensor& out;
   spatial::Operand to, from;

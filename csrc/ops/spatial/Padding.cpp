@@ -122,7 +122,7 @@ void resize_padded(const char* name, const at::Tensor& in, at::IntArrayRef paddi
   out.resize_(sizes, in.suggest_memory_format());
 }
 
-/// What is checked of a gradient where upstream has no meta function.
+/// Checks of a gradient where upstream has no meta function.
 template <int axes>
 void check_gradient(const char* name, const at::Tensor& grad_out, const at::Tensor& in,
                     at::IntArrayRef padding) {

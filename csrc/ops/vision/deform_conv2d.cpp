@@ -31,7 +31,7 @@ const KernelFamily shifts_family{"vision/deform_conv.cl", "deform_shifts"};
 const KernelFamily scatter_family{"vision/deform_conv.cl", "deform_scatter"};
 const KernelFamily planes_family{"vision/deform_conv.cl", "deform_planes"};
 
-/// Of the columns: as many images at a time as they are enough for.
+/// Bytes of the columns: as many images at a time as they are enough for.
 constexpr int64_t kColumnBytes = int64_t{256} << 20;
 
 /// A convolution of checked and contiguous tensors.

@@ -26,7 +26,7 @@ const KernelFamily mask_family{"vision/nms.cl", "nms_mask"};
 const KernelFamily scan_family{"vision/nms.cl", "nms_scan"};
 
 constexpr int64_t kBits = 32;
-/// Of the matrix, which is made and passed over in parts if it is larger.
+/// Bytes of the matrix, which is made and passed over in parts if it is larger.
 constexpr int64_t kMaskBytes = int64_t{64} << 20;
 
 /// Overlaps are numbers of the dtype computed in, and the threshold is a double. Above it is what

@@ -58,7 +58,7 @@ void check(const Op& op, const at::Tensor& tensor, const at::Tensor& rois, const
                           dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf);
 }
 
-/// Of an input of that shape.
+/// Arguments for an input of that shape.
 BoxArguments arguments_of(const Op& op, const at::Tensor& rois, at::IntArrayRef shape,
                           int64_t pooled_height, int64_t pooled_width) {
   TORCH_CHECK(pooled_height > 0 && pooled_width > 0, op.name,
