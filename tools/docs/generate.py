@@ -6,6 +6,7 @@ A generated part stands between two comments of a Markdown file:
     <!-- end generated -->
 
 Its name is a key of PARTS below, or `file <path>`: a file of the repository, such as an example.
+FILES has what is generated whole.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import coverage_tables
 import distributed_page
 import engine_page
 import names_pages
+import speed_picture
 import yaml
 from coverage_tables import table
 
@@ -107,15 +109,10 @@ def ops_gaps() -> str:
 
 def speed() -> str:
     """Of each table of measurements: the device, what it is beside, the mean of its ratios."""
-    rows = []
-    for path in sorted(MEASUREMENTS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        for found in re.finditer(r"^## (.+), (.+), against (.+)$", text, re.MULTILINE):
-            mean = re.search(r"^Geometric mean of (\d+) ratios: (.+)\.$", text[found.end() :], re.M)
-            if mean:
-                # PoCL puts the kind of device and the target of its code before the processor.
-                device = re.sub(r"^pthread-.+?-(?=[A-Z])", "", found[1])
-                rows.append([device, found[2], found[3], mean[1], f"{float(mean[2]):.2f}"])
+    rows = [
+        [one.device, one.driver, one.beside, str(len(one.ratios)), f"{one.mean:.2f}"]
+        for one in speed_picture.tables(MEASUREMENTS)
+    ]
     return table(["device", "OpenCL driver", "beside", "cases", "mean ratio of times"], rows)
 
 
@@ -167,6 +164,12 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
+#: Whole files that are generated.
+FILES: dict[str, Callable[[], str]] = {
+    "docs/speed.svg": lambda: speed_picture.svg(MEASUREMENTS),
+}
+
+
 def file_part(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
     language = {".py": "python", ".clh": "c", ".cl": "c"}.get(Path(path).suffix, "")
@@ -190,13 +193,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing, fail if out of date")
     check = parser.parse_args().check
     stale = []
-    for path in sorted(path for pattern in DOCUMENTS for path in ROOT.glob(pattern)):
-        text = path.read_text(encoding="utf-8")
-        new = fill_in(text)
-        if new != text:
+
+    def update(path: Path, new: str) -> None:
+        if not path.exists() or new != path.read_text(encoding="utf-8"):
             stale.append(str(path.relative_to(ROOT)))
             if not check:
                 path.write_text(new, encoding="utf-8")
+
+    for path in sorted(path for pattern in DOCUMENTS for path in ROOT.glob(pattern)):
+        update(path, fill_in(path.read_text(encoding="utf-8")))
+    for name, make in FILES.items():
+        update(ROOT / name, make())
     if stale:
         print(("out of date: " if check else "updated: ") + ", ".join(stale))
     return 1 if check and stale else 0
