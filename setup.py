@@ -22,7 +22,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
-# What CMake installs beside _C; an editable install needs these in the source tree too.
+# Files that CMake installs beside _C; an editable install needs these in the source tree too.
 COMPANIONS = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
 # And the folders: what extensions are built with.
 COMPANION_FOLDERS = ("include", "share")

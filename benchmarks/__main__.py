@@ -19,7 +19,7 @@ from benchmarks.harness.untimed import by_family, record
 from benchmarks.harness.worker import Worker
 from torch_ocl._peaks import measure_peaks, moving
 
-#: What --document means without a file.
+#: --document without a file.
 DEVICES_OWN = pathlib.Path()
 
 

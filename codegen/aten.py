@@ -1,4 +1,4 @@
-"""What the installed torch knows: its native functions, what CPU registers, its DispatchStubs."""
+"""Knowledge of the installed torch: its native functions, what CPU registers, its DispatchStubs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Aten:
             str(packaged / "native_functions.yaml"), str(packaged / "tags.yaml")
         )
         self.cpu = parsed.backend_indices[DispatchKey.CPU].index
-        #: What CPU and CUDA register for sparse layouts, by dispatch key.
+        #: Functions that CPU and CUDA register for sparse layouts, by dispatch key.
         self.sparse = {
             key: index for key, index in parsed.backend_indices.items() if "Sparse" in key.name
         }

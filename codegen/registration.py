@@ -29,7 +29,7 @@ _RUNTIME_POINTER = (r"TORCH_FN\((\w+)\)", r"&\1")
 _RENAMES = (
     ("at::detail::empty_strided_xpu", f"{OURS}::empty_strided_with"),
     ("at::detail::empty_xpu", f"{OURS}::empty_with"),
-    # Of structured kernels, whose outputs lie on `ocl` always.
+    # Structured kernels, whose outputs lie on `ocl` always.
     ("c10::OptionalDeviceGuard guard_;", "ocl::OptionalDeviceGuard guard_;"),
     ("wrapper_XPU", "wrapper_PrivateUse1"),
     (
@@ -59,7 +59,7 @@ def shard_of(name: str, shards: int) -> int:
 
 
 def signature(registered: Registered) -> str:
-    """What the functions of an entry take and return: they are registered beside others of the same
+    """The signature of an entry's functions: they are registered beside others of the same
     signature, with which they share the code that unpacks boxed arguments."""
     function = registered.primary.func
     return f"{[str(a.type) for a in function.arguments.flat_non_out]} -> {function.returns}"
@@ -89,7 +89,7 @@ def _generate(registered: list[Registered], index: BackendIndex, target: Target)
 
 
 def _target(registered: Registered):
-    """What torchgen generates for, without its same-device check where the op copies across."""
+    """torchgen's backend, without its same-device check where the op copies across."""
     if not registered.entry.across_devices:
         return registered.target
     return dataclasses.replace(registered.target, device_check=DeviceCheckType.NoCheck)

@@ -1,4 +1,4 @@
-"""What the examples share: a plain training loop that keeps the loss of every step."""
+"""The examples share this: a plain training loop that keeps the loss of every step."""
 
 import argparse
 import time
@@ -14,7 +14,7 @@ WARM_UP_STEPS = 10
 
 @dataclass
 class Record:
-    """What came out of a run. `metrics` are the example's own figures, such as an accuracy."""
+    """The results of a run. `metrics` are the example's own figures, such as an accuracy."""
 
     losses: list[float]
     seconds_per_step: float

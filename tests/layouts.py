@@ -16,7 +16,7 @@ def layouts(x):
 
 
 def on_device(x):
-    """The same view of a copy on the device: `to` alone would make it contiguous."""
+    """The view of a copy on the device: `to` alone would make it contiguous."""
     storage = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
     return storage.to("ocl").as_strided(x.size(), x.stride(), x.storage_offset())
 
@@ -39,7 +39,7 @@ def dense_strides(sizes):
 
 
 def _strides(sizes, order, single):
-    """Of dimensions that lie in memory in that order; `single` is the stride of those of size 1."""
+    """Strides of dimensions that lie in memory in that order; `single` is that of sizes of 1."""
     strides, step = [0] * len(sizes), 1
     for d in reversed(order):
         strides[d] = single if sizes[d] == 1 and single is not None else step

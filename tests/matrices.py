@@ -22,7 +22,7 @@ def positive(n, batch, dtype):
 
 
 def unaligned(x):
-    """The same matrices, none of whose strides is that of a contiguous tensor."""
+    """Copies of the matrices, none of whose strides is that of a contiguous tensor."""
     wide = torch.zeros(*x.shape[:-2], 2 * x.shape[-2] + 1, 3 * x.shape[-1] + 1, dtype=x.dtype)
     view = wide[..., 1 : 2 * x.shape[-2] + 1 : 2, 1 : 3 * x.shape[-1] + 1 : 3]
     view.copy_(x)

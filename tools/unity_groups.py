@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What most op files define first.
+#: Most op files define this first.
 _ASSERTION = "TORCH_ASSERT_ONLY_METHOD_OPERATORS"
 MOST = 8  # files of a group: larger ones need too much memory, and leave cores idle at the end
 _ANONYMOUS = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.S | re.M)
@@ -34,7 +34,7 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True)
 class Source:
-    """What a file declares for itself, the macros it defines, and all names in it."""
+    """The names that a file declares for itself, the macros it defines, and all names in it."""
 
     own: frozenset[str]
     aliases: dict[str, str]  # what using-declarations and names of namespaces stand for

@@ -16,7 +16,7 @@ _INSTEAD = (
     "it knows CUDA alone. Start a process for each, with torchrun, and wrap the module in "
     "torch.nn.parallel.DistributedDataParallel"
 )
-#: What all copies between devices pass, those of replicate(), scatter() and gather() too. The
+#: All copies between devices pass these, those of replicate(), scatter() and gather() too. The
 #: functions of torch.cuda.comm are the same.
 _COPIES = (
     "broadcast",

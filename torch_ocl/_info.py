@@ -1,4 +1,4 @@
-"""What `python -m torch_ocl` says: collect() finds it out, text() lays it out."""
+"""The report of `python -m torch_ocl`: collect() finds it out, text() lays it out."""
 
 import glob
 import importlib

@@ -1,4 +1,4 @@
-"""What a kernel's arguments become: the bytes of a value, or an address and what lies behind it."""
+"""A kernel's arguments become bytes of a value, or an address and what lies behind it."""
 
 import operator
 import re
@@ -41,8 +41,8 @@ _DTYPES = {
     "float": {torch.float32},
     "double": {torch.float64},
 }
-#: What pointers alone may point to: no argument has such a type (6.9 k of OpenCL C 1.2). Devices
-#: have 64 bits here.
+#: Types that pointers alone may point to: no argument has such a type (6.9 k of OpenCL C 1.2).
+#: Devices have 64 bits here.
 _POINTED = {"bool": "char", "size_t": "ulong", "uintptr_t": "ulong", "ptrdiff_t": "long"}
 _POINTED["intptr_t"] = "long"
 #: And those of vectors: a complex number is a pair.
@@ -50,7 +50,7 @@ _PAIRS = {"half": torch.complex32, "float": torch.complex64, "double": torch.com
 
 
 def _shown(value: Any) -> str:
-    """What messages show of a wrong argument: it may be long."""
+    """A wrong argument as messages show it: it may be long."""
     text = reprlib.repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -79,7 +79,7 @@ def _stored_lanes(lanes: int) -> int:
 
 
 def _buffer_argument(p: Parameter) -> Callable[[Any], tuple[int, int]]:
-    """What makes a tensor the address of its first element and the bytes to its storage's end."""
+    """Makes a tensor the address of its first element and the bytes to its storage's end."""
     base, lanes = _vector(p.type)
     base = _POINTED.get(base, base)
     dtypes = {torch.bool} if p.type == "bool" else _DTYPES.get(base)
@@ -154,7 +154,7 @@ def _number(value: Any, base: str) -> int | float:
 
 
 def _value_argument(p: Parameter) -> Callable[[Any], bytes]:
-    """What makes a Python number the bytes of the parameter's type."""
+    """Makes a Python number the bytes of the parameter's type."""
     base, lanes = _vector(p.type)
     if base not in _FORMATS:
         return _raw_argument(p)
@@ -215,7 +215,7 @@ def _local_argument(value: Any) -> int:
 
 
 def converter(p: Parameter) -> Callable[[Any], tuple[int, int] | int | bytes]:
-    """What turns an argument for `p` into what _C.SourceKernel.launch takes.
+    """A function that turns an argument for `p` into what _C.SourceKernel.launch takes.
 
     It raises TypeError, ValueError or OverflowError for what does not fit; so does this function if
     nothing can fit.

@@ -1,4 +1,4 @@
-"""What is done to a user's source before a driver gets it: includes, and the lines it came from."""
+"""A user's source is prepared before a driver gets it: includes, and the lines it came from."""
 
 import linecache
 import re

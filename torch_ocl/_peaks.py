@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: bytes and floating point operations per second.
+"""A device's peaks, measured: bytes and floating point operations per second.
 
 The kernels are kernels/probe/*.cl."""
 
@@ -25,9 +25,9 @@ REALS = {"float32": ("float", 4), "float64": ("double", 8), "float16": ("half", 
 
 @dataclass
 class Peaks:
-    """Of one device: `copy` counts what is read and what is written, `read` what is read. `flops`
-    are those of multiplications and additions; `products` those of large matrix products in units
-    of their own, "tf32" among the dtypes."""
+    """Peaks of one device: `copy` counts what is read and what is written, `read` what is read.
+    `flops` are those of multiplications and additions; `products` those of large matrix products in
+    units of their own, "tf32" among the dtypes."""
 
     copy: float
     read: float

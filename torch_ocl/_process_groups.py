@@ -162,7 +162,7 @@ def _taking_devices_by_turns(upstream: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _saying_what_to_do(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a group without a backend for `ocl`. Upstream names the device."""
+    """The error of a group without a backend for `ocl`. Upstream names the device."""
 
     @functools.wraps(upstream)
     def method(self: Any, device: torch.device) -> Any:

@@ -1,4 +1,4 @@
-"""What `import torch.ocl.profiler` and `from torch.ocl.profiler import profile` find.
+"""The module of `import torch.ocl.profiler` and `from torch.ocl.profiler import profile`.
 
 torch.ocl.profiler itself is the class, a context manager.
 """

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 _NAME = "_scaled_dot_product_fused_attention_overrideable"
-# Of q, k, v in [batch, head, position, feature].
+# Dimensions of q, k, v in [batch, head, position, feature].
 _BATCH, _HEAD, _SEQUENCE = 0, 1, 2
 # Results of the forward op behind output and logsumexp: cum_seq_q, cum_seq_k, max_q, max_k,
 # philox_seed, philox_offset, debug_attn_mask.

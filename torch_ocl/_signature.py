@@ -58,7 +58,7 @@ class Unreadable(Exception):
     """The source leaves the parameters to the preprocessor."""
 
 
-#: What is no part of a signature: comments, strings, attributes.
+#: No parts of a signature: comments, strings, attributes.
 _BLANKED = re.compile(
     r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
     r"|__attribute__\s*(?!\(\(\s*(?:__)?ext_vector_type)\(\((?:[^()]|\([^()]*\))*\)\)",
@@ -75,7 +75,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(\w*)(\(?)((?:\\\n|[^\n])*)",
 
 
 def _definitions(code: str, options: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
-    """What each macro without arguments stands for: every definition there is. One that a
+    """The text that each macro without arguments stands for: every definition there is. One that a
     condition decides on, or that is taken back, counts as several. And whether a condition decides
     on what follows the code."""
     found: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def _declarations(code: str) -> list[tuple[str, str, bool]]:
 
 
 def _typedefs(code: str) -> dict[str, list[str]]:
-    """What each typedef of no pointer stands for: every definition there is, each once."""
+    """The type that each typedef of no pointer stands for: every definition there is, each once."""
     found: dict[str, list[str]] = {}
     for text, name, is_pointer in _declarations(code):
         if not is_pointer and text not in found.setdefault(name, []):

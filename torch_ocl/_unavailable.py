@@ -1,4 +1,4 @@
-"""What torch.ocl is when the device can't be used at all: every call says why."""
+"""torch.ocl where the device can't be used at all: every call says why."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-# What can't be told from a schema, or has none, and takes a device all the same.
+# These take a device too: a schema doesn't tell, or there is none.
 _MORE_FUNCTIONS = {
     torch: ("get_device_module", "set_default_device"),
     torch.Tensor: ("new", "new_tensor"),

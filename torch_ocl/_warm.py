@@ -1,4 +1,4 @@
-"""What `python -m torch_ocl cache warm` runs: small networks and ops that most programs use."""
+"""The work of `python -m torch_ocl cache warm`: small networks and ops that most programs use."""
 
 import torch
 from torch import nn

@@ -10,7 +10,7 @@ __all__ = ["flags", "is_available", "is_built", "set_flags", "version"]
 
 
 class _Float32:
-    """What float32 may be rounded to in one kind of op.
+    """The precision that float32 may be rounded to in one kind of op.
 
     fp32_precision is "tf32" (11 bits), "bf16x3" (16 bits, as two numbers in bfloat16) or "bf16" (8
     bits), each where the device has units for it (products alone in bfloat16); "ieee" (all 24); or

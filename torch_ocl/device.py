@@ -116,7 +116,7 @@ class device_of(device):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceProperties:
-    """What was probed on a device.
+    """Properties that were probed on a device.
 
     Attributes:
         name: The device's name, as its driver gives it.
@@ -208,7 +208,7 @@ class DeviceProperties:
 
     @property
     def major(self) -> int:
-        """Of the compute capability on NVIDIA's devices, of OpenCL's version on others."""
+        """The compute capability's on NVIDIA's devices, that of OpenCL's version on others."""
         return self._version()[0]
 
     @property
@@ -250,7 +250,7 @@ class DeviceProperties:
 
     @property
     def shared_memory_per_block_optin(self) -> int:
-        """The same: OpenCL has no smaller default."""
+        """Bytes of local memory of a work-group: OpenCL has no smaller default."""
         return self.local_mem_size
 
     @property
@@ -275,22 +275,22 @@ class DeviceProperties:
 
     @property
     def uuid(self) -> uuid.UUID | None:
-        """What names the device among all others; None where the driver doesn't tell."""
+        """The id that names the device among all others; None where the driver doesn't tell."""
         return uuid.UUID(bytes=self.uuid_bytes) if self.uuid_bytes else None
 
     @property
     def pci_domain_id(self) -> int | None:
-        """Of the device's place; None where the driver doesn't tell."""
+        """The domain of the device's place; None where the driver doesn't tell."""
         return self.pci[0] if self.pci else None
 
     @property
     def pci_bus_id(self) -> int | None:
-        """Of the device's place; None where the driver doesn't tell."""
+        """The bus of the device's place; None where the driver doesn't tell."""
         return self.pci[1] if self.pci else None
 
     @property
     def pci_device_id(self) -> int | None:
-        """Of the device's place; None where the driver doesn't tell."""
+        """The device number of its place; None where the driver doesn't tell."""
         return self.pci[2] if self.pci else None
 
     def __repr__(self) -> str:
@@ -314,7 +314,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """What a device supports: {"supported_dtypes": set of torch.dtype}, as
+    """The capabilities of a device: {"supported_dtypes": set of torch.dtype}, as
     torch.accelerator.get_device_capability."""
     return torch.accelerator.get_device_capability(existing_device_index(device))
 

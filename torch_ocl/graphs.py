@@ -194,7 +194,8 @@ class _Graphed:
         wanted = _differentiable(self.inputs)
         self.gradients: list[torch.Tensor | None] = [None] * len(self.inputs)
         if wanted and _differentiable(self.results):
-            # Of a pool of its own: no other replay then writes to a gradient that became a leaf's.
+            # It has a pool of its own: no other replay then writes to a gradient that became a
+            # leaf's.
             with graph(self.backward_graph, graph_pool_handle()):
                 found = torch.autograd.grad(
                     _differentiable(self.results),
@@ -228,7 +229,7 @@ class _Graphed:
         return tuple(None if t is None else t.detach() for t in self.gradients)
 
     def function(self) -> Callable[..., Any]:
-        """What calls the graphs as one node of autograd's."""
+        """A function that calls the graphs as one node of autograd's."""
         held = self
 
         class Replay(torch.autograd.Function):

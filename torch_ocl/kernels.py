@@ -22,7 +22,7 @@ from torch_ocl._signature import Parameter
 __all__ = ["Kernel", "compile_kernel", "local_memory"]
 
 _LABEL = "<kernel>"
-# What drivers say of sources, and of options, that they do not take.
+# Errors of drivers for sources, and for options, that they do not take.
 _BUILD_ERRORS = ("CL_BUILD_PROGRAM_FAILURE", "CL_INVALID_BUILD_OPTIONS")
 
 Sizes = int | Sequence[int]
@@ -326,7 +326,7 @@ class Kernel:
         typed, text = self._signatures[device], self._program.text
         if typed.body is not None:
             return _signature.with_offsets(text, typed.parameters, typed.body), self.name
-        # Of kernels that others call, OpenCL C leaves open what their local variables are.
+        # OpenCL C leaves open what local variables are in kernels that others call.
         if self._on_device[device, False].own_local_memory:
             raise ValueError(
                 "a tensor begins where a buffer can't, and the kernel can't be given its offset: "

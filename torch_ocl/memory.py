@@ -51,7 +51,7 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """The same as dictionaries in each other: stats["allocated_bytes"]["all"]["current"]."""
+    """The statistics as dictionaries in each other: stats["allocated_bytes"]["all"]["current"]."""
     return _nested(memory_stats(device))
 
 
@@ -174,7 +174,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """What set_per_process_memory_fraction or TORCH_OCL_MEMORY_FRACTION set, else 1."""
+    """The part that set_per_process_memory_fraction or TORCH_OCL_MEMORY_FRACTION set, else 1."""
     return _C.memory_fraction(existing_device_index(device))
 
 
@@ -184,7 +184,7 @@ def get_allocator_backend() -> str:
 
 
 def list_gpu_processes(device: DeviceLike = None) -> str:
-    """What this process uses of a device, as text. OpenCL tells nothing of other processes."""
+    """Text on the memory that this process uses. OpenCL tells nothing of other processes."""
     index = existing_device_index(device)
     used = memory_reserved(index) / 2**20
     return f"GPU:{index}\nprocess {os.getpid():>10d} uses {used:>12.3f} MB GPU memory"

@@ -31,7 +31,7 @@ def _packed_linear_vmap(info, in_dims, input, panels, bias, out_features):
 
 
 class PackedLinear(nn.Module):
-    """What nn.Linear computes, from a weight that is packed.
+    """Computes what nn.Linear does, from a weight that is packed.
 
     `weight` unpacks: it is a new tensor every time, and changing it changes nothing. Parameters get
     no gradients, but inputs do. A state dict holds the plain weight, and loading one packs it.

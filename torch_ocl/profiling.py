@@ -25,7 +25,7 @@ class KernelTime:
     name: str
     calls: int = 0
     seconds: float = 0.0
-    #: What the launches' ops must move and compute at least; 0 where nothing is known.
+    #: The least that the launches' ops must move and compute; 0 where nothing is known.
     bytes: float = 0.0
     flops: float = 0.0
     #: Seconds of those launches of which bytes or operations are known.
@@ -63,7 +63,7 @@ class _Op:
 
 @dataclass
 class _Work:
-    """What Peaks.roofline() asks of a case."""
+    """The properties of a case that Peaks.roofline() asks for."""
 
     bytes: float
     flops: float
@@ -74,7 +74,7 @@ _peaks: Any = None
 
 
 def _measured_peaks() -> Any:
-    """Of device 0, measured once."""
+    """Peaks of device 0, measured once."""
     global _peaks
     if _peaks is None:
         from torch_ocl._peaks import measure_peaks

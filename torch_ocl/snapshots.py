@@ -111,7 +111,7 @@ def _set_memory_metadata(metadata: str) -> None:
 
 
 def _get_memory_metadata() -> str:
-    """What _set_memory_metadata() was given last."""
+    """The text that _set_memory_metadata() was given last."""
     return _C.memory_metadata()
 
 

@@ -155,8 +155,8 @@ _SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """What an op does that waits for the device: nothing ("default", 0), a warning ("warn", 1) or a
-    RuntimeError ("error", 2). Such are .item(), .cpu() and masks, and waits for a stream.
+    """Sets what an op does that waits for the device: nothing ("default", 0), a warning ("warn", 1)
+    or a RuntimeError ("error", 2). Such are .item(), .cpu() and masks, and waits for a stream.
 
     Raises RuntimeError for other modes.
     """

@@ -18,7 +18,7 @@ from . import _C
 __all__ = ["dispatches", "engines", "force"]
 
 _lock = threading.Lock()
-# Of each engine what was forced before all blocks, and what blocks under way force, in their order.
+# By engine: what was forced before all blocks, and what blocks under way force, in their order.
 _before: dict[str, str] = {}
 _forced: dict[str, list[tuple[object, str]]] = {}
 # The lists of the blocks that record.

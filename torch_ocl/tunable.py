@@ -152,7 +152,7 @@ def get_results() -> tuple[tuple[str, str, str, float], ...]:
 
 
 def get_validators() -> tuple[tuple[str, str], ...]:
-    """What a file must have been written for to be used on the current device: names and values."""
+    """A file is used on the current device if it was written for these: names and values."""
     return tuple(_C.tunable_validators(_C.current_device()))
 
 

@@ -145,7 +145,7 @@ RESNETS = {"ResNet-18": ((2, 2, 2, 2), False), "ResNet-50": ((3, 4, 6, 3), True)
 
 
 def parameter_shapes(name):
-    """Of the parameters of one of RESNETS (He et al., 2015): 62 and 161 of them."""
+    """The parameters' shapes of one of RESNETS (He et al., 2015): 62 and 161 of them."""
     blocks, bottleneck = RESNETS[name]
     shapes = [(64, 3, 7, 7), (64,), (64,)]
     inputs = 64

@@ -15,7 +15,7 @@ def formatted(tensor, last):
 
 
 def flops_of(x, weight, out):
-    """Of a convolution or a transposed one: each weight meets each position of the
+    """The operations of a convolution or a transposed one: each weight meets each position of the
     smaller image."""
     positions = min(x[-1] * x[-2], out[-1] * out[-2])
     return 2.0 * x[0] * positions * torch.Size(weight).numel()

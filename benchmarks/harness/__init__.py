@@ -1,1 +1,1 @@
-"""What a case is, how two sides are timed and checked, and how results are written."""
+"""Cases: what one is, how two sides are timed and checked, and how results are written."""

@@ -1,4 +1,4 @@
-"""What a benchmark case is, and the list they register in."""
+"""The class of a benchmark case, and the list they register in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import torch
 CASES = []
 #: Parts of its bytes that a case reads and writes: a copy, and what writes next to nothing.
 COPY, READ = (1, 1), (1, 0)
-#: Of long sums in another order.
+#: The tolerance of long sums in another order.
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}
 #: Families whose cases call models, which --compile is for.
 MODELS = ("networks", "training", "large")

@@ -23,7 +23,7 @@ MOST_CALLS = 400
 
 @dataclass
 class Timing:
-    """Of one call: least wall time and least CPU time of the process, in seconds."""
+    """Times of one call: least wall time and least CPU time of the process, in seconds."""
 
     wall: float
     process: float
@@ -52,7 +52,7 @@ class Result:
 
     @property
     def process_ratio(self):
-        """Of the processes' CPU time, all threads together."""
+        """The ratio of the processes' CPU times, all threads together."""
         return self.ocl.process / self.other.process
 
 
@@ -122,7 +122,7 @@ class Side:
             self.best.wall = min(self.best.wall, wall)
             spent += wall
             calls += 1
-        # Of the whole block: the system may book a thread's time a call too late.
+        # Time of the whole block: the system may book a thread's time a call too late.
         self.best.process = min(self.best.process, (time.process_time() - process) / calls)
         return calls, spent
 

@@ -13,7 +13,8 @@ def root(name):
     return base if base.startswith("__") else base.rstrip("_")
 
 
-#: What upstream calls below the level that a Recorder sees: an op's name there, and the device's.
+#: Ops that upstream calls below the level that a Recorder sees: an op's name there, and the
+#: device's.
 BELOW = {
     "convolution": {"convolution_overrideable"},
     "convolution_backward": {"convolution_backward_overrideable"},

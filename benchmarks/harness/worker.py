@@ -72,7 +72,7 @@ class _RemoteSide:
 
 
 def answer_to(sides, device, request, *arguments):
-    """What is sent back; `sides` holds the prepared case."""
+    """The answer that is sent back; `sides` holds the prepared case."""
     if request == "make":
         sides.clear()
         measure.free(device)

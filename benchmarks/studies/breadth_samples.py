@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-#: Of most samples: 16 MiB of float32, what a processor's caches may hold.
+#: The elements of most samples: 16 MiB of float32, what a processor's caches may hold.
 ELEMENTS = 1 << 22
 
 

@@ -1,4 +1,4 @@
-"""What the call of a compiled graph costs: python -m benchmarks.studies.compiled_calls
+"""The cost of a compiled graph's call: python -m benchmarks.studies.compiled_calls
 
 Least times of many windows, in microseconds, for graphs of 1, 8 and 32 kernels on few elements.
 Every kernel reads what the one before wrote. `graph` is what inductor makes; `all` has Dynamo's and

@@ -31,7 +31,7 @@ BACKENDS = {"ocl": "cpu:gloo,ocl:gloo", "cuda": "nccl"}
 
 
 def seconds_of_step(name: str, device: str, ranks: int, bucket: int) -> float:
-    """Of one of `ranks` processes that all take it at the same time, with buckets of so many MB."""
+    """One of `ranks` processes that take it at the same time, with buckets of so many MB."""
     module = getattr(torch, device)
 
     def wrap(model: torch.nn.Module) -> torch.nn.Module:

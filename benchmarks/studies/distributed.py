@@ -104,7 +104,7 @@ def steps(rank: int) -> dict[str, dict[str, float]]:
 
 
 def in_ranks(function: Callable, environment: dict[str, str]) -> dict:
-    """What rank 0 returns; the ranks are forked."""
+    """The result of rank 0; the ranks are forked."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(RANKS):

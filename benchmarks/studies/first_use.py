@@ -1,4 +1,4 @@
-"""What the first use costs: `import torch` and the first training step of a process, with nothing
+"""The cost of the first use: `import torch` and the first training step of a process, with nothing
 in the kernel cache and with everything.
 
 python -m benchmarks.studies.first_use ResNet-50 [--batch 64] [--dtype bfloat16]

@@ -1,4 +1,4 @@
-"""What training takes besides a step's time: peak memory beside CPU torch's, what attention over
+"""Training's costs besides a step's time: peak memory beside CPU torch's, what attention over
 long sequences needs beyond its tensors, kernel launches of an optimiser's step, a process's start.
 
 python -m benchmarks.studies.footprint [--only memory|attention|launches|first] [--document]
@@ -93,7 +93,7 @@ def peak_of_device(name):
 
 
 def peak_of_host(name):
-    """The same of CPU torch: what its allocator was asked for, as the profiler records it."""
+    """Peak memory of CPU torch: what its allocator was asked for, as the profiler records it."""
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:

@@ -28,7 +28,7 @@ def every_number(dtype):
 
 
 def gradient_of(function):
-    """What autograd makes of a gradient of 1."""
+    """The gradient that autograd makes of 1."""
 
     def gradient(x):
         x = x.detach().clone().requires_grad_()
@@ -98,7 +98,7 @@ FUNCTIONS = {
     "rsqrt": (torch.rsqrt, lambda x: 1 / np.sqrt(x)),
 }
 
-#: The same of gradients. Those of sigmoid and tanh are functions of the result, which was rounded.
+#: Exact gradients. Those of sigmoid and tanh are functions of the result, which was rounded.
 GRADIENTS = {
     "exp": (gradient_of(torch.exp), np.exp),
     "log": (gradient_of(torch.log), lambda x: 1 / x),

@@ -1,4 +1,4 @@
-"""What a product gains that reads a cast weight as it lies: python -m benchmarks.studies.prologues
+"""The gain of a product that reads a cast weight as it lies: python -m benchmarks.studies.prologues
 
 Least times of compiled products, in milliseconds, with a kernel that casts the weight and without,
 by turns in one process, and the second over the first. A pair that the backend leaves apart is
@@ -38,7 +38,7 @@ def compiled(form, operands):
     for each in (lambda boxes: [None, None], find):
         prologue.find = each
         try:
-            # Of a code of its own, by which Dynamo knows what it has compiled.
+            # Each has a code of its own, by which Dynamo knows what it has compiled.
             code = FORMS[form].__code__.replace()
             function = torch.compile(types.FunctionType(code, globals()), dynamic=False)
             function(*operands)

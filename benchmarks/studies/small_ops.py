@@ -1,4 +1,4 @@
-"""What a small op costs beside its kernel: python -m benchmarks.studies.small_ops
+"""The cost of a small op beside its kernel: python -m benchmarks.studies.small_ops
 
 Least times of many runs, on the OpenCL device and on CPU torch by turns. The memory of a result is
 the difference between empty tensors of ten elements and of none, which ask the allocator for

@@ -24,7 +24,7 @@ BAR, GAP = 15, 2
 #: Narrower ones can't be seen, and neighbours that touch within this are drawn as one.
 LEAST = 0.4
 FONT = "font-family='Helvetica, Arial, sans-serif'"
-#: Of a box by its category: what it is called, and its colour.
+#: By category of a box: what it is called, and its colour.
 KINDS = {
     "user_annotation": ("range", "#c7c7c7"),
     "cpu_op": ("op", "#8fb8de"),

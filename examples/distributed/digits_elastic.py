@@ -54,7 +54,8 @@ def main() -> None:
     for step in range(first, arguments.steps):
         if step == arguments.die_at and restarts == 0 and rank == size - 1:
             os._exit(1)
-        # The same batch whatever came before: a step's number is all that has to be remembered.
+        # The batch doesn't depend on what came before: a step's number is all that has to be
+        # remembered.
         chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(step))
         mine = chosen[:BATCH].chunk(size)[rank]
         optimizer.zero_grad()

@@ -4,7 +4,7 @@
 // never leave the registers; keys and values are prefetched to local memory while those before them
 // are multiplied.
 //
-// Of a 16 x 8 piece of scores or results a work-item has 4: rows lane / 4 and 8 further on, columns
+// A work-item has 4 of a 16 x 8 piece of scores or results: rows lane / 4 and 8 further on, columns
 // lane % 4 * 2 and the next. A piece of weights is laid out as the multiplication with value wants
 // it.
 //

@@ -1,4 +1,4 @@
-"""What a training step takes in memory, beside CPU torch."""
+"""Memory of a training step, beside CPU torch."""
 
 import math
 

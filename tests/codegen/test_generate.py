@@ -1,4 +1,4 @@
-"""What the generator makes of a table: names, files, manifest, and its own checks against torch."""
+"""The generator's output for a table: names, files, manifest, and its own checks against torch."""
 
 import json
 import os

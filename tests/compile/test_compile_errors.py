@@ -1,4 +1,4 @@
-"""What torch.compile says of kernels that a driver refuses, and of what it can't compile."""
+"""Errors of torch.compile: kernels that a driver refuses, and what it can't compile."""
 
 import pytest
 import torch

@@ -10,7 +10,7 @@ from tests.coverage.compiled import results
 from tests.coverage.runner import Runner
 
 TABLE = files.load(results.DOCUMENTED)
-#: Of each dtype, one op in so many of those that pass.
+#: One op in so many of those that pass, by dtype.
 STEP = {"float32": 48, "bfloat16": 100, "int64": 120}
 #: And so many of those that fail: one that passes is to be written down as such.
 FAILURES = 3

@@ -91,7 +91,7 @@ def test_sizes_that_change():
 
 
 def test_numbers():
-    """Of Python, and tensors of one element on the CPU in several dtypes."""
+    """Numbers of Python, and tensors of one element on the CPU in several dtypes."""
     x = torch.randn(7)
     check(lambda x, f: x * f, (x, 1.5), (x, 2.5), (x, -3.5), dynamic=True)
     compiled = torch.compile(lambda x, s: x * s + s)

@@ -164,7 +164,7 @@ def test_rows_without_a_key_are_0():
 
 
 def test_documents():
-    """Of a batch each, packed into one sequence: a mask that reads."""
+    """Documents of a batch each, packed into one sequence: a mask that reads."""
     documents = torch.arange(300).div(70, rounding_mode="floor").repeat(2, 1)
     documents[1] += torch.arange(300) > 20
 

@@ -240,7 +240,7 @@ def test_mutation():
 
 
 def test_rows_that_are_overwritten():
-    """What a later pass reads must still be there."""
+    """Values that a later pass reads must still be there."""
 
     def normalise(x):
         x.sub_(x.mean(-1, keepdim=True))

@@ -106,7 +106,7 @@ def test_layers(dtype):
     w, v = (numbers(48, 64, seed=s, dtype=dtype) / 8 for s in (2, 3))
     c = numbers(48, seed=4, dtype=dtype)
     check(lambda x, w, c, r: functional.silu(functional.linear(x, w, c)) + r, x, w, c, r)
-    # Of two products that are multiplied the later one reads the other.
+    # Where two products are multiplied, the later one reads the other.
     check(
         lambda x, w, v: functional.silu(functional.linear(x, w)) * functional.linear(x, v),
         *(x, w, v),
@@ -117,7 +117,7 @@ def test_layers(dtype):
 
 @pytest.fixture
 def errors_of_scheduler(monkeypatch):
-    """What inductor logs as errors."""
+    """Lines that inductor logs as errors."""
     found = []
     monkeypatch.setattr(scheduler.log, "fatal", lambda text, *rest, **kw: found.append(text))
     return found

@@ -117,7 +117,7 @@ def test_wider_types(source, dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_scales(dtype):
-    """Of columns, of all, of rows of the first factor; with a bias and what follows."""
+    """Scales of columns, of all, of rows of the first factor; with a bias and what follows."""
     few_results = 2048
     for m, k, n in shapes(dtype):
         # Many results of dot products stay apart from what follows.

@@ -93,7 +93,7 @@ def test_inputs_that_are_not_aligned(without):
 
 
 def test_sums_through_indices(without):
-    """The same in every run, and by this package's op."""
+    """Sums are equal in every run, and by this package's op."""
     x, i = torch.randn(1000, 8, device="ocl"), torch.randint(0, 9, (1000,), device="ocl")
     add = torch.compile(lambda x, i: x.new_zeros(9, 8).index_put((i,), x, accumulate=True))
     torch.testing.assert_close(add(x, i), x.new_zeros(9, 8).index_put((i,), x, accumulate=True))
@@ -141,7 +141,7 @@ def test_bias_of_convolutions(monkeypatch):
 
 @torch._inductor.config.patch(force_disable_caches=True)
 def test_products(monkeypatch):
-    """What follows a matrix product is one launch with it."""
+    """An epilogue of a matrix product is one launch with it."""
     x, w = torch.rand(70, 40, device="ocl"), torch.rand(40, 96, device="ocl")
 
     def launches():
@@ -201,7 +201,7 @@ def test_is_big_gpu(without, caplog):
 
 
 def captures():
-    """Of a function compiled for less overhead, on a device alone."""
+    """Launches of a function compiled for less overhead, on a device alone."""
     torch._dynamo.reset()
     counters.clear()
     compiled = torch.compile(lambda x: (x * 2).sum() + 1, mode="reduce-overhead")

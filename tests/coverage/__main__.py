@@ -82,7 +82,7 @@ def parse(arguments=None):
 
 
 def verdict_of(part, case):
-    """What is known of a case: see results.py."""
+    """Known results of a case: see results.py."""
     return part["ops"].get(case["op"], {}).get(case["dtype"], ["none"])[0]
 
 

@@ -27,7 +27,7 @@ ARGUMENTS_ON_HOST = {"tensor_split"}
 
 
 def to_device(value, storages=None):
-    """The same value on the device: sizes, strides, offset and overlap of tensors are kept.
+    """A value moved to the device: sizes, strides, offset and overlap of tensors are kept.
 
     `storages` remembers what was moved, so that tensors which share memory still do.
     """
@@ -75,7 +75,7 @@ def _call(function, sample):
 
 
 def _wide(op, sample, dtype):
-    """What computes the op's result in double precision, where that is the reference."""
+    """A function that computes the op's result in double precision, where that is the reference."""
     wide = widened(sample, op, dtype)
     return None if wide is None else lambda: _call(op, wide)
 

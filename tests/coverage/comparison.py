@@ -102,7 +102,7 @@ DOUBLE_REFERENCE = {
     "matmul": (torch.complex64,),
     "stft": (torch.float32,),
     "triangular_solve": (torch.complex64,),
-    # The same, and for half types CPU torch adds up in them where oneDNN has no kernel.
+    # CPU torch also adds up in half types where oneDNN has no kernel.
     "nn.functional.conv1d": (torch.float16,),
     "nn.functional.conv2d": (torch.complex64, torch.float16),
     "nn.functional.conv3d": (torch.float32, torch.complex64, torch.float16),
@@ -123,7 +123,7 @@ DOUBLE_REFERENCE = {
     "native_layer_norm": (torch.float32, *LOW),
     "nn.functional.batch_norm": LOW,
     "nn.functional.instance_norm": LOW,
-    # What comes back through eigenvectors and singular vectors is divided by differences of values;
+    # Gradients through eigenvectors and singular vectors are divided by differences of values;
     # condition numbers and inverses magnify the errors of the smallest value.
     "linalg.cond": (torch.float32, torch.complex64),
     "linalg.eigh": (torch.float32, torch.complex64),
@@ -139,9 +139,9 @@ DOUBLE_REFERENCE = {
     "pow": (torch.float32, torch.complex64),
 }
 
-#: Of those, the ones whose exact result is farther off than the tolerance on the device too, for
-#: the algorithm itself magnifies roundings: so many times the largest error of CPU torch in the
-#: sample are allowed beside the tolerance, once where that is enough.
+#: Those among them whose exact result is farther off than the tolerance on the device too, for the
+#: algorithm itself magnifies roundings: so many times the largest error of CPU torch in the sample
+#: are allowed beside the tolerance, once where that is enough.
 CPU_ERRORS_ALLOWED = {
     # Products of numbers in the dtype are subtracted; a sum's or a polynomial's terms cancel.
     "addbmm": {torch.complex64: 1},
@@ -274,7 +274,7 @@ def compare_properties(actual, expected, what):
 
 
 def _properties(result, sample):
-    """Of each tensor in the result, by name."""
+    """Differences of each tensor in the result, by name."""
     arguments = tensors((sample.input, sample.args, sample.kwargs))
     storages = [_storage(argument) for argument in arguments]
     return [

@@ -28,7 +28,7 @@ DECOMPOSITIONS = {
 
 
 def invariants(op, leaves):
-    """What is unique of an op's results: of most ops, the results."""
+    """The unique part of an op's results: of most ops, the results."""
     count, function = DECOMPOSITIONS.get(op.name, (len(leaves), None))
-    # Of a decomposition, other numbers of tensors are gradients.
+    # Gradients of a decomposition are other numbers of tensors.
     return leaves if function is None or len(leaves) != count else function(*leaves)

@@ -11,7 +11,7 @@ import pathlib
 import re
 
 PATH = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "op-coverage.json"
-#: What a check's letter stands for.
+#: The checks that letters stand for.
 CHECK_LETTERS = {
     "forward": "f",
     "noncontiguous": "n",

@@ -1,4 +1,4 @@
-"""What the op matrix says of an op, and the file it keeps that in."""
+"""The op matrix's words on an op, and the file it keeps them in."""
 
 import pytest
 

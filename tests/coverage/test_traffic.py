@@ -33,7 +33,7 @@ def symmetric(n):
 
 
 COO, CSR, CSC = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
-#: What PyTorch's op tests have no samples of.
+#: Ops without samples in PyTorch's op tests.
 BEYOND = {
     "COO and its values": lambda: sparse(COO, 40, 50).coalesce(),
     "COO by dense": lambda: torch.sparse.mm(sparse(COO, 40, 50), dense(50, 30)),
@@ -101,7 +101,7 @@ def test_beyond_op_tests(name):
     assert inputs.read > NUMBERS and inputs.counted if name in STAGED else inputs.read <= NUMBERS
 
 
-#: What makes tensors on the host, or brings them there.
+#: Calls that make tensors on the host, or bring them there.
 HOST = re.compile(
     r"\bkCPU\b|DeviceType::CPU\b|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|"
     r"\bcpu_fallback\(|\bHostStage \w+\(|"

@@ -24,7 +24,7 @@ from torch_ocl import _C
 
 #: Samples of an op, from all over its list.
 SAMPLES = 3
-#: What passes for single numbers.
+#: Bytes that pass for single numbers.
 NUMBERS = 64
 
 
@@ -67,7 +67,7 @@ class Traffic:
 
 
 def measured(call) -> Traffic:
-    """Of the second of two calls: what is computed once, such as tables, is there by then."""
+    """Traffic of the second call: what is computed once, such as tables, is there by then."""
     torch.manual_seed(0)
     call()
     torch.manual_seed(0)
@@ -88,7 +88,7 @@ def measured(call) -> Traffic:
 
 
 def traffic(op) -> Traffic:
-    """Of an op and its gradient, over its samples."""
+    """Traffic of an op and its gradient, over its samples."""
     dtype = dtype_of(op)
     gradients = op.supports_autograd and dtype.is_floating_point
     found = Traffic()
@@ -108,7 +108,7 @@ def traffic(op) -> Traffic:
 
 
 def answer(job, ops):
-    """What a worker answers."""
+    """A worker's answer."""
     try:
         found = traffic(ops[job["op"]])
     except Exception as error:  # noqa: BLE001 - the parent decides what a failure means

@@ -40,7 +40,7 @@ def run(job, torch, ops, checks):
     result = {"looked_at": {}, "failed": {}}
 
     def attempt(name, check, *arguments):
-        # The same random numbers whatever ran before, so that a failure can be repeated.
+        # Random numbers don't depend on what ran before, so that a failure can be repeated.
         torch.manual_seed(0)
         try:
             result["looked_at"][name] = check(ops[job["op"]], *arguments)

@@ -1,4 +1,4 @@
-"""What makes the gradients of embedding bags and of torchvision's ops choose (test_dispatch.py)."""
+"""Cases of embedding bags' and torchvision's gradients, which choose (test_dispatch.py)."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""What makes the engines of elements, Fourier transforms and factorisations choose
+"""Cases that make the engines of elements, Fourier transforms and factorisations choose
 (test_dispatch.py)."""
 
 import torch

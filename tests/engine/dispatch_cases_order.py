@@ -1,4 +1,4 @@
-"""What makes the engine of sorting choose (test_dispatch.py)."""
+"""Cases that make the engine of sorting choose (test_dispatch.py)."""
 
 import torch
 

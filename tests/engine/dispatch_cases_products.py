@@ -1,4 +1,4 @@
-"""What makes the engines of products, convolutions and attention choose (test_dispatch.py)."""
+"""Cases that make the engines of products, convolutions and attention choose (test_dispatch.py)."""
 
 import torch
 from torch.nn import functional

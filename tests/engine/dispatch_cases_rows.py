@@ -1,4 +1,4 @@
-"""What makes softmax, norms, reductions, scans and random numbers choose (test_dispatch.py)."""
+"""Cases of softmax, norms, reductions, scans, random numbers, which choose (test_dispatch.py)."""
 
 import torch
 from torch.nn import functional
@@ -21,7 +21,7 @@ def softmax(shape, dim, log=False):
 
 
 def gradients(function, device, x, *parameters):
-    """What the function gives, and the gradients of all it takes."""
+    """The function's result, and the gradients of all it takes."""
     leaves = [t.to(device).requires_grad_() for t in (x, *parameters)]
     y = function(*leaves)
     flowing = normal(*y.shape).cos().to(device)

@@ -9,7 +9,7 @@ from torch_ocl import _C, testing
 
 OCL = torch.device("ocl")
 INF, NAN = float("inf"), float("nan")
-#: What the least multiple of bfloat16's numbers leaves of a number.
+#: The part of a number that the least multiple of bfloat16's numbers leaves.
 LOST = 2.0**-134
 
 
@@ -70,7 +70,7 @@ def test_parts_of_special_numbers():
     # An infinity's low part is it: these meet high parts alone, which are 0 where the number is.
     assert parts[:, 0, 2].tolist() == [1, 0, INF] and parts[:, 0, 3].tolist() == [-1, 0, -INF]
     check_parts(parts[:, :, 4:6], x[:, 4:6])
-    # What would round to infinity is cut off, and the rest is larger.
+    # Numbers that would round to infinity are cut off, and the rest is larger.
     assert parts[:, 0, 6].sum() == x[0, 6].double() and parts[:, 0].sum(0)[7] - 1e-38 < LOST
     assert planes_of_lines(torch.full((1, 8), NAN, device=OCL), 8)[0].isnan().all()
     # A NaN whose bits are all in the lower half.

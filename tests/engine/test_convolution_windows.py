@@ -31,7 +31,7 @@ def test_by_tiles(dtypes):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_by_matrix_instructions_of_subgroups(dtype):
-    """What the instructions do is done by broadcasts where there are none."""
+    """Broadcasts do what the instructions do, where there are none."""
     if {8, 16} & set(torch.ocl.get_device_properties(0).required_sub_group_sizes):
         run_cases("subgroup_matrix", dtype, TORCH_OCL_GEMM_TILE="32x32x16")
 

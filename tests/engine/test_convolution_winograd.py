@@ -99,7 +99,7 @@ def test_transposed(last, padding):
 
 @pytest.mark.parametrize("last", [False, True])
 def test_special_values(last):
-    """What windows reach is what the sums of all products make of it, elsewhere nothing changes."""
+    """Elements that windows reach are the sums of all products, elsewhere nothing changes."""
     x, weight = image((2, 16, 19, 24), last), sample(24, 16, 3, 3, seed=1) / 8
     x[0, 3, 0, 0], x[0, 4, 7, 8], x[1, 0, 18, 23], x[1, 9, 9, 12] = INF, -INF, NAN, INF
     weight[:3, 4] = 0  # times infinity

@@ -13,7 +13,7 @@ HEADER = Path(__file__).resolve().parents[2] / "csrc" / "engine" / "device_table
 
 @pytest.fixture
 def run(tmp_path):
-    """What a process with the tuner on, and a file of its own, prints and warns."""
+    """The output and warnings of a process with the tuner on, and a file of its own."""
 
     def run(script, **environment):
         variables = {

@@ -21,7 +21,7 @@ def every(float8):
 
 
 def turned(float8):
-    """The same in reverse: flip() of the CPU takes no float8."""
+    """A tensor in reverse: flip() of the CPU takes no float8."""
     return every(float8).view(torch.uint8).flip(0).view(float8)
 
 

@@ -1,4 +1,4 @@
-"""What CPU torch computes of float8 tensors, beside conversions: to the same bits."""
+"""Ops that CPU torch has for float8 tensors, beside conversions: to the same bits."""
 
 import pytest
 import torch

@@ -14,7 +14,7 @@ from tests.ops import products
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT = "from tests.ops import products"
-# What run_script() runs.
+# The checks that run_script() runs.
 EVERY_SHAPE, EVERY_LAYOUT = [products.check_every_shape], [products.check_every_layout]
 ONE_PRODUCT, FEW_LONG_SUMS = [products.check_one_product], [products.check_few_long_sums]
 MANY_TILES = [products.check_many_tiles]
@@ -162,7 +162,7 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
 
 
 def test_parts_added_by_a_group():
-    """Of few results and many parts of k, as on a GPU."""
+    """Products with few results and many parts of k, as on a GPU."""
     environment = {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_VERBOSE": "launch"}
     trace = run_script(FEW_LONG_SUMS, "float32,float64,bfloat16,complex64,int64", **environment)
     assert "gemm_split_k_group" in trace

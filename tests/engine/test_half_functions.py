@@ -17,7 +17,7 @@ from benchmarks.studies.numerics import (
 )
 from tests.as_gpu import run_as_gpu
 
-#: What floats leave of a sum near zero, and of what is next to nothing.
+#: The digits that floats leave of a sum near zero, and of what is next to nothing.
 LEFT = {
     "gelu": 1e-13,
     "gelu, gradient": 6e-8,

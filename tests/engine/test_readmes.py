@@ -10,7 +10,7 @@ from torch_ocl import testing
 ENGINES = Path(__file__).parents[2] / "csrc" / "engine"
 #: Engines in folders of another name.
 FOLDERS = {"convolution": "conv", "backward_nearest": "spatial"}
-#: Of csrc/ops.
+#: Engines in csrc/ops.
 FOLDERS |= dict.fromkeys(
     (
         "backward_embedding_bag",

@@ -31,7 +31,7 @@ UNARY = (
     torch.sgn,
     torch.conj_physical,
 )
-# Of complex numbers CPU torch's vectors lose infinities, and digits beside a pole.
+# CPU torch's vectors of complex numbers lose infinities, and digits beside a pole.
 REAL_ONLY = (torch.log1p, torch.sigmoid)
 BINARY = (
     torch.add,

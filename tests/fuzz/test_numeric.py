@@ -189,7 +189,7 @@ def test_softmax_and_norms(data):
         (lambda t, w: f.log_softmax(t, dim), weight),
         (lambda t, w: f.layer_norm(t, shape[dim:], w), weight),
         (lambda t, w: f.rms_norm(t, shape[dim:], w), weight),
-        # What is left of a single number is rounding.
+        # A single number leaves nothing but rounding.
         (lambda t, w: f.group_norm(t, 1, w) if t[0].numel() > 1 else t, scale),
         (lambda t, w: f.batch_norm(t, w * 2, w.abs() + 1, w, w, training), scale),
         (lambda t, w: torch.var_mean(t, dim), weight),

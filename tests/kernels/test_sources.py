@@ -83,7 +83,7 @@ def test_every_source_of_floor_1_has_a_header():
 
 
 def test_every_engine_has_a_folder():
-    """What several engines share lies on the ground floor."""
+    """Headers that several engines share lie on the ground floor."""
     shared = {
         "ceil_div",
         "device_table",

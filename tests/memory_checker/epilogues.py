@@ -62,7 +62,7 @@ def refuse(log):
 
 @family
 def epilogues():
-    """Of products, and of convolutions in every kernel that has a place for one, or none."""
+    """Epilogues of products, and of convolutions in kernels that have a place for one, or none."""
     keep = []
     # Two of the products' matrices, also with k split.
     for m, k, n in ((9, 7, 20), (2, 300, 17)):

@@ -31,7 +31,7 @@ PARTS = (
     ("fallbacks", "sparse"),
     ("epilogues",),
 )
-#: Of a part that begins with that family: what takes more local memory than the 32 KiB of
+#: Options of a part that begins with that family: what takes more local memory than the 32 KiB of
 #: oclgrind's device, where other kernels stand in for it.
 OPTIONS = {"selections": ["--local-mem-size", "65536"]}
 #: Kernel files that no sample launches, and why.

@@ -1,4 +1,4 @@
-"""What the tests of networks share: nothing may run on the host, or ask the network."""
+"""The tests of networks share this: nothing may run on the host, or ask the network."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the tests of attention share: inputs, and the comparison with CPU torch, whose reference is
+"""The tests of attention share these: inputs, and the comparison with CPU torch, whose reference is
 computed in double precision from the same rounded inputs."""
 
 import torch

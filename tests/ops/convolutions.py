@@ -1,4 +1,4 @@
-"""What the tests of convolutions share: the functions, and a comparison with CPU torch."""
+"""The tests of convolutions share these: the functions, and a comparison with CPU torch."""
 
 import torch
 from torch.nn import functional

@@ -1,4 +1,4 @@
-"""What the tests of reading and writing at indices share."""
+"""Helpers of the tests of reading and writing at indices."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What the tests of normalisations share."""
+"""Helpers of the tests of normalisations."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What the tests of matrix products share."""
+"""Helpers of the tests of matrix products."""
 
 import torch
 from torch.testing import assert_close, make_tensor
@@ -70,7 +70,7 @@ def check(function, *args, **kwargs):
 
 
 def layouts(rows, columns, dtype, batch=()):
-    """The same kind of matrix in the layouts that take different paths."""
+    """A kind of matrix in the layouts that take different paths."""
     yield "row_major", make(*batch, rows, columns, dtype=dtype)
     yield "column_major", make(*batch, columns, rows, dtype=dtype).mT
     yield "padded", make(*batch, rows, columns + 5, dtype=dtype)[..., :columns]

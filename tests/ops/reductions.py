@@ -1,4 +1,4 @@
-"""What the tests of reductions share."""
+"""Helpers of the tests of reductions."""
 
 import torch
 from torch.testing import assert_close, make_tensor

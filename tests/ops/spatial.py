@@ -1,4 +1,4 @@
-"""What the tests of paddings, poolings and resamplings share."""
+"""Helpers of the tests of paddings, poolings and resamplings."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def sample(*shape, dtype=torch.float32, seed=0):
 
 
 def formats(x):
-    """The same image or volume in several layouts."""
+    """An image or volume in several layouts."""
     yield "contiguous", x
     if x.dim() in (4, 5):
         last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d

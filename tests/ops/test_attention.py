@@ -326,7 +326,7 @@ def test_dropout_is_a_function_of_the_seed():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("queries", [3, 70])
 def test_dropout_backward(queries, causal, dtype):
-    """The same weights are dropped: the gradient is that of the composed product with them."""
+    """Both passes drop the same weights: the gradient is that of the composed product with them."""
     q, k, v = made((2, 4, queries, 16), (2, 2, 70, 16), (2, 2, 70, 24), dtype=dtype)
     here = [t.to("ocl").requires_grad_() for t in (q, k, v)]
     unit = torch.eye(70, dtype=dtype, device="ocl").expand(2, 2, 70, 70)

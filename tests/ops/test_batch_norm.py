@@ -101,7 +101,7 @@ def test_formats(shape, strides, training):
 @pytest.mark.parametrize("shape", [(1, 16, 5, 7), (2, 16, 5, 7), (1, 6, 3, 4, 5)])
 @pytest.mark.parametrize("training", [True, False])
 def test_gradient_with_other_strides_than_the_input(shape, training):
-    """What is expected comes from a contiguous gradient: CPU torch misreads one with channels last
+    """The reference has a contiguous gradient: CPU torch misreads one with channels last
     where the batch is 1 and the input contiguous."""
     inputs = [made(shape, torch.float32), *(made(shape[1], torch.float32, i) for i in (1, 2))]
     mean, var = made(shape[1], torch.float32, 3), made(shape[1], torch.float32, 4).abs() + 0.5

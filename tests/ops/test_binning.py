@@ -311,7 +311,7 @@ def test_ranges_that_overflow(dtype, end):
 
 
 def test_points_whose_bin_overflows():
-    """What is multiplied by the number of bins on the way: CPU torch counts in the wrong bin."""
+    """Large numbers are multiplied by the number of bins: CPU torch counts in the wrong bin."""
     x = torch.tensor([0.0, 1.0, 2e38, 3e38], device="ocl")
     counts, _ = torch.histogram(x, 4, range=(0.0, 3e38))
     assert counts.tolist() == [2, 0, 1, 1]

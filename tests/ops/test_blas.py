@@ -389,7 +389,7 @@ def test_infinite_complex_sums(n, dtype):
     "dtype", [torch.uint16, torch.uint32, torch.uint64, torch.complex32, torch.int64], ids=str
 )
 def test_addends_of_no_products(dtype):
-    """Of every dtype that can be scaled, also of those without a product."""
+    """Every dtype that can be scaled, also those without a product."""
     c = torch.arange(4).view(2, 2).to(dtype)
     a, b = torch.zeros(2, 0).to(dtype), torch.zeros(0, 2).to(dtype)
     for options in ({}, {"beta": 2}, {"beta": 0}):
@@ -416,7 +416,7 @@ def test_addends_of_nothing_fit_it():
 
 
 def test_vdot_of_conjugates():
-    """What is left unresolved is what CPU torch leaves."""
+    """Results are left unresolved where CPU torch leaves them."""
     x, y = torch.randn(2, 7, dtype=torch.complex64)
     for conjugate in ((False, False), (True, False), (False, True), (True, True)):
         pairs = [[v.to(d) for v in (x, y)] for d in ("cpu", "ocl")]

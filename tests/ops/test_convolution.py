@@ -419,7 +419,7 @@ STRIDED = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape, outputs, kernel, stride, padding", STRIDED, ids=str)
 def test_columns_as_channels(shape, outputs, kernel, stride, padding, dtype):
-    """What residual networks and vision transformers begin with."""
+    """Residual networks and vision transformers begin with these."""
     call = getattr(functional, f"conv{len(kernel)}d")
     planes = sample(*shape, dtype=dtype)
     for x in (planes, planes.movedim(1, -1).contiguous().movedim(-1, 1)):

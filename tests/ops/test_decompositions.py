@@ -371,7 +371,7 @@ def test_lstsq_of_deficient_rank(driver):
     check(a, b)
     check(a.mT, b[:, :7])
     check(torch.zeros(5, 3), torch.ones(5, 2))
-    # What is less than a part of the largest counts as nothing.
+    # Values below a part of the largest count as nothing.
     graded = torch.diag(torch.tensor([1.0, 1e-1, 1e-3], dtype=torch.float64))
     check(graded, torch.ones(3, 1, dtype=torch.float64), rcond=1e-2)
 

@@ -27,7 +27,7 @@ def full(value, dtype):
 
 
 def cell_ends(values):
-    """What is rounded to each of the tensor's values lies between these."""
+    """Numbers that are rounded to each of the tensor's values lie between these."""
     infinity = torch.full_like(values, math.inf)
     middle = [
         (values.double() + torch.nextafter(values, side).double()) / 2
@@ -53,7 +53,7 @@ def distance(samples, law):
 
 
 def chance(samples, law, bins=30):
-    """Of counts as far off or farther, by chi-square in bins expected to hold 10 or more."""
+    """The probability of such counts or worse ones, by chi-square in bins of 10 or more."""
     x = samples.cpu().double().numpy()
     assert (x == np.floor(x)).all()
     quantiles = law.ppf(np.linspace(0, 1, bins + 1)[1:-1])
@@ -222,7 +222,7 @@ COMPOSED = {
 
 
 def rounded(dtype, parameters):
-    """What a tensor of the dtype holds of them."""
+    """The numbers as a tensor of the dtype holds them."""
     return [torch.tensor(p, dtype=torch.float64).to(dtype).item() for p in parameters]
 
 

@@ -1,4 +1,4 @@
-"""What torch's settings of float32's precision do to products and convolutions: TF32 on devices
+"""torch's settings of float32's precision, in products and convolutions: TF32 on devices
 that have it, nothing on others."""
 
 import contextlib
@@ -54,8 +54,8 @@ CONVOLUTIONS = {
     "torch.backends.fp32_precision": lambda: torch.backends.flags(fp32_precision="tf32"),
     "torch.backends.ocl.conv": lambda: own_precision("conv", "tf32"),
 }
-#: Of a sum of products, as a share of the sum of their magnitudes: each factor loses 2^-11 or,
-#: where it is cut off and not rounded, 2^-10.
+#: The error of a sum of products, as a share of the sum of their magnitudes: each factor loses
+#: 2^-11 or, where it is cut off and not rounded, 2^-10.
 LOST = 2.0**-9
 
 
@@ -130,7 +130,8 @@ def has_matrix_units():
     return has.has_tensor_cores or has.subgroup_matrix_size != 0
 
 
-#: Of each factor: bfloat16 keeps 8 bits; two of them 16, of which products lose the smallest.
+#: Bits lost of each factor: bfloat16 keeps 8 bits; two of them 16, of which products lose the
+#: smallest.
 BITS_LOST = {"bf16": 2.0**-8, "bf16x3": 2.0**-15}
 
 
@@ -280,7 +281,7 @@ def test_convolutions_in_bfloat16(
     images = x, w, torch.randn_like(F.conv2d(x, w, None, stride, window // 2, groups=groups))
     shape = stride, groups
     exact = convolution("ocl", images, *shape)
-    # What matrix units do is tried by sub-groups where there are none.
+    # Sub-groups do what matrix units do, where there are none.
     forced = {} if has_matrix_units() else {"gemm": "subgroup_matrix"}
     with own_precision("conv", name), testing.force(**forced), testing.dispatches() as lines:
         lower = convolution("ocl", images, *shape)

@@ -1,4 +1,4 @@
-"""What indexing and combining through indices do at the ends of their input's range."""
+"""Indexing and combining through indices at the ends of their input's range."""
 
 import subprocess
 import sys

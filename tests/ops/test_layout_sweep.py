@@ -24,7 +24,7 @@ DTYPE = torch.float32
 LIMIT = 60
 SLOW_LIMIT = 1000
 
-#: What strides mean there, or what they leave of a tensor that is resized, is the result.
+#: The result is what strides mean there, or what they leave of a tensor that is resized.
 ABOUT_STRIDES = {"as_strided", "as_strided_copy", "resize_as_"}
 #: CPU torch reads past the operands where their sizes don't belong together.
 NEVER_NARROWED = {

@@ -111,7 +111,7 @@ def test_lu(m, n, batch, dtype):
 
 @pytest.mark.parametrize("dtype", SOME)
 def test_lu_of_ties_and_zeros(dtype):
-    """Of equal elements the upper one is the pivot; a column of zeros has its number in info."""
+    """The upper one of equal elements is the pivot; a column of zeros has its number in info."""
     a = torch.ones(3, 40, 40, dtype=dtype).tril()
     a[1] = general(40, 40, dtype=torch.float32).sign().triu()
     a[2, :, 20:] = 0

@@ -137,7 +137,7 @@ def test_variance_of_squares_that_overflow():
 
 @pytest.mark.parametrize("length", [300, 4096, 9000])
 def test_variance_of_rows_whose_sums_overflow(length):
-    """Of equal elements it is 0, of far ones infinite, whatever the elements' sum."""
+    """It is 0 of equal elements and infinite of far ones, whatever the elements' sum."""
     x = torch.full((4, length), 3e38)
     x[1] = -1e38
     x[2] = 1e38

@@ -72,7 +72,7 @@ def test_statistics_of_bfloat16_rows_that_are_not_finite(value):
 
 @pytest.mark.parametrize("bits", [-1, 0x7FC00000, 0x7FFFFFFF])
 def test_any_nan_among_the_statistics(bits):
-    """What a NaN carries besides may not make a number of it."""
+    """The payload of a NaN may not make a number of it."""
     rstd = torch.ones(4, 1)
     rstd.view(torch.int32)[2] = bits
     x, weight = made((4, 64), torch.bfloat16).to("ocl"), made((64,), torch.bfloat16, 1).to("ocl")
@@ -186,7 +186,7 @@ def test_rows_that_are_not_finite_among_many(norm):
 
 
 def pairs(function):
-    """What a function returns on both devices, or the type of what it raises."""
+    """A function's results on both devices, or the type of what it raises."""
     out = []
     for device in ("ocl", "cpu"):
         try:
@@ -199,7 +199,7 @@ def pairs(function):
 @pytest.mark.parametrize("parameter", [None, *FLOATING], ids=str)
 @pytest.mark.parametrize("dtype", [*FLOATING, torch.int64], ids=str)
 def test_mixed_dtypes(dtype, parameter):
-    """What CPU torch takes and refuses, and the dtypes of the results."""
+    """Dtypes that CPU torch takes and refuses, and those of the results."""
     x = made((4, 6, 5), torch.float32).to(dtype)
     p = None if parameter is None else torch.ones(6).to(parameter)
     t = x.transpose(1, 2)

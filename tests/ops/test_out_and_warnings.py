@@ -149,7 +149,7 @@ def test_rounding_is_of_the_operands_dtype(dtype, out):
     "dtype", [torch.complex64, torch.bool, torch.float32, torch.uint8], ids=str
 )
 def test_numbers_without_dimensions(dtype):
-    """What has nothing to compare takes dtypes without an order."""
+    """An op with nothing to compare takes dtypes without an order."""
 
     def number(device):
         return torch.tensor(3, device=device).to(dtype)

@@ -83,7 +83,7 @@ def arguments(function, dtype, device, rows=2):
 
 
 def outcome(function, dtype, device, rows=2):
-    """What a call raises, None if nothing."""
+    """The exception that a call raises, None if nothing."""
     positional, keyword = arguments(function, dtype, device, rows)
     try:
         function(*positional, **keyword)
@@ -99,7 +99,7 @@ def test_refused_dtypes(name):
     function = overload(name)
     expected = {dtype: outcome(function, dtype, "cpu") for dtype in DTYPES}
     assert None in expected.values(), f"these arguments are wrong: {expected[torch.float32]}"
-    # What CPU torch accepts, the op matrix compares.
+    # The op matrix compares what CPU torch accepts.
     for dtype, error in expected.items():
         if error is not None:
             actual = outcome(function, dtype, "ocl")

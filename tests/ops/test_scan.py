@@ -243,7 +243,7 @@ def test_a_dtype_asked_for_is_cast_to_first(dtype):
     ids=str,
 )  # fmt: skip
 def test_overlapping_results(name, dtype, out_dtype):
-    """What has another dtype is cast first, and may overlap; bool is refused before overlaps."""
+    """An input of another dtype is cast first, and may overlap; bool is refused before overlaps."""
     outcomes = []
     for device in ("cpu", "ocl"):
         memory = (torch.arange(64, dtype=torch.uint8, device=device) % 3 > 0).to(torch.uint8)

@@ -148,7 +148,7 @@ def test_special_values_of_long_rows(op, place):
     assert_close(here.grad.cpu(), expected, equal_nan=True, **BACKWARD[torch.float32])
 
 
-# What a NaN carries besides may not make a number of it: memory filled with ones is such a NaN.
+# The payload of a NaN may not make a number of it: memory filled with ones is such a NaN.
 PAYLOADS = [0x7FC00001, 0x7F800001, 0x7FC000FF, 0x7FFFFFFF, -1, -0x400000]
 
 

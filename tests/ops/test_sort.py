@@ -227,7 +227,7 @@ def test_topk_of_sorted_rows():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8])
 def test_topk_selects(dtype):
-    """Of rows that are cut into parts and of whole ones; of equal elements the first ones."""
+    """Rows that are cut into parts, and whole ones; the first of equal elements win."""
     for rows, n in ((1, 70001), (3, 20000), (40, 9000), (70, 300)):
         x = (torch.randn(rows, n, generator=torch.Generator().manual_seed(n)) * 500).abs().to(dtype)
         if dtype.is_floating_point:

@@ -121,7 +121,7 @@ def test_empty_tensors():
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
 def test_indices(index):
-    """Of rows, by hand, with empty ones at the start, in a row and at the end."""
+    """Rows by hand, with empty ones at the start, in a row and at the end."""
     rows = torch.tensor([1, 1, 4, 4, 4], dtype=index)
     same(lambda device: torch._convert_indices_from_coo_to_csr(rows.to(device), 7))
     same(lambda device: torch._convert_indices_from_coo_to_csr(rows[:0].to(device), 7))
@@ -337,7 +337,7 @@ def ones(sparse, rows, columns):
     return torch.ones(rows, columns, device=sparse.device)
 
 
-#: Of values that may lie at the same place.
+#: Ops with values that may lie at the same place.
 VALUE_GRADIENTS = GRADIENTS | {
     "sum of all by names": lambda s: torch.sparse.sum(s, (0, 1)),
     "product with a matrix": lambda s: torch.sparse.mm(s, ones(s, 4, 2)),

@@ -125,7 +125,7 @@ def test_with_each_other(layout):
         return (made(device, layout) @ converted(dense(8, 6).to(device), layout)).to_dense()
 
     same(product)
-    # What MKL leaves in no order is compared as dense.
+    # MKL leaves its result in no order, so it is compared as dense.
     same(lambda device: (made(device, layout) @ (made(device, layout).t())).to_dense())
     if layout == "csr":
         same(

@@ -239,8 +239,9 @@ def test_pooling(name, dtype, scale):
 
 
 def gradients(name, dtype, x, boxes, scale):
-    """Of the device and of the reference. Upstream's ps_roi_pool takes windows for gradients that
-    it does not take for results: its reference stands in test_gradient_of_ps_roi_pool."""
+    """Gradients of the device and of the reference. Upstream's ps_roi_pool takes windows for
+    gradients that it does not take for results: its reference stands in
+    test_gradient_of_ps_roi_pool."""
     function, expected, _ = CASES[name]
     on_device = x.ocl().requires_grad_()
     out = function(on_device, boxes.ocl(), scale)

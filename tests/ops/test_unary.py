@@ -163,7 +163,7 @@ def test_frexp_of_special_values(dtype):
 def test_complex_numbers_and_their_parts(dtype):
     parts = [0.0, -0.0, 1.0, -1.5, INF, -INF, NAN]
     x = torch.tensor([complex(*pair) for pair in itertools.product(parts, parts)], dtype=dtype)
-    # Of zeros the sign counts, too.
+    # The sign of zeros counts, too.
     same = lambda got, want: assert_close(  # noqa: E731
         torch.view_as_real(got.cpu().resolve_conj()).reciprocal(),
         torch.view_as_real(want.resolve_conj()).reciprocal(),

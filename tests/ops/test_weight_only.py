@@ -158,7 +158,7 @@ def test_rotary_embeddings_and_gated_layers(dtype):
 
 
 def kept_probabilities(logits, top_k, top_p):
-    """What top-k and then top-p sampling leaves of the distributions."""
+    """The distributions that top-k and then top-p sampling leave."""
     least = logits.topk(top_k, -1).values[..., -1:]
     logits = logits.masked_fill(logits < least, -torch.inf)
     ordered, order = logits.sort(-1, descending=True)

@@ -60,7 +60,7 @@ def pixels(at, inside, size):
 
 
 def bins_of(box, scale, shift, widen, pooled, ratio):
-    """Of both axes: coordinates of the samples of each bin, and their number in all."""
+    """For both axes: coordinates of the samples of each bin, and their number in all."""
     axes, count = [], 1
     for low, high, bins in ((box[2], box[4], pooled[0]), (box[1], box[3], pooled[1])):
         start = low * scale - shift
@@ -103,7 +103,7 @@ def stacked(results, images, channels, pooled):
 
 
 def windows(box, scale, pooled, more, limits):
-    """Of both axes: begin and end of each bin, in pixels. The box is `more` pixels longer. A NaN's
+    """For both axes: begin and end of each bin, in pixels. The box is `more` pixels longer. A NaN's
     bins are empty."""
     axes = []
     for low, high, bins, limit in (

@@ -40,7 +40,7 @@ def _train(model, optimizer, steps=2):
 
 
 def _in_a_fork(function):
-    """What a function returns in a forked child."""
+    """A function's result in a forked child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -12,7 +12,7 @@ from tests.packaging import cpu_programs
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """What happened in each program: without torch_ocl, and with it."""
+    """The events in each program: without torch_ocl, and with it."""
     runs = [
         subprocess.Popen(
             [sys.executable, cpu_programs.__file__],

@@ -40,7 +40,7 @@ if not PATHS:
     pytest.skip("not run from the source tree", allow_module_level=True)
 
 
-#: What torchrun sets for a single process.
+#: The variables that torchrun sets for a single process.
 TORCHRUN = {
     "RANK": "0",
     "LOCAL_RANK": "0",

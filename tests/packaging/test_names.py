@@ -61,7 +61,7 @@ def test_submodules_are_imported_by_name():
 
 @pytest.mark.parametrize("module", names_pages.MODULES)
 def test_no_public_name_is_overlooked(module):
-    """What dir() has and is upstream's own: not what it imports."""
+    """Names in dir() that are upstream's own: not what it imports."""
     upstream = importlib.import_module(module)
     package = module.split(".")[1]
 

@@ -117,7 +117,7 @@ def test_random_numbers_go_on(tmp_path):
     for one in expected:
         graph.replay()
         assert_close(y, one, rtol=0, atol=0)
-    # What draws is launched; the kernels on both sides of it are two command buffers.
+    # Kernels that draw are launched; the kernels on both sides of it are two command buffers.
     assert f"{2 * CHAIN + 2} kernels by command buffers" in text_of(graph, tmp_path)
 
 

@@ -71,7 +71,7 @@ def operands(axes, transposed, batch=2, window=3, channels=4, last=(True, False)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_convolutions(axes, transposed, last):
-    """What follows is compiled for the strides that fake tensors have."""
+    """Later ops are compiled for the strides that fake tensors have."""
     torch._dynamo.reset()
     conv = convolution(axes, transposed)
     x, w = operands(axes, transposed, last=last)

@@ -114,7 +114,7 @@ def test_views_of_declared_kernels():
     kernel = compiled(source, "f")
     kernel(x[1:], global_size=1)
     assert x.tolist() == [0, 1, 0]
-    # What a called kernel's local variables are is up to the driver.
+    # Local variables of a called kernel are up to the driver.
     source = (
         "kernel void f(global int* x);\n"
         "kernel void f(global int* x) { local int y[64]; y[get_local_id(0)] = 1; "

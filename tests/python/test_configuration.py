@@ -1,4 +1,4 @@
-"""What PyTorch's own reports say of this package."""
+"""PyTorch's own reports on this package."""
 
 import subprocess
 import sys

@@ -28,7 +28,7 @@ def check(function, *inputs):
         assert_close(a.cpu(), e)
 
 
-#: What is mapped over a batch of matrices of 4 x 5.
+#: Functions mapped over a batch of matrices of 4 x 5.
 MAPPED = {
     "add": lambda x: x + 1,
     "argsort": lambda x: x.argsort(-1),
@@ -124,7 +124,7 @@ def test_tangents_of_constants():
 
 @pytest.mark.parametrize("shape", [(3, 2), (3,), (3, 0)], ids=str)
 def test_logsigmoid(shape):
-    """What the kernel saves for the gradient has the dimension that vmap takes for its own."""
+    """Tensors saved for the gradient have the dimension that vmap takes for its own."""
     function = torch.nn.functional.logsigmoid
     x, direction = random(*shape), random(*shape)
     check(vmap(function), x)

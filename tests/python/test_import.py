@@ -37,7 +37,7 @@ def test_without_autoload_torch_knows_no_ocl():
     assert run("import torch; print(hasattr(torch, 'ocl'))", autoload=False).strip() == "False"
 
 
-#: What torch does with the entry point, of a torch that has as many CUDA devices.
+#: torch's use of the entry point, of a torch that has as many CUDA devices.
 AUTOLOAD = """
 import importlib.metadata, sys, torch
 torch.version.cuda, torch.cuda.device_count = "12.8", lambda: {devices}

@@ -5,7 +5,7 @@ import os
 
 from tests.fresh import run_script
 
-# What both of two processes do; `t` is an ocl tensor, `b` the group's gloo.
+# The program of both processes; `t` is an ocl tensor, `b` the group's gloo.
 CALLS = """
 dist.all_reduce(t)
 dist.all_reduce(t, async_op=True).wait()

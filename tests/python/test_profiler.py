@@ -1,4 +1,4 @@
-"""What torch.profiler and torch.ocl.profiler say of the device: which kernels ran, when, for which
+"""torch.profiler and torch.ocl.profiler on the device: which kernels ran, when, for which
 op and range, on which stream."""
 
 import json
@@ -20,7 +20,7 @@ def launches():
 
 
 def device_events(profiled):
-    """What ran on the device, without the ranges of the user's."""
+    """Events that ran on the device, without the ranges of the user's."""
     return [e for e in profiled.events() if e.device_type == DEVICE and not e.is_user_annotation]
 
 

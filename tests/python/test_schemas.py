@@ -18,7 +18,7 @@ COMPOSITE = [
     "CompositeExplicitAutograd",
     "CompositeExplicitAutogradNonFunctional",
 ]
-#: What ends or hangs any process, or the process's own state.
+#: Functions that end or hang any process, or change its own state.
 LEFT_OUT = re.compile(r"::(_make_dep_token|_test_|_print|sleep|set_data)")
 
 CHILD = """

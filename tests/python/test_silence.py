@@ -1,4 +1,4 @@
-"""What would go wrong in silence is warned of, once."""
+"""Warnings of what would go wrong in silence, once each."""
 
 import os
 import textwrap

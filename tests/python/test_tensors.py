@@ -1,4 +1,4 @@
-"""What Python does with tensors besides computing: print, copy, save, pickle."""
+"""Python's use of tensors besides computing: print, copy, save, pickle."""
 
 import copy
 import io

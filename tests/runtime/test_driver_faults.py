@@ -184,7 +184,7 @@ raises(IndexError, "index", torch.ocl.synchronize)
 assert x.gather(0, good).item() == 3
 torch.ocl.synchronize()
 
-# The same of another stream's, which the waiting one has waited for.
+# The fault of another stream's event, which the waiting one has waited for.
 side = torch.ocl.Stream()
 with torch.ocl.stream(side):
     torch.index_select(x, 0, bad)

@@ -54,7 +54,7 @@ def in_terminal(code, **variables):
 
 
 def test_once_in_a_terminal():
-    # Of two threads: 2 s have passed after 4 s of builds at the latest.
+    # Two threads build: 2 s have passed after 4 s of builds at the latest.
     text, seconds = in_terminal(CODE.replace("SECONDS", "5"))
     assert seconds > 4 and text.count("building kernels for") == 1
     assert "so far" in text

@@ -215,7 +215,7 @@ def test_an_external_queue_is_a_stream():
         done = stream.record_event()
     queue.finish()
     assert done.query()
-    # What others enqueue isn't counted: a query enqueues a marker, which may be under way itself.
+    # Commands of others aren't counted: a query enqueues a marker, which may be under way itself.
     assert becomes_true(stream.query)
     assert x.cpu().eq(11).all()
     torch.ocl.current_stream().wait_stream(stream)

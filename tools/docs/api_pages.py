@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_ocl"
 #: Public modules beside torch.ocl, and their names.
 MORE = {"backends": "torch.backends.ocl", "testing": "torch_ocl.testing"}
-#: What stands first. Others follow by name.
+#: These stand first. Others follow by name.
 ORDER = ("device", "memory", "snapshots", "pools", "random", "streams", "diagnostics", "packed")
 
 

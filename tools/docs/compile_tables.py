@@ -46,14 +46,14 @@ def _with_reasons(kinds: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
 
 
 def failures() -> str:
-    """What doesn't pass, and why."""
+    """Ops that don't pass, and why."""
     found = _with_reasons(results.FAILING)
     rows = [[runtime, f"`{op}`", names, why] for runtime, op, names, why in found]
     return table(["runtime", "op", "dtypes", "why"], rows) if rows else "None.\n"
 
 
 def breaks() -> str:
-    """What Dynamo says of the ops that break their graph."""
+    """Dynamo's words on the ops that break their graph."""
     ops: dict[str, set[str]] = defaultdict(set)
     for _, op, _, why in _with_reasons(("breaks",)):
         said = re.sub(r"^breaks: \w+: ", "", why)

@@ -46,7 +46,7 @@ def summary() -> str:
 
 
 def host_staged() -> str:
-    """What is computed on the host, and for which ops."""
+    """Work on the host, and for which ops."""
     users: dict[str, set[str]] = defaultdict(set)
     for part in results.load().values():
         for op, dtypes in part["ops"].items():
@@ -62,7 +62,7 @@ def host_staged() -> str:
 
 
 def gaps() -> str:
-    """What doesn't pass, and why."""
+    """Ops that don't pass, and why."""
     rows = []
     known = known_gaps.load()
     for runtime, part in results.load().items():

@@ -20,7 +20,7 @@ FOLDERS = {
     "max_pool": "spatial",
     "backward_nearest": "spatial",
 }
-#: Of engines that share a folder: its README says what all of them are for.
+#: The words for engines that share a folder: its README says what all of them are for.
 COMPUTES = {
     "average_pool": "means of windows",
     "backward_average_pool": "the gradient of means of windows",

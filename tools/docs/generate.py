@@ -39,7 +39,7 @@ MARKED = re.compile(
     r"(?P<begin><!-- generated: (?P<name>[^>]+?) -->\n).*?(?P<end><!-- end generated -->)",
     re.DOTALL,
 )
-# What stands behind a registered function, by the op table's kind.
+# The implementation behind a registered function, by the op table's kind.
 KINDS = {
     "pointwise": "pointwise functor",
     "kernel": "kernel behind upstream's function",
@@ -108,7 +108,7 @@ def ops_gaps() -> str:
 
 
 def speed() -> str:
-    """Of each table of measurements: the device, what it is beside, the mean of its ratios."""
+    """By table of measurements: the device, what it is beside, the mean of its ratios."""
     rows = [
         [one.device, one.driver, one.beside, str(len(one.ratios)), f"{one.mean:.2f}"]
         for one in speed_picture.tables(MEASUREMENTS)
@@ -117,7 +117,7 @@ def speed() -> str:
 
 
 def libraries() -> str:
-    """Of each library: the version tried, what works, what doesn't and why."""
+    """A row for each library: the version tried, what works, what doesn't and why."""
     path = ROOT / "docs" / "reference" / "libraries.json"
     found = json.loads(path.read_text(encoding="utf-8"))
     rows = []

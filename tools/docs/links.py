@@ -57,7 +57,7 @@ def anchors(text: str) -> set[str]:
 
 
 def problem(target: str, origin: Path) -> str | None:
-    """What is wrong with a link of the file `origin`."""
+    """The fault of a link of the file `origin`."""
     if not is_local(target):
         return None
     path, _, anchor = target.partition("#")

@@ -48,7 +48,7 @@ def source_of(module: str) -> Path:
 
 
 def listed(tree: ast.Module) -> list[str] | None:
-    """What `__all__` has; None without one."""
+    """The names in `__all__`; None without one."""
     for node in tree.body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if isinstance(target, ast.Name) and target.id == "__all__" and node.value is not None:

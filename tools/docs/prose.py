@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What people write, also around the parts that scripts fill in.
+#: Files that people write, also around the parts that scripts fill in.
 CHECKED = (
     "*.md",
     "docs/*.md",
@@ -52,7 +52,7 @@ BEGIN = re.compile(rf"[\"'“‘(\[]*[A-Z0-9{CODE}]")
 
 @dataclass(frozen=True)
 class Figures:
-    """What is measured of a file: numbers of words, but for the first."""
+    """The measures of a file: numbers of words, but for the first."""
 
     sentences: int
     median: float

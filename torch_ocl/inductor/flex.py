@@ -1,8 +1,8 @@
 """flex_attention, on the attention engine: the user's functions as a text in front of its kernels.
 
 Upstream's lowerings (torch/_inductor/kernel/flex) fill in templates of Triton. Here ops of this
-package take the text (csrc/ops/attention/FlexAttention.cpp). kernels/attention/modification.clh says what it
-has to define.
+package take the text (csrc/ops/attention/FlexAttention.cpp). What it has to define is in
+kernels/attention/modification.clh.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _host_offsets(nested: Any) -> list[int]:
 
 
 class _Attention(torch.autograd.Function):
-    """Of values [heads, total, columns]."""
+    """Attention of values [heads, total, columns]."""
 
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, *settings: Any) -> torch.Tensor:

@@ -30,7 +30,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _LIBRARY = "torch_ocl"
 _STANDARD = "-std=c++20"
 
-#: What CMAKE_PREFIX_PATH must contain for find_package(TorchOCL).
+#: The folder that CMAKE_PREFIX_PATH must contain for find_package(TorchOCL).
 cmake_prefix_path: str = str(_PACKAGE / "share" / "cmake")
 
 

@@ -1,6 +1,6 @@
 // Finds the fastest of several ways to compute the same, within a time budget.
 //
-// What was found is kept by results.h; gemm/tuning.cpp shows how an engine uses both.
+// Results are kept by results.h; gemm/tuning.cpp shows how an engine uses both.
 #pragma once
 
 #include <atomic>

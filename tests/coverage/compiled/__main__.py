@@ -27,7 +27,7 @@ DTYPES = "float32,float16,bfloat16,int64,bool,float64"
 TIMEOUT = 120
 #: Cases between two saves.
 SAVED_EACH = 20
-#: What --only asks for, by how a case ended.
+#: Cases that --only asks for, by how they ended.
 KINDS = {"new": (), "failed": results.FAILING, "breaks": ("breaks",)}
 
 

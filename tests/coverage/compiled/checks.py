@@ -79,7 +79,7 @@ def _check_sample(op, dtype, sample):
         compare(eager, expected, op, dtype, "eager", _wide(op, sample, dtype), sample)
     except Exception as error:  # noqa: BLE001 - the op matrix is where such an error is looked at
         return "eager", said(error)
-    # What ran on the host is counted of the compiled call alone.
+    # Ops on the host are counted of the compiled call alone.
     torch.ocl.reset_fallback_counts()
     torch.ocl.reset_host_staged_counts()
     try:

@@ -42,7 +42,7 @@ KNOWN = {
     "sparse.sampled_addmm": "convert all Tensors to FakeTensors",
 }
 
-# The same, of samples after the first.
+# Known differences of samples after the first.
 KNOWN_OF_OTHERS = {
     # A view of no elements, on the CPU, too.
     "nn.functional.bilinear": "outputs_alias_inputs",
@@ -77,7 +77,7 @@ def variants(op, device, count):
 
 
 def mismatches(op, device, count=1):
-    """What CrossRefFakeMode says of an op's samples where fakes differ from real tensors."""
+    """CrossRefFakeMode's words on an op's samples where fakes differ from real tensors."""
     found = []
     for x, args, kwargs in variants(op, device, count):
         try:

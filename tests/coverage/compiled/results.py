@@ -18,7 +18,7 @@ import pathlib
 from tests.coverage.results import _short
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-#: What a run keeps, for the next to go on with; --write puts it into DOCUMENTED.
+#: Results that a run keeps, for the next to go on with; --write puts it into DOCUMENTED.
 KEPT = ROOT / "build" / "compile-coverage.json"
 DOCUMENTED = ROOT / "docs" / "reference" / "compile-coverage.json"
 PASSING = ("pass", "breaks")

@@ -1,4 +1,4 @@
-"""What the tool says of an op under torch.compile, and what it keeps."""
+"""The tool's words on an op under torch.compile, and what it keeps."""
 
 import pytest
 import torch

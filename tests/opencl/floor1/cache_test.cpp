@@ -68,7 +68,7 @@ void test_cache_trust(Device& device) {
   const auto mode = [](const fs::path& path) {
     return static_cast<int>(fs::status(path).permissions()) & 0777;
   };
-  // Of modes that the umask would have changed, the folders above too.
+  // Folders with modes that the umask would have changed, those above too.
   for (const char* mask : {"0", geteuid() == 0 ? "0777" : "077"}) {
     fs::remove_all(top);
     REQUIRE_CONTAINS(child("build", environment + " CHILD_UMASK=" + mask).output, "built 1");
@@ -109,7 +109,7 @@ void test_cache_trust(Device& device) {
     REQUIRE_CONTAINS(child("build", environment).output, "which belongs to another user");
     REQUIRE(chown(top.c_str(), 0, 0) == 0);
   }
-  // What takes the folder's place while it is open changes nothing.
+  // A folder that takes its place while it is open changes nothing.
   const Result swapped = child("swap", environment);
   REQUIRE_CONTAINS(swapped.output, "stored 1 of 1");
   REQUIRE(fs::is_symlink(cache) && fs::is_empty(top + "/other"));

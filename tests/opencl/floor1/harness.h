@@ -1,4 +1,4 @@
-// What floor 1's tests share: assertions, files, child processes, device memory.
+// Floor 1's tests share these: assertions, files, child processes, device memory.
 #pragma once
 
 #include <filesystem>
@@ -37,7 +37,7 @@ bool contains(const std::string& text, const std::string& part);
                     "\" in \"" + text_ + "\"");                                                   \
   } while (false)
 
-/// What `action` throws; a failed REQUIRE in it is passed on.
+/// The message of what `action` throws; a failed REQUIRE in it is passed on.
 std::string message_of(const std::function<void()>& action);
 
 void write_file(const std::string& path, const std::string& text);

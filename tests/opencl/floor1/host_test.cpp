@@ -1,4 +1,4 @@
-// What needs no device: errors, the address space, kernel sources, the list of devices.
+// Tests that need no device: errors, the address space, kernel sources, the list of devices.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -125,7 +125,7 @@ void test_features(Device& device) {
   REQUIRE(read_ints(queue, memory.at(), 1)[0] == expected);
 }
 
-// What CPU torch computes: two roundings in a * b + c, one in fma, correctly rounded quotients and
+// Rounding is CPU torch's: two roundings in a * b + c, one in fma, correctly rounded quotients and
 // roots.
 void test_rounding(Device& device) {
   constexpr size_t n = 4096;
