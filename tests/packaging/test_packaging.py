@@ -1,4 +1,4 @@
-"""What is installed: metadata, what the libraries link, and the wheel in a fresh environment."""
+"""The installed package: metadata, linked libraries, and the wheel in a fresh environment."""
 
 import importlib.metadata
 import os
@@ -171,9 +171,10 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     assert output[0].startswith(str(site))
     assert float(output[1]) == 83.0
 
-    # What README says to run then: the commands that need no network, and its program.
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Use it\n")[2]
-    commands, program = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)[:2]
+    # README's commands that need no network, and its first program.
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1]
+    commands = re.search(r"\n## Use it\n+```\n(.*?)```", readme, re.DOTALL)[1]
     lines = [line.partition("#")[0].split() for line in commands.splitlines()]
     assert [line[:2] for line in lines] == [["pip", "install"]] * 3 + [["python", "-m"]]
     assert lines[1] == ["pip", "install", "-r", "requirements-build.txt"]
