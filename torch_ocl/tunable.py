@@ -121,7 +121,7 @@ def get_filename() -> str:
 
 def get_constants() -> dict[str, float]:
     """The numbers that kernels of the current device are chosen and sized by, such as
-    ``row_group``, the work-items of a group. `csrc/engine/device_table.h` says what each means.
+    ``row_group``, the work-items of a group. `csrc/engine/device_constants.h` says what each means.
 
     They are those of the device's class (``python -m torch_ocl`` says which, and whether they were
     measured or derived), but for those that :func:`set_constant` or the file of results has."""

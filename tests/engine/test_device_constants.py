@@ -1,14 +1,10 @@
 """Constants of the device that the tuner's file has in the table's place."""
 
 import os
-import re
-from pathlib import Path
 
 import pytest
 
 from tests.fresh import run_script
-
-HEADER = Path(__file__).resolve().parents[2] / "csrc" / "engine" / "device_table.h"
 
 
 @pytest.fixture
@@ -29,27 +25,6 @@ def run(tmp_path):
         return done.stdout, done.stderr
 
     return run
-
-
-def members():
-    """The table's numbers, as device_table.h declares them."""
-    text = re.sub(r"//.*", "", HEADER.read_text())
-    structs = {}
-    for struct, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S):
-        names = structs[struct] = set()
-        for statement in filter(None, map(str.strip, body.split(";"))):
-            kind, declared = statement.split(None, 1)
-            each = {part.split("=")[0].strip() for part in declared.split(",")}
-            if kind in structs:
-                names |= {f"{member}.{name}" for member in each for name in structs[kind]}
-            elif kind != "const":  # text
-                names |= each
-    return structs["DeviceRow"]
-
-
-def test_every_number_of_the_table_has_a_name(run):
-    shown, _ = run("print(*tunable.get_constants())")
-    assert set(shown.split()) == members()
 
 
 def test_a_constant_counts_until_the_tuner_is_off(run):
