@@ -60,7 +60,7 @@
 /// Butterflies of a work-item in a pass of that radix; not every work-item has the last of them.
 #define SHARE(radix) ((RADIX_0 + (radix) - 1) / (radix))
 #define HELD (2 * RADIX_0)  // no pass holds more, and what is never used takes no register
-// What local memory holds of an element.
+// An element in local memory: a part of it, or both.
 #if HALVES
 #define CELL REAL
 #define JOIN(re, im) (re)
@@ -227,6 +227,89 @@ typedef struct {
     }                                                                              \
   } while (0)
 
+/// Loads a work-item's elements of line t, all at once, where they are complex.
+static inline void load_held(global const char* in, global const char* factors,
+                             global const char* chirp, uint t, uint spread, uint item, REAL* re,
+                             REAL* im, const Arguments* arguments) {
+  const uint limit = arguments->flags & kChirpIn ? arguments->chirped : UINT_MAX;
+  const uint first = t + item * spread, step = ITEMS * spread;
+  const uint element = (uint)arguments->in_element;
+  UNROLL for (uint r = 0; r < RADIX_0; r++) {
+    const uint i = first + r * step;
+    const COMPLEX v = i < limit ? load_complex(in + (ulong)i * element) : (COMPLEX)(0, 0);
+    re[r] = v.x, im[r] = v.y;
+  }
+  if (arguments->load == kLoadHermitianPairs) {
+    COMPLEX other[RADIX_0], root[RADIX_0];
+    UNROLL for (uint r = 0; r < RADIX_0; r++) {
+      const uint i = first + r * step < limit ? first + r * step : 0;
+      other[r] = load_complex(in + (ulong)(arguments->whole / 2 - i) * element);
+      root[r] = table_entry(factors, i);
+    }
+    UNROLL for (uint r = 0; r < RADIX_0; r++) {
+      const uint i = first + r * step;
+      COMPLEX v = pack((COMPLEX)(re[r], im[r]), other[r], root[r], i == 0);
+      if (i >= limit) v = (COMPLEX)(0, 0);
+      re[r] = v.x, im[r] = v.y;
+    }
+  }
+  if (arguments->load == kLoadProduct) {
+    weigh(re, im, RADIX_0, item, (global const COMPLEX*)factors, t, spread, UINT_MAX);
+  }
+  if (arguments->flags & kSwapIn) swap_parts(re, im, RADIX_0, item);
+  if (arguments->flags & kChirpIn) {
+    weigh(re, im, RADIX_0, item, (global const COMPLEX*)chirp, t, spread, limit);
+  }
+}
+
+/// Loads a work-item's elements of line t, of any kind, through local memory. That has an index, as
+/// registers have not.
+static inline __attribute__((always_inline)) void load_by_local(
+    global const char* in, global const char* factors, global const char* chirp, uint t,
+    uint spread, uint item, local CELL* line, REAL* re, REAL* im, const Arguments* arguments) {
+  // A part at a time, even if the other is there: this is rare.
+  for (uint part = 0; part < 2; part++) {
+    _Pragma("unroll 1") for (uint e = item; e < LENGTH; e += ITEMS) {
+      const COMPLEX v =
+          load_element(in, t + e * spread, arguments->load, arguments->flags, arguments->whole,
+                       arguments->chirped, arguments->in_element, chirp, factors);
+      line[PADDED(e)] = JOIN(part == 0 ? v.x : v.y, v.y);
+    }
+    if (part == 0) {
+      take(line, re, im, RADIX_0, item);
+      if (!HALVES) break;
+    } else {
+      take(line, im, im, RADIX_0, item);
+    }
+  }
+  SYNCHRONIZE();
+}
+
+/// Stores the transform of reals, which was made as one of pairs of them.
+static inline __attribute__((always_inline)) void store_unpacked(
+    global char* out, global const char* factors, uint first, uint k, uint item, bool valid,
+    local CELL* line, local const CELL* mirror, const REAL* re, const REAL* im, REAL scale,
+    const Arguments* arguments) {
+  const uint element = (uint)arguments->out_element;
+  REAL other_re[HELD], other_im[HELD];
+  const uint n = LENGTH * arguments->before;
+  take_partners(line, mirror, k, item, re, im, other_re, other_im);
+  FOR_HELD(LAST_RADIX, item) {
+    const uint q = j * LAST_RADIX + r,
+               i = first + (t + r * (LENGTH / LAST_RADIX)) * arguments->before;
+    const COMPLEX z = (COMPLEX)(re[q], im[q]), y = (COMPLEX)(other_re[q], other_im[q]);
+    const COMPLEX v = unpack(z, y, table_entry(factors, i)) * scale;
+    if (!valid) continue;
+    STORE_COMPLEX_AT(out + (ulong)i * element, v);
+    // The first element also makes the one in the middle, and there may be the conjugates after
+    // that.
+    if (i == 0) STORE_COMPLEX_AT(out + (ulong)n * element, (COMPLEX)((z.x - z.y) * scale, 0));
+    if (i > 0 && arguments->store_rows > n + 1) {
+      STORE_COMPLEX_AT(out + (ulong)(2 * n - i) * element, conjugate(v));
+    }
+  }
+}
+
 kernel __attribute__((reqd_work_group_size(ITEMS * LINES, 1, 1))) void fft_registers(
     global const char* in_base, ulong in_offset, global char* out_base, ulong out_offset,
     global const char* twiddle_base, ulong twiddle_offset, global const char* cross_base,
@@ -256,53 +339,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LINES, 1, 1))) void fft_regis
   global const char* const in = in_base + in_offset + from.start;
   if (arguments.load == kLoadComplex || arguments.load == kLoadProduct ||
       arguments.load == kLoadHermitianPairs) {
-    const uint limit = arguments.flags & kChirpIn ? arguments.chirped : UINT_MAX;
-    const uint first = from.t + in_item * spread, step = ITEMS * spread;
-    const uint element = (uint)arguments.in_element;
-    UNROLL for (uint r = 0; r < RADIX_0; r++) {
-      const uint i = first + r * step;
-      const COMPLEX v = i < limit ? load_complex(in + (ulong)i * element) : (COMPLEX)(0, 0);
-      re[r] = v.x, im[r] = v.y;
-    }
-    if (arguments.load == kLoadHermitianPairs) {
-      COMPLEX other[RADIX_0], root[RADIX_0];
-      UNROLL for (uint r = 0; r < RADIX_0; r++) {
-        const uint i = first + r * step < limit ? first + r * step : 0;
-        other[r] = load_complex(in + (ulong)(arguments.whole / 2 - i) * element);
-        root[r] = table_entry(factors, i);
-      }
-      UNROLL for (uint r = 0; r < RADIX_0; r++) {
-        const uint i = first + r * step;
-        COMPLEX v = pack((COMPLEX)(re[r], im[r]), other[r], root[r], i == 0);
-        if (i >= limit) v = (COMPLEX)(0, 0);
-        re[r] = v.x, im[r] = v.y;
-      }
-    }
-    if (arguments.load == kLoadProduct) {
-      weigh(re, im, RADIX_0, in_item, (global const COMPLEX*)factors, from.t, spread, UINT_MAX);
-    }
-    if (arguments.flags & kSwapIn) swap_parts(re, im, RADIX_0, in_item);
-    if (arguments.flags & kChirpIn) {
-      weigh(re, im, RADIX_0, in_item, (global const COMPLEX*)chirp, from.t, spread, limit);
-    }
+    load_held(in, factors, chirp, from.t, spread, in_item, re, im, &arguments);
   } else {
-    // One at a time, through memory, which has an index as registers have not. A part at a time,
-    // even if the other is there: this is rare.
-    for (uint part = 0; part < 2; part++) {
-      _Pragma("unroll 1") for (uint e = in_item; e < LENGTH; e += ITEMS) {
-        const COMPLEX v =
-            load_element(in, from.t + e * spread, arguments.load, arguments.flags, arguments.whole,
-                         arguments.chirped, arguments.in_element, chirp, factors);
-        in_line[PADDED(e)] = JOIN(part == 0 ? v.x : v.y, v.y);
-      }
-      if (part == 0) {
-        take(in_line, re, im, RADIX_0, in_item);
-        if (!HALVES) break;
-      } else {
-        take(in_line, im, im, RADIX_0, in_item);
-      }
-    }
-    SYNCHRONIZE();
+    load_by_local(in, factors, chirp, from.t, spread, in_item, in_line, re, im, &arguments);
   }
   if (arguments.before > 1) {
     global const COMPLEX* const cross = (global const COMPLEX*)(cross_base + cross_offset);
@@ -338,28 +377,13 @@ kernel __attribute__((reqd_work_group_size(ITEMS * LINES, 1, 1))) void fft_regis
   global char* const out = out_base + out_offset + to.start;
   const uint first = (to.t - to.k) * LENGTH + to.k, element = (uint)arguments.out_element;
   if (arguments.flags & kUnpack) {
-    REAL other_re[HELD], other_im[HELD];
-    const uint n = LENGTH * arguments.before;
-    take_partners(line, scratch + (mirrored ? lane ^ (LINES / 2) : lane) * PITCH, to.k, item, re,
-                  im, other_re, other_im);
-    FOR_HELD(LAST_RADIX, item) {
-      const uint q = j * LAST_RADIX + r,
-                 i = first + (t + r * (LENGTH / LAST_RADIX)) * arguments.before;
-      const COMPLEX z = (COMPLEX)(re[q], im[q]), y = (COMPLEX)(other_re[q], other_im[q]);
-      const COMPLEX v = unpack(z, y, table_entry(factors, i)) * scale;
-      if (!valid) continue;
-      STORE_COMPLEX_AT(out + (ulong)i * element, v);
-      // The first element also makes the one in the middle, and there may be the conjugates after
-      // that.
-      if (i == 0) STORE_COMPLEX_AT(out + (ulong)n * element, (COMPLEX)((z.x - z.y) * scale, 0));
-      if (i > 0 && arguments.store_rows > n + 1) {
-        STORE_COMPLEX_AT(out + (ulong)(2 * n - i) * element, conjugate(v));
-      }
-    }
+    store_unpacked(out, factors, first, to.k, item, valid, line,
+                   scratch + (mirrored ? lane ^ (LINES / 2) : lane) * PITCH, re, im, scale,
+                   &arguments);
     return;
   }
   if (arguments.flags & kChirpOut) {
-    // What the chirp goes on was transformed backward.
+    // The elements before the chirp were transformed backward.
     swap_parts(re, im, LAST_RADIX, item);
     weigh(re, im, LAST_RADIX, item, (global const COMPLEX*)chirp, first, arguments.before,
           arguments.limit);
