@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl import _cuda_tensor_types, _unavailable
+from torch_ocl import _cuda_tensor_types, _unavailable, _unused
 from torch_ocl._stand_in import stand_in
 
 _Device = torch.device  # the class itself: torch.device becomes a stand-in
@@ -21,6 +21,8 @@ _Device = torch.device  # the class itself: torch.device becomes a stand-in
 #: for it to choose a dtype.
 _CAPABILITY = (8, 0)
 _installed = False
+#: Libraries that were there first: they may have asked for CUDA, or copied torch's functions.
+imported_before: list[str] = []
 
 
 def install() -> None:
@@ -31,6 +33,8 @@ def install() -> None:
     if torch.cuda.is_available():
         raise RuntimeError("cuda_to_ocl: this machine has a CUDA device")
     _installed = True
+    imported_before.extend(_users_of_torch())
+    _unused.watch()
     _change_functions()
     _change_types()
     _change_tensors()
@@ -38,6 +42,17 @@ def install() -> None:
     _change_loading()
     _change_torch_cuda()
     _change_profilers()
+
+
+def _users_of_torch() -> list[str]:
+    """The libraries whose loaded modules have imported torch."""
+    ours = {"torch", "torch_ocl", "torch_ocl_autoload"}
+    users = {
+        name.partition(".")[0]
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType) and vars(module).get("torch") is torch
+    }
+    return sorted(name for name in users - ours if not name.startswith("_"))
 
 
 def to_ocl(value: Any) -> Any:
@@ -258,6 +273,8 @@ def _is_available() -> bool:
     """As torch.ocl.is_available, but to torch.compile's own code there is no CUDA: it asks in order
     to call CUDA's parts of torch._C, which other builds lack."""
     caller = sys._getframe(1).f_globals.get("__name__", "")
+    if not caller.startswith("torch."):
+        _unused.cuda_was_asked = True
     return not caller.startswith("torch._inductor.") and torch.ocl.is_available()
 
 

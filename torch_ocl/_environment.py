@@ -32,6 +32,11 @@ VARIABLES = {
         "`explicit` where a program names it, `auto`, the default, also where they choose a device "
         "by themselves and it is a GPU, or `always`"
     ),
+    "TORCH_OCL_NOTICES": (
+        "`0`: nothing is said where a program that was given `ocl` ends without having used it, "
+        "and where a library chose the CPU by itself "
+        "([troubleshooting](troubleshooting.md#by-symptom))"
+    ),
     "TORCH_OCL_FALLBACK": (
         "`1`: ops without a kernel run on the CPU, with a warning, and are counted"
     ),

@@ -19,6 +19,7 @@ from torch_ocl import (
     _process_groups,
     _separate_processes,
     _unavailable,
+    _unused,
     _upstream,
 )
 
@@ -71,6 +72,9 @@ def register() -> None:
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.ocl)
     _printing.install()
     _environment.warn_of_unknown_names()
+    # Whatever is wrong there, `import torch` must go on.
+    with contextlib.suppress(Exception):
+        _unused.install()
 
 
 def _load_native() -> None:

@@ -57,7 +57,7 @@ def has_other_accelerator() -> bool:
 
 
 def _hint(library: str, advice: str) -> None:
-    if library in _hinted:
+    if library in _hinted or os.environ.get("TORCH_OCL_NOTICES") == "0":
         return
     _hinted.add(library)
     with contextlib.suppress(OSError, ValueError):

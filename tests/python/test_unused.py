@@ -1,0 +1,201 @@
+"""A program that was given `ocl` and used it for nothing says so at its end, others don't."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from torch_ocl import _unused_calls
+
+LINE = "torch_ocl: nothing ran on ocl, though "
+LIBRARY = """
+import torch
+
+class Model:
+    def __init__(self, device="auto"):
+        self.device = torch.device(device if device in ("cpu", "cuda", "mps") else "cpu")
+        torch.ones(3, device=self.device).sum()
+
+def train(model, place):
+    return torch.ones(3).sum()
+"""
+PROGRAM = """
+import argparse, sys
+import torch
+
+parser = argparse.ArgumentParser()
+for name in ("--device", "--name", "--then"):
+    parser.add_argument(name)
+parser.add_argument("words", nargs="*")
+options = parser.parse_args()
+
+def f(index):
+    torch.ones(3).sum()
+
+if options.then == "use":
+    torch.ones(3).to("ocl").sum()
+elif options.then == "move":
+    torch.ones(3).to("ocl")
+elif options.then == "spawn" and __name__ == "__main__":
+    torch.multiprocessing.spawn(f, nprocs=2)
+elif options.then == "launch":
+    import subprocess
+    work = "import torch, time; t = time.time() + 1; [0 for _ in iter(lambda: time.time() < t, 0)]"
+    subprocess.run([sys.executable, "-c", work], check=True)
+elif options.then == "fail":
+    sys.exit("failed")
+elif options.then == "raise":
+    raise ValueError
+elif options.then == "ask":
+    torch.cuda.is_available()
+torch.ones(3).sum()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program beside a library; returns the lines on stderr that are about the device."""
+    (tmp_path / "choosy.py").write_text(LIBRARY)
+
+    def run(*arguments, text=PROGRAM, **environment):
+        (tmp_path / "program.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)} | environment,
+            timeout=120,
+        )
+        lines = [line for line in done.stderr.splitlines() if line.startswith("torch_ocl: ")]
+        assert not [line for line in lines if not line.startswith(LINE)]
+        return [line.removeprefix(LINE) for line in lines]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--device ocl", "--device=ocl:0", "device=ocl", "model=a,device=ocl,batch=1"]
+)
+def test_an_argument(run, arguments):
+    (line,) = run("program.py", *arguments.split())
+    said = "device=ocl" if arguments.startswith("model") else arguments
+    assert line.startswith(f"program.py was given {said}: it used the CPU. Likely reason")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "ocl",
+        "--name ocl",
+        "--device cpu ocl",
+        "--device ocl --help",
+        "--device ocl --then use",
+        "--device ocl --then move",
+        "--device ocl --then launch",
+        "--device ocl --then fail",
+        "--device ocl --then raise",
+        "--device ocl --nonsense",
+    ],
+)
+def test_silence(run, arguments):
+    assert run("program.py", *arguments.split()) == []
+
+
+def test_turned_off(run):
+    assert run("program.py", "--device", "ocl", TORCH_OCL_NOTICES="0") == []
+
+
+def test_of_several_processes_one_speaks(run):
+    assert len(run("program.py", "--device", "ocl", "--then", "spawn")) == 1
+    assert run("program.py", "--device", "ocl", LOCAL_RANK="1") == []
+    assert len(run("program.py", "--device", "ocl", LOCAL_RANK="0")) == 1
+
+
+def test_where_there_is_no_device(run):
+    (line,) = run("program.py", "--device", "ocl", TORCH_OCL_LOADER="/nonexistent.so")
+    assert "OpenCL is not available: no ICD loader" in line and "pip install" in line
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ("--device cpu", "--device cpu chose another device"),
+        ("--then ask", "torch.cuda.is_available() was True"),
+        ("", "it never asked torch.cuda.is_available()"),
+    ],
+)
+def test_programs_that_say_cuda(run, arguments, reason):
+    (line,) = run("-m", "torch_ocl", "run", "program.py", *arguments.split())
+    assert line.startswith("cuda means ocl in this program: it used the CPU.") and reason in line
+
+
+def test_the_variable(run):
+    (line,) = run("program.py", TORCH_OCL_AS_CUDA="1")
+    assert line.startswith("cuda means ocl in this program")
+    assert run("program.py", TORCH_OCL_AS_CUDA="0") == []
+
+
+def test_a_library_that_was_there_first(run):
+    text = "import choosy, torch_ocl\ntorch_ocl.cuda_to_ocl()"
+    (line,) = run("program.py", text=text)
+    assert "choosy was imported before torch_ocl.cuda_to_ocl() was called" in line
+
+
+def test_commands_and_tests_say_nothing(run, tmp_path):
+    assert run("-m", "torch_ocl", "info", TORCH_OCL_AS_CUDA="1") == []
+    assert run("-m", "torch_ocl", "cache", TORCH_OCL_AS_CUDA="1") == []
+    (tmp_path / "test_it.py").write_text("import torch\ndef test(): torch.ones(2).sum()")
+    assert run("-m", "pytest", "-q", "test_it.py", TORCH_OCL_AS_CUDA="1") == []
+
+
+def test_a_call_of_a_library(run):
+    text = "import choosy\nif __name__ == '__main__':\n    choosy.Model(device='ocl')"
+    (line,) = run("program.py", text=text)
+    assert line == (
+        "choosy.Model was given device='ocl': it used the CPU. Likely reason (program.py, line 3): "
+        "choosy.Model.__init__ knows cuda, mps by name, and not ocl"
+    )
+    (line,) = run("-c", "from choosy import Model\nModel(device='ocl')")
+    assert "choosy.Model.__init__ knows cuda, mps" in line
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("import a\na.B(device='ocl')", 2),
+        ("from a.b import B\ndevice = 'ocl:1'\nB(1, device=device)", 3),
+        ("import a\ndef main():\n    with a.c() as d:\n        a.B(accelerator='ocl')\nmain()", 4),
+        ("from a import B\nmodel = B()\nmodel.train(device='ocl')", 3),
+        ("from a import B\nfor x in B(device_map='ocl'): pass", 2),
+        # What may not run, or isn't a library's, or isn't sure to be `ocl`.
+        ("import a\nif a.c:\n    a.B(device='ocl')", None),
+        ("import a\ndef main():\n    a.B(device='ocl')", None),
+        ("import torch\ntorch.empty(0, device='ocl')", None),
+        ("import torch_ocl\ntorch_ocl.testing.f(device='ocl')", None),
+        ("import argparse\nargparse.Namespace(device='ocl')", None),
+        ("def f(**k): pass\nf(device='ocl')", None),
+        ("from a import B\nx = 'ocl'\nx = 'cpu'\nB(device=x)", None),
+        ("from a import B\nx = 'ocl'\nif B: x = B.c\nB(device=x)", None),
+        ("from a import B\nB(name='ocl')", None),
+        ("this is no 'ocl' program", None),
+    ],
+)
+def test_calls_that_are_found(text, line):
+    found = _unused_calls.find(text)
+    assert (found and found.line) == line
+
+
+def test_other_programs_get_nothing():
+    """Neither a function at exit nor another sys.exit."""
+    code = """
+import sys
+exit = sys.exit
+import torch
+from torch_ocl import _unused
+print(exit is sys.exit, _unused._pid, "torch_ocl._unused_calls" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["True", "0", "False"], "")
