@@ -273,3 +273,25 @@ print(torch.ocl.is_initialized())
     done = fresh.run_script(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "False"
+
+
+def test_what_torchvisions_loader_says_is_told(library, tmp_path):
+    """By an op on the CPU, which has no function without the compiled part."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text("from torchvision import extension")
+    path = 'def _get_extension_path(name):\n    return "/nonexistent/_C.so"\n'
+    (tmp_path / "torchvision" / "extension.py").write_text(TORCHVISION + path)
+    code = """
+    import torch, torchvision
+    boxes = torch.rand(3, 4)
+    try:
+        torch.ops.torchvision.nms(boxes, boxes[:, 0], 0.5)
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+    print(torch.ops.torchvision.nms(boxes.to("ocl"), boxes[:, 0].to("ocl"), 0.5).device)
+    """
+    out, _ = library(code)
+    error, device = out.splitlines()
+    assert error.startswith("RuntimeError torchvision::nms has no function for the CPU here")
+    assert "/nonexistent/_C.so: cannot open shared object file" in error
+    assert "pip install" in error and device == "ocl:0"

@@ -1,8 +1,8 @@
 """torchvision's ops on `ocl`: nms, roi_align and the others, with their gradients.
 
 Their schemas are in torchvision's own library. Wheels for CUDA have one that a CPU build of PyTorch
-can't load: `import torchvision` fails then. Here the schemas are declared instead, so that the ops
-work on `ocl`; on the CPU they stay without functions. With TORCH_OCL_INTEGRATIONS=off they are not
+can't load: the ops are missing then. Here the schemas are declared instead, so that the ops work on
+`ocl`; on the CPU they raise what the loader said. With TORCH_OCL_INTEGRATIONS=off they are not
 declared: kernels are added to ops that torchvision has.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -61,22 +61,55 @@ def _extension(module: ModuleType) -> None:
     if not module._has_ops():
         if _choice.mode() == "off":
             return
-        _declare()
+        _declare(_why_not_loaded(module))
         # It registers shapes and gradients in Python if there are ops.
         module._has_ops = lambda: True
     register()
 
 
-def _declare() -> None:
+def _why_not_loaded(module: ModuleType) -> str:
+    """What the loader says of torchvision's library. Upstream keeps it to itself."""
+    try:
+        torch.ops.load_library(module._get_extension_path("_C"))
+    except (AttributeError, ImportError, OSError) as error:
+        # torch names the file alone, and its cause what the file lacks.
+        return str(error.__cause__ or error).strip()
+    return "the reason is unknown"
+
+
+def _declare(reason: str) -> None:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
         if not hasattr(torch.ops.torchvision, name):
             library.define(schema)
+            library.impl(name, _missing(name, reason), "CPU")
     if not hasattr(torch.ops.torchvision, "_cuda_version"):
         library.define("_cuda_version() -> int")
         library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
     _libraries.append(library)
+
+
+def _missing(name: str, reason: str) -> Callable[..., NoReturn]:
+    """The op on the CPU."""
+
+    def missing(*arguments: Any) -> NoReturn:
+        # As cpu or cu130: PyTorch's index has a folder of that name.
+        build = torch.__version__.partition("+")[2]
+        known = build == "cpu" or build.startswith(("cu", "rocm"))
+        remedy = (
+            "pip install --force-reinstall --no-deps torchvision --index-url "
+            f"https://download.pytorch.org/whl/{build}"
+            if known
+            else "build it from source beside this torch"
+        )
+        raise RuntimeError(
+            f"torchvision::{name} has no function for the CPU here, since torchvision's compiled "
+            f"part can't be loaded: {reason}. It has to be of the same build as torch "
+            f"{torch.__version__}: {remedy}. On ocl tensors the op works as it is."
+        )
+
+    return missing
 
 
 def register() -> None:
