@@ -56,6 +56,11 @@ def has_other_accelerator() -> bool:
     return any(other is not None and other.is_available() for other in others)
 
 
+def settle(library: str) -> None:
+    """Keeps the hint back of a library whose choice another one overrules."""
+    _hinted.add(library)
+
+
 def _hint(library: str, advice: str) -> None:
     if library in _hinted or os.environ.get("TORCH_OCL_NOTICES") == "0":
         return

@@ -1,5 +1,5 @@
-"""transformers: pipelines, the Trainer, and where bitsandbytes quantises models. Loading with
-device_map goes by accelerate's."""
+"""transformers: pipelines, the Trainer, offloaded caches, and where bitsandbytes quantises models.
+Loading with device_map goes by accelerate's."""
 
 import functools
 import inspect
@@ -81,6 +81,26 @@ def _device(asked: Any, model: Any) -> torch.device | None:
     return None
 
 
+def _cache_utils(module: ModuleType) -> None:
+    """An offloaded cache waits for torch.cuda's default stream, whatever device its tensors are on.
+    The rest of it is done by streams of any device. torch.cuda is asked as ever for its own.
+    """
+    if not hasattr(attribute(module, "Cache"), "offload"):
+        raise Absent("Cache has no offload")
+    if not getattr(torch.cuda.default_stream, "_knows_ocl", False):
+        wrap(torch.cuda, "default_stream", _of_ocl)
+
+
+def _of_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def default_stream(device: Any = None) -> Any:
+        if getattr(device, "type", None) == "ocl":
+            return torch.ocl.default_stream(device)
+        return upstream(device)
+
+    default_stream._knows_ocl = True  # type: ignore[attr-defined]
+    return default_stream
+
+
 def _quantizer(module: ModuleType) -> None:
     """Where no device_map is given upstream looks for the devices that it knows."""
     kinds = [kind for name, kind in vars(module).items() if name.startswith("Bnb")]
@@ -102,6 +122,7 @@ def _quantised_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PATCHES = {
+    "transformers.cache_utils": _cache_utils,
     "transformers.pipelines.base": _pipelines,
     "transformers.quantizers.quantizer_bnb_4bit": _quantizer,
     "transformers.quantizers.quantizer_bnb_8bit": _quantizer,

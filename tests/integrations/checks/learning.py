@@ -250,18 +250,6 @@ def _(device):
     return advantage, found
 
 
-@check("torchrl", "a collector", fails="it knows the devices by name: Non supported device")
-def _():
-    from torchrl.collectors import Collector
-    from torchrl.envs import GymEnv
-
-    collector = Collector(
-        GymEnv("CartPole-v1", device="ocl"), None, frames_per_batch=8, total_frames=8, device="ocl"
-    )
-    for data in collector:
-        assert data["observation"].device.type == "ocl"
-
-
 @check("openai-whisper", "greedy decoding, and beams", tolerance=5e-3)
 def _(device):
     from whisper import DecodingOptions, decode
