@@ -3,6 +3,7 @@ docs/reference/libraries.json: `make integrations`.
 
     python -m tests.integrations [LIBRARY ...]
     python -m tests.integrations --without-integrations
+    COMFYUI=folder python -m tests.integrations ComfyUI
 
 With libraries named, what is known of the others stays. The second prints, as JSON, what becomes of
 the checks with an integration where TORCH_OCL_INTEGRATIONS is off.
@@ -67,7 +68,10 @@ def _all(chosen: list[str]) -> int:
     surprises = 0
     for library in chosen or libraries:
         if library != "torch" and checklist.version(library) is None:
-            print(f"{library}: not installed")
+            asked = (
+                "not tried: COMFYUI names no folder" if library == "ComfyUI" else "not installed"
+            )
+            print(f"{library}: {asked}")
             continue
         done = subprocess.run(
             [sys.executable, "-m", "tests.integrations", "--one", library],

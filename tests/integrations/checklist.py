@@ -32,7 +32,7 @@ REQUIREMENTS = ROOT / "requirements-integrations.txt"
 
 @dataclass(frozen=True)
 class Check:
-    library: str  # as pip calls it
+    library: str  # as pip calls it, or as the program calls itself
     what: str
     run: Callable
     #: The integration without which it fails.
@@ -77,6 +77,10 @@ def pinned() -> dict[str, str]:
 
 
 def version(library: str) -> str | None:
+    if library == "ComfyUI":  # which isn't pip's
+        from tests.integrations import comfyui
+
+        return comfyui.version()
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(library)
     return None

@@ -17,6 +17,7 @@ from torch_ocl.integrations import _hooks
 LIBRARIES = {
     "accelerate": "accelerate",
     "bitsandbytes": "bitsandbytes",
+    "comfy": "comfyui",
     "fastai": "fastai",
     "ignite": "ignite",
     "lightning": "lightning",

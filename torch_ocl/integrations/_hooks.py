@@ -4,24 +4,31 @@ A finder, the first of sys.meta_path, finds no module itself. It asks the others
 of a module that somebody waits for. Loaders, metadata and the module stay as they are: importlib
 says by the spec's `_initializing` when a module is loaded, and the mark hears it. The same serves
 the modules that are halfway loaded when `import torch` comes, since a library mostly imports torch.
+
+Some modules choose their device while they are loaded. Their functions are changed as the module
+defines them, so that its own calls reach the changed ones.
 """
 
 import contextlib
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from torch_ocl import _environment
 from torch_ocl.integrations import _choice
 
 Patch = Callable[[ModuleType], None]
+#: Takes a function as upstream defines it, and the names of its module.
+Definition = Callable[[Callable[..., Any], dict[str, Any]], Callable[..., Any]]
 
 #: The libraries whose patches are known, and the patches not made yet by module.
 _expected: set[str] = set()
 _waiting: dict[str, Patch] = {}
+_definitions: dict[str, dict[str, Definition]] = {}
 _told: set[str] = set()
 #: Whether the library was there first, so that names of its functions may have been copied.
 _is_late = False
@@ -36,6 +43,8 @@ class _AwaitedSpec(ModuleSpec):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
+        if name == "_initializing" and value and self.name in _definitions:
+            _define(self.loader, _definitions.pop(self.name))
         if name == "_initializing" and not value:
             self.__class__ = ModuleSpec
             module = sys.modules.get(self.name)
@@ -67,6 +76,42 @@ class Finder:
         return None
 
 
+class _Names:
+    """The local names of a module that is being executed: the module's own, but for some functions
+    that are changed once they are defined."""
+
+    def __init__(self, names: dict[str, Any], definitions: dict[str, Definition]) -> None:
+        self._names, self._definitions = names, definitions
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self._definitions:
+            value = functools.wraps(value)(self._definitions[name](value, self._names))
+        self._names[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._names[name]
+
+
+def _define(loader: Any, definitions: dict[str, Definition]) -> None:
+    """Has a loader execute its next module with changed functions."""
+    upstream = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module
+        code = loader.get_code(module.__name__)
+        functions = {part.co_name for part in code.co_consts if isinstance(part, CodeType)}
+        missing = sorted(set(definitions) - functions)
+        if missing:
+            tell(f"{module.__name__}: left as it is: it has no {', '.join(missing)}")
+            return upstream(module)
+        return exec(code, module.__dict__, _Names(module.__dict__, definitions))
+
+    loader.exec_module = exec_module
+
+
 def expect(library: str) -> None:
     """Waits for the modules of a library that are to be changed. Those of another name that the
     same integration serves come with it. With TORCH_OCL_INTEGRATIONS=off only kernels are added."""
@@ -84,6 +129,7 @@ def expect(library: str) -> None:
     for name, patch in integration.PATCHES.items():
         if name == library or name.startswith(library + "."):
             _waiting[name] = patch
+    _definitions.update(getattr(integration, "DEFINITIONS", {}))
 
 
 def catch_up(library: str) -> None:
