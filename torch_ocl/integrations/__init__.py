@@ -22,6 +22,7 @@ LIBRARIES = {
     "ignite": "ignite",
     "lightning": "lightning",
     "lightning_fabric": "lightning",
+    "litgpt": "litgpt",
     "lm_eval": "lm_eval",
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
