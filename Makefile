@@ -134,6 +134,7 @@ coverage-compile: build
 	$(BIN)/python -m tests.coverage.compiled --write $(ARGS)
 
 # Tries all libraries, also those that `make test` leaves out, and writes docs/reference/libraries.md.
+# COMFYUI=folder tries ComfyUI, too, from a checkout of it.
 integrations: build $(STAMPS)/more-integrations
 	$(BIN)/python -m tests.integrations $(ARGS)
 	$(BIN)/python tools/docs/generate.py
