@@ -253,6 +253,9 @@ class Renderer:
     def _bitcast(self, value: Value, width: int) -> str:
         source, to = value.attrs["source"], value.attrs["to"]
         text = self.operand(value.args[0], width)
+        if width == 1 and value.args[0].op == "constant":
+            # A literal of a small type is an int.
+            text = f"(({c_type(value.args[0].dtype, 1)})({text}))"
         n = suffix(width)
         if source == torch.bool:
             text = f"convert_uchar{n}({text}{' & 1' if width > 1 else ''})"
