@@ -22,6 +22,7 @@ from torch._inductor import (
 from torch._inductor.codegen import common, cpp_utils
 from torch._inductor.kernel import conv
 
+from tests.compile import test_mutations
 from tests.fresh import run_script
 
 PLACES = {
@@ -283,3 +284,36 @@ def test_foreach_writes(monkeypatch):
         monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op].__wrapped__)
     found = torch.compile(function)([torch.ones(40, device="ocl") for _ in range(3)])
     assert any((negative != -2).any() for negative in found)
+
+
+def differs_without_a_change(program):
+    """Whether a program returns something else on the CPU, where nothing is changed."""
+    x = torch.arange(-12, 12).reshape(4, 6)
+    y = x.clone()
+    torch._dynamo.reset()
+    return not torch.equal(torch.compile(program)(y), program(x))
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_reads_of_aliases():
+    """Upstream has https://github.com/pytorch/pytorch/pull/198104, which is not merged."""
+    assert differs_without_a_change(test_mutations.through_a_dtype_view)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize(
+    "program",
+    [test_mutations.written_after_a_copy, test_mutations.kept_while_its_input_is_cleared],
+)
+def test_results_that_outlive_a_write(program):
+    assert differs_without_a_change(program)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_old_values():
+    """Upstream has https://github.com/pytorch/pytorch/pull/198132, which is not merged."""
+    x = [torch.zeros(3, 4), torch.arange(12.0).view(3, 4)]
+    y = [t.clone() for t in x]
+    test_mutations.two_inputs(*x)
+    torch.compile(test_mutations.two_inputs)(*y)
+    assert not torch.equal(x[0], y[0])

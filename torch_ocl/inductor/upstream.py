@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl.inductor import refused
+from torch_ocl.inductor import mutations, refused
 
 
 def install() -> None:
@@ -39,6 +39,7 @@ def install() -> None:
     _cpp_headers()
     _cpp_names()
     _cpp_captures()
+    mutations.install()
     refused.install()
 
 

@@ -1,0 +1,133 @@
+"""Compiled programs read a tensor before they write to it, as their text says."""
+
+import operator
+
+import pytest
+import torch
+
+
+def through_a_dtype_view(x):
+    y = x.view(torch.int32) * 2
+    y.sub_(-4)
+    x[:, 2:5] = 2
+    return y.view(torch.int64)
+
+
+def of_another_view(x):
+    y = x.view(torch.int32)[:, 2:] + 1
+    x.view(torch.int16)[:, ::2] = 5
+    return y.view(torch.int64), y
+
+
+def copied_whole(x):
+    y = torch.zeros_like(x)
+    y[0:, :] = x[0:, :]
+    x.add_(1)
+    return y
+
+
+def written_after_a_copy(x):
+    y = x.clone()
+    x.add_(y.flip(0))
+    y[..., 2:] = 7
+    return y
+
+
+def kept_while_its_input_is_cleared(x):
+    y = x.index_put((x > 2,), torch.tensor(-4, device=x.device))
+    x.zero_()
+    return y
+
+
+def kept_while_its_input_gets_another(x):
+    y = torch.diagonal_scatter(x, x[0, :4])
+    x.copy_(y * 2)
+    return y
+
+
+def seen_through_a_view(x):
+    y = x.index_put((x > 2,), torch.tensor(-4, device=x.device)).view(torch.int32)
+    x.zero_()
+    return y[1:]
+
+
+PROGRAMS = [
+    through_a_dtype_view,
+    of_another_view,
+    copied_whole,
+    written_after_a_copy,
+    kept_while_its_input_is_cleared,
+    kept_while_its_input_gets_another,
+    seen_through_a_view,
+]
+
+
+@pytest.fixture(autouse=True)
+def _graphs_are_compiled_afresh():
+    torch._dynamo.reset()
+
+
+def differs(program, device="ocl", **options):
+    x = torch.arange(-12, 12).reshape(4, 6)
+    y = x.to(device)
+    expected, actual = program(x), torch.compile(program, **options)(y)
+    if torch.is_tensor(expected):
+        expected, actual = [expected], [actual]
+    pairs = zip([*actual, y], [*expected, x], strict=True)
+    return not all(torch.equal(a.cpu(), e) for a, e in pairs)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=operator.attrgetter("__name__"))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_values_from_before_a_write(program, dynamic):
+    assert not differs(program, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=operator.attrgetter("__name__"))
+def test_replayed(program):
+    assert not differs(program, mode="reduce-overhead")
+
+
+@pytest.mark.parametrize("program", PROGRAMS[::2], ids=operator.attrgetter("__name__"))
+def test_from_cpp(program):
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        assert not differs(program)
+
+
+def two_inputs(target, source):
+    target[0:, :] = source[0:, :]
+    source.add_(1)
+    return source
+
+
+def test_copies_between_inputs():
+    x = [torch.zeros(3, 4), torch.arange(12.0).view(3, 4)]
+    y = [t.to("ocl") for t in x]
+    two_inputs(*x)
+    torch.compile(two_inputs)(*y)
+    assert all(torch.equal(a.cpu(), e) for a, e in zip(y, x, strict=True))
+
+
+def test_exchanged_inputs():
+    def exchange(a, b):
+        kept = a.clone()
+        a.copy_(b)
+        b.copy_(kept)
+
+    x = [torch.arange(6.0), torch.arange(6.0) + 10]
+    y = [t.to("ocl") for t in x]
+    exchange(*x)
+    torch.compile(exchange)(*y)
+    assert all(torch.equal(a.cpu(), e) for a, e in zip(y, x, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.bool, torch.float16])
+def test_constants_through_a_dtype_view(dtype):
+    def fill(x):
+        y = x.view({1: torch.int8, 2: torch.bfloat16}[x.element_size()])
+        y.fill_(1)
+        return y
+
+    x, y = torch.zeros(40, dtype=dtype), torch.zeros(40, dtype=dtype, device="ocl")
+    assert torch.equal(torch.compile(fill)(y).cpu(), fill(x))
+    assert torch.equal(y.cpu(), x)
