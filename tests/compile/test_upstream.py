@@ -317,3 +317,18 @@ def test_old_values():
     test_mutations.two_inputs(*x)
     torch.compile(test_mutations.two_inputs)(*y)
     assert not torch.equal(x[0], y[0])
+
+
+def test_guards_on_floats(tmp_path, monkeypatch):
+    """PyTorch 2.14 mends where() and clamp(), but not this one: issue 197889."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def function(x, v):
+        return torch.nn.functional.rms_norm(x * v, (6,), eps=v + 1e-3)
+
+    x = torch.tensor([-2.0, 0.05, 0.3, 0.6, 0.8, 2.0])
+    torch._dynamo.reset()
+    compiled = torch.compile(function)
+    with torch._inductor.config.patch(fx_graph_cache=True, force_disable_caches=False):
+        found = [torch.allclose(compiled(x, v), function(x, v)) for v in (0.5, 0.75, 0.1, 0.9)]
+    assert not all(found)

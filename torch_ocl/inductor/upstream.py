@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl.inductor import mutations, refused
+from torch_ocl.inductor import float_guards, mutations, refused
 
 
 def install() -> None:
@@ -39,6 +39,7 @@ def install() -> None:
     _cpp_headers()
     _cpp_names()
     _cpp_captures()
+    float_guards.install()
     mutations.install()
     refused.install()
 
