@@ -5,6 +5,7 @@ API is `torch.ocl`; tensors move there with `.to("ocl")` or `.ocl()`.
 """
 
 import importlib
+import warnings
 from types import ModuleType
 
 from torch_ocl._registration import register
@@ -12,12 +13,28 @@ from torch_ocl._registration import register
 register()
 
 
+def _follow_environment() -> None:
+    """Does what TORCH_OCL_AS_CUDA says. `import torch` must go on whatever comes of it."""
+    from torch_ocl import _environment
+
+    if not _environment.is_as_cuda():
+        return
+    try:
+        from torch_ocl import _cuda_to_ocl
+
+        _cuda_to_ocl.install()
+        _cuda_to_ocl.by_variable = True
+    except Exception as error:
+        warnings.warn(f"TORCH_OCL_AS_CUDA=1 has no effect: {error}", stacklevel=2)
+
+
 def cuda_to_ocl() -> None:
     """Makes "cuda" mean `ocl` in this process, for programs that can't be changed.
 
     Covers the names of devices ("cuda", "cuda:1", torch.device), `.cuda()`, `is_cuda`, factories,
     `torch.cuda` as far as `torch.ocl` has it, autocast, GradScaler, Generator, torch.load. A device
-    calls itself `ocl` all the same. Call it before the program's own imports: what was imported
+    calls itself "cuda" to the program and `ocl` to torch. Processes that are started from here on
+    do the same (TORCH_OCL_AS_CUDA). Call it before the program's own imports: what was imported
     from torch by name is not changed. It can't be undone.
 
     Raises:
@@ -35,4 +52,5 @@ def __getattr__(name: str) -> ModuleType:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_follow_environment()
 __version__ = "0.1.0"

@@ -1,11 +1,13 @@
 """Programs that say "cuda" run on `ocl`: what torch_ocl.cuda_to_ocl() installs.
 
 Places where a program names a device are changed, once: ops on tensors that exist are as fast as
-before. A name becomes `ocl` on its way in, so `device.type` is "ocl" from there on.
+before. A name becomes `ocl` on its way in. Where the program looks at a device it sees "cuda", and
+torch's own code sees `ocl` (csrc/python/device_names.cpp).
 """
 
 import functools
 import inspect
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -13,7 +15,14 @@ from typing import Any
 
 import torch
 
-from torch_ocl import _cuda_tensor_types, _unavailable, _unused
+from torch_ocl import (
+    _C,
+    _cuda_native,
+    _cuda_tensor_types,
+    _harmless,
+    _unavailable,
+    _unused,
+)
 from torch_ocl._stand_in import stand_in
 
 _Device = torch.device  # the class itself: torch.device becomes a stand-in
@@ -21,6 +30,7 @@ _Device = torch.device  # the class itself: torch.device becomes a stand-in
 #: for it to choose a dtype.
 _CAPABILITY = (8, 0)
 _installed = False
+by_variable = False  # TORCH_OCL_AS_CUDA has done it, and not the program
 #: Libraries that were there first: they may have asked for CUDA, or copied torch's functions.
 imported_before: list[str] = []
 
@@ -33,6 +43,7 @@ def install() -> None:
     if torch.cuda.is_available():
         raise RuntimeError("cuda_to_ocl: this machine has a CUDA device")
     _installed = True
+    os.environ["TORCH_OCL_AS_CUDA"] = "1"  # for the processes that this one starts
     imported_before.extend(_users_of_torch())
     _unused.watch()
     _change_functions()
@@ -42,6 +53,11 @@ def install() -> None:
     _change_loading()
     _change_torch_cuda()
     _change_profilers()
+    _cuda_native.install()
+    _C.show_devices_as_cuda()
+    _harmless.patch_later("torch._dynamo.variables.constant", _change_dynamo)
+    _harmless.patch_later("torch._dynamo.variables.builtin", _change_dynamos_text)
+    _harmless.patch_later("torch.distributed.device_mesh", _change_meshes)
 
 
 def _users_of_torch() -> list[str]:
@@ -252,6 +268,70 @@ def _change_profilers() -> None:
         upstream(self, **called, **rest)
 
     older.__init__ = __init__
+
+
+def _change_dynamo(module: types.ModuleType) -> None:
+    """A device's type is a constant to Dynamo: the one that the traced code sees when it is run."""
+    kind = module.ConstantVariable
+    upstream = kind.const_getattr
+
+    @functools.wraps(upstream)
+    def const_getattr(self: Any, tx: Any, name: str) -> Any:
+        if name == "type" and type(self.value) is _Device and self.value.type == "ocl":
+            return "ocl" if _is_of_torch(tx.f_globals.get("__name__", "")) else "cuda"
+        return upstream(self, tx, name)
+
+    kind.const_getattr = const_getattr
+
+
+def _change_dynamos_text(module: types.ModuleType) -> None:
+    """So is its text, which Dynamo makes by calling str()."""
+    kind = module.BuiltinVariable
+    upstream = kind.call_function
+
+    @functools.wraps(upstream)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        made = upstream(self, tx, args, kwargs)
+        if self.fn not in (str, format) or not args:
+            return made
+        device = getattr(args[0], "value", None)
+        if type(device) is not _Device or device.type != "ocl":
+            return made
+        if _is_of_torch(tx.f_globals.get("__name__", "")):
+            return made
+        return type(args[0]).create(made.value.replace("ocl", "cuda", 1))
+
+    kind.call_function = call_function
+
+
+def _is_of_torch(module: str) -> bool:
+    """As csrc/python/device_names.cpp has it."""
+    return module == "torch" or module.startswith(("torch.", "torch_ocl"))
+
+
+def _change_meshes(module: types.ModuleType) -> None:
+    """Meshes of devices are made by the type's name."""
+    upstream = module.init_device_mesh
+    module.init_device_mesh = _converting_device_type_first(upstream)
+    distributed = sys.modules["torch.distributed"]
+    if getattr(distributed, "init_device_mesh", None) is upstream:
+        distributed.init_device_mesh = module.init_device_mesh
+    mesh = module.DeviceMesh
+    made = mesh.__init__
+
+    @functools.wraps(made)
+    def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        made(self, to_ocl(device_type), *args, **kwargs)
+
+    mesh.__init__ = __init__
+
+
+def _converting_device_type_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(device_type: str, *args: Any, **kwargs: Any) -> Any:
+        return function(to_ocl(device_type), *args, **kwargs)
+
+    return wrapper
 
 
 def _shared_names() -> list[str]:

@@ -27,6 +27,10 @@ VARIABLES = {
         "torch has a CUDA device ([beside CUDA](install.md#beside-cuda)). `import torch_ocl` "
         "always does"
     ),
+    "TORCH_OCL_AS_CUDA": (
+        '`1`: "cuda" means `ocl` from `import torch` on, in this process and its children '
+        "([programs that say cuda](libraries.md#programs-that-say-cuda))"
+    ),
     "TORCH_OCL_INTEGRATIONS": (
         "how far libraries above PyTorch take `ocl` ([libraries](libraries.md)): `off`, "
         "`explicit` where a program names it, `auto`, the default, also where they choose a device "
@@ -177,6 +181,11 @@ def names() -> list[str]:
     return [*engines, *(name for name in VARIABLES if "<" not in name)]
 
 
+def is_as_cuda() -> bool:
+    """Whether TORCH_OCL_AS_CUDA has "cuda" mean `ocl`."""
+    return os.environ.get("TORCH_OCL_AS_CUDA", "0") not in ("", "0")
+
+
 def is_verbose(topic: str) -> bool:
     """Whether TORCH_OCL_VERBOSE asks for a topic."""
     asked = os.environ.get("TORCH_OCL_VERBOSE", "").split(",")
@@ -206,6 +215,9 @@ def wrong_values() -> list[str]:
         for part in value.split(",") if several else [value]:
             if part.strip() and part.strip() not in known:
                 found.append(_none_of(name, part.strip(), known))
+    value = os.environ.get(name := "TORCH_OCL_AS_CUDA", "")
+    if value not in ("", "0", "1"):
+        found.append(f"{name}={value} is none of 0, 1; it is taken as 1.")
     value = os.environ.get(name := "TORCH_OCL_MEMORY_FRACTION", "")
     try:
         right = not value or 0 < float(value) <= 1

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl import _environment
+
 _DEVICE = r"[\w.-]*(?:device|accelerator)[\w.-]*"
 _OCL = r"ocl(?::\d+)?"
 _WITH_VALUE = re.compile(rf"[-+]*{_DEVICE}=[\"']?{_OCL}[\"']?", re.IGNORECASE)
@@ -73,8 +75,7 @@ def argument() -> str:
 def means_cuda() -> bool:
     """Whether "cuda" means `ocl` here: by the variable, the command or the function."""
     ours = sys.modules.get("torch_ocl._cuda_to_ocl")
-    by_variable = os.environ.get("TORCH_OCL_AS_CUDA", "0") not in ("", "0")
-    return by_variable or getattr(ours, "_installed", False)
+    return _environment.is_as_cuda() or getattr(ours, "_installed", False)
 
 
 def _program_text() -> str:
@@ -127,7 +128,16 @@ def _is_to_be_silent() -> bool:
         or not _speaks()
         or _is_a_tool()
         or _children_worked()
+        or _has_no_use_for_cuda()
     )
+
+
+def _has_no_use_for_cuda() -> bool:
+    """Whether nothing but a variable of the environment gives the device, and the program never
+    asked for CUDA: many programs see the variable, and some use no device."""
+    ours = sys.modules.get("torch_ocl._cuda_to_ocl")
+    by_variable = getattr(ours, "by_variable", False) and not argument()
+    return by_variable and not cuda_was_asked and not _names_ocl(text)
 
 
 def _speaks() -> bool:

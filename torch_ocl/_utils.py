@@ -1,5 +1,7 @@
 """Device arguments: what users pass where a device is expected."""
 
+import sys
+from types import FrameType
 from typing import TypeAlias
 
 import torch
@@ -30,6 +32,26 @@ def _get_device_index(device: DeviceLike, optional: bool = False) -> int:
     if device.type != "ocl":
         raise ValueError(f"expected an ocl device, got {device}")
     return _C.current_device() if device.index is None else device.index
+
+
+def begin_use() -> None:
+    """Initialises OpenCL: for functions that initialise CUDA in torch.cuda.
+
+    A call of torch's own code doesn't, since it asks on behalf of programs on the CPU, too. Raises
+    RuntimeError if there is no device.
+    """
+    if _C.is_initialized():
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _module_of(frame).startswith("torch_ocl"):
+        frame = frame.f_back
+    asks = "" if frame is None else _module_of(frame)
+    if asks != "torch" and not asks.startswith("torch."):
+        _C.check_device(0)
+
+
+def _module_of(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__") or ""
 
 
 def existing_device_index(device: DeviceLike) -> int:

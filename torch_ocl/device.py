@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, _get_device_index, existing_device_index
+from torch_ocl._utils import DeviceLike, _get_device_index, begin_use, existing_device_index
 
 
 def is_available() -> bool:
@@ -65,7 +65,8 @@ def _is_in_bad_fork() -> bool:
 
 
 def current_device() -> int:
-    """The index of the calling thread's current device."""
+    """The index of the calling thread's current device. Initialises OpenCL."""
+    begin_use()
     return _C.current_device()
 
 
@@ -348,4 +349,5 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     """True if copies between the two devices need not pass through the host: only within one."""
+    begin_use()
     return existing_device_index(device) == existing_device_index(peer_device)

@@ -6,7 +6,13 @@ from typing import Any
 import torch
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, existing_device_index, is_unused
+from torch_ocl._utils import (
+    DeviceLike,
+    _get_device_index,
+    begin_use,
+    existing_device_index,
+    is_unused,
+)
 from torch_ocl.pools import (  # noqa: F401
     MemPool,
     caching_allocator_alloc,
@@ -33,10 +39,13 @@ OutOfMemoryError = torch.OutOfMemoryError
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     """Statistics of a device's allocator, under the keys of torch.cuda.memory_stats:
-    "<metric>.{all,small_pool,large_pool}.{current,peak,allocated,freed}" and event counts."""
-    if is_unused(device):
-        return {}
-    return dict(sorted(_C.memory_stats(existing_device_index(device)).items()))
+    "<metric>.{all,small_pool,large_pool}.{current,peak,allocated,freed}" and event counts.
+
+    Before the device is used they are all 0. Does not initialise OpenCL.
+    """
+    unused = is_unused(device)
+    index = _get_device_index(device, optional=True) if unused else existing_device_index(device)
+    return dict(sorted(_C.memory_stats(index).items()))
 
 
 def _nested(flat: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +71,7 @@ def host_memory_stats() -> dict[str, Any]:
     pinned), "active_requests" and "active_bytes" (what tensors have), "num_host_alloc" and
     "num_host_free"; "host_alloc_time" and "host_free_time" are the driver's, in microseconds.
     """
-    return dict(sorted(_C.host_memory_stats().items())) if _C.is_initialized() else {}
+    return dict(sorted(_C.host_memory_stats().items()))
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
@@ -168,6 +177,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     Past that, allocations raise torch.OutOfMemoryError. TypeError for what is no number, ValueError
     for a fraction out of range.
     """
+    begin_use()
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
         raise TypeError(f"the memory fraction must be a number, got {fraction!r}")
     _C.set_memory_fraction(existing_device_index(device), float(fraction))
@@ -175,6 +185,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     """The part that set_per_process_memory_fraction or TORCH_OCL_MEMORY_FRACTION set, else 1."""
+    begin_use()
     return _C.memory_fraction(existing_device_index(device))
 
 
@@ -192,6 +203,7 @@ def list_gpu_processes(device: DeviceLike = None) -> str:
 
 def ipc_collect() -> None:
     """Does nothing: memory of the device is never shared between processes."""
+    begin_use()
 
 
 def _format_size(size: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, existing_device_index
+from torch_ocl._utils import DeviceLike, begin_use, existing_device_index
 
 
 def default_generator(device: DeviceLike = None) -> torch.Generator:
@@ -18,6 +18,7 @@ def default_generator(device: DeviceLike = None) -> torch.Generator:
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:
     """The state of a device's generator: 16 bytes, a uint8 tensor [16] on the CPU."""
+    begin_use()
     return default_generator(device).get_state()
 
 
@@ -71,4 +72,5 @@ def seed_all() -> None:
 
 def initial_seed() -> int:
     """The seed of the current device's generator."""
+    begin_use()
     return default_generator().initial_seed()

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from torch_ocl import _C
-from torch_ocl._utils import DeviceLike, existing_device_index
+from torch_ocl._utils import DeviceLike, begin_use, existing_device_index
 
 
 class Stream(torch.Stream):
@@ -95,11 +95,13 @@ def _wrap(ids: tuple[int, int, int]) -> Stream:
 
 def current_stream(device: DeviceLike = None) -> Stream:
     """The calling thread's current stream on a device (default: the current one)."""
+    begin_use()
     return _wrap(_C.current_stream(existing_device_index(device)))
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
     """The default stream of a device (default: the current one)."""
+    begin_use()
     return _wrap(_C.default_stream(existing_device_index(device)))
 
 
@@ -160,6 +162,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
     Raises RuntimeError for other modes.
     """
+    begin_use()
     mode = _SYNC_DEBUG_MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
     if mode not in _SYNC_DEBUG_MODES.values():
         raise RuntimeError(
@@ -170,6 +173,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 def get_sync_debug_mode() -> int:
     """The number that set_sync_debug_mode() set, 0 at first."""
+    begin_use()
     return _C.sync_debug_mode()
 
 

@@ -94,7 +94,7 @@ double nanoseconds_per_run(int64_t runs, Run run) {
 void bind_memory(py::module_& module) {
   module.def("memory_stats", [](int index) {
     DeviceStats stats;
-    {
+    if (is_initialized()) {
       py::gil_scoped_release release;
       stats = allocator()->getDeviceStats(index_of(index));
     }
@@ -108,7 +108,7 @@ void bind_memory(py::module_& module) {
       [](int index) { allocator()->resetAccumulatedStats(index_of(index)); }, release_gil());
   module.def("host_memory_stats", [] {
     at::HostStats stats;
-    {
+    if (is_initialized()) {
       py::gil_scoped_release release;
       stats = at::getHostAllocator(kDeviceType)->get_stats();
     }

@@ -50,9 +50,16 @@ def is_gpu() -> bool:
     return bool(types) and types[0] != "cpu"
 
 
+def means_cuda() -> bool:
+    """Whether "cuda" means `ocl` in this process: then what CUDA would be chosen for is ours."""
+    ours = sys.modules.get("torch_ocl._cuda_to_ocl")
+    return bool(getattr(ours, "_installed", False))
+
+
 def has_other_accelerator() -> bool:
     """Whether there is a device that libraries choose before `ocl`."""
-    others = (torch.cuda, getattr(torch, "xpu", None), torch.backends.mps)
+    cuda = None if means_cuda() else torch.cuda
+    others = (cuda, getattr(torch, "xpu", None), torch.backends.mps)
     return any(other is not None and other.is_available() for other in others)
 
 

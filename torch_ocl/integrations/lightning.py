@@ -82,12 +82,28 @@ def _connector(module: ModuleType) -> None:
     kind = trainers or attribute(module, "_Connector")
     admit(kind, "_choose_strategy", {"cuda", "gpu", "mps"})
     admit(kind, "_check_and_init_precision", {"cpu", "mps"})
+    wrap(kind, "__init__", _cuda_is_ocl)
     wrap(kind, "_choose_auto_accelerator", _or_ocl)
     wrap(kind, "_choose_gpu_accelerator_backend", _or_a_gpu_of_ours)
 
 
+def _cuda_is_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
+    """accelerator="cuda" where "cuda" means `ocl`: Lightning's own accelerator makes devices of the
+    type "cuda"."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = kwargs.get("accelerator")
+        if given == "cuda" and _choice.means_cuda():
+            kwargs["accelerator"] = "ocl"
+        upstream(self, *args, **kwargs)
+
+    return __init__
+
+
 def _or_ocl(upstream: Callable[[], str]) -> Callable[[], str]:
     def _choose_auto_accelerator() -> str:
+        if _choice.means_cuda():
+            return "ocl"
         name = upstream()
         return "ocl" if name == "cpu" and _choice.chooses_ocl("Lightning", _ADVICE) else name
 
@@ -96,6 +112,8 @@ def _or_ocl(upstream: Callable[[], str]) -> Callable[[], str]:
 
 def _or_a_gpu_of_ours(upstream: Callable[[], str]) -> Callable[[], str]:
     def _choose_gpu_accelerator_backend() -> str:
+        if _choice.means_cuda():
+            return "ocl"
         ours = not _choice.has_other_accelerator() and torch.ocl.is_available()
         return "ocl" if ours and _choice.is_gpu() else upstream()
 

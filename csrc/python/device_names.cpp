@@ -1,0 +1,117 @@
+// torch.device as programs see it that know "cuda" alone: torch_ocl.cuda_to_ocl().
+//
+// A device's type, and its text, are those of CUDA to code outside of torch. To torch's own code,
+// and to this package's, it is `ocl`: hundreds of places there compare the type with "cuda" in
+// order to call CUDA's functions. The module of the caller tells one from the other.
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Device.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "opencl/device_types.h"
+#include "python/bindings.h"
+#include "runtime/stream.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+PyObject* upstream_type = nullptr;     // the descriptor of torch.device.type
+reprfunc upstream_text = nullptr;      // of str()
+PyObject* constructor_hook = nullptr;  // what makes a torch.Tensor(...), or null
+ternaryfunc upstream_constructor = nullptr;
+
+/// Whether a module is torch's or this package's, by its name.
+bool is_of_torch(const char* module) {
+  if (std::strncmp(module, "torch", 5) != 0) return false;
+  const char* rest = module + 5;
+  return *rest == '\0' || *rest == '.' || std::strncmp(rest, "_ocl", 4) == 0;
+}
+
+/// Whether code outside of torch is what runs.
+bool program_asks() {
+  PyObject* const globals = PyEval_GetGlobals();
+  if (globals == nullptr) return false;
+  static PyObject* const key = PyUnicode_InternFromString("__name__");
+  PyObject* const module = PyDict_GetItemWithError(globals, key);
+  if (module == nullptr || !PyUnicode_Check(module)) {
+    PyErr_Clear();
+    return true;
+  }
+  const char* const name = PyUnicode_AsUTF8(module);
+  if (name == nullptr) PyErr_Clear();
+  return name == nullptr || !is_of_torch(name);
+}
+
+const c10::Device& device_of(PyObject* self) { return reinterpret_cast<THPDevice*>(self)->device; }
+
+PyObject* type_of(PyObject* self, void*) {
+  if (device_of(self).type() == kDeviceType && program_asks()) {
+    static PyObject* const cuda = PyUnicode_InternFromString("cuda");
+    Py_INCREF(cuda);
+    return cuda;
+  }
+  return Py_TYPE(upstream_type)
+      ->tp_descr_get(upstream_type, self, reinterpret_cast<PyObject*>(Py_TYPE(self)));
+}
+
+PyObject* text_of(PyObject* self) {
+  const c10::Device device = device_of(self);
+  if (device.type() != kDeviceType || !program_asks()) return upstream_text(self);
+  if (!device.has_index()) return PyUnicode_FromString("cuda");
+  return PyUnicode_FromFormat("cuda:%d", static_cast<int>(device.index()));
+}
+
+PyGetSetDef type_definition = {"type", type_of, nullptr,
+                               "The device's type: \"cuda\" to programs, where cuda means ocl.",
+                               nullptr};
+
+/// Has code outside of torch see "cuda" where a device is of `ocl`. It can't be undone.
+void show_devices_as_cuda() {
+  if (upstream_type != nullptr) return;
+  PyTypeObject* const type = &THPDeviceType;
+  upstream_type = PyDict_GetItemString(type->tp_dict, "type");
+  if (upstream_type == nullptr) throw std::runtime_error("torch.device has no attribute `type`");
+  Py_INCREF(upstream_type);
+  const auto ours = py::reinterpret_steal<py::object>(PyDescr_NewGetSet(type, &type_definition));
+  if (!ours) throw py::error_already_set();
+  PyDict_SetItemString(type->tp_dict, "type", ours.ptr());
+  upstream_text = type->tp_str;
+  type->tp_str = text_of;
+  PyType_Modified(type);
+}
+
+/// Calls of classes whose metaclass is torch.Tensor's own.
+PyObject* construct(PyObject* type, PyObject* arguments, PyObject* named) {
+  static PyObject* const tensor =
+      py::object(py::module_::import("torch").attr("Tensor")).release().ptr();
+  if (constructor_hook != nullptr && type == tensor) {
+    return PyObject_Call(constructor_hook, arguments, named);
+  }
+  return upstream_constructor(type, arguments, named);
+}
+
+/// Has torch.Tensor(...) call `hook` instead; none: as upstream.
+void set_tensor_constructor(const py::object& hook) {
+  PyTypeObject* const metaclass =
+      Py_TYPE(py::object(py::module_::import("torch").attr("Tensor")).ptr());
+  if (upstream_constructor == nullptr) {
+    upstream_constructor = metaclass->tp_call;
+    metaclass->tp_call = construct;
+    PyType_Modified(metaclass);
+  }
+  PyObject* const old = constructor_hook;
+  constructor_hook = hook.is_none() ? nullptr : hook.inc_ref().ptr();
+  Py_XDECREF(old);
+}
+
+}  // namespace
+
+void bind_device_names(py::module_& module) {
+  module.def("show_devices_as_cuda", &show_devices_as_cuda);
+  module.def("set_tensor_constructor", &set_tensor_constructor, py::arg("hook"));
+}
+
+}  // namespace ocl::python
