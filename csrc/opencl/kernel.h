@@ -133,8 +133,9 @@ struct NDRange {
   int64_t work = kManyOperations;
 
   static constexpr int64_t kManyOperations = INT64_MAX;
-  /// About two microseconds of one core.
-  static constexpr int64_t kFewOperations = 2048;
+  /// About eight microseconds of one core. A larger limit gains nothing, and at 32768 elements CPU
+  /// torch shares an op among threads.
+  static constexpr int64_t kFewOperations = 16384;
 
   NDRange of_work(int64_t operations) const {
     NDRange range = *this;

@@ -18,8 +18,6 @@ namespace ocl::index {
 namespace {
 
 constexpr size_t kVectorsPerLookup = 32;
-// The cost in NDRange::work: an element that is looked up takes a division per dimension.
-constexpr int64_t kLookup = 4;
 // Shorter rows are copied element by element.
 constexpr int64_t kMinRow = 4;
 // Elements of the innermost dimension whose indices differ: fewer are no vector, and a work-item's.

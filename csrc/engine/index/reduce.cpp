@@ -46,7 +46,10 @@ void enqueue_reduce(const ReducePlan& plan, Kernel& kernel, const Problem& probl
                     const ReduceArguments& arguments, size_t local) {
   static constexpr unsigned char kUnused[16] = {};
   const Job& job = plan.job;
-  launch(kernel, plan.queue, NDRange::grid(arguments.columns, arguments.parts, local, 1),
+  const int64_t elements =
+      int64_t{arguments.columns} * arguments.steps * std::max<int64_t>(1, arguments.chunk);
+  launch(kernel, plan.queue,
+         NDRange::grid(arguments.columns, arguments.parts, local, 1).of_work(kLookup * elements),
          problem.pointers(), used_part(arguments, problem), plan.device().asserts().mem(),
          job.indexing.site.id(),
          Bytes{job.value ? job.value->bytes : kUnused,

@@ -36,6 +36,9 @@ const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 // other: each waits for the class before it can fetch the score.
 constexpr uint64_t kSamplesPerItem = 2048, kSamplesPerGroup = 1024;
 
+// Of NDRange::work, for a sample.
+constexpr int64_t kLookup = 4;
+
 using namespace kernel_types;
 #include "loss/arguments.clh"
 
@@ -88,8 +91,9 @@ struct Problem {
 template <class... Operands>
 void enqueue(Problem& problem, Kernel& kernel, size_t items, const Operands&... operands) {
   launch(kernel, problem.queue,
-         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.device)), operands...,
-         problem.arguments);
+         NDRange::linear(items, items == 1 ? 1 : group_of_elements(problem.device))
+             .of_work(kLookup * static_cast<int64_t>(items)),
+         operands..., problem.arguments);
 }
 
 Pointer pointer(const at::Tensor& tensor) { return {tensor.const_data_ptr()}; }
@@ -134,7 +138,9 @@ void forward(const at::Tensor& self, const at::Tensor& target, const at::Tensor&
   const auto enqueue_groups = [&](const KernelFamily& family, size_t groups,
                                   const auto&... operands) {
     launch(problem.kernel(family, each), problem.queue,
-           NDRange::linear(groups * problem.group, problem.group), operands..., arguments);
+           NDRange::linear(groups * problem.group, problem.group)
+               .of_work(kLookup * static_cast<int64_t>(arguments.samples)),
+           operands..., arguments);
   };
   enqueue_groups(partial_family, arguments.parts, pointer(scores), pointer(problem.target),
                  problem.weights(), Pointer{partial.get()}, asserts);

@@ -224,7 +224,7 @@ void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, in
                                                  {"IN", tag(weights.scalar_type())}};
   const cl_mem asserts = queue.device().asserts().mem();
   launch(multinomial_check_family.get(queue.device(), defines), queue,
-         NDRange::linear(weights.numel(), group_of_lanes(queue.device())),
+         NDRange::linear(weights.numel(), group_of_lanes(queue.device())).of_work(weights.numel()),
          Pointer{weights.const_data_ptr()}, static_cast<uint64_t>(weights.numel()), asserts,
          negative_weight, infinite_weight);
   launch(multinomial_search_family.get(queue.device(), defines), queue,
