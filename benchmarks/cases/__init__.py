@@ -7,6 +7,7 @@ from benchmarks.cases import (  # noqa: F401 - register cases
     networks,
     ops,
     products,
+    programs,
     sparse,
     training,
 )
