@@ -12,6 +12,7 @@ from torch_ocl import (
     _fake,
     _grad_scaler,
     _harmless,
+    _lbfgs,
     _loader,
     _multiprocessing,
     _names,
@@ -55,6 +56,7 @@ def register() -> None:
         _fake.install()
         _grad_scaler.install()
         _harmless.install()
+        _lbfgs.install()
         _process_groups.install()
         _separate_processes.install()
         integrations.install()

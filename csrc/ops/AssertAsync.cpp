@@ -23,7 +23,8 @@ void check_nonzero(const at::Tensor& self, uint32_t site) {
   Queue& queue = current_queue(self.device().index());
   Device& device = queue.device();
   launch(nonzero_family.get(device, {{"IN", tag(self.scalar_type())}}), queue,
-         NDRange::linear(1, 1).of_work(1), Pointer{self.const_data_ptr()}, device.asserts().mem(), site);
+         NDRange::linear(1, 1).of_work(1), Pointer{self.const_data_ptr()}, device.asserts().mem(),
+         site);
 }
 
 }  // namespace

@@ -291,6 +291,15 @@ def optimisers():
         scaler.scale(functional.cross_entropy(model(x), target)).backward()
         scaler.step(fused)
         scaler.update()
+    lbfgs = torch.optim.LBFGS(model.parameters(), max_iter=4, line_search_fn="strong_wolfe")
+
+    def closure():
+        lbfgs.zero_grad()
+        loss = functional.cross_entropy(model(x), target)
+        loss.backward()
+        return loss
+
+    lbfgs.step(closure)
     # A list that is longer than a kernel's parameters.
     keep += torch._foreach_addcmul([x[0]] * 40, [x[1]] * 40, [x[2]] * 40, value=0.5)
     for order in (1, 2, torch.inf):

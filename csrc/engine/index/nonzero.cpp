@@ -57,10 +57,11 @@ NonzeroScan::NonzeroScan(const at::Tensor& self) : self_(self) {
   chunks_ = ceil_div(layout.n, chunk_);
   counts_ = at::empty({chunks_ + 1}, self.options().dtype(at::kLong));
   launch(get(count_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, group_of_lanes(queue.device())).of_work(4 * layout.n), Pointer{self_.data_ptr()},
-         Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_));
+         NDRange::linear(chunks_, group_of_lanes(queue.device())).of_work(4 * layout.n),
+         Pointer{self_.data_ptr()}, Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_));
   launch(get(scan_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(1, 1).of_work(chunks_), Pointer{counts_.data_ptr()}, static_cast<uint32_t>(chunks_));
+         NDRange::linear(1, 1).of_work(chunks_), Pointer{counts_.data_ptr()},
+         static_cast<uint32_t>(chunks_));
 }
 
 int64_t NonzeroScan::total() const {
@@ -73,10 +74,11 @@ void NonzeroScan::write(const at::Tensor& out) const {
   layout.fits = true;  // the constructor saw to it
   Queue& queue = current_queue(self_.device().index());
   launch(get(write_family, queue, self_, layout.contiguous), queue,
-         NDRange::linear(chunks_, group_of_lanes(queue.device())).of_work(4 * layout.n), Pointer{self_.data_ptr()},
-         Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_), Pointer{out.data_ptr()},
-         static_cast<uint64_t>(out.stride(0)), static_cast<uint64_t>(out.stride(1)),
-         static_cast<uint64_t>(out.size(0)), static_cast<uint32_t>(layout.dims));
+         NDRange::linear(chunks_, group_of_lanes(queue.device())).of_work(4 * layout.n),
+         Pointer{self_.data_ptr()}, Pointer{counts_.data_ptr()}, arguments_of(layout, chunk_),
+         Pointer{out.data_ptr()}, static_cast<uint64_t>(out.stride(0)),
+         static_cast<uint64_t>(out.stride(1)), static_cast<uint64_t>(out.size(0)),
+         static_cast<uint32_t>(layout.dims));
 }
 
 }  // namespace ocl::index
