@@ -48,7 +48,7 @@ conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::Int
   if (weight.scalar_type() == at::kFloat) {
     const Float32Precision precision = allowed_precision(Float32Use::conv);
     window.tf32 = precision == Float32Precision::tf32;
-    window.bfloat16_products = bfloat16_products(precision);
+    window.rounded_terms = rounded_terms(precision);
   }
   return window;
 }

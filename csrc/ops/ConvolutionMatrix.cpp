@@ -154,7 +154,7 @@ const char* refuse(const ConvolutionPlan& plan, at::ScalarType dtype, bool tiles
   }
   if (lies_as_product(plan)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
-  const int64_t parts = std::max(1, window.bfloat16_products);
+  const int64_t parts = std::max(1, window.rounded_terms);
   const auto image = [&](const at::Tensor& t) { return parts * t.numel() / t.size(0); };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
@@ -174,7 +174,7 @@ at::Tensor source_of(const at::Tensor& image, int64_t channels, Factors factors,
     plane = planes.distance;
     return planes.high;
   }
-  const int products = window.bfloat16_products;
+  const int products = window.rounded_terms;
   return products > 0 ? parts_of_channels(image, products) : channels_last(image, channels);
 }
 
@@ -183,17 +183,17 @@ at::Tensor factors_of(const at::Tensor& rows, Factors factors, const conv::Windo
                       conv::WindowGrid& grid) {
   if (factors == Factors::in_planes) {
     const PlanesOf planes = planes_of(rows);
-    grid.products = gemm::kPlaneProducts;
+    grid.plane_terms = gemm::kPlaneTerms;
     grid.other_plane = planes.distance;
     return planes.high;
   }
-  const int products = window.bfloat16_products;
+  const int products = window.rounded_terms;
   return products > 0 ? parts_of_rows(rows, products) : rows;
 }
 
 /// The channels that a source has: as they are in parts, which have zeros behind the last one.
 int64_t channels_of(int64_t channels, Factors factors, const conv::Window& window) {
-  const bool parts = factors == Factors::as_allowed && window.bfloat16_products > 0;
+  const bool parts = factors == Factors::as_allowed && window.rounded_terms > 0;
   return window.groups > 1 || parts ? channels : padded(channels);
 }
 
@@ -203,7 +203,7 @@ const char* refuse_by_planes(const ConvolutionPlan& plan) {
   constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
   const auto& [pass, in, out, weight, bias, window, taker] = plan;
   if (in.scalar_type() != at::kFloat) return "not of single precision";
-  if (window.tf32 || window.bfloat16_products != 0) return "fewer bits will do";
+  if (window.tf32 || window.rounded_terms != 0) return "fewer bits will do";
   if (window.groups > 1) return "there are groups";
   using Pass = ConvolutionPlan::Pass;
   const int64_t rows = weight.size(0), channels = weight.size(1);
@@ -227,14 +227,14 @@ const char* refuse_by_planes(const ConvolutionPlan& plan) {
 }
 
 const char* refuse_by_matrix(const ConvolutionPlan& plan) {
-  if (plan.window.bfloat16_products != 0) return "products in bfloat16 will do";
+  if (plan.window.rounded_terms != 0) return "products in bfloat16 will do";
   return refuse(plan, plan.in.scalar_type(), gains_by_tiles(plan));
 }
 
 const char* refuse_by_parts(const ConvolutionPlan& plan) {
   constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
   const auto& [pass, in, out, weight, bias, window, taker] = plan;
-  if (window.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
+  if (window.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
   if (window.groups > 1) return "there are groups";
   if (std::min(weight.size(0), weight.numel() / weight.size(0)) < kLeastSize) {
     return "copies of the factors cost more than is won";
@@ -319,13 +319,13 @@ void weight_gradient(const ConvolutionPlan& plan, Factors factors) {
   if (factors == Factors::in_planes) {
     source = source_of(in, channels, factors, window, grid.source_plane);
     gradient = source_of(out, rows, factors, window, grid.other_plane);
-    grid.products = gemm::kPlaneProducts;
+    grid.plane_terms = gemm::kPlaneTerms;
   } else {
     source = channels_last(in, channels * groups);
     gradient = channels_last(out, rows);
     const at::DimVector order = channels_last_order(gradient.dim());
     gradient = gradient.permute(order).contiguous();
-    if (const int products = window.bfloat16_products; products > 0) {
+    if (const int products = window.rounded_terms; products > 0) {
       gradient = parts_of_images(gradient, products, false);
       source = parts_of_images(source.permute(order).contiguous(), products, true).movedim(-1, 1);
     }

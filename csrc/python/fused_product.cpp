@@ -13,7 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/gemm/epilogue.h"
+#include "engine/epilogue.h"
+#include "engine/gemm/gemm.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
 #include "ops/ConvolutionEpilogue.h"

@@ -1,12 +1,12 @@
 // Factors of single precision as bfloat16, for products by units that take no others: each as one
 // number of 8 bits, or as a sum of two, whose three largest products are then a longer k.
 //
-// Compile parameters: PRODUCTS (1 or 3), SECOND (the operand is b), BY_LINE (neighbouring
+// Compile parameters: TERMS (1 or 3), SECOND (the operand is b), BY_LINE (neighbouring
 // work-items read along the lines), WIDE (an operand has more than 2^32 elements).
 #include "include/dtype.clh"
 
-#ifndef PRODUCTS
-#define PRODUCTS 3
+#ifndef TERMS
+#define TERMS 3
 #endif
 #ifndef SECOND
 #define SECOND 0
@@ -44,7 +44,7 @@ kernel void gemm_bfloat16_parts(global const char* in, ulong in_offset, global c
   const float x = LOAD(f32, in + in_offset, z * batch_stride + line * line_stride + i * stride);
   const ulong first = (z * lines + line) * pitch;
   out += out_offset;
-#if PRODUCTS == 1
+#if TERMS == 1
   STORE_FROM(bf16, f32, out, first + i, x);
 #else
   const float high = rounded(x), again = isinf(high) ? 0.0f : high;
@@ -54,7 +54,7 @@ kernel void gemm_bfloat16_parts(global const char* in, ulong in_offset, global c
   STORE_FROM(bf16, f32, out, first + 2 * (ulong)length + i, SECOND ? again : low);
 #endif
   if (i > 0) return;
-  for (ulong rest = (ulong)PRODUCTS * length; rest < pitch; rest++) {
+  for (ulong rest = (ulong)TERMS * length; rest < pitch; rest++) {
     STORE_FROM(bf16, f32, out, first + rest, 0.0f);
   }
 }

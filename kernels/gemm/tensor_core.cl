@@ -14,7 +14,7 @@
 // (of a convolution, one of the operands: copy_windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32,
 // or, with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
 // WARPGROUP, which takes of a float what TF32 has and cuts off the rest; else floats are rounded.
-// With PARTS = 6, IN0 = IN1 is bf16, OUT is f32, and an operand's elements are sums of three
+// With PLANE_TERMS = 6, IN0 = IN1 is bf16, OUT is f32, and an operand's elements are sums of three
 // numbers that lie in three planes (bfloat16_planes.cl): of their nine products six count, all but
 // the smallest, so that what is left out is less than single precision has. Needs both operands
 // aligned to 16 bytes, with the other strides multiples of that, and k above 0.
@@ -66,8 +66,8 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #endif
-#ifndef PARTS
-#define PARTS 1
+#ifndef PLANE_TERMS
+#define PLANE_TERMS 1
 #endif
 
 #define WARPS_N (BN / WN)
@@ -121,7 +121,7 @@ static inline uint tile_offset(uint r, uint c, const bool by_k, const uint size)
 // than round it, and a sum that is small as yet loses less.
 #define A_PLANES 0x052  // low, high, middle, middle, high, high
 #define B_PLANES 0x118  // high, low, middle, high, middle, high
-#if PARTS > 1
+#if PLANE_TERMS > 1
 #define PLANE(planes) ((ulong)((planes) >> 2 * part & 3))
 #define IN_A_PLANE (PLANE(A_PLANES) * p.a_plane)
 #define IN_B_PLANE (PLANE(B_PLANES) * p.b_plane)
@@ -201,11 +201,12 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 
 #endif
 
-// A text takes as many columns, or one element at a time.
+// An epilogue takes as many columns, or one element at a time.
 #if WIDE && (!defined(EPILOGUE_TEXT) || EPILOGUE_LANES == WIDE)
 #define FINISHES_WIDE 1
 #define STORING (ITEMS / (BN / WIDE) * (BN / WIDE))
-// A work-item's stores are all in the same columns: what a text computes of these, it does once.
+// A work-item's stores are all in the same columns: what an epilogue computes of these, it
+// computes once.
 #ifdef EPILOGUE_COLUMNS
 #define COLUMNS_PARAMETER , const epilogue_columns columns
 #define COLUMNS_PASSED , columns
@@ -309,9 +310,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
             B_BY_K ? p.n - column0 : left, B_BY_K ? left : p.n - column0, B_BY_K, BN)
 #define NEXT_B() b += B_BY_K ? LINE_BYTES : BK * b_stride
 #endif
-#if PARTS > 1
+#if PLANE_TERMS > 1
   uint part = 0;
-#define IS_LAST_PART() (part = part == PARTS - 1 ? 0 : part + 1, part == 0)
+#define IS_LAST_PART() (part = part == PLANE_TERMS - 1 ? 0 : part + 1, part == 0)
 #else
 #define IS_LAST_PART() true
 #endif
@@ -333,7 +334,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   T sum[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
-#if PARTS > 1
+#if PLANE_TERMS > 1
   T total[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) total[i] = 0;
@@ -396,8 +397,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     }
 #endif
     from = from == (STAGES - 1) * STAGE_BYTES ? 0 : from + STAGE_BYTES;
-#if PARTS > 1
-    if (++multiplied < PARTS) continue;
+#if PLANE_TERMS > 1
+    if (++multiplied < PLANE_TERMS) continue;
     multiplied = 0;
     // What the units cut off stays small where their sums are short.
 #if WARPGROUP
@@ -411,7 +412,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #endif
     k0 += BK;
   } while (k0 < end);
-#if PARTS > 1
+#if PLANE_TERMS > 1
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = total[i];
 #elif WARPGROUP

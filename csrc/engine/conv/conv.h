@@ -15,8 +15,8 @@ namespace ocl::conv {
 struct Window {
   std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{}, dilation{1, 1, 1};
   int64_t groups = 1;
-  bool tf32 = false;          // factors of single precision may be rounded to 11 bits
-  int bfloat16_products = 0;  // so many products in bfloat16 will do for one of single precision
+  bool tf32 = false;      // factors of single precision may be rounded to 11 bits
+  int rounded_terms = 0;  // so many products in bfloat16 will do for one of single precision
 };
 
 /// A tensor seen as [batch][channel][depth][height][width], a weight as [out][in / groups][...].

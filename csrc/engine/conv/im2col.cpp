@@ -6,7 +6,7 @@
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
-#include "engine/gemm/gemm.h"
+#include "engine/gemm/parameters.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 

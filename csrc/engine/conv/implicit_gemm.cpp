@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
 
 namespace ocl::conv {
@@ -77,7 +78,7 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
   gemm::Description d;
   d.tf32 = grid.tf32;
-  d.products = grid.products;
+  d.plane_terms = grid.plane_terms;
   d.a_plane = grid.source_plane;
   d.b_plane = grid.other_plane;
   d.m = out.size[0] * product(grid.positions);
@@ -89,7 +90,8 @@ void implicit_gemm(const Operand& out, const Operand& source, const void* weight
   d.b = {weight, source.dtype, 1, d.k, columns * d.k};
   d.c = {bias, out.dtype, 0, 1, columns};
   d.out = {out.data, out.dtype, innermost(out, grid.positions), 1, columns};
-  gemm::product_of_windows(d, windows, epilogue);
+  d.windows = &windows;
+  gemm::product(d, epilogue);
 }
 
 void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& out,
@@ -99,7 +101,7 @@ void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& ou
   TORCH_INTERNAL_ASSERT(windows.arguments.linear);
   gemm::Description d;
   d.tf32 = grid.tf32;
-  d.products = grid.products;
+  d.plane_terms = grid.plane_terms;
   d.a_plane = grid.other_plane;
   d.b_plane = grid.source_plane;
   d.m = rows;
@@ -109,7 +111,8 @@ void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& ou
   d.a = {out.data, out.dtype, 1, innermost(out, grid.positions), rows};
   d.b = {source.data, source.dtype, d.n, 1, channels};
   d.out = {weight, dtype, d.n, 1, rows * d.n};
-  gemm::product_of_windows(d, windows);
+  d.windows = &windows;
+  gemm::product(d);
 }
 
 }  // namespace ocl::conv

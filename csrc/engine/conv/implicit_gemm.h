@@ -22,7 +22,7 @@ struct WindowGrid {
   bool tf32 = false;  // of single precision: factors may be rounded to 11 bits
   /// The operands are parts of single precision in gemm/bfloat16_planes.h's planes, of which so
   /// many products count; bytes from each plane of the source, and of the other, to the next.
-  int products = 1;
+  int plane_terms = 1;
   uint64_t source_plane = 0, other_plane = 0;
 };
 

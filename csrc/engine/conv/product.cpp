@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "engine/conv/plan.h"
-#include "engine/gemm/epilogue.h"
 #include "engine/gemm/gemm.h"
 
 namespace ocl::conv {
@@ -49,7 +48,7 @@ gemm::Description weight_product(const Plan& plan) {
   const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
   gemm::Description d;
   d.tf32 = plan.window.tf32;
-  d.bfloat16_products = plan.window.bfloat16_products;
+  d.rounded_terms = plan.window.rounded_terms;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -66,7 +65,7 @@ gemm::Description position_product(const Plan& plan) {
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
   gemm::Description d;
   d.tf32 = plan.window.tf32;
-  d.bfloat16_products = plan.window.bfloat16_products;
+  d.rounded_terms = plan.window.rounded_terms;
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};
@@ -117,11 +116,7 @@ void run(const Plan& plan) {
   // The rows of most texts are those of one product.
   const bool taken = product.batch == 1 || (plan.results != nullptr && plan.results->images_as_z);
   const Epilogue* const epilogue = taken ? plan.take_results(plan.out.stride[1] == 1) : nullptr;
-  if (epilogue != nullptr) {
-    gemm::product(product, *epilogue);
-  } else {
-    gemm::product(product);
-  }
+  gemm::product(product, epilogue);
 }
 
 }  // namespace

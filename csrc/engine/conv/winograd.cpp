@@ -7,7 +7,7 @@
 #include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
-#include "engine/gemm/gemm.h"
+#include "engine/gemm/parameters.h"
 #include "opencl/ceil_div.h"
 #include "opencl/environment.h"
 #include "opencl/kernel_family.h"

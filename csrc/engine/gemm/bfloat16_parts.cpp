@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/device_table.h"
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/ceil_div.h"
@@ -19,11 +20,9 @@ namespace {
 
 // Of m, n and k. Copying a factor costs as much as several products.
 constexpr uint32_t kLeastSize = 32;
-// A launch is rounded up to whole work-groups.
-constexpr uint32_t kWholeGroups = 4096;
 
 const char* refuse(const Plan& plan) {
-  if (plan.bfloat16_products == 0) return "no single precision that may lose bits to bfloat16";
+  if (plan.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
   const Arguments& p = plan.problem;
   if (std::min({p.m, p.n, p.k}) < kLeastSize) return "copies of the factors cost more than is won";
   constexpr uint32_t kLongest = uint32_t{1} << 29;  // three times that is a number of 32 bits
@@ -35,12 +34,12 @@ class Parts {
  public:
   Parts(const Plan& plan, const char* source, uint64_t stride, uint64_t line_stride,
         uint64_t batch_stride, uint32_t lines, bool second)
-      : pitch_(round_up(size_t{plan.problem.k} * static_cast<size_t>(plan.bfloat16_products), 8)),
+      : pitch_(round_up(size_t{plan.problem.k} * static_cast<size_t>(plan.rounded_terms), 8)),
         // Of an operand that all of the batch share, once.
         batch_stride_(plan.problem.batch > 1 && batch_stride == 0 ? 0 : lines * pitch_),
         workspace_(lines * pitch_ * 2 * (batch_stride_ == 0 ? 1 : plan.problem.batch)) {
     const uint32_t batch = batch_stride_ == 0 ? 1 : plan.problem.batch;
-    write_bfloat16_parts(plan.queue, plan.bfloat16_products, second,
+    write_bfloat16_parts(plan.queue, plan.rounded_terms, second,
                          {source, stride, line_stride, batch_stride, plan.problem.k, lines, batch},
                          workspace_.data(), pitch_);
   }
@@ -58,7 +57,7 @@ void run(const Plan& source) {
   const Parts a(source, source.a, p.a.column, p.a.row, p.a.batch, p.m, false);
   const Parts b(source, source.b, p.b.row, p.b.column, p.b.batch, p.n, true);
   Plan plan = source;
-  plan.bfloat16_products = 0;
+  plan.rounded_terms = 0;
   plan.tf32 = false;
   plan.a = a.data();
   plan.b = b.data();
@@ -72,11 +71,11 @@ void run(const Plan& source) {
 
 }  // namespace
 
-void write_bfloat16_parts(Queue& queue, int products, bool second, const FloatLines& lines,
-                          char* out, uint64_t pitch) {
+void write_bfloat16_parts(Queue& queue, int terms, bool second, const FloatLines& lines, char* out,
+                          uint64_t pitch) {
   static const KernelFamily family{"gemm/bfloat16_parts.cl", "gemm_bfloat16_parts"};
   Device& device = queue.device();
-  Kernel& kernel = family.get(device, {{"PRODUCTS", products},
+  Kernel& kernel = family.get(device, {{"TERMS", terms},
                                        {"SECOND", second},
                                        {"BY_LINE", !reads_by_k(lines.line_stride, lines.stride)}});
   launch(
@@ -86,6 +85,6 @@ void write_bfloat16_parts(Queue& queue, int products, bool second, const FloatLi
       cl_ulong{lines.batch_stride}, lines.length, lines.lines, cl_ulong{pitch});
 }
 
-const Product bfloat16_parts{"bfloat16_parts", refuse, run};
+const Method bfloat16_parts{"bfloat16_parts", refuse, run};
 
 }  // namespace ocl::gemm

@@ -14,10 +14,10 @@ struct FloatLines {
   uint32_t length, lines, batch;
 };
 
-/// Writes each line of `length` elements as `products` such parts, 1 or 3, and zeros up to `pitch`:
+/// Writes each line of `length` elements as `terms` such parts, 1 or 3, and zeros up to `pitch`:
 /// high, high, low, or, of the `second` operand, high, low, high. Then a sum over a line of parts
-/// has as many products of the operands' elements.
-void write_bfloat16_parts(Queue& queue, int products, bool second, const FloatLines& lines,
-                          char* out, uint64_t pitch);
+/// has so many terms for each product of elements.
+void write_bfloat16_parts(Queue& queue, int terms, bool second, const FloatLines& lines, char* out,
+                          uint64_t pitch);
 
 }  // namespace ocl::gemm

@@ -1,8 +1,8 @@
 // Products of single precision by tensor cores, with all 24 bits: each factor is a sum of three
 // numbers of 8 bits (kernels/gemm/bfloat16_planes.cl), and six products in bfloat16 are added up in
-// single precision (PARTS of kernels/gemm/tensor_core.cl). Hopper multiplies bfloat16 15 times as
-// fast, so this takes about 0.6 of the time. Sums are more exact than a chain of fma()'s, since k
-// is added up in short pieces.
+// single precision (PLANE_TERMS of kernels/gemm/tensor_core.cl). Hopper multiplies bfloat16 15
+// times as fast, so this takes about 0.6 of the time. Sums are more exact than a chain of fma()'s,
+// since k is added up in short pieces.
 #include "engine/gemm/bfloat16_planes.h"
 
 #include <c10/util/Exception.h>
@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "engine/device_table.h"
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/ceil_div.h"
@@ -67,11 +68,11 @@ const char* refuse(const Plan& plan) {
   for (const char* tag : {plan.a_tag, plan.b_tag, plan.out_tag, plan.compute_tag}) {
     if (std::strcmp(tag, "f32") != 0) return "not of single precision";
   }
-  if (plan.tf32 || plan.bfloat16_products != 0) return "fewer bits will do";
+  if (plan.tf32 || plan.rounded_terms != 0) return "fewer bits will do";
   if (std::min({p.m, p.n, p.k}) < kLeastSize) return "rows, columns or k are few";
   const auto elements = static_cast<double>(split_a(plan).elements() + split_b(plan).elements());
-  const double products = static_cast<double>(p.batch) * p.m * p.n * p.k;
-  return refuse_planes(plan.device, products, elements, 0);
+  const double multiplications = static_cast<double>(p.batch) * p.m * p.n * p.k;
+  return refuse_planes(plan.device, multiplications, elements, 0);
 }
 
 void run_in_planes(const Plan& source, const Workspace& a_parts, const Workspace& b_parts) {
@@ -80,7 +81,7 @@ void run_in_planes(const Plan& source, const Workspace& a_parts, const Workspace
   write_bfloat16_planes(source.queue, a.from, a_parts.data(), a.pitch, a_planes);
   write_bfloat16_planes(source.queue, b.from, b_parts.data(), b.pitch, b_planes);
   Plan plan = source;
-  plan.products = kPlaneProducts;
+  plan.plane_terms = kPlaneTerms;
   plan.a = a_parts.data();
   plan.b = b_parts.data();
   plan.a_tag = plan.b_tag = "bf16";
@@ -108,7 +109,8 @@ const KernelFamily turned_family{"gemm/bfloat16_planes.cl", "gemm_bfloat16_plane
 
 }  // namespace
 
-const char* refuse_planes(const Device& device, double products, double elements, double copied) {
+const char* refuse_planes(const Device& device, double multiplications, double elements,
+                          double copied) {
   const DeviceProperties& properties = device.properties();
   if (!properties.has_fast_bfloat16 || warpgroups_fail()) {
     return "the device isn't known to multiply bfloat16 that much faster";
@@ -122,7 +124,7 @@ const char* refuse_planes(const Device& device, double products, double elements
   const DeviceRow& row = device_row(device);
   const double cost =
       row.plane_launch_cost + row.plane_element_cost * elements + row.plane_copy_cost * copied;
-  if (products < cost) return "splitting the factors costs more than is won";
+  if (multiplications < cost) return "splitting the factors costs more than is won";
   constexpr double kMostOfMemory = 1.0 / 8;
   if (elements * 6 > kMostOfMemory * static_cast<double>(properties.global_memory)) {
     return "the parts would take much memory";
@@ -153,6 +155,6 @@ void write_bfloat16_planes(Queue& queue, const FloatImages& images, char* out, u
          cl_ulong{planes.distance});
 }
 
-const Product bfloat16_planes{"bfloat16_planes", refuse, run};
+const Method bfloat16_planes{"bfloat16_planes", refuse, run};
 
 }  // namespace ocl::gemm

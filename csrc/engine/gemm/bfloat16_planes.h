@@ -9,8 +9,9 @@
 
 namespace ocl::gemm {
 
-/// Products in bfloat16 for one of single precision, all but the three smallest of nine.
-constexpr int kPlaneProducts = 6;
+/// Products in bfloat16 that are added up for one of single precision: all but the three smallest
+/// of nine.
+constexpr int kPlaneTerms = 6;
 
 /// Bytes of three planes of so many elements, and from each to the next.
 struct Planes {
@@ -33,8 +34,9 @@ struct FloatImages {
 void write_bfloat16_planes(Queue& queue, const FloatImages& images, char* out, uint32_t pitch,
                            const Planes& planes);
 
-/// Whether planes pay on a device: for so many products of single precision, elements that are
-/// split and elements that are copied besides; null, or why not.
-const char* refuse_planes(const Device& device, double products, double elements, double copied);
+/// Whether planes pay on a device: for so many multiplications of single precision, elements that
+/// are split and elements that are copied besides; null, or why not.
+const char* refuse_planes(const Device& device, double multiplications, double elements,
+                          double copied);
 
 }  // namespace ocl::gemm

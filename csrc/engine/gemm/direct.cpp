@@ -1,5 +1,6 @@
 // The product without any blocking that everything else falls back to: every dtype and stride, one
 // element per work-item.
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
 #include "opencl/kernel_family.h"
 
@@ -20,6 +21,6 @@ void run_direct(const Plan& plan) {
 
 }  // namespace
 
-const Product direct{"direct", refuse_direct, run_direct};
+const Method direct{"direct", refuse_direct, run_direct};
 
 }  // namespace ocl::gemm

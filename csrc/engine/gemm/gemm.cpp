@@ -5,21 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <limits>
-#include <span>
-#include <string>
 
-#include "engine/device_table.h"
-#include "engine/dispatch.h"
+#include "engine/dtype.h"
 #include "engine/gemm/plan.h"
-#include "engine/gemm/tiles.h"
-#include "engine/tuner/tuner.h"
-#include "opencl/ceil_div.h"
-#include "opencl/kernel_family.h"
 #include "opencl/platform.h"
-#include "runtime/allocator.h"
 #include "runtime/stream.h"
 
 namespace ocl::gemm {
@@ -27,10 +18,6 @@ namespace ocl::gemm {
 using c10::ScalarType;
 
 namespace {
-
-/// Multiplications and additions that take as long as one of NDRange's operations: a lane of the
-/// narrowest vectors each.
-constexpr int64_t kProductsPerOperation = 4;
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
 /// sum of products don't depend on the signs of its terms.
@@ -130,8 +117,9 @@ Plan make_plan(const Description& d) {
   Plan plan(queue);
   plan.complex = c10::isComplexType(dtype);
   plan.tf32 = d.tf32;
-  plan.bfloat16_products = d.bfloat16_products;
-  plan.products = d.products;
+  plan.rounded_terms = d.rounded_terms;
+  plan.plane_terms = d.plane_terms;
+  plan.windows = d.windows;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -175,157 +163,9 @@ Plan make_plan(const Description& d) {
   return plan;
 }
 
-std::string describe(const Plan& plan) {
-  const Arguments& p = plan.problem;
-  return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
-         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
-         (plan.windows != nullptr ? ", windows" : "");
-}
-
 }  // namespace
 
-void run_product(const Plan& plan) {
-  // What is packed already is for that kernel alone, small as the product may be.
-  if (plan.b_packed) {
-    if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
-    packed.run(plan);
-    return;
-  }
-  check_forced_tile();
-  if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr &&
-      plan.bfloat16_products == 0 && run_tuned(plan)) {
-    return;
-  }
-  run_first(engine, all_products(), products(plan.device), plan, describe);
-}
-
-const char* refuse_windows(ScalarType dtype, bool tf32, bool tiles) {
-  const Device& device = ocl::device(current_device());
-  const DeviceProperties& p = device.properties();
-  const bool halves = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
-  const Product* const forced = forced_among(engine, all_products_of_windows());
-  if (forced == &tiled) return c10::isFloatingType(dtype) ? nullptr : "not a floating-point type";
-  if (forced == &subgroup_matrix && p.required_sub_group_sizes != 0) {
-    return halves ? nullptr : "not of 16 bits";
-  }
-  if (halves && (p.has_tensor_cores || p.subgroup_matrix_size != 0)) return nullptr;
-  if (dtype == ScalarType::Float && p.has_tensor_cores && tf32) return nullptr;
-  if (tiles && !device.is_cpu() && (halves || dtype == ScalarType::Float)) return nullptr;
-  if (halves) return "the device has neither NVIDIA's tensor cores nor Intel's matrix units";
-  return dtype == ScalarType::Float ? "single precision, where TF32 isn't there or allowed"
-                                    : "neither of 16 bits nor TF32";
-}
-
-bool Windows::rows_are_multiples(uint64_t elements) const {
-  if (side != a) return true;
-  const WindowArguments& w = arguments;
-  return w.out_image % elements == 0 &&
-         std::ranges::all_of(w.out_stride, [&](uint32_t each) { return each % elements == 0; });
-}
-
-void Windows::set_grid(int axis, uint32_t positions) {
-  // Of numbers below 2^31: ceil(2^(31 + s) / d), with 2^s >= d.
-  const uint32_t shift = positions <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(positions - 1));
-  arguments.grid[axis] = positions;
-  arguments.shift[axis] = shift;
-  arguments.reciprocal[axis] =
-      shift == 0
-          ? 0
-          : static_cast<uint32_t>(ceil_div(uint64_t{1} << (31 + shift), uint64_t{positions}));
-}
-
-void product_of_windows(const Description& description, const Windows& windows,
-                        const Epilogue* epilogue) {
-  Plan plan = make_plan(description);
-  plan.windows = &windows;
-  plan.epilogue = epilogue;
-  const Plan& given = plan;
-  run_first(engine, all_products_of_windows(), products_of_windows(plan.device), given, describe);
-}
-
 bool takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
-
-Plan Plan::transposed() const {
-  Plan t = *this;
-  std::swap(t.a, t.b);
-  std::swap(t.a_tag, t.b_tag);
-  std::swap(t.a_size, t.b_size);
-  Arguments& p = t.problem;
-  std::swap(p.m, p.n);
-  std::swap(p.row0, p.column0);
-  p.flags ^= kTransposed;
-  std::swap(p.a, p.b);
-  std::swap(p.a_plane, p.b_plane);
-  for (Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
-  const uint32_t conjugates = problem.flags & (kConjugateA | kConjugateB);
-  p.flags &= ~(kConjugateA | kConjugateB);
-  if (conjugates & kConjugateA) p.flags |= kConjugateB;
-  if (conjugates & kConjugateB) p.flags |= kConjugateA;
-  return t;
-}
-
-Workspace::Workspace(size_t bytes)
-    : memory_(bytes == 0 ? c10::DataPtr() : allocator()->allocate(bytes)) {}
-
-Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
-                   std::span<const Define> parameters) {
-  constexpr size_t kMost = 24;
-  std::array<Define, kMost> defines;
-  size_t count = 0;
-  const auto add = [&](const Define& define) { defines[count++] = define; };
-  add({"C", plan.compute_tag});
-  add({"IN0", plan.a_tag});
-  add({"IN1", plan.b_tag});
-  add({"OUT", plan.out_tag});
-  add({"ACTIVATION", plan.activation});
-  TORCH_INTERNAL_ASSERT(parameters.size() + count <= kMost);
-  for (const Define& define : parameters) add(define);
-  return family_with(plan.epilogue, family)
-      .get(plan.device, std::span<const Define>(defines).first(count));
-}
-
-void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
-                    std::span<const unsigned char> extra) {
-  cl_uint index = 0;
-  detail::set_argument(kernel, index, Pointer{plan.a});
-  detail::set_argument(kernel, index, Pointer{plan.b});
-  detail::set_argument(kernel, index, Pointer{plan.c});
-  detail::set_argument(kernel, index, Pointer{plan.out});
-  detail::set_argument(kernel, index, Pointer{workspace != nullptr ? workspace : plan.out});
-  kernel.set_value(index++, plan.problem);
-  kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
-  kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
-  set_epilogue(kernel, index, plan.epilogue);
-  if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
-  const Arguments& p = plan.problem;
-  const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum
-  const int64_t work = std::max(results, results * p.k / kProductsPerOperation);
-  kernel.enqueue(plan.queue, range.of_work(work * p.batch));
-}
-
-std::span<const unsigned char> windows_of(const Plan& plan) {
-  if (plan.windows == nullptr) return {};
-  return {reinterpret_cast<const unsigned char*>(&plan.windows->arguments),
-          sizeof plan.windows->arguments};
-}
-
-void copy_lines(const Plan& plan, const char* source, size_t element_size, uint64_t stride,
-                uint64_t line_stride, uint64_t batch_stride, uint32_t length, uint32_t lines,
-                uint64_t pitch, char* copy) {
-  static const KernelFamily family{"gemm/copy_lines.cl", "gemm_copy_lines"};
-  const char* bits = element_size == 16 ? "u128" : bits_tag(element_size);
-  const bool cpu = plan.device.is_cpu();
-  // A GPU's work-item writes 16 bytes.
-  const uint64_t most = element_size < 8 ? 16 / element_size : 1;
-  const uint64_t width =
-      !cpu && stride == 1 && pitch % most == 0 && reinterpret_cast<uintptr_t>(copy) % 16 == 0 ? most
-                                                                                              : 1;
-  const size_t chunks = ceil_div(uint64_t{length}, width);
-  launch(family.get(plan.device, {{"TAG", bits}, {"WIDTH", width}}), plan.queue,
-         NDRange::grid(chunks * lines, plan.problem.batch, group_of_lanes(plan.device), 1),
-         Pointer{source}, Pointer{copy}, cl_ulong{stride}, cl_ulong{line_stride},
-         cl_ulong{batch_stride}, length, lines, cl_ulong{pitch});
-}
 
 Panels panels_for(const Device& device, ScalarType dtype, int64_t k, int64_t n) {
   if (!device.is_cpu() || k == 0 || n == 0) return {};
@@ -382,18 +222,12 @@ void run_batches(Plan plan) {
   }
 }
 
-bool is_empty(const Description& d) { return d.m == 0 || d.n == 0 || d.batch == 0; }
-
 }  // namespace
 
-void product(const Description& description) {
-  if (!is_empty(description)) run_batches(make_plan(description));
-}
-
-void product(const Description& description, const Epilogue& epilogue) {
-  if (is_empty(description)) return;
-  Plan plan = make_plan(description);
-  plan.epilogue = &epilogue;
+void product(const Description& d, const Epilogue* epilogue) {
+  if (d.m == 0 || d.n == 0 || d.batch == 0) return;
+  Plan plan = make_plan(d);
+  plan.epilogue = epilogue;
   run_batches(plan);
 }
 

@@ -9,7 +9,13 @@
 
 #include "opencl/device.h"
 
+namespace ocl {
+struct Epilogue;
+}
+
 namespace ocl::gemm {
+
+struct Windows;
 
 /// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
 struct Operand {
@@ -33,22 +39,28 @@ struct Description {
   c10::Scalar alpha = 1, beta = 0;
   Activation activation = Activation::none;
   bool tf32 = false;  // factors of single precision may be rounded to 11 bits (TF32)
-  /// They may be cut to one number in bfloat16 (1), or to two, of whose products three count (3).
-  int bfloat16_products = 0;
-  /// a and b are parts of single precision in bfloat16_planes.h's planes, of which so many products
-  /// count; bytes from each plane to the next.
-  int products = 1;
+  /// They may be cut to one number in bfloat16, or to two. A product of theirs is then so many
+  /// terms, 1 or 3; 0: they may not be cut.
+  int rounded_terms = 0;
+  /// a and b are parts of single precision in bfloat16_planes.h's planes. A product of theirs is so
+  /// many terms. The planes lie so many bytes apart.
+  int plane_terms = 1;
   uint64_t a_plane = 0, b_plane = 0;
+  /// The operand that lies in the windows of a convolution (windows.h), if one does.
+  const Windows* windows = nullptr;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
 /// NotImplementedError for a dtype without a product (bool), Error for a device failure.
 ///
-/// Of the implementations in implementations.cpp the first that does not refuse runs;
+/// Of the methods in implementations.cpp the first that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
-void product(const Description& description);
+///
+/// An epilogue sees each element. out then says how results are rounded and where they would lie;
+/// its data need only be memory of the device, and its rows are contiguous.
+void product(const Description& description, const Epilogue* epilogue = nullptr);
 
 /// Whether product() on a CPU reads the operands once and packs nothing large: few rows and columns
 /// over a long k (kernels/gemm/k_blocking.cl).
@@ -73,36 +85,5 @@ void pack(const Operand& b, int64_t k, int64_t n, void* panels);
 
 /// True if the engine has products of that dtype.
 bool takes(c10::ScalarType dtype);
-
-/// The packed kernel: rows x (vectors * width) sums in registers, added up every kc of k; a
-/// work-item covers about block_bytes of row panels.
-struct PackedParameters {
-  int width, rows, vectors, kc;
-  int64_t block_bytes;
-};
-/// The skinny kernels: rows per work-item (vectors of rows for the axpy one) of `width` elements;
-/// `local` work-items per row where a work-group shares it.
-struct SkinnyParameters {
-  int width, rows, local, max_columns;
-};
-
-/// The kernels with tiles in local memory: which of their shapes, and into how many parts k is
-/// split. By default a cost model says.
-struct TileParameters {
-  int shape = -1;
-  int splits = 0;
-};
-
-/// What the tuner may vary, for one device and one type computed with.
-struct Parameters {
-  PackedParameters packed;
-  SkinnyParameters skinny;
-  TileParameters tile;
-  int64_t max_workspace;  // bytes; larger problems are packed in blocks
-};
-
-/// The defaults of the device's class (the table in parameters.cpp) for values of
-/// `compute_size` bytes.
-Parameters parameters_of(const Device& device, size_t compute_size, bool complex);
 
 }  // namespace ocl::gemm

@@ -1,38 +1,54 @@
-// The matrix products there are, and in which order each kind of device tries them. Besides its own
-// two files, an added kernel touches this one, and the declarations in plan.h.
+// The methods there are, and in which order each kind of device tries them. Besides its own two
+// files, an added method touches this one, and the declarations in plan.h.
 #include <span>
+#include <string>
 
+#include "engine/dispatch.h"
 #include "engine/gemm/plan.h"
+#include "engine/gemm/tiles.h"
+#include "engine/tuner/tuner.h"
 
 namespace ocl::gemm {
 
 namespace {
 
-constexpr const Product* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
-                                     &bfloat16_parts, &packed,      &direct};
+constexpr const Method* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
+                                    &bfloat16_parts, &packed,      &direct};
 
-constexpr const Product* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
-                                     &bfloat16_planes, &tensor_core, &tensor_core_f64,
-                                     &tiled,           &packed,      &direct};
+constexpr const Method* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
+                                    &bfloat16_planes, &tensor_core, &tensor_core_f64,
+                                    &tiled,           &packed,      &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
-constexpr const Product* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
-                                             &tiled,      &packed,    &direct};
-constexpr const Product* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
-                                           &subgroup_matrix, &subgroup,  &tiled,
-                                           &packed,          &direct};
-constexpr const Product* kAll[] = {
+constexpr const Method* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
+                                            &tiled,      &packed,    &direct};
+constexpr const Method* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
+                                          &subgroup_matrix, &subgroup,  &tiled,
+                                          &packed,          &direct};
+constexpr const Method* kAll[] = {
     &small,           &skinny_axpy,    &skinny_dot,      &group_axpy,  &group_dot,
     &k_blocking,      &bfloat16_parts, &bfloat16_planes, &tensor_core, &tensor_core_f64,
     &subgroup_matrix, &subgroup,       &tiled,           &packed,      &direct};
 
-constexpr const Product* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &tiled};
-constexpr const Product* kOfWindows[] = {&tensor_core, &tiled};
+constexpr const Method* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &tiled};
+constexpr const Method* kOfWindows[] = {&tensor_core, &tiled};
+
+std::span<const Method* const> methods_of_windows(const Device& device) {
+  if (device.properties().subgroup_matrix_size != 0) return kAllOfWindows;
+  return kOfWindows;
+}
+
+std::string describe(const Plan& plan) {
+  const Arguments& p = plan.problem;
+  return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
+         "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
+         (plan.windows != nullptr ? ", windows" : "");
+}
 
 }  // namespace
 
 Engine engine{"gemm", kAll};
 
-std::span<const Product* const> products(const Device& device) {
+std::span<const Method* const> methods(const Device& device) {
   if (device.is_cpu()) return kOnCpu;
   const DeviceProperties& p = device.properties();
   // A CPU that plays a GPU may have such sub-groups, but it is to run what most GPUs do.
@@ -42,13 +58,25 @@ std::span<const Product* const> products(const Device& device) {
   return kOnGpu;
 }
 
-std::span<const Product* const> all_products() { return kAll; }
+std::span<const Method* const> all_methods_of_windows() { return kAllOfWindows; }
 
-std::span<const Product* const> products_of_windows(const Device& device) {
-  if (device.properties().subgroup_matrix_size != 0) return kAllOfWindows;
-  return kOfWindows;
+void run_product(const Plan& plan) {
+  // What is packed already is for that kernel alone, small as the product may be.
+  if (plan.b_packed) {
+    if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
+    packed.run(plan);
+    return;
+  }
+  if (plan.windows != nullptr) {
+    run_first(engine, kAllOfWindows, methods_of_windows(plan.device), plan, describe);
+    return;
+  }
+  check_forced_tile();
+  if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr &&
+      plan.rounded_terms == 0 && run_tuned(plan)) {
+    return;
+  }
+  run_first(engine, kAll, methods(plan.device), plan, describe);
 }
-
-std::span<const Product* const> all_products_of_windows() { return kAllOfWindows; }
 
 }  // namespace ocl::gemm

@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "engine/device_table.h"
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
+#include "engine/gemm/split_k.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
@@ -76,6 +78,6 @@ void run(const Plan& source) {
 
 }  // namespace
 
-const Product k_blocking{"k_blocking", refuse, run};
+const Method k_blocking{"k_blocking", refuse, run};
 
 }  // namespace ocl::gemm

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <tuple>
 
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
+#include "engine/gemm/split_k.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
@@ -256,6 +258,6 @@ void pack_columns(const Plan& plan, void* panels) {
   pack(plan, columns_alone, panels);
 }
 
-const Product packed{"packed", refuse, run, vary};
+const Method packed{"packed", refuse, run, vary};
 
 }  // namespace ocl::gemm

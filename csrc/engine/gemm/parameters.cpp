@@ -1,8 +1,9 @@
 // What the matrix product kernels work with where the tuner has found nothing else.
+#include "engine/gemm/parameters.h"
+
 #include <cstddef>
 
 #include "engine/device_table.h"
-#include "engine/gemm/gemm.h"
 #include "opencl/environment.h"
 
 namespace ocl::gemm {

@@ -5,7 +5,9 @@
 #include <bit>
 
 #include "engine/device_table.h"
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
+#include "engine/gemm/split_k.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
@@ -215,9 +217,9 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Product skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
-const Product skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};
-const Product group_axpy{"group_axpy", refuse<false, true>, run<run_group_axpy>, vary};
-const Product group_dot{"group_dot", refuse<false, false>, run<run_group_dot>, vary};
+const Method skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
+const Method skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};
+const Method group_axpy{"group_axpy", refuse<false, true>, run<run_group_axpy>, vary};
+const Method group_dot{"group_dot", refuse<false, false>, run<run_group_dot>, vary};
 
 }  // namespace ocl::gemm

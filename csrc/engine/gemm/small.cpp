@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
@@ -46,6 +47,6 @@ void run(const Plan& source) {
 
 }  // namespace
 
-const Product small{"small", refuse, run};
+const Method small{"small", refuse, run};
 
 }  // namespace ocl::gemm

@@ -1,9 +1,10 @@
-// Products whose k is split: how, and what adds up the parts' sums (kernels/gemm/split_k.cl).
+#include "engine/gemm/split_k.h"
+
 #include <algorithm>
 #include <array>
 
 #include "engine/device_table.h"
-#include "engine/gemm/plan.h"
+#include "engine/gemm/launch.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 

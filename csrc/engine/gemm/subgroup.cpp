@@ -55,7 +55,7 @@ bool is_half_tag(const char* tag) {
 
 template <bool matrix>
 const char* refuse(const Plan& plan) {
-  if (plan.products > 1) return "operands lie in planes";
+  if (plan.plane_terms > 1) return "operands lie in planes";
   if (plan.device.properties().required_sub_group_sizes == 0) {
     return "the device has no sub-groups of a size that can be asked for";
   }
@@ -100,7 +100,7 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Product subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>, vary<true>};
-const Product subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
+const Method subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>, vary<true>};
+const Method subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
 
 }  // namespace ocl::gemm

@@ -11,7 +11,9 @@
 
 #include "engine/device_table.h"
 #include "engine/device_tiles.h"
+#include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
+#include "engine/gemm/split_k.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
@@ -32,7 +34,7 @@ static_assert(std::ranges::all_of(kTensorCorePlanes.shapes, fits_hopper));
 using Candidates = TileCandidates<TensorCoreShape>;
 
 Candidates candidates_of(const Plan& plan) {
-  if (plan.products > 1) return Candidates(kTensorCorePlanes);
+  if (plan.plane_terms > 1) return Candidates(kTensorCorePlanes);
   if (plan.a_size == 1) return Candidates(kTensorCoreBytes);
   return plan.a_size == 4 ? Candidates(kTensorCoreFloats) : Candidates(kTensorCore);
 }
@@ -159,8 +161,8 @@ class AlignedOperand {
   Workspace workspace_;
 };
 
-/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time. A text looks
-/// at what it accesses itself, and takes columns of a row.
+/// Whether out, and the addend where there is one, can be accessed 16 bytes at a time. An epilogue
+/// looks at what it accesses itself, and takes columns of a row.
 bool is_wide(const Plan& plan) {
   const int64_t chunk = kChunkBytes / static_cast<int64_t>(plan.out_size);
   const auto wide = [&](const char* data, const Strides& s) {
@@ -195,7 +197,7 @@ Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
                                         {"WARPGROUP", s.warpgroup},
                                         {"WINDOWS", windows},
                                         {"AXES", axes},
-                                        {"PARTS", plan.products},
+                                        {"PLANE_TERMS", plan.plane_terms},
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
@@ -248,6 +250,6 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 bool warpgroups_fail() { return warpgroups_failed.load(); }
 
-const Product tensor_core{"tensor_core", refuse, run, vary};
+const Method tensor_core{"tensor_core", refuse, run, vary};
 
 }  // namespace ocl::gemm

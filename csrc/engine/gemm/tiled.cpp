@@ -43,7 +43,7 @@ uint64_t fitting(const Plan& plan, std::span<const TiledShape> shapes) {
 }
 
 const char* refuse_tiled(const Plan& plan) {
-  if (plan.products > 1) return "operands lie in planes";
+  if (plan.plane_terms > 1) return "operands lie in planes";
   return fitting(plan, candidates_of(plan).shapes) == 0
              ? "its tiles exceed the local memory or the largest work-group"
              : nullptr;
@@ -99,6 +99,6 @@ std::vector<Variation> vary_tiled(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Product tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
+const Method tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
 
 }  // namespace ocl::gemm

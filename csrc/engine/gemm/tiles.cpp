@@ -10,6 +10,8 @@
 #include <string>
 
 #include "engine/device_table.h"
+#include "engine/gemm/launch.h"
+#include "engine/gemm/split_k.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
@@ -104,7 +106,7 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = ceil_div(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > groups_of_units(plan.device))) break;
-      double cost = tile_cost(shape, model, tiles * splits, part * plan.products, plan.device);
+      double cost = tile_cost(shape, model, tiles * splits, part * plan.plane_terms, plan.device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
         cost +=

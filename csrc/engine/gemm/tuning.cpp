@@ -103,7 +103,7 @@ Key key_of(const Plan& plan) {
 
 /// What to run; no implementation: what would run without a tuner.
 struct Choice {
-  const Product* implementation = nullptr;
+  const Method* implementation = nullptr;
   Parameters parameters{};
 };
 
@@ -117,7 +117,7 @@ std::optional<Choice> choice_named(const Plan& plan, std::string_view name) {
     return part;
   };
   const std::string_view implementation = next_part();
-  for (const Product* candidate : products(plan.device)) {
+  for (const Method* candidate : methods(plan.device)) {
     if (implementation != candidate->name) continue;
     Plan varied = plan;
     for (int stage = 0; !name.empty(); ++stage) {
@@ -144,7 +144,7 @@ size_t extent(const Strides& s, uint64_t rows, uint64_t columns, uint64_t batch)
 }
 
 /// Whether a kernel that may be very slow is worth a trial.
-bool worth_trying(const Plan& plan, const Product& implementation) {
+bool worth_trying(const Plan& plan, const Method& implementation) {
   const bool slow =
       &implementation == &direct || (&implementation == &packed && !plan.device.is_cpu());
   const Arguments& p = plan.problem;
@@ -177,9 +177,9 @@ c10::ScalarType dtype_of(std::string_view tag) {
 
 /// The plan's product of other matrices of the same layout, whose sums are (nearly) exact: neither
 /// the values of this call nor its out have a part in the search.
-class ProductCandidates : public tuner::Candidates {
+class MethodCandidates : public tuner::Candidates {
  public:
-  explicit ProductCandidates(const Plan& plan) : plan_(plan) {
+  explicit MethodCandidates(const Plan& plan) : plan_(plan) {
     const Arguments& p = plan.problem;
     const auto matrix = [&](tuner::Scratch& scratch, const char* tag, const void* like,
                             const Strides& s, uint64_t rows, uint64_t columns, uint32_t seed) {
@@ -198,7 +198,7 @@ class ProductCandidates : public tuner::Candidates {
     if (p.flags & kAddend) {
       plan_.c = matrix(c_, plan.out_tag, plan.c, p.c, p.m, p.n, 4);
     }
-    for (const Product* implementation : products(plan.device)) {
+    for (const Method* implementation : methods(plan.device)) {
       if (implementation->refuse(plan_) != nullptr) continue;
       if (list_.empty()) {
         list_.push_back({implementation, plan.parameters, kDefault});
@@ -256,7 +256,7 @@ class ProductCandidates : public tuner::Candidates {
   static constexpr int kStages = 3;
   static constexpr uint32_t kOutSeed = 3;
   struct Candidate {
-    const Product* implementation;
+    const Method* implementation;
     Parameters parameters;
     std::string name;
   };
@@ -298,7 +298,7 @@ std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
   if (!lock.owns_lock()) return std::nullopt;
   if (const std::optional<Choice> choice = known()) return choice;
   try {
-    ProductCandidates candidates(plan);
+    MethodCandidates candidates(plan);
     const tuner::Found found = tuner::search(plan.queue, candidates, settings);
     const std::string name = candidates.name(found.best);
     tuner::store(plan.device, {operation, problem, name, found.milliseconds});

@@ -1,8 +1,10 @@
-// A product one of whose operands is found in the windows of a convolution (implicit GEMM).
+// An operand that is found in the windows of a convolution (implicit GEMM).
 #pragma once
 
-#include "engine/epilogue.h"
-#include "engine/gemm/gemm.h"
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
 #include "engine/kernel_types.h"
 
 namespace ocl::gemm {
@@ -10,7 +12,10 @@ namespace ocl::gemm {
 using namespace kernel_types;
 #include "gemm/windows_arguments.clh"
 
-/// Which operand, and how: kernels/gemm/windows_arguments.clh.
+/// Which operand, and how: kernels/gemm/windows_arguments.clh. Of that operand `data` is the
+/// source's and `batch_stride` moves along its channels. Operands are aligned to 16 bytes, with
+/// strides that are multiples of that. Side a: k is taps and channels, rows are positions. Side b:
+/// k is positions, columns are taps and channels. An epilogue's z is the batch.
 struct Windows {
   enum Side : int { none, a, b };
   Side side = none;
@@ -30,16 +35,9 @@ struct Windows {
   bool is_apart() const { return side == a && arguments.linear == 0; }
 };
 
-/// Why product_of_windows() does not take products of that dtype on the current device, those of
-/// single precision as TF32 if that will do; null if it does. Its operands are aligned to 16 bytes,
-/// with strides that are multiples of that. `tiles`: a GPU's plain tiles will do where it has no
-/// matrix instructions for them. A kernel that is forced is asked alone.
+/// Why product() doesn't take windows of that dtype on the current device, those of single
+/// precision as TF32 if that will do; null if it does. `tiles`: a GPU's plain tiles will do where
+/// it has no matrix instructions for them. A method that is forced is asked alone.
 const char* refuse_windows(c10::ScalarType dtype, bool tf32, bool tiles);
-
-/// As product(), with the windows' side found in them: of that operand `data` is the source's, and
-/// `batch_stride` moves along its channels. side a: k is taps and channels, rows are positions;
-/// side b: k is positions, columns are taps and channels. An epilogue's z is the batch.
-void product_of_windows(const Description& description, const Windows& windows,
-                        const Epilogue* epilogue = nullptr);
 
 }  // namespace ocl::gemm

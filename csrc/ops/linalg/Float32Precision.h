@@ -27,7 +27,7 @@ void set_float32_precision(Float32Use use, Float32Precision precision);
 Float32Precision allowed_precision(Float32Use use);
 
 /// Products in bfloat16 that stand for one of single precision; 0: none do.
-inline int bfloat16_products(Float32Precision precision) {
+inline int rounded_terms(Float32Precision precision) {
   if (precision == Float32Precision::bf16x3) return 3;
   return precision == Float32Precision::bf16 ? 1 : 0;
 }

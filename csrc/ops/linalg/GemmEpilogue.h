@@ -3,7 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "engine/gemm/epilogue.h"
+#include "engine/epilogue.h"
+#include "engine/gemm/gemm.h"
 
 namespace ocl::native {
 

@@ -140,7 +140,7 @@ Factors factors_of(const Tensor& a, const Tensor& b, at::IntArrayRef sizes,
   if (out_dtype == at::kFloat && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat) {
     const Float32Precision precision = allowed_precision(Float32Use::matmul);
     description.tf32 = precision == Float32Precision::tf32;
-    description.bfloat16_products = bfloat16_products(precision);
+    description.rounded_terms = rounded_terms(precision);
   }
   if (gemm::wants_contiguous_k(description)) {
     factors.a = with_contiguous_rows(a);
@@ -204,7 +204,7 @@ void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, c
     description.beta = beta;
     description.c = gemm_operand(expanded);
   }
-  gemm::product(description, epilogue);
+  gemm::product(description, &epilogue);
 }
 
 namespace {
