@@ -73,8 +73,7 @@ VARIABLES = {
     ),
     "TORCH_OCL_<ENGINE>": (
         "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
-        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them. `CONVOLUTION` "
-        "is how a convolution is done, as by `implicit_gemm`, and `CONV` the kernel for its sums"
+        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
@@ -131,7 +130,6 @@ ENGINES = (
     "backward_vision",
     "binning",
     "col2im",
-    "conv",
     "convolution",
     "distance",
     "fft",

@@ -33,7 +33,7 @@ def _install_convolution_format() -> None:
 
 
 def _convolution_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """As in csrc/ops/Convolution.cpp: that of either operand that has one of its own."""
+    """As in convolution/Convolution.cpp of csrc/ops: that of either operand that has its own."""
     from torch._prims_common import suggest_memory_format
 
     own = suggest_memory_format(input)

@@ -9,7 +9,7 @@
 #include "engine/epilogue.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
-#include "ops/ConvolutionEpilogue.h"
+#include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/linalg/GemmEpilogue.h"
 
 using torch::aot_inductor::tensor_handle_to_tensor_pointer;

@@ -17,7 +17,7 @@
 #include "engine/gemm/gemm.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
-#include "ops/ConvolutionEpilogue.h"
+#include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/linalg/GemmEpilogue.h"
 #include "python/bindings.h"
 #include "python/errors.h"

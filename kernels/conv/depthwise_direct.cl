@@ -50,7 +50,7 @@
 #define ALIGNED_VECTORS 1
 #include "include/dtype.clh"
 #include "conv/depthwise_arguments.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 
 typedef TYPE(C) T;
 typedef TYPEV(C, WIDTH) V;

@@ -6,7 +6,7 @@
 // Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS,
 // ITEMS (of a work-group).
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 
 #ifndef COLUMNS
 #define COLUMNS 3

@@ -9,7 +9,7 @@
 // Panels are [z][m / NR][k][NR] of C.
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 #include "include/register_tile.clh"
 
 typedef TYPEV(C, WIDTH) V;
@@ -82,7 +82,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_im2
   const uint valid = min((uint)NR, p.m - panel * NR);
   long out_at[NR];
   places_of(panel * NR, p.m, SIZES(p.row_size), STRIDES(p.row_out), out_at);
-  // Of a text's results those of one row.
+  // An epilogue's vector lies in one row.
   uint lines = 0, lines_out = lines_of(out_at);
   const ulong position = p.position0 + (ulong)panel * NR;
   for (uint v = 0; v < NV; v++) {

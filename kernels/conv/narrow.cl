@@ -9,7 +9,7 @@
 // a), MR (rows of a tile), COLUMNS (of a tile of conv_narrow_positions).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 
 #ifndef WIDTH
 #define WIDTH 16

@@ -13,7 +13,7 @@
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 #include "include/register_tile.clh"
 
 #ifndef ADJACENT

@@ -13,7 +13,7 @@
 //
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 #include "gemm/tile_sizes.clh"
 
 #ifndef TABLE

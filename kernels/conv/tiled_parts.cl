@@ -4,7 +4,7 @@
 // Compile parameters: those of conv/conv.clh, and OUT_BY_ROW (1: neighbouring work-items store
 // along rows). Totals are [split][z][m][n].
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 
 #ifndef OUT_BY_ROW
 #define OUT_BY_ROW 1

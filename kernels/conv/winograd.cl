@@ -15,7 +15,7 @@
 // or, channels last, [line][point][tile][channel].
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 #include "conv/winograd_arguments.clh"
 
 #ifndef MR

@@ -21,7 +21,6 @@ typedef TYPE(V) real;
 #define IS_f32 1
 #define IS_f64 2
 #if PASTE2(IS_, V) == 2
-#define PHILOX_CALLS 2
 #define EPSILON 0x1p-52
 #define BITS ulong
 static inline ulong4 draw(ulong seed, ulong group, ulong offset) {

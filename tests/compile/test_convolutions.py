@@ -194,7 +194,7 @@ def test_batch_norm():
 @pytest.mark.parametrize("kernel", ["few_columns", "tiled", "packed"])
 def test_kernels_that_are_asked_for(kernel):
     """Also of kernels that have no place for a text."""
-    with torch_ocl.testing.force(conv=kernel):
+    with torch_ocl.testing.force(convolution=kernel):
         for case in ("3x3", "groups", "few results"):
             for layout in FORMATS:
                 check(fuse(case, "residual"), *operands(case, layout), kernels=None)

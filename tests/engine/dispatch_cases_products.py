@@ -91,7 +91,7 @@ CASES = {
         attention(65, 65, depth=96, is_causal=True, dtype=torch.float64),
     ],
     "gemm": [product(4, 5, 3), product(64, 70, 300), product(1, 300, 200), product(65, 4096, 66)],
-    "conv": [
+    "convolution": [
         # Depthwise: channels last, planes of long and of short lines.
         convolution((2, 24, 9, 10), (24, 1, 3, 3), last=True, padding=1, groups=24),
         convolution((2, 40, 9, 40), (40, 1, 3, 3), padding=1, groups=40),
@@ -109,14 +109,13 @@ CASES = {
         convolution((2, 16, 20, 21), (16, 2, 3, 3), padding=1, groups=8),
         convolution((2, 16, 7, 3), (96, 16, 3, 3), padding=(0, 1)),
         convolution((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), stride=(1, 2, 1)),
-    ],
-    "distance": [distances(9, 40), distances(9, 40, p=2.5), distances(5, 7, p=2.0), pairs(33)],
-    "lstm": [lstm(5, 32), lstm(5, 7)],
-    "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
-    "convolution": [
+        # Strides and gradients of inputs.
         convolution((2, 9, 5, 6), (9, 5, 2, 3), transposed=True, stride=(2, 3)),
         convolution((2, 9, 7, 6), (9, 3, 4, 4), transposed=True, stride=2, padding=1),
         convolution((2, 9, 7, 6), (5, 9, 3, 3)),
         convolution((2, 3, 8, 16), (8, 3, 4, 4), stride=4),
     ],
+    "distance": [distances(9, 40), distances(9, 40, p=2.5), distances(5, 7, p=2.0), pairs(33)],
+    "lstm": [lstm(5, 32), lstm(5, 7)],
+    "sdpa": [attention(3, 5), attention(3, 5, depth=300)],
 }

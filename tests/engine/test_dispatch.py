@@ -72,8 +72,8 @@ def test_each_implementation(engine, name):
 
 
 #: The engines that a training step of ResNet-18 needs.
-OF_RESNET18 = {"backward_max_pool", "conv", "gemm", "max_pool", "norm", "pointwise", "reduce"}
-OF_RESNET18 |= {"softmax"}
+OF_RESNET18 = {"backward_max_pool", "convolution", "gemm", "max_pool", "norm", "pointwise"}
+OF_RESNET18 |= {"reduce", "softmax"}
 
 
 @pytest.mark.parametrize("last", [False, True])

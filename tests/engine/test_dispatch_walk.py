@@ -15,7 +15,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 ENGINES = {
     "attention": ["attention"],
     "binning": ["binning"],
-    "conv": ["conv", "convolution"],
+    "conv": ["convolution"],
     "distance": ["distance"],
     "fft": ["fft"],
     "gemm": ["gemm"],

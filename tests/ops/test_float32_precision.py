@@ -282,7 +282,8 @@ def test_convolutions_in_bfloat16(
     shape = stride, groups
     exact = convolution("ocl", images, *shape)
     # Sub-groups do what matrix units do, where there are none.
-    forced = {} if has_matrix_units() else {"gemm": "subgroup_matrix"}
+    forced = {"gemm": "subgroup_matrix", "convolution": "bfloat16_parts"}
+    forced = {} if has_matrix_units() else forced
     with own_precision("conv", name), testing.force(**forced), testing.dispatches() as lines:
         lower = convolution("ocl", images, *shape)
     has = torch.ocl.get_device_properties()

@@ -19,6 +19,7 @@ FOLDERS = {
     "backward_max_pool": "spatial",
     "max_pool": "spatial",
     "backward_nearest": "spatial",
+    "convolution": "conv",
 }
 #: The words for engines that share a folder: its README says what all of them are for.
 COMPUTES = {
@@ -43,7 +44,6 @@ OF_OPS = {
         "the inputs' gradients of torchvision's pooling of boxes and deformable convolution",
     ),
     "col2im": ("spatial/Im2Col.cpp", "columns summed to an image, as fold does"),
-    "convolution": ("Convolution.cpp", "brings convolutions to the gemm engine, or on to conv"),
     "distance": ("Distance.cpp", "distances between rows"),
     "lstm": ("rnn/LSTM.cpp", "a step of an LSTM's cell"),
     "unique": ("Unique.cpp", "duplicates of a vector"),

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/conv/plan.h"
+#include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr int64_t kLargestWindow = 7, kMostWeightTaps = 25;
 constexpr int64_t kOutputsPerItem = 8192;  // fewer are not worth a work-item
 
-/// What the kernels are compiled for and get.
+/// The kernels are compiled for this, and get it.
 struct Depthwise {
   Device& device;
   Queue& queue;
@@ -168,7 +169,7 @@ const char* set_weight(Depthwise& d, const Plan& plan, const Operand& weight) {
   a.weight_c = weight.stride[0];
   a.weight_y = weight.stride[3];
   a.weight_x = weight.stride[4];
-  a.biased = plan.bias != nullptr;
+  a.biased = plan.bias_data() != nullptr;
   if (!plan.transposed()) return weight.data;
   const char* const last = advance(weight.data, weight.dtype,
                                    (d.kernel_h - 1) * a.weight_y + (d.kernel_w - 1) * a.weight_x);
@@ -179,10 +180,10 @@ const char* set_weight(Depthwise& d, const Plan& plan, const Operand& weight) {
 
 /// Without a bias the kernels read none, but get a buffer.
 Pointer bias_of(const Plan& plan) {
-  return {plan.bias != nullptr ? plan.bias : plan.result().data};
+  return {plan.bias_data() != nullptr ? plan.bias_data() : plan.result().data};
 }
 
-void run_planes(const Plan& plan) {
+void run_planes(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes"};
   Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
@@ -193,12 +194,12 @@ void run_planes(const Plan& plan) {
   const NDRange range = NDRange::grid(
       static_cast<size_t>(ceil_div(planes, a.block)),
       static_cast<size_t>(ceil_div(a.out_h, a.rows) * ceil_div(a.out_w, a.columns)), 1, 1);
-  const Epilogue* const epilogue = plan.take_results(false);
+  const Epilogue* const epilogue = plan.take_epilogue(false);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
               Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, LocalMemory{bytes}, a);
 }
 
-void run_lanes(const Plan& plan) {
+void run_lanes(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes"};
   Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
@@ -215,7 +216,7 @@ void run_lanes(const Plan& plan) {
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
   const NDRange range =
       NDRange::grid(static_cast<size_t>(ceil_div(tiles, a.block)), a.images, 1, 1);
-  const Epilogue* const epilogue = plan.take_results(true);
+  const Epilogue* const epilogue = plan.take_epilogue(true);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
               Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, a);
 }
@@ -247,7 +248,7 @@ bool transposes(Depthwise& d, const Operand& in, const Operand& out,
          2 * device_row(d.device).staged_bytes;
 }
 
-void run_transposed(const Plan& plan) {
+void run_transposed(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed"};
   Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
@@ -258,7 +259,7 @@ void run_transposed(const Plan& plan) {
   a.block = static_cast<uint32_t>(
       std::clamp<int64_t>(int64_t{a.images} * vectors / items_of_cores(d.device, 2), 1, a.images));
   const auto size = static_cast<size_t>(d.element_size());
-  const Epilogue* const epilogue = plan.take_results(false);
+  const Epilogue* const epilogue = plan.take_epilogue(false);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue,
               NDRange::grid(static_cast<size_t>(vectors),
                             static_cast<size_t>(ceil_div(a.images, a.block)), 1, 1),
@@ -268,14 +269,14 @@ void run_transposed(const Plan& plan) {
 }
 
 /// The weight's gradient: a work-item sums a channel's whole one.
-void launch_weight(const Plan& plan, const KernelFamily& family, Depthwise& d, int64_t items,
+void launch_weight(Plan& plan, const KernelFamily& family, Depthwise& d, int64_t items,
                    const std::array<size_t, 2>& bytes) {
   launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(items), 1),
          Pointer{plan.in.data}, Pointer{plan.weight.data}, Pointer{plan.out.data},
          LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, d.arguments);
 }
 
-void weight_transposed(const Plan& plan) {
+void weight_transposed(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed_weight"};
   Depthwise d = prepare(plan);
   std::array<size_t, 2> bytes{};
@@ -284,7 +285,7 @@ void weight_transposed(const Plan& plan) {
   launch_weight(plan, family, d, ceil_div(d.arguments.channels, d.width), bytes);
 }
 
-void weight_planes(const Plan& plan) {
+void weight_planes(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
   Depthwise d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
@@ -293,7 +294,7 @@ void weight_planes(const Plan& plan) {
   launch_weight(plan, family, d, ceil_div(a.channels, a.block), bytes);
 }
 
-void weight_lanes(const Plan& plan) {
+void weight_lanes(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes_weight"};
   static const KernelFamily finish{"conv/depthwise_lanes.cl", "depthwise_lanes_finish"};
   Depthwise d = prepare(plan);
@@ -325,7 +326,7 @@ const char* refuse_lanes(const Plan& plan) {
                                                                      : "channels aren't last";
 }
 
-/// What both kernels of planes want.
+/// Both kernels of planes ask for this.
 const char* refuse_lines(const Plan& plan) {
   if (const char* reason = refuse_shape(plan)) return reason;
   if (!along_lines(plan.in) || !along_lines(plan.out)) return "a line's elements lie apart";
@@ -354,35 +355,13 @@ const char* refuse_planes(const Plan& plan) {
 
 }  // namespace
 
-const Whole depthwise_lanes{"depthwise_lanes", refuse_lanes, [](const Plan& plan) {
-                              (weight(plan) ? weight_lanes : run_lanes)(plan);
-                            }};
-const Whole depthwise_transposed{"depthwise_transposed", refuse_transposed, [](const Plan& plan) {
-                                   (weight(plan) ? weight_transposed : run_transposed)(plan);
-                                 }};
-const Whole depthwise_planes{"depthwise_planes", refuse_planes, [](const Plan& plan) {
-                               (weight(plan) ? weight_planes : run_planes)(plan);
-                             }};
-
-Operand weight_channels_last(const Operand& weight, c10::DataPtr& copy) {
-  PaddedCopy padded;
-  padded.in = weight.data;
-  padded.in_dtype = weight.dtype;
-  padded.dtype = compute_dtype(weight.dtype);
-  padded.size = {1, weight.size[2], weight.size[3], weight.size[4], weight.size[0]};
-  padded.source = padded.size;
-  padded.stride = {0, weight.stride[2], weight.stride[3], weight.stride[4], weight.stride[0]};
-  int64_t elements = 1;
-  for (const int64_t size : padded.size) elements *= size;
-  copy = allocator()->allocate(static_cast<size_t>(elements) * c10::elementSize(padded.dtype));
-  padded.copy = static_cast<char*>(copy.get());
-  run_padded_copy(padded);
-  Operand result = weight;
-  result.data = padded.copy;
-  result.dtype = padded.dtype;
-  const int64_t c = weight.size[0], w = weight.size[4], h = weight.size[3];
-  result.stride = {1, 1, c * w * h, c * w, c};
-  return result;
-}
+const Method depthwise_lanes{"depthwise_lanes", refuse_lanes,
+                             [](Plan& plan) { (weight(plan) ? weight_lanes : run_lanes)(plan); }};
+const Method depthwise_transposed{"depthwise_transposed", refuse_transposed, [](Plan& plan) {
+                                    (weight(plan) ? weight_transposed : run_transposed)(plan);
+                                  }};
+const Method depthwise_planes{"depthwise_planes", refuse_planes, [](Plan& plan) {
+                                (weight(plan) ? weight_planes : run_planes)(plan);
+                              }};
 
 }  // namespace ocl::conv

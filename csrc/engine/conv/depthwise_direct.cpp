@@ -23,7 +23,7 @@ constexpr int64_t kLeastPlaces = 1024;  // of a part of a weight's gradient, for
 constexpr int64_t kLeastShare = 16;     // of a work-item, for several
 constexpr int64_t kMostParts = 128, kMostItems = 1024;
 
-/// What the kernels are compiled for and get.
+/// The kernels are compiled for this, and get it.
 struct Direct {
   Device& device;
   Queue& queue;
@@ -158,7 +158,7 @@ Direct prepare(const Plan& plan) {
   return d;
 }
 
-void run_images(const Plan& plan) {
+void run_images(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct"};
   Direct d = prepare(plan);
   DepthwiseArguments& a = d.arguments;
@@ -176,7 +176,7 @@ void run_images(const Plan& plan) {
     a.weight_x = -a.weight_x;
   }
   d.tile = tile_of(a.out_h, d.stride[0], w.kernel[1], d.window.dilation[1]);
-  const void* const bias = plan.bias;
+  const void* const bias = plan.bias_data();
   a.biased = bias != nullptr;
   const int64_t places =
       int64_t{a.images} * ceil_div(a.out_h, d.tile) * a.out_w * (d.last ? 1 : a.channels);
@@ -184,14 +184,14 @@ void run_images(const Plan& plan) {
   const int64_t items = places * a.channels / (d.device.properties().compute_units * kMostItems);
   d.set_width(reinterpret_cast<uintptr_t>(bias) % 16 != 0 ? 1 : items >= 4 ? 4 : 2);
   const int64_t groups = ceil_div(places, d.group() / d.lanes) * d.channel_blocks();
-  const Epilogue* const epilogue = plan.take_results(d.last);
+  const Epilogue* const epilogue = plan.take_epilogue(d.last);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue,
               NDRange::linear(static_cast<size_t>(groups * d.group()), d.group()),
               Pointer{plan.source().data}, Pointer{taps},
               Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
 }
 
-void run_weight(const Plan& plan) {
+void run_weight(Plan& plan) {
   static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct_weight"};
   static const KernelFamily finish{"conv/depthwise_direct.cl", "depthwise_direct_finish"};
   Direct d = prepare(plan);
@@ -216,8 +216,8 @@ void run_weight(const Plan& plan) {
 
 }  // namespace
 
-const Whole depthwise_direct{"depthwise_direct", refuse, [](const Plan& plan) {
-                               (plan.pass == Pass::weight_gradient ? run_weight : run_images)(plan);
-                             }};
+const Method depthwise_direct{
+    "depthwise_direct", refuse,
+    [](Plan& plan) { (plan.pass == Pass::weight_gradient ? run_weight : run_images)(plan); }};
 
 }  // namespace ocl::conv

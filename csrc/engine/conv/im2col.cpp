@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/contraction.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/parameters.h"
@@ -53,7 +53,7 @@ const char* refuse(const Contraction& contraction) {
   return nullptr;
 }
 
-void run(const Contraction& contraction) {
+void run(Contraction& contraction) {
   static const KernelFamily pack_family{"conv/im2col.cl", "conv_im2col"};
   static const KernelFamily family{"conv/im2col.cl", "conv_im2col_product"};
   ContractionArguments c = contraction.arguments();
@@ -80,7 +80,7 @@ void run(const Contraction& contraction) {
   c.block = static_cast<uint32_t>(
       std::clamp<int64_t>(tiles * panels * contraction.groups / (cores * 8), 1, tiles));
   // Its vectors run along positions.
-  const Epilogue* const epilogue = contraction.plane > 0 ? contraction.take_results() : nullptr;
+  const Epilogue* const epilogue = contraction.plane > 0 ? contraction.take_epilogue() : nullptr;
   launch_with(
       epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
       NDRange::volume(

@@ -1,22 +1,140 @@
+// Convolutions as matrix products that find one operand in the windows (implicit GEMM, as im2col
+// without the copy). Channels lie innermost.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv/implicit_gemm.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/conv/operands.h"
+#include "engine/conv/phase.h"
+#include "engine/conv/plan.h"
+#include "engine/gemm/bfloat16_planes.h"
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
 
 namespace ocl::conv {
 
+const char* refuse_windows(c10::ScalarType dtype, const Window& window, bool tiles) {
+  if (const char* reason = gemm::refuse_windows(dtype, window.tf32, tiles)) return reason;
+  return window.taps() > kMostTaps ? "more than 64 taps" : nullptr;
+}
+
 namespace {
 
-int64_t product(const std::array<int64_t, 3>& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+/// Whether windows have one element each and planes are contiguous, with rows of 16 bytes: then
+/// `product` needs no copy with channels last. A weight's gradient would be a sum of many.
+bool lies_as_product(const Plan& plan) {
+  constexpr int64_t kLeastPlane = 128;  // of fewer, products have too few columns
+  const Window& w = plan.window;
+  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor;
+  const auto all = [](const std::array<int64_t, 3>& sizes, int64_t value) {
+    return std::ranges::all_of(sizes, [&](int64_t size) { return size == value; });
+  };
+  if (plan.pass == Pass::weight_gradient || w.groups > 1 || !all(w.kernel, 1) ||
+      !all(w.stride, 1) || !all(w.pad, 0)) {
+    return false;
+  }
+  const int64_t plane = in.numel() / (in.size(0) * in.size(1));
+  return plane >= kLeastPlane && plane * in.element_size() % 16 == 0 && in.is_contiguous() &&
+         out.is_contiguous() && in.size(1) > 1 && out.size(1) > 1;
+}
+
+/// Whether plain tiles are faster than those of sums: for gradients of weights with all channels of
+/// a chunk, where the copies with channels last cost little or aren't needed.
+bool gains_by_tiles(const Plan& plan) {
+  constexpr int64_t kLeastRows = 64;  // for which an element of the input is worth its copy
+  const Operand& weight = plan.weight;
+  const int64_t rows = weight.size[0] / plan.window.groups;
+  if (plan.pass != Pass::weight_gradient || weight.size[1] % kChunk != 0 || rows % kChunk != 0) {
+    return false;
+  }
+  const bool last = plan.in.stride[1] == 1 && plan.out.stride[1] == 1;
+  return last || (rows >= kLeastRows && plan.window.taps() > 1);
+}
+
+const char* refuse(const Plan& plan, c10::ScalarType dtype, bool tiles) {
+  if (const char* reason = refuse_windows(dtype, plan.window, tiles)) return reason;
+  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor, &weight = plan.weight.tensor;
+  if (plan.out.dtype != plan.in.dtype || plan.weight.dtype != plan.in.dtype) return "dtypes differ";
+  const int64_t groups = plan.window.groups;
+  if (groups > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / groups % kChunk != 0)) {
+    return "groups of few channels have kernels of their own";
+  }
+  if (lies_as_product(plan)) return "the matrix product takes its images as they lie";
+  const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
+  const int64_t terms = std::max(1, plan.window.rounded_terms);
+  const auto image = [&](const at::Tensor& t) { return terms * t.numel() / t.size(0); };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
+                     image(out) > kMost / 2;
+  return large ? "its indices have more than 31 bits" : nullptr;
+}
+
+const char* refuse_allowed(const Plan& plan) {
+  if (plan.window.rounded_terms != 0) return "products in bfloat16 will do";
+  return refuse(plan, plan.in.dtype, gains_by_tiles(plan));
+}
+
+const char* refuse_parts(const Plan& plan) {
+  constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
+  if (plan.window.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
+  if (plan.window.groups > 1) return "there are groups";
+  if (std::min(plan.weight.size[0], plan.weight.size[1] * plan.window.taps()) < kLeastSize) {
+    return "copies of the factors cost more than is won";
+  }
+  return refuse(plan, c10::ScalarType::BFloat16, false);
+}
+
+const char* refuse_planes(const Plan& plan) {
+  constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
+  if (plan.without_planes) return "there was no memory for the planes";
+  if (plan.in.dtype != c10::ScalarType::Float) return "not of single precision";
+  if (plan.window.tf32 || plan.window.rounded_terms != 0) return "fewer bits will do";
+  if (plan.window.groups > 1) return "there are groups";
+  const int64_t rows = plan.weight.size[0], channels = plan.weight.size[1];
+  const int64_t columns = plan.transposed() ? channels : channels * plan.window.taps();
+  if (std::min(rows, columns) < kLeastSize) return "rows, columns or k are few";
+  if (padded(channels) > 5 * channels / 4) return "there are few channels";
+  const auto elements = [](const Operand& t) { return static_cast<double>(t.tensor.numel()); };
+  const auto copied = [&](const Operand& t) { return t.stride[1] == 1 ? 0 : elements(t); };
+  const auto split = [&](const Operand& t) {
+    return elements(t) / static_cast<double>(t.size[1]) * static_cast<double>(padded(t.size[1]));
+  };
+  const double factors = (plan.pass == Pass::input_gradient ? 0 : split(plan.in)) +
+                         (plan.pass == Pass::forward ? 0 : split(plan.out)) +
+                         (plan.pass == Pass::weight_gradient ? 0 : split(plan.weight));
+  const double multiplications =
+      elements(plan.out) / static_cast<double>(rows) * elements(plan.weight);
+  const double copies = plan.pass == Pass::weight_gradient ? 0 : copied(plan.result());
+  if (const char* reason = gemm::refuse_planes(plan.device, multiplications, factors, copies)) {
+    return reason;
+  }
+  return refuse(plan, c10::ScalarType::BFloat16, false);
+}
+
+/// The windows of a convolution's output, whose positions are `out`'s.
+gemm::Windows windows_over(const Plan& plan, gemm::Windows::Side side) {
+  const Window& w = plan.window;
+  gemm::Windows windows;
+  windows.side = side;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    windows.set_axis(axis, {plan.out.size[2 + axis], w.stride[axis], -w.pad[axis], w.kernel[axis],
+                            w.dilation[axis]});
+  }
+  return windows;
+}
 
 /// Whether positions of all images follow each other at the distance of the innermost.
-bool is_linear(const Operand& t, const std::array<int64_t, 3>& positions) {
+bool is_linear(const Operand& t, const uint32_t* positions) {
   int64_t next = 0;
   bool any = false;
   for (int d = 2; d >= -1; --d) {
-    const int64_t size = d < 0 ? t.size[0] : positions[static_cast<size_t>(d)];
+    const int64_t size = d < 0 ? t.size[0] : positions[d];
     const int64_t stride = d < 0 ? t.stride[0] : t.stride[static_cast<size_t>(2 + d)];
     if (size == 1) continue;
     if (any && stride != next) return false;
@@ -27,18 +145,16 @@ bool is_linear(const Operand& t, const std::array<int64_t, 3>& positions) {
 }
 
 /// The distance of positions that follow each other.
-int64_t innermost(const Operand& t, const std::array<int64_t, 3>& positions) {
+int64_t innermost(const Operand& t, const uint32_t* positions) {
   for (int d = 2; d >= 0; --d) {
-    if (positions[static_cast<size_t>(d)] > 1) return t.stride[static_cast<size_t>(2 + d)];
+    if (positions[d] > 1) return t.stride[static_cast<size_t>(2 + d)];
   }
   return t.size[0] > 1 ? t.stride[0] : t.size[1];
 }
 
-gemm::Windows windows_of(gemm::Windows::Side side, const Operand& out, const Operand& source,
-                         const WindowGrid& grid, int64_t channels) {
+/// Says where windows lie in their source, and positions in `out`.
+void place(gemm::Windows& windows, const Operand& out, const Operand& source, int64_t channels) {
   const auto element = static_cast<int64_t>(c10::elementSize(source.dtype));
-  gemm::Windows windows;
-  windows.side = side;
   gemm::WindowArguments& w = windows.arguments;
   w.image = static_cast<uint64_t>(source.stride[0] * element);
   w.out_image = static_cast<uint64_t>(out.stride[0]);
@@ -48,71 +164,176 @@ gemm::Windows windows_of(gemm::Windows::Side side, const Operand& out, const Ope
     w.size[i] = static_cast<uint32_t>(source.size[2 + i]);
     w.stride[i] =
         static_cast<uint32_t>(source.size[2 + i] == 1 ? 0 : source.stride[2 + i] * element);
-    w.step[i] = static_cast<int32_t>(grid.step[i]);
-    w.origin[i] = static_cast<int32_t>(grid.origin[i]);
-    w.tap_step[i] = static_cast<int32_t>(grid.tap_step[i]);
-    w.taps[i] = static_cast<uint32_t>(grid.taps[i]);
-    w.out_stride[i] = static_cast<uint32_t>(grid.positions[i] == 1 ? 0 : out.stride[2 + i]);
-    windows.set_grid(static_cast<int>(i), static_cast<uint32_t>(grid.positions[i]));
-    move[i] = grid.tap_step[i] * w.stride[i];
+    w.out_stride[i] = static_cast<uint32_t>(w.grid[i] == 1 ? 0 : out.stride[2 + i]);
+    move[i] = int64_t{w.tap_step[i]} * w.stride[i];
   }
   int64_t back = channels * element;
   for (size_t i = 3; i-- > 0;) {
     w.next[i] = static_cast<int32_t>(move[i] - back);
-    back += (grid.taps[i] - 1) * move[i];
+    back += (int64_t{w.taps[i]} - 1) * move[i];
   }
-  w.linear = is_linear(out, grid.positions);
-  return windows;
+  w.linear = is_linear(out, w.grid);
+}
+
+int64_t product_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * sizes[1] * sizes[2]; }
+
+/// out[n, o, j] = sum over taps t and channels c of source(n, o, t, c) * rows[j][t][c] + bias[j],
+/// for each group's part of the channels.
+///
+/// rows are contiguous. Channels of each group are a multiple of kChunk; out's and the source's lie
+/// innermost, their other strides are multiples of it and data of 16 bytes. Of bfloat16 operands
+/// the result may be of single precision. out.size counts positions, of at most 2^31: its strides
+/// lead from one to the next. An epilogue sees positions as rows, a group's channels as columns,
+/// and the group as z.
+void multiply(const Plan& plan, gemm::Windows& windows, const Operand& out, const Factor& image,
+              const Factor& rows, Factors factors, const Epilogue* epilogue = nullptr) {
+  const Operand source(image.tensor);
+  const int64_t groups = plan.window.groups, columns = out.size[1] / groups;
+  const int64_t channels = source.size[1] / groups;
+  place(windows, out, source, channels);
+  const gemm::WindowArguments& w = windows.arguments;
+  gemm::Description d;
+  d.windows = &windows;
+  d.tf32 = plan.window.tf32;
+  d.plane_terms = factors == Factors::in_planes ? gemm::kPlaneTerms : 1;
+  d.a_plane = image.plane;
+  d.b_plane = rows.plane;
+  d.m = out.size[0] * product_of(w.grid);
+  d.n = columns;
+  d.k = product_of(w.taps) * channels;
+  d.batch = groups;
+  d.beta = plan.bias.defined() ? 1 : 0;
+  d.a = {source.data, source.dtype, d.k, 1, channels};
+  d.b = {rows.tensor.const_data_ptr(), source.dtype, 1, d.k, columns * d.k};
+  d.c = {plan.bias_data(), out.dtype, 0, 1, columns};
+  d.out = {out.data, out.dtype, innermost(out, w.grid), 1, columns};
+  gemm::product(d, epilogue);
+}
+
+/// A result with its channels innermost: `out` itself, or one that is to be copied there.
+at::Tensor result_for(const at::Tensor& out) {
+  if (out.stride(1) == 1 || out.size(1) == 1) return out;
+  return at::empty(out.movedim(1, -1).sizes(), out.options()).movedim(-1, 1);
+}
+
+void deliver(const at::Tensor& result, const at::Tensor& out) {
+  if (!result.is_same(out)) out.copy_(result);
+}
+
+void run_forward(Plan& plan, Factors factors) {
+  const at::Tensor& weight = plan.weight.tensor;
+  const int64_t channels = channels_of(weight.size(1), factors, plan.window);
+  const Factor image =
+      image_of(plan.in.tensor, channels * plan.window.groups, factors, plan.window);
+  const Factor rows = rows_of(weight_rows(weight, channels), factors, plan.window);
+  const at::Tensor result = result_for(plan.out.tensor);
+  const Epilogue* const epilogue = plan.take_epilogue(/*channels_last=*/true);
+  gemm::Windows windows = windows_over(plan, gemm::Windows::a);
+  multiply(plan, windows, Operand(result), image, rows, factors, epilogue);
+  if (epilogue == nullptr) deliver(result, plan.out.tensor);
+}
+
+void run_input_gradient(const Plan& plan, Factors factors) {
+  const at::Tensor &in = plan.in.tensor, &weight = plan.weight.tensor;
+  const Window& window = plan.window;
+  const int64_t axes = in.dim() - 2, groups = window.groups;
+  const int64_t channels = channels_of(weight.size(0) / groups, factors, window);
+  const Factor image = image_of(plan.out.tensor, channels * groups, factors, window);
+  const at::Tensor result = result_for(in);
+  // What no window covers is in `in` already.
+  if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
+  std::array<int64_t, 3> phases{};
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    phases[axis] = std::min(window.stride[axis], plan.in.size[2 + axis]);
+  }
+  for (int64_t number = 0; number < phases[0] * phases[1] * phases[2]; ++number) {
+    const std::array<int64_t, 3> at{number / (phases[1] * phases[2]),
+                                    number / phases[2] % phases[1], number % phases[2]};
+    std::array<Phase, kAxes> part;
+    gemm::Windows windows;
+    windows.side = gemm::Windows::a;
+    int64_t taps = 1;
+    at::Tensor places = result;
+    for (size_t axis = 0; axis < kAxes; ++axis) {
+      const Phase& phase = part[axis] =
+          phase_of(window, static_cast<int>(axis), at[axis], plan.in.size[2 + axis]);
+      windows.set_axis(axis, {phase.elements, 1, phase.origin, phase.count, -phase.back});
+      taps *= phase.count;
+      const auto d = static_cast<int64_t>(axis) - kAxes + axes;
+      if (d >= 0) places = places.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
+    }
+    if (taps == 0) continue;
+    const Factor rows = rows_of(weight_rows(weight, part, groups, channels), factors, window);
+    multiply(plan, windows, Operand(places), image, rows, factors);
+  }
+  deliver(result, in);
+}
+
+/// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
+/// multiply(); out's positions follow each other at one distance, through all images.
+void run_weight_gradient(const Plan& plan, Factors factors) {
+  const at::Tensor& weight = plan.weight.tensor;
+  const Window& window = plan.window;
+  const int64_t groups = window.groups;
+  const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
+  const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
+  const bool planes = factors == Factors::in_planes;
+  const Factor image = planes ? image_of(plan.in.tensor, channels, factors, window)
+                              : positions_of(plan.in.tensor, channels * groups, true, window);
+  const Factor gradient = planes ? image_of(plan.out.tensor, rows, factors, window)
+                                 : positions_of(plan.out.tensor, rows, false, window);
+  at::DimVector sizes(weight.movedim(1, -1).sizes());
+  sizes.front() = rows;
+  sizes.back() = channels;
+  const at::Tensor moved = weight.movedim(1, -1);
+  const bool direct = moved.is_contiguous() && moved.sizes() == sizes;
+  const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
+
+  const Operand source(image.tensor), out(gradient.tensor);
+  gemm::Windows windows = windows_over(plan, gemm::Windows::b);
+  place(windows, out, source, channels);
+  const gemm::WindowArguments& w = windows.arguments;
+  TORCH_INTERNAL_ASSERT(w.linear);
+  gemm::Description d;
+  d.windows = &windows;
+  d.tf32 = window.tf32;
+  d.plane_terms = planes ? gemm::kPlaneTerms : 1;
+  d.a_plane = gradient.plane;
+  d.b_plane = image.plane;
+  d.m = rows / groups;
+  d.n = product_of(w.taps) * channels;
+  d.k = out.size[0] * product_of(w.grid);
+  d.batch = groups;
+  d.a = {out.data, out.dtype, 1, innermost(out, w.grid), d.m};
+  d.b = {source.data, source.dtype, d.n, 1, channels};
+  d.out = {result.mutable_data_ptr(), plan.weight.dtype, d.n, 1, d.m * d.n};
+  gemm::product(d);
+  if (!direct) moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
+}
+
+void run(Plan& plan, Factors factors) {
+  if (plan.pass == Pass::forward) return run_forward(plan, factors);
+  if (plan.pass == Pass::input_gradient) return run_input_gradient(plan, factors);
+  run_weight_gradient(plan, factors);
+}
+
+void run_allowed(Plan& plan) { run(plan, Factors::as_allowed); }
+
+/// In planes, or, where there is no memory for these, by the next method.
+void run_planes(Plan& plan) {
+  try {
+    return run(plan, Factors::in_planes);
+  } catch (const c10::OutOfMemoryError&) {
+    plan.without_planes = true;
+    plan.epilogue_taken = false;
+  }
+  run_convolution(plan);
 }
 
 }  // namespace
 
-const char* refuse_implicit_gemm(c10::ScalarType dtype, const Window& window, bool tiles) {
-  if (const char* reason = gemm::refuse_windows(dtype, window.tf32, tiles)) return reason;
-  return product(window.kernel) > kMostTaps ? "more than 64 taps" : nullptr;
-}
-
-void implicit_gemm(const Operand& out, const Operand& source, const void* weight, const void* bias,
-                   const WindowGrid& grid, int64_t groups, const Epilogue* epilogue) {
-  const int64_t channels = source.size[1] / groups, columns = out.size[1] / groups;
-  const gemm::Windows windows = windows_of(gemm::Windows::a, out, source, grid, channels);
-  gemm::Description d;
-  d.tf32 = grid.tf32;
-  d.plane_terms = grid.plane_terms;
-  d.a_plane = grid.source_plane;
-  d.b_plane = grid.other_plane;
-  d.m = out.size[0] * product(grid.positions);
-  d.n = columns;
-  d.k = product(grid.taps) * channels;
-  d.batch = groups;
-  d.beta = bias != nullptr ? 1 : 0;
-  d.a = {source.data, source.dtype, d.k, 1, channels};
-  d.b = {weight, source.dtype, 1, d.k, columns * d.k};
-  d.c = {bias, out.dtype, 0, 1, columns};
-  d.out = {out.data, out.dtype, innermost(out, grid.positions), 1, columns};
-  d.windows = &windows;
-  gemm::product(d, epilogue);
-}
-
-void implicit_gemm_weight(void* weight, c10::ScalarType dtype, const Operand& out,
-                          const Operand& source, const WindowGrid& grid, int64_t groups) {
-  const int64_t channels = source.size[1] / groups, rows = out.size[1] / groups;
-  const gemm::Windows windows = windows_of(gemm::Windows::b, out, source, grid, channels);
-  TORCH_INTERNAL_ASSERT(windows.arguments.linear);
-  gemm::Description d;
-  d.tf32 = grid.tf32;
-  d.plane_terms = grid.plane_terms;
-  d.a_plane = grid.other_plane;
-  d.b_plane = grid.source_plane;
-  d.m = rows;
-  d.n = product(grid.taps) * channels;
-  d.k = out.size[0] * product(grid.positions);
-  d.batch = groups;
-  d.a = {out.data, out.dtype, 1, innermost(out, grid.positions), rows};
-  d.b = {source.data, source.dtype, d.n, 1, channels};
-  d.out = {weight, dtype, d.n, 1, rows * d.n};
-  d.windows = &windows;
-  gemm::product(d);
-}
+const Method implicit_gemm{"implicit_gemm", refuse_allowed, run_allowed};
+const Method bfloat16_parts{"bfloat16_parts", refuse_parts, run_allowed};
+const Method bfloat16_planes{"bfloat16_planes", refuse_planes, run_planes};
 
 }  // namespace ocl::conv

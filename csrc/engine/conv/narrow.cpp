@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "engine/conv/contraction.h"
 #include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
@@ -42,10 +43,10 @@ int64_t plane_lines(const Contraction& contraction) {
   return std::clamp<int64_t>(vectors / contraction.columns, 1, kMostLines);
 }
 
-void launch_narrow(const Contraction& contraction, const KernelFamily& family,
+void launch_narrow(Contraction& contraction, const KernelFamily& family,
                    const ContractionArguments& c, int width, int64_t step, int64_t rows,
                    const NDRange& range, int64_t columns = 1, bool by_group = false) {
-  const Epilogue* const epilogue = contraction.take_results();
+  const Epilogue* const epilogue = contraction.take_epilogue();
   launch_with(epilogue,
               family_with(epilogue, family)
                   .get(contraction.device, {{"C", contraction.compute_tag()},
@@ -101,11 +102,11 @@ const char* refuse_few_columns(const Contraction& contraction) {
   return span > std::numeric_limits<int32_t>::max() ? "places past 2^31 elements" : nullptr;
 }
 
-void run_few_columns(const Contraction& contraction) {
+void run_few_columns(Contraction& contraction) {
   static const KernelFamily family{"conv/few_columns.cl", "conv_few_columns"};
   const int64_t per_item = rows_per_item(contraction), rows = contraction.rows.elements();
   const auto items = static_cast<int64_t>(group_of_rows(contraction.device));
-  const Epilogue* const epilogue = contraction.take_results();
+  const Epilogue* const epilogue = contraction.take_epilogue();
   launch_with(epilogue,
               family_with(epilogue, family)
                   .get(contraction.device, {{"C", contraction.compute_tag()},
@@ -132,7 +133,7 @@ const char* refuse_direct(const Contraction& contraction) {
   return nullptr;
 }
 
-void run_direct(const Contraction& contraction) {
+void run_direct(Contraction& contraction) {
   static const KernelFamily family{"conv/narrow.cl", "conv_direct"};
   constexpr size_t kLocal = 64;
   const ContractionArguments c = arguments_of(contraction);
@@ -153,7 +154,7 @@ const char* refuse_groups(const Contraction& contraction) {
   return nullptr;
 }
 
-void run_groups(const Contraction& contraction) {
+void run_groups(Contraction& contraction) {
   static const KernelFamily family{"conv/narrow.cl", "conv_narrow_groups"};
   ContractionArguments c = arguments_of(contraction);
   const int width = width_of(contraction, contraction.groups);
@@ -179,7 +180,7 @@ const char* refuse_positions(const Contraction& contraction) {
   return nullptr;
 }
 
-void run_positions(const Contraction& contraction) {
+void run_positions(Contraction& contraction) {
   static const KernelFamily family{"conv/narrow.cl", "conv_narrow_positions"};
   const ContractionArguments c = arguments_of(contraction);
   const auto line = contraction.rows.joined(AffineIndex::Join::both).innermost();
@@ -199,7 +200,7 @@ const char* refuse_k(const Contraction& contraction) {
   return runs(line) ? nullptr : "neighbouring terms lie apart";
 }
 
-void run_k(const Contraction& contraction) {
+void run_k(Contraction& contraction) {
   static const KernelFamily family{"conv/narrow.cl", "conv_narrow_k"};
   const ContractionArguments c = arguments_of(contraction);
   const auto line = contraction.k.joined(AffineIndex::Join::both).innermost();

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/contraction.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/gemm/parameters.h"
@@ -14,7 +14,7 @@ namespace ocl::conv {
 namespace {
 
 constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
-/// Of a panel at a time, which stays in a core's second cache: two vectors of it are 128 bytes.
+/// So much of a panel at a time stays in a core's second cache: two vectors of it are 128 bytes.
 constexpr int64_t kPanelDepth = 1024;
 constexpr size_t kTableEntry = 8;  // bytes of the table of places in a
 
@@ -52,7 +52,7 @@ int64_t packed_panel_columns(const Contraction& contraction) {
       .columns();
 }
 
-void run_packed(const Contraction& contraction) {
+void run_packed(Contraction& contraction) {
   static const KernelFamily pack_family{"conv/packed.cl", "conv_pack"};
   static const KernelFamily family{"conv/packed.cl", "conv_packed"};
   static const KernelFamily finish_family{"conv/packed.cl", "conv_finish"};
@@ -97,7 +97,7 @@ void run_packed(const Contraction& contraction) {
       vectors{"NV", tile.vectors}, table{"RUN_OF_K", run_of_k};
   // Those of GPUs have one element alone.
   const Epilogue* const epilogue =
-      contraction.device.is_cpu() && c.k > 0 ? contraction.take_results() : nullptr;
+      contraction.device.is_cpu() && c.k > 0 ? contraction.take_epilogue() : nullptr;
   if (c.k > 0) {
     ContractionArguments pack = c;
     std::copy_n(c.k_size, 4, pack.row_size);

@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "engine/kernel_types.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"

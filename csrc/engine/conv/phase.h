@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "engine/conv/conv.h"
+#include "engine/conv/plan.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {
@@ -31,6 +31,16 @@ inline Phase phase_of(const Window& w, int axis, int64_t phase, int64_t size) {
     break;
   }
   return result;
+}
+
+/// Whether every element of an input could be covered by some window.
+inline bool covers_all(const Window& w) {
+  for (int axis = 0; axis < kAxes; ++axis) {
+    for (int64_t phase = 0; phase < w.stride[axis]; ++phase) {
+      if (phase_of(w, axis, phase, phase + 1).count == 0) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace ocl::conv

@@ -1,5 +1,11 @@
-// Convolutions that are matrix products as they stand, windows of one element: all of them on GPUs,
-// on CPUs the weight's gradient where channels lie innermost.
+// Convolutions that are one matrix product. On GPUs windows of one element are one as they stand,
+// and gradients of inputs with windows side by side are one whose elements then take their places.
+// On CPUs gradients of weights are, with windows of one element and channels last.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/add.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -30,7 +36,7 @@ int64_t position_stride(const Operand& tensor) {
   return stride.value_or(1);
 }
 
-bool is_product(const Window& w) {
+bool has_single_elements(const Window& w) {
   const auto all = [](const std::array<int64_t, 3>& values, int64_t value) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
@@ -69,7 +75,7 @@ gemm::Description position_product(const Plan& plan) {
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};
-  d.beta = plan.bias != nullptr ? 1 : 0;
+  d.beta = plan.bias_data() != nullptr ? 1 : 0;
   if (out.stride[1] == 1) {
     // Channels last: positions are rows, and images follow each other mostly.
     const bool joined = joins_images(in, out);
@@ -78,7 +84,7 @@ gemm::Description position_product(const Plan& plan) {
     d.n = out.size[1];
     d.a = {in.data, in.dtype, in_position, in.stride[1], in.stride[0]};
     d.b = {weights.data, weights.dtype, weights.column_stride, weights.row_stride, 0};
-    d.c = {plan.bias, out.dtype, 0, 1, 0};
+    d.c = {plan.bias_data(), out.dtype, 0, 1, 0};
     d.out = {out.data, out.dtype, out_position, out.stride[1], out.stride[0]};
   } else {
     d.m = out.size[1];
@@ -86,14 +92,70 @@ gemm::Description position_product(const Plan& plan) {
     d.batch = in.size[0];
     d.a = weights;
     d.b = {in.data, in.dtype, in.stride[1], in_position, in.stride[0]};
-    d.c = {plan.bias, out.dtype, 1, 0, 0};
+    d.c = {plan.bias_data(), out.dtype, 1, 0, 0};
     d.out = {out.data, out.dtype, out.stride[1], out_position, out.stride[0]};
   }
   return d;
 }
 
+/// Why the product of every element of windows doesn't make the gradient.
+const char* refuse_side_by_side(const Plan& plan) {
+  if (plan.device.is_cpu()) return "the convolutions of CPUs store results in their places";
+  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
+  if (plan.bias.defined() && c10::elementSize(plan.in.dtype) < 4) {
+    return "half types would be rounded before the bias is added";
+  }
+  return nullptr;
+}
+
+/// Windows that lie side by side: one product with every element of the windows, whose elements
+/// then take their places.
+void run_side_by_side(const Plan& plan) {
+  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor, &weight = plan.weight.tensor;
+  const int64_t axes = weight.dim() - 2, taps = plan.window.taps();
+  const int64_t positions = out.numel() / (out.size(0) * out.size(1));
+  const int64_t images = out.size(0), channels = out.size(1), columns = weight.size(1);
+  const bool last = in.stride(1) == 1 && columns > 1;
+  // The product's dimensions in the order of `in`: image, channel, then positions and taps by
+  // turns.
+  at::DimVector shape, order{0};
+  at::Tensor product;
+  if (last) {
+    const at::Tensor rows = out.movedim(1, -1).reshape({images * positions, channels});
+    product = at::mm(rows, weight.movedim(1, -1).reshape({channels, taps * columns}));
+    shape.push_back(images);
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    shape.push_back(columns);
+    order.push_back(1 + 2 * axes);
+    for (int64_t i = 0; i < axes; ++i) order.append({1 + i, 1 + axes + i});
+  } else {
+    const at::Tensor taken = weight.reshape({channels, columns * taps}).t();
+    product = at::bmm(taken.expand({images, columns * taps, channels}),
+                      out.reshape({images, channels, positions}));
+    shape.append({images, columns});
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    order.push_back(1);
+    for (int64_t i = 0; i < axes; ++i) order.append({2 + axes + i, 2 + i});
+  }
+  const at::Tensor places = product.view(shape).permute(order);
+  const at::Tensor whole = in.view(places.sizes());
+  if (plan.bias.defined()) {
+    at::DimVector along(static_cast<size_t>(places.dim()), 1);
+    along[1] = columns;
+    at::Tensor result = whole;
+    at::add_out(result, places, plan.bias.view(along));
+  } else {
+    whole.copy_(places);
+  }
+}
+
 const char* refuse(const Plan& plan) {
-  if (!is_product(plan.window)) return "windows have several elements, or lie apart";
+  if (plan.transposed() && plan.window.taps() > 1 && lie_side_by_side(plan)) {
+    return refuse_side_by_side(plan);
+  }
+  if (!has_single_elements(plan.window)) return "windows have several elements, or lie apart";
   if (position_stride(plan.out) == 0 || position_stride(plan.in) == 0) {
     return "positions aren't equally far apart";
   }
@@ -110,17 +172,18 @@ const char* refuse(const Plan& plan) {
   return in.size[2] * in.size[3] * in.size[4] < kLeastPlane ? "planes are small" : nullptr;
 }
 
-void run(const Plan& plan) {
+void run(Plan& plan) {
+  if (plan.window.taps() > 1) return run_side_by_side(plan);
   const gemm::Description product =
       plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan);
-  // The rows of most texts are those of one product.
-  const bool taken = product.batch == 1 || (plan.results != nullptr && plan.results->images_as_z);
-  const Epilogue* const epilogue = taken ? plan.take_results(plan.out.stride[1] == 1) : nullptr;
+  // The rows of most epilogues are those of one product.
+  const bool taken = product.batch == 1 || (plan.epilogue != nullptr && plan.epilogue->images_as_z);
+  const Epilogue* const epilogue = taken ? plan.take_epilogue(plan.out.stride[1] == 1) : nullptr;
   gemm::product(product, epilogue);
 }
 
 }  // namespace
 
-const Whole product{"product", refuse, run};
+const Method product{"product", refuse, run};
 
 }  // namespace ocl::conv

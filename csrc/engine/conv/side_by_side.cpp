@@ -1,21 +1,13 @@
 // Transposed convolutions on CPUs whose windows lie side by side (kernels/conv/packed.cl).
 #include <algorithm>
 
+#include "engine/conv/contraction.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 
 namespace ocl::conv {
 
 namespace {
-
-bool lie_side_by_side(const Operand& in, const Operand& out, const Window& w) {
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    if (w.kernel[axis] != w.stride[axis] || w.pad[axis] != 0) return false;
-    if (w.kernel[axis] > 1 && w.dilation[axis] != 1) return false;
-    if (in.size[2 + axis] != out.size[2 + axis] * w.stride[axis]) return false;
-  }
-  return w.groups == 1;
-}
 
 /// The sum but for its rows, k and places.
 Contraction contraction_of(const Plan& plan) {
@@ -32,7 +24,7 @@ Contraction contraction_of(const Plan& plan) {
   c.b_group = weight.stride[3];
   c.out_group = in.stride[3];
   c.bias_channels = channels;
-  c.bias = static_cast<const char*>(plan.bias);
+  c.bias = static_cast<const char*>(plan.bias_data());
   return c;
 }
 
@@ -41,7 +33,7 @@ const char* refuse(const Plan& plan) {
   const Operand &in = plan.in, &weight = plan.weight;
   const int64_t channels = weight.size[1];
   if (plan.window.kernel[2] == 1) return "windows have one element across";
-  if (!lie_side_by_side(in, plan.out, plan.window)) return "windows overlap or lie apart";
+  if (!lie_side_by_side(plan)) return "windows overlap or lie apart";
   // (element of a line, channel) is one dimension of both.
   if (in.stride[1] != 1 || in.stride[4] != channels) return "channels aren't last";
   if (weight.stride[4] != channels * weight.stride[1]) return "the weight's channels aren't last";
@@ -51,7 +43,7 @@ const char* refuse(const Plan& plan) {
   return nullptr;
 }
 
-void run(const Plan& plan) {
+void run(Plan& plan) {
   const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
   const Window& w = plan.window;
   Contraction c = contraction_of(plan);
@@ -79,6 +71,6 @@ void run(const Plan& plan) {
 
 }  // namespace
 
-const Whole side_by_side{"side_by_side", refuse, run};
+const Method side_by_side{"side_by_side", refuse, run};
 
 }  // namespace ocl::conv

@@ -1,11 +1,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv/source.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 
-#include "engine/conv/plan.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"
@@ -21,15 +18,6 @@ int64_t padded_size(const Operand& tensor, const Reach& reach, int axis) {
 }
 
 }  // namespace
-
-c10::ScalarType computed_in(c10::ScalarType dtype) {
-  const c10::ScalarType compute = compute_dtype(dtype);
-  TORCH_CHECK_NOT_IMPLEMENTED(compute == c10::ScalarType::Float ||
-                                  compute == c10::ScalarType::Double ||
-                                  compute == c10::ScalarType::Long,
-                              "ocl: convolution not implemented for '", c10::toString(dtype), "'");
-  return compute;
-}
 
 bool needs_copy(const Operand& tensor, const Reach& reach) {
   if (computed_in(tensor.dtype) != tensor.dtype) return true;
@@ -78,6 +66,27 @@ Source source_of(const Operand& tensor, int64_t first, int64_t count, const Reac
   run_padded_copy(padded);
   source.data = padded.copy + origin * compute_size;
   return source;
+}
+
+Operand weight_channels_last(const Operand& weight, c10::DataPtr& copy) {
+  PaddedCopy padded;
+  padded.in = weight.data;
+  padded.in_dtype = weight.dtype;
+  padded.dtype = computed_in(weight.dtype);
+  padded.size = {1, weight.size[2], weight.size[3], weight.size[4], weight.size[0]};
+  padded.source = padded.size;
+  padded.stride = {0, weight.stride[2], weight.stride[3], weight.stride[4], weight.stride[0]};
+  int64_t elements = 1;
+  for (const int64_t size : padded.size) elements *= size;
+  copy = allocator()->allocate(static_cast<size_t>(elements) * c10::elementSize(padded.dtype));
+  padded.copy = static_cast<char*>(copy.get());
+  run_padded_copy(padded);
+  Operand result = weight;
+  result.data = padded.copy;
+  result.dtype = padded.dtype;
+  const int64_t c = weight.size[0], w = weight.size[4], h = weight.size[3];
+  result.stride = {1, 1, c * w * h, c * w, c};
+  return result;
 }
 
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image) {

@@ -1,16 +1,15 @@
-// What a convolution reads: images where they lie, or a padded copy of some of them.
+// A convolution reads images where they lie, or a padded copy of some of them.
 #pragma once
 
 #include <c10/core/Allocator.h>
 
 #include <array>
 
-#include "engine/conv/conv.h"
+#include "engine/conv/dtype.h"
+#include "engine/conv/plan.h"
 #include "opencl/device.h"
 
 namespace ocl::conv {
-
-inline constexpr int kAxes = 3;
 
 /// The coordinates that windows touch along each axis.
 struct Reach {
@@ -25,9 +24,6 @@ struct Source {
   bool channels_last = false;
 };
 
-/// The dtype that a convolution of `dtype` is summed in. Throws NotImplementedError for others.
-c10::ScalarType computed_in(c10::ScalarType dtype);
-
 /// Whether windows of that reach can't read the tensor as it is.
 bool needs_copy(const Operand& tensor, const Reach& reach);
 /// Bytes of an image's copy; 0 where none is needed.
@@ -36,6 +32,19 @@ int64_t copy_bytes(const Operand& tensor, const Reach& reach);
 /// by side if they don't lie so.
 Source source_of(const Operand& tensor, int64_t first, int64_t count, const Reach& reach,
                  bool planes = false);
+
+/// A contiguous copy of five dimensions, outermost first, with zeros around the source's elements.
+struct PaddedCopy {
+  const char* in = nullptr;
+  char* copy = nullptr;
+  c10::ScalarType in_dtype{}, dtype{};
+  std::array<int64_t, 5> size{}, source{}, before{}, stride{};  // strides of the source
+};
+void run_padded_copy(const PaddedCopy& copy);
+
+/// A depthwise weight copied with its channels next to each other, in the dtype computed with.
+/// `copy` keeps it.
+Operand weight_channels_last(const Operand& weight, c10::DataPtr& copy);
 
 /// How many images to take at a time, so that what is made of them stays in a CPU's cache.
 int64_t images_at_a_time(const Device& device, int64_t images, int64_t bytes_per_image);

@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/contraction.h"
 #include "engine/device_table.h"
 #include "engine/device_tiles.h"
 #include "engine/dtype.h"
@@ -86,7 +86,7 @@ const char* refuse(const Contraction& contraction) {
   return any ? nullptr : "no tile fits into local memory and a work-group";
 }
 
-void run(const Contraction& contraction) {
+void run(Contraction& contraction) {
   static const KernelFamily table_family{"conv/tiled_parts.cl", "conv_table"};
   static const KernelFamily family{"conv/tiled.cl", "conv_tiled"};
   static const KernelFamily finish_family{"conv/tiled_parts.cl", "conv_tiled_finish"};
@@ -134,7 +134,7 @@ void run(const Contraction& contraction) {
     launch(table_family.get(contraction.device, parts_defines), contraction.queue,
            NDRange::linear(c.k, group_of_lanes(contraction.device)), work.own(), c);
   }
-  const Epilogue* const epilogue = contraction.take_results();
+  const Epilogue* const epilogue = contraction.take_epilogue();
   launch_with(
       epilogue, family_with(epilogue, family).get(contraction.device, defines), contraction.queue,
       NDRange::volume({static_cast<size_t>(tiles) * items, c.groups, c.splits}, {items, 1, 1}),

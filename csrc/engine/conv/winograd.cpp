@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/conv/contraction.h"
 #include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 #include "engine/device_table.h"
@@ -86,7 +87,7 @@ const char* refuse(const Plan& plan) {
   return nullptr;
 }
 
-void run(const Plan& plan) {
+void run(Plan& plan) {
   static const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
   static const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
   static const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
@@ -95,7 +96,7 @@ void run(const Plan& plan) {
   const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
   const Window& w = plan.window;
   const bool transposed = plan.transposed();
-  const void* const bias = plan.bias;
+  const void* const bias = plan.bias_data();
   const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
   const int64_t height = out.size[3], width = out.size[4];
   const gemm::PackedParameters parameters =
@@ -125,8 +126,8 @@ void run(const Plan& plan) {
     window = advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
   }
   p.flags = bias != nullptr ? kConvBias : 0;
-  const bool last = plan.results != nullptr && plan.results->channels_last;
-  const Epilogue* const epilogue = plan.take_results(last);
+  const bool last = plan.epilogue != nullptr && plan.epilogue->channels_last;
+  const Epilogue* const epilogue = plan.take_epilogue(last);
   p.plane = static_cast<uint32_t>(last ? 0 : height * width);
   p.all = static_cast<uint32_t>(out.size[1]);
 
@@ -214,6 +215,6 @@ void run(const Plan& plan) {
 
 }  // namespace
 
-const Whole winograd{"winograd", refuse, run};
+const Method winograd{"winograd", refuse, run};
 
 }  // namespace ocl::conv

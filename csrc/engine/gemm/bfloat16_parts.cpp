@@ -18,7 +18,7 @@ namespace ocl::gemm {
 
 namespace {
 
-// Of m, n and k. Copying a factor costs as much as several products.
+// m, n and k are not below. Copying a factor costs as much as several products.
 constexpr uint32_t kLeastSize = 32;
 
 const char* refuse(const Plan& plan) {
@@ -35,7 +35,7 @@ class Parts {
   Parts(const Plan& plan, const char* source, uint64_t stride, uint64_t line_stride,
         uint64_t batch_stride, uint32_t lines, bool second)
       : pitch_(round_up(size_t{plan.problem.k} * static_cast<size_t>(plan.rounded_terms), 8)),
-        // Of an operand that all of the batch share, once.
+        // An operand that all of the batch share is written once.
         batch_stride_(plan.problem.batch > 1 && batch_stride == 0 ? 0 : lines * pitch_),
         workspace_(lines * pitch_ * 2 * (batch_stride_ == 0 ? 1 : plan.problem.batch)) {
     const uint32_t batch = batch_stride_ == 0 ? 1 : plan.problem.batch;

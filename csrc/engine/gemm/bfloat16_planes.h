@@ -26,7 +26,7 @@ struct Planes {
 void write_bfloat16_planes(Queue& queue, const FloatLines& lines, char* out, uint32_t pitch,
                            const Planes& planes);
 
-/// The same of images [images][channels][positions], as [images][positions][pitch].
+/// Images [images][channels][positions] become [images][positions][pitch].
 struct FloatImages {
   const char* data;
   uint32_t images, channels, positions;

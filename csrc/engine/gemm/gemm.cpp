@@ -208,7 +208,7 @@ bool wants_contiguous_k(const Description& description) {
 namespace {
 
 void run_batches(Plan plan) {
-  // What a GPU's grid has at least in its third dimension.
+  // A GPU's grid has at least so many in its third dimension.
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);

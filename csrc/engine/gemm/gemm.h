@@ -54,7 +54,7 @@ struct Description {
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
 /// NotImplementedError for a dtype without a product (bool), Error for a device failure.
 ///
-/// Of the methods in implementations.cpp the first that does not refuse runs.
+/// The first method in implementations.cpp that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 ///
@@ -78,7 +78,8 @@ struct Panels {
   int64_t group = 1;  // rows of b whose elements lie beside each other
 };
 
-/// What pack() makes of b: [k, n]: panels is 0 where the device's kernels would not use it.
+/// The panels that pack() makes of b: [k, n]: `panels` is 0 where the device's kernels would not
+/// use it.
 Panels panels_for(const Device& device, c10::ScalarType dtype, int64_t k, int64_t n);
 /// Packs b: [k, n] into memory of panels * depth * columns * group elements.
 void pack(const Operand& b, int64_t k, int64_t n, void* panels);

@@ -1,4 +1,4 @@
-// What the methods call to launch their kernels (kernels/gemm).
+// Methods launch their kernels by these functions (kernels/gemm).
 #pragma once
 
 #include <c10/core/Allocator.h>

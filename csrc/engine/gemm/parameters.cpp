@@ -1,4 +1,4 @@
-// What the matrix product kernels work with where the tuner has found nothing else.
+// The matrix product kernels' parameters where the tuner has found nothing else.
 #include "engine/gemm/parameters.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the methods' kernels are compiled for: sizes of registers' tiles, which the tuner may vary.
+// Methods' kernels are compiled for these sizes of registers' tiles, which the tuner may vary.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct TileParameters {
   int splits = 0;
 };
 
-/// What the tuner may vary, for one device and one type computed with.
+/// The tuner may vary these, for one device and one type computed with.
 struct Parameters {
   PackedParameters packed;
   SkinnyParameters skinny;

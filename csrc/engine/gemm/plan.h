@@ -48,7 +48,7 @@ struct Plan {
   const Windows* windows = nullptr;
   const Epilogue* epilogue = nullptr;
 
-  /// The same product transposed: out^T = b^T a^T.
+  /// This product transposed: out^T = b^T a^T.
   Plan transposed() const;
 };
 
@@ -61,7 +61,7 @@ struct Variation {
 
 /// One way to compute a product: a kernel or several.
 struct Method : Implementation<const Plan> {
-  /// What the tuner may make of the plan's parameters at that stage (from 0), the most promising
+  /// The tuner may make this of the plan's parameters at that stage (from 0), the most promising
   /// first; nothing past its last stage. Null where there is nothing to vary.
   std::vector<Variation> (*vary)(const Plan& plan, int stage) = nullptr;
 };

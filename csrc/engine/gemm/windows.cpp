@@ -35,12 +35,18 @@ bool Windows::rows_are_multiples(uint64_t elements) const {
          std::ranges::all_of(w.out_stride, [&](uint32_t each) { return each % elements == 0; });
 }
 
-void Windows::set_grid(int axis, uint32_t positions) {
-  // Of numbers below 2^31: ceil(2^(31 + s) / d), with 2^s >= d.
+void Windows::set_axis(size_t axis, const Axis& values) {
+  WindowArguments& w = arguments;
+  w.step[axis] = static_cast<int32_t>(values.step);
+  w.origin[axis] = static_cast<int32_t>(values.origin);
+  w.taps[axis] = static_cast<uint32_t>(values.taps);
+  w.tap_step[axis] = static_cast<int32_t>(values.tap_step);
+  const auto positions = static_cast<uint32_t>(values.positions);
+  // The reciprocal for numbers below 2^31 is ceil(2^(31 + s) / d), with 2^s >= d.
   const uint32_t shift = positions <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(positions - 1));
-  arguments.grid[axis] = positions;
-  arguments.shift[axis] = shift;
-  arguments.reciprocal[axis] =
+  w.grid[axis] = positions;
+  w.shift[axis] = shift;
+  w.reciprocal[axis] =
       shift == 0
           ? 0
           : static_cast<uint32_t>(ceil_div(uint64_t{1} << (31 + shift), uint64_t{positions}));

@@ -3,6 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/kernel_types.h"
@@ -21,8 +22,12 @@ struct Windows {
   Side side = none;
   WindowArguments arguments{};
 
-  /// Sets the grid with what divides by it.
-  void set_grid(int axis, uint32_t positions);
+  /// Position o and tap t meet the source's coordinate o * step + origin + t * tap_step. Zeros lie
+  /// outside of the source.
+  struct Axis {
+    int64_t positions, step, origin, taps, tap_step;
+  };
+  void set_axis(size_t axis, const Axis& values);
   /// 2 if the first axis has one element throughout, else 3.
   int axes() const {
     const WindowArguments& w = arguments;

@@ -16,6 +16,6 @@ at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& w
 void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& weight,
                                    const at::Tensor& bias, at::IntArrayRef stride,
                                    at::IntArrayRef padding, at::IntArrayRef dilation,
-                                   int64_t groups, const conv::Results& results);
+                                   int64_t groups, const conv::MatrixEpilogue& epilogue);
 
 }  // namespace ocl::native

@@ -1,9 +1,9 @@
-// Results for a text, where the convolution's kernel has no place for it (kernels/conv/results.cl).
+#include "engine/conv/epilogue.h"
+
 #include <algorithm>
 #include <array>
 
-#include "engine/conv/plan.h"
-#include "engine/conv/source.h"
+#include "engine/conv/dtype.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"
@@ -12,9 +12,9 @@
 
 namespace ocl::conv {
 
-void hand_over(const Results& results, const void* memory, c10::ScalarType dtype, int64_t first,
-               int64_t rows, int64_t columns) {
-  static const KernelFamily family{"conv/results.cl", "conv_results"};
+void apply(const MatrixEpilogue& epilogue, const void* memory, c10::ScalarType dtype, int64_t first,
+           int64_t rows, int64_t columns) {
+  static const KernelFamily family{"conv/epilogue.cl", "conv_epilogue"};
   constexpr int64_t kLeastBlock = 4096, kMostBlock = 65536;  // elements of a CPU's work-item
   const int64_t elements = rows * columns;
   if (elements == 0) return;
@@ -26,7 +26,7 @@ void hand_over(const Results& results, const void* memory, c10::ScalarType dtype
   const size_t group = cpu ? 1 : group_of_lanes(device);
   const std::array<Define, 2> defines{{{"C", sums_tag(computed_in(dtype))}, {"OUT", tag(dtype)}}};
   launch_with(
-      &results.epilogue, family_with(&results.epilogue, family).get(device, defines), queue,
+      &epilogue.epilogue, family_with(&epilogue.epilogue, family).get(device, defines), queue,
       NDRange::linear(static_cast<size_t>(ceil_div(elements, block)), group).of_work(elements),
       Pointer{memory}, static_cast<cl_ulong>(first), static_cast<cl_ulong>(elements),
       static_cast<cl_ulong>(columns), static_cast<uint32_t>(block));

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "engine/dtype.h"
-#include "ops/ConvolutionEpilogue.h"
 #include "ops/DtypeChecks.h"
+#include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/convolution_overrideable.h"
 #include "ops/cudnn_convolution_add_relu.h"
 #include "ops/cudnn_convolution_relu.h"
@@ -31,7 +31,7 @@ struct Window {
   int64_t groups;
 };
 
-/// The most lanes of the text's functions, as torch_ocl/inductor/convolutions.py has them.
+/// The most lanes of the epilogue's functions, as torch_ocl/inductor/convolutions.py has them.
 int lanes_of(at::ScalarType dtype, bool cpu) {
   constexpr size_t kVectorBytes = 64, kGpuBytes = 16;
   if (cpu) return static_cast<int>(kVectorBytes / c10::elementSize(at::toOpMathType(dtype)));
@@ -46,7 +46,7 @@ const ModifiedKernels& make_kernels(at::ScalarType dtype, int lanes, bool adds) 
                              "\n#include \"conv/relu.clh\"\n");
 }
 
-/// The kernels with the text, which is written once.
+/// The kernels with the epilogue, which is written once.
 const ModifiedKernels& kernels_of(at::ScalarType dtype, bool cpu, int lanes, bool adds) {
   constexpr size_t kDtypes = 16;  // more than the number of the last floating one
   static std::array<std::atomic<const ModifiedKernels*>, kDtypes * 4> made{};
@@ -68,7 +68,7 @@ void check_list(const char* op, const char* name, at::IntArrayRef list, int64_t 
               least > 0 ? "non-positive " : "negative ", name, " is not supported");
 }
 
-/// What upstream's convolution checks, which these ops don't go through.
+/// Upstream's convolution checks this, but these ops don't go through it.
 void check_operands(const char* op, const at::Tensor& input, const at::Tensor& weight,
                     const at::Tensor& bias, const Window& w) {
   const int64_t axes = input.dim() - 2;
@@ -146,12 +146,12 @@ at::Tensor convolution_relu(const char* op, const at::Tensor& input, const at::T
   // z is a group with channels last, or an image.
   const int64_t matrix = w.groups > 1 ? channels / w.groups : channels * plane;
   epilogue.numbers = {last ? channels : plane, matrix, bits};
-  const conv::Results results{epilogue, last, /*images_as_z=*/true};
+  const conv::MatrixEpilogue of_matrix{epilogue, last, /*images_as_z=*/true};
   if (apart) {
-    conv::hand_over(results, out.const_data_ptr(), dtype, 0, out.size(0) * channels, plane);
+    conv::apply(of_matrix, out.const_data_ptr(), dtype, 0, out.size(0) * channels, plane);
   } else {
     run_convolution_with_epilogue(input, weight, bias, w.stride, w.padding, w.dilation, w.groups,
-                                  results);
+                                  of_matrix);
   }
   return out;
 }

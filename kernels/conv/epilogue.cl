@@ -1,11 +1,11 @@
-// Hands results that a kernel stored itself to a text (results.clh), in the order in which they
-// lie: a matrix of `columns` columns, from row `first` on. Global size: elements / block. GPUs'
-// work-items have one element.
+// Applies the epilogue to results that a kernel stored itself (epilogue.clh), in the order in which
+// they lie: a matrix of `columns` columns, from row `first` on. Global size: elements / block.
+// GPUs' work-items have one element.
 //
-// Compile parameters: C, OUT (the tags that the text takes, and of what is stored).
+// Compile parameters: C, OUT (the tags that the epilogue takes, and of what is stored).
 #include "include/item_by_item.clh"
 #include "conv/conv.clh"
-#include "conv/results.clh"
+#include "conv/epilogue.clh"
 
 #ifdef EPILOGUE_TEXT
 #if EPILOGUE_LANES > 1
@@ -14,9 +14,9 @@ kernel ITEM_BY_ITEM
 #else
 kernel
 #endif
-    void conv_results(global const char* from, const ulong from_offset, const ulong first,
-                      const ulong elements, const ulong columns,
-                      const uint block EPILOGUE_PARAMETERS) {
+    void conv_epilogue(global const char* from, const ulong from_offset, const ulong first,
+                       const ulong elements, const ulong columns,
+                       const uint block EPILOGUE_PARAMETERS) {
   from += from_offset;
   ulong at = get_global_id(0) * (ulong)block;
   const ulong end = min(at + block, elements);

@@ -1,0 +1,14 @@
+// The dtype that a convolution is summed in.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+namespace ocl::conv {
+
+/// The dtype that a convolution of `dtype` is summed in. Throws NotImplementedError for others.
+c10::ScalarType computed_in(c10::ScalarType dtype);
+
+/// The tag of sums computed in that dtype.
+const char* sums_tag(c10::ScalarType compute);
+
+}  // namespace ocl::conv

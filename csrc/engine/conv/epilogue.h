@@ -1,0 +1,25 @@
+// Epilogues of convolutions.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+#include "engine/epilogue.h"
+
+namespace ocl::conv {
+
+/// An epilogue that gets a convolution's elements as those of a matrix
+/// (kernels/conv/epilogue.clh). Channels last or not, they are dense.
+struct MatrixEpilogue {
+  const Epilogue& epilogue;
+  bool channels_last = false;
+  bool images_as_z = false;  // a matrix per image will do, if there is one group
+};
+
+/// Applies the epilogue to dense memory of that dtype, where a kernel has no place for it: `rows`
+/// rows of `columns`, from row `first` on (kernels/conv/epilogue.cl).
+void apply(const MatrixEpilogue& epilogue, const void* memory, c10::ScalarType dtype, int64_t first,
+           int64_t rows, int64_t columns);
+
+}  // namespace ocl::conv

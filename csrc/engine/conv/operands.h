@@ -1,0 +1,48 @@
+// A convolution's operands as matrix instructions take them: channels innermost, in multiples of
+// kChunk. Those of single precision may be parts in bfloat16, each element as 1 or 3 terms
+// (engine/gemm/bfloat16_parts.h), or as three parts in planes, which lose nothing
+// (engine/gemm/bfloat16_planes.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+
+#include "engine/conv/phase.h"
+#include "engine/conv/plan.h"
+#include "opencl/ceil_div.h"
+
+namespace ocl::conv {
+
+/// Elements that a product copies at once: channels come in multiples of it.
+inline constexpr int64_t kChunk = 8;
+inline int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
+
+/// Factors of single precision become what the window allows, or three numbers in planes.
+enum class Factors : uint8_t { as_allowed, in_planes };
+
+/// An operand, and the bytes from each of its planes to the next; 0 without planes.
+struct Factor {
+  at::Tensor tensor;
+  uint64_t plane = 0;
+};
+
+/// An image, or a gradient, with its channels innermost, of which those it doesn't have are zeros.
+Factor image_of(const at::Tensor& image, int64_t channels, Factors factors, const Window& window);
+/// The other operand, of contiguous rows.
+Factor rows_of(const at::Tensor& rows, Factors factors, const Window& window);
+/// The channels that an image has then: as they are in terms, which have zeros behind the last one.
+int64_t channels_of(int64_t channels, Factors factors, const Window& window);
+
+/// All of a weight as [row][taps][channel], contiguous.
+at::Tensor weight_rows(const at::Tensor& weight, int64_t channels);
+/// The part of a weight that `phases` take, as [group][channel of the input][taps][channel].
+at::Tensor weight_rows(const at::Tensor& weight, const std::array<Phase, kAxes>& phases,
+                       int64_t groups, int64_t channels);
+
+/// Images [image][channel][...] as [image][...][channel], contiguous, for sums over positions: as
+/// terms of all of them, if the window allows fewer bits. `second`: the second operand's terms.
+Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Window& window);
+
+}  // namespace ocl::conv

@@ -1,0 +1,112 @@
+// Strided convolutions of few channels, such as the first layers of residual networks and vision
+// transformers: columns as channels ("space to depth"), as far as a stride reaches.
+//
+// 7 x 7 windows of 3 channels with a stride of 2 become 7 x 4 windows of 6 with a stride of 1 along
+// lines, and 16 x 16 ones side by side 16 x 1 windows of 48. Matrix instructions take channels by
+// eight. With channels last nothing moves for it: a line's columns and channels are contiguous.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+
+#include "engine/conv/implicit_gemm.h"
+#include "engine/conv/operands.h"
+#include "engine/conv/plan.h"
+#include "opencl/ceil_div.h"
+
+namespace ocl::conv {
+
+namespace {
+
+constexpr size_t kInner = 2;  // the axis of lines
+
+/// Along lines the window's element t at output o is input column stride * (o - pad') + shift + t,
+/// so that t + shift is stride * t' + the column among the folded ones.
+struct Line {
+  explicit Line(const Window& window)
+      : stride(window.stride[kInner]),
+        pad(ceil_div(window.pad[kInner], stride)),
+        shift(pad * stride - window.pad[kInner]),
+        kernel(ceil_div(window.kernel[kInner] + shift, stride)) {}
+  int64_t stride, pad, shift, kernel;
+};
+
+Window folded_window(const Window& window) {
+  const Line line(window);
+  Window folded = window;
+  folded.kernel[kInner] = line.kernel;
+  folded.pad[kInner] = line.pad;
+  folded.stride[kInner] = folded.dilation[kInner] = 1;
+  return folded;
+}
+
+/// [...][columns][channels] with `stride` columns as channels, these next to the first.
+at::Tensor folded(const at::Tensor& last, int64_t stride) {
+  at::DimVector sizes(last.sizes().begin(), last.sizes().end());
+  sizes[sizes.size() - 2] /= stride;
+  sizes.back() *= stride;
+  return last.contiguous().view(sizes).movedim(-1, 1);
+}
+
+const char* refuse(const Plan& plan) {
+  const Window& window = plan.window;
+  if (plan.device.is_cpu()) return "CPUs pack any windows";
+  if (plan.pass == Pass::input_gradient) return "it doesn't serve gradients of inputs";
+  if (window.groups != 1) return "there are groups";
+  if (window.stride[kInner] == 1) return "there is no stride along lines";
+  if (window.dilation[kInner] != 1 && window.kernel[kInner] > 1) return "there is a dilation";
+  const int64_t channels = plan.weight.size[1];
+  const Window folded = folded_window(window);
+  const auto chunks = [](int64_t count, const Window& of) {
+    return ceil_div(count, kChunk) * of.taps();
+  };
+  if (window.taps() <= kMostTaps &&
+      chunks(channels * window.stride[kInner], folded) >= chunks(channels, window)) {
+    return "channels are many enough";
+  }
+  return refuse_windows(plan.in.dtype, folded, plan.pass == Pass::weight_gradient);
+}
+
+at::Tensor folded_input(const Plan& plan) {
+  const Line line(plan.window);
+  at::Tensor in = plan.in.tensor.movedim(1, -1);
+  if (const int64_t rest = in.size(-2) % line.stride; rest != 0) {
+    in = at::constant_pad_nd(in, {0, 0, 0, line.stride - rest});
+  }
+  return folded(in, line.stride);
+}
+
+void run_forward(Plan& plan) {
+  const Line line(plan.window);
+  at::Tensor weight = plan.weight.tensor.movedim(1, -1);
+  const int64_t behind = line.kernel * line.stride - line.shift - weight.size(-2);
+  if (line.shift + behind > 0) {
+    weight = at::constant_pad_nd(weight, {0, 0, line.shift, behind});
+  }
+  const Window window = folded_window(plan.window);
+  Plan of_depth(Pass::forward, folded_input(plan), plan.out.tensor, folded(weight, line.stride),
+                plan.bias, window, plan.epilogue);
+  run_convolution(of_depth);
+  plan.epilogue_taken = of_depth.epilogue_taken;
+}
+
+void run_weight(const Plan& plan) {
+  const Line line(plan.window);
+  const at::Tensor target = plan.weight.tensor.movedim(1, -1);
+  at::DimVector sizes(target.sizes().begin(), target.sizes().end());
+  sizes[sizes.size() - 2] = line.kernel * line.stride;
+  const at::Tensor columns = at::empty(sizes, target.options());
+  const Window window = folded_window(plan.window);
+  Plan of_depth(Pass::weight_gradient, folded_input(plan), plan.out.tensor,
+                folded(columns, line.stride), plan.bias, window);
+  run_convolution(of_depth);
+  target.copy_(columns.narrow(-2, line.shift, target.size(-2)));
+}
+
+}  // namespace
+
+const Method space_to_depth{"space_to_depth", refuse, [](Plan& plan) {
+                              if (plan.pass == Pass::weight_gradient) return run_weight(plan);
+                              run_forward(plan);
+                            }};
+
+}  // namespace ocl::conv

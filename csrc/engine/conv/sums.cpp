@@ -1,0 +1,259 @@
+// Convolutions as sums of products with affine indices. Each sum's kernel is chosen for itself.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "engine/conv/contraction.h"
+#include "engine/conv/phase.h"
+#include "engine/conv/plan.h"
+#include "engine/conv/source.h"
+#include "engine/dtype.h"
+
+namespace ocl::conv {
+
+namespace {
+
+Reach reach_of_windows(const Operand& out, const Window& w) {
+  Reach reach;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    reach.low[axis] = -w.pad[axis];
+    reach.high[axis] = (out.size[2 + axis] - 1) * w.stride[axis] - w.pad[axis] +
+                       (w.kernel[axis] - 1) * w.dilation[axis];
+  }
+  return reach;
+}
+
+/// (channel, window) in the order in which the elements of `source` lie.
+template <class AddChannels, class AddAxis>
+void add_in_order(const Source& source, const AddChannels& channels, const AddAxis& axis) {
+  if (!source.channels_last) channels();
+  for (int i = 0; i < kAxes; ++i) axis(i);
+  if (source.channels_last) channels();
+}
+
+void set_origin(Contraction& sum, const Source& source, const Reach& reach) {
+  int64_t at = 0;
+  for (int axis = 0; axis < kAxes; ++axis) at += reach.low[axis] * source.stride[2 + axis];
+  sum.a = source.data + at * static_cast<int64_t>(c10::elementSize(sum.compute));
+}
+
+std::string describe_sum(const Contraction& c) {
+  return "convolution sum " + std::to_string(c.groups) + "x" + std::to_string(c.rows.elements()) +
+         "x" + std::to_string(c.columns) + "x" + std::to_string(c.k.elements()) + " " +
+         tag(c.dtype);
+}
+
+void run_sum(Contraction& sum) {
+  run_first(engine, all_sums(), sums_of(sum.device), sum, describe_sum);
+}
+
+Contraction make_contraction(const Plan& plan) {
+  Contraction contraction{plan.device, plan.queue};
+  contraction.dtype = contraction.b_dtype = plan.in.dtype;
+  contraction.compute = computed_in(plan.in.dtype);
+  contraction.groups = plan.window.groups;
+  return contraction;
+}
+
+/// Whether vectors are to run along positions, which few columns per group leave registers for.
+bool takes_planes(const Contraction& sum, int64_t columns, int64_t line, int64_t stride) {
+  return sum.device.is_cpu() && columns > 1 && columns <= kPlaneColumns && line >= kPlaneLength &&
+         stride <= 2;
+}
+
+bool is_depthwise(const Operand& tensor, const Operand& weight, int64_t groups) {
+  return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
+}
+
+void sum_forward(Plan& plan) {
+  const Operand &in = plan.in, &out = plan.out;
+  const Window& w = plan.window;
+  const bool last = plan.epilogue != nullptr && plan.epilogue->channels_last;
+  const int64_t plane = out.size[2] * out.size[3] * out.size[4];
+  const Reach reach = reach_of_windows(out, w);
+  Contraction sum = make_contraction(plan);
+  c10::DataPtr weight_copy;
+  const Operand weight = sum.device.is_cpu() && is_depthwise(in, plan.weight, w.groups)
+                             ? weight_channels_last(plan.weight, weight_copy)
+                             : plan.weight;
+  sum.b_dtype = weight.dtype;
+  const bool planes =
+      takes_planes(sum, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
+  const int64_t step = images_at_a_time(sum.device, in.size[0], copy_bytes(in, reach));
+  for (int64_t image = 0; image < in.size[0]; image += step) {
+    const int64_t images = std::min(step, in.size[0] - image);
+    const Source source = source_of(in, image, images, reach, planes);
+    const auto& a = source.stride;
+    const int64_t channels = weight.size[1];
+    sum.rows = sum.k = {};
+    sum.rows.add(images, a[0], out.stride[0]);
+    for (int i = 0; i < kAxes; ++i) {
+      sum.rows.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
+    }
+    add_in_order(
+        source, [&] { sum.k.add(channels, a[1], weight.stride[1]); },
+        [&](int i) { sum.k.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
+    sum.columns = weight.size[0] / w.groups;
+    sum.column_b = weight.stride[0];
+    sum.column_out = out.stride[1];
+    sum.a_group = channels * a[1];
+    sum.b_group = sum.columns * weight.stride[0];
+    sum.out_group = sum.columns * out.stride[1];
+    set_origin(sum, source, reach);
+    sum.b = weight.data;
+    sum.bias = static_cast<const char*>(plan.bias_data());
+    sum.out = advance(out.data, out.dtype, image * out.stride[0]);
+    // Channels would be innermost in planes of one element, too.
+    sum.epilogue = last || plane > 1 ? plan.epilogue : nullptr;
+    sum.epilogue_taken = false;
+    sum.position0 = image * plane;
+    sum.plane = last ? 0 : plane;
+    sum.all = out.size[1];
+    run_sum(sum);
+    if (plan.epilogue == nullptr || sum.epilogue_taken) continue;
+    const int64_t rows = last ? plane : out.size[1];
+    apply(*plan.epilogue, sum.out, out.dtype, image * rows, images * rows,
+          last ? out.size[1] : plane);
+  }
+  plan.epilogue_taken = plan.epilogue != nullptr;
+}
+
+void sum_input_gradient(const Plan& plan) {
+  const Operand &in = plan.in, &out = plan.out;
+  const Window& w = plan.window;
+  // Per axis: the window's parts, and the coordinates of `out` they touch.
+  std::array<std::vector<Phase>, kAxes> phases;
+  Reach reach;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    for (int64_t phase = 0; phase < std::min(w.stride[axis], in.size[2 + axis]); ++phase) {
+      const Phase p = phase_of(w, axis, phase, in.size[2 + axis]);
+      phases[axis].push_back(p);
+      if (p.count == 0) continue;
+      reach.low[axis] = std::min(reach.low[axis], p.origin - (p.count - 1) * p.back);
+      reach.high[axis] = std::max(reach.high[axis], p.origin + p.elements - 1);
+    }
+  }
+  Contraction sum = make_contraction(plan);
+  c10::DataPtr weight_copy;
+  const Operand weight = sum.device.is_cpu() && is_depthwise(out, plan.weight, w.groups)
+                             ? weight_channels_last(plan.weight, weight_copy)
+                             : plan.weight;
+  sum.b_dtype = weight.dtype;
+  const bool planes = takes_planes(sum, weight.size[1], in.size[2 + kAxes - 1], 1);
+  const int64_t step = images_at_a_time(sum.device, in.size[0], copy_bytes(out, reach));
+  for (int64_t image = 0; image < in.size[0]; image += step) {
+    const int64_t images = std::min(step, in.size[0] - image);
+    const Source source = source_of(out, image, images, reach, planes);
+    const auto& a = source.stride;
+    const int64_t channels = weight.size[0] / w.groups;
+    sum.columns = weight.size[1];
+    sum.column_b = weight.stride[1];
+    sum.column_out = in.stride[1];
+    sum.a_group = channels * a[1];
+    sum.b_group = channels * weight.stride[0];
+    sum.out_group = sum.columns * in.stride[1];
+    sum.bias = static_cast<const char*>(plan.bias_data());
+    const int64_t parts = static_cast<int64_t>(phases[0].size() * phases[1].size()) *
+                          static_cast<int64_t>(phases[2].size());
+    for (int64_t part = 0; part < parts; ++part) {
+      std::array<int64_t, kAxes> phase{};
+      int64_t rest = part;
+      for (int axis = kAxes - 1; axis >= 0; --axis) {
+        const auto count = static_cast<int64_t>(phases[axis].size());
+        phase[axis] = rest % count;
+        rest /= count;
+      }
+      const auto of = [&](int axis) -> const Phase& { return phases[axis][phase[axis]]; };
+      sum.rows = sum.k = {};
+      sum.rows.add(images, a[0], in.stride[0]);
+      int64_t a_first = 0, b_first = 0, out_first = image * in.stride[0], taps = 1;
+      for (int i = 0; i < kAxes; ++i) {
+        sum.rows.add(of(i).elements, a[2 + i], w.stride[i] * in.stride[2 + i]);
+        a_first += of(i).origin * a[2 + i];
+        b_first += of(i).first * weight.stride[2 + i];
+        out_first += phase[i] * in.stride[2 + i];
+        taps *= of(i).count;
+      }
+      if (taps == 0) continue;
+      add_in_order(
+          source, [&] { sum.k.add(channels, a[1], weight.stride[0]); },
+          [&](int i) {
+            sum.k.add(of(i).count, -of(i).back * a[2 + i], of(i).step * weight.stride[2 + i]);
+          });
+      sum.a = source.data + a_first * static_cast<int64_t>(c10::elementSize(sum.compute));
+      sum.b = advance(weight.data, weight.dtype, b_first);
+      sum.out = advance(in.data, in.dtype, out_first);
+      run_sum(sum);
+    }
+  }
+}
+
+void sum_weight_gradient(const Plan& plan, const Operand& weight) {
+  const Operand &in = plan.in, &out = plan.out;
+  const Window& w = plan.window;
+  const Reach reach = reach_of_windows(out, w);
+  Contraction sum = make_contraction(plan);
+  const int64_t packed = out.size[1] * out.size[2] * out.size[3] * out.size[4] *
+                         static_cast<int64_t>(c10::elementSize(sum.compute));
+  // What takes few columns can't go on with a sum.
+  const bool narrow = sum.device.is_cpu() && weight.size[0] / w.groups <= kNarrowColumns;
+  const int64_t step =
+      narrow ? in.size[0]
+             : images_at_a_time(sum.device, in.size[0], copy_bytes(in, reach) + packed);
+  Accumulator accumulator;
+  sum.accumulator = &accumulator;
+  for (int64_t image = 0; image < in.size[0]; image += step) {
+    const int64_t images = std::min(step, in.size[0] - image);
+    const Source source = source_of(in, image, images, reach);
+    const auto& a = source.stride;
+    const int64_t channels = weight.size[1];
+    sum.rows = sum.k = {};
+    add_in_order(
+        source, [&] { sum.rows.add(channels, a[1], weight.stride[1]); },
+        [&](int i) { sum.rows.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
+    sum.k.add(images, a[0], out.stride[0]);
+    for (int i = 0; i < kAxes; ++i) {
+      sum.k.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
+    }
+    sum.columns = weight.size[0] / w.groups;
+    sum.column_b = out.stride[1];
+    sum.column_out = weight.stride[0];
+    sum.a_group = channels * a[1];
+    sum.b_group = sum.columns * out.stride[1];
+    sum.out_group = sum.columns * weight.stride[0];
+    set_origin(sum, source, reach);
+    sum.b = advance(out.data, out.dtype, image * out.stride[0]);
+    sum.out = weight.data;
+    accumulator.first = image == 0;
+    accumulator.last = image + images == in.size[0];
+    run_sum(sum);
+  }
+}
+
+void sum_weight_gradient(const Plan& plan) {
+  const Operand& weight = plan.weight;
+  // Where channels are groups and lie innermost, vectors run along them, if they do in the weight.
+  if (plan.window.groups == 1 || weight.size[0] != plan.window.groups || plan.in.stride[1] != 1 ||
+      plan.out.stride[1] != 1) {
+    sum_weight_gradient(plan, weight);
+    return;
+  }
+  const at::Tensor channels_last = at::empty_like(weight.tensor.movedim(0, -1)).movedim(-1, 0);
+  sum_weight_gradient(plan, Operand(channels_last));
+  weight.tensor.copy_(channels_last);
+}
+
+}  // namespace
+
+const Method sums{"sums", [](const Plan&) -> const char* { return nullptr; },
+                  [](Plan& plan) {
+                    if (plan.pass == Pass::forward) return sum_forward(plan);
+                    if (plan.pass == Pass::input_gradient) return sum_input_gradient(plan);
+                    sum_weight_gradient(plan);
+                  }};
+
+}  // namespace ocl::conv
