@@ -59,6 +59,7 @@ ocl::generated::Description description_of(const AOTIOclKernel& kernel, int devi
   made.form = ocl::generated::form_of(kernel.form);
   made.width = static_cast<size_t>(kernel.width);
   made.group = static_cast<size_t>(kernel.group);
+  made.lines = static_cast<size_t>(kernel.lines);
   const auto size = [](const AOTIOclSize& of) {
     return ocl::generated::Size{of.value, of.is_number != 0};
   };

@@ -42,7 +42,7 @@ struct AOTIOclKernel {
   const AOTIOclCheck* checks;
   int64_t check_count;
   const char* form;
-  int64_t width, group;
+  int64_t width, group, lines;
   AOTIOclSize columns, rows, length;
   int64_t work;
 };

@@ -126,12 +126,12 @@ generated::Size size_of(const py::handle& value) {
 /// or how much).
 py::object generated_kernel(int device, std::string source, std::string name, std::string file,
                             size_t tensors, std::string kinds, std::vector<uint64_t> sites,
-                            const std::string& form, size_t width, size_t group,
+                            const std::string& form, size_t width, size_t group, size_t lines,
                             const py::tuple& sizes, int64_t work) {
-  auto generated = std::make_unique<Generated>(
-      generated::Description{device, std::move(source), std::move(name), std::move(file), tensors,
-                             std::move(kinds), std::move(sites), generated::form_of(form), width,
-                             group, size_of(sizes[0]), size_of(sizes[1]), size_of(sizes[2]), work});
+  auto generated = std::make_unique<Generated>(generated::Description{
+      device, std::move(source), std::move(name), std::move(file), tensors, std::move(kinds),
+      std::move(sites), generated::form_of(form), width, group, lines, size_of(sizes[0]),
+      size_of(sizes[1]), size_of(sizes[2]), work});
   PyTypeObject* type = kernel_type();
   auto* object = reinterpret_cast<KernelObject*>(type->tp_alloc(type, 0));
   if (object == nullptr) throw py::error_already_set();

@@ -21,7 +21,7 @@ def _generator() -> str:
     """A hash of this package, of what fakes say, and of the kernels' prelude."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
-    for path in [folder.parent / "_fake.py", *sorted(folder.glob("*.py"))]:
+    for path in [folder.parent / "_fake.py", *sorted(folder.rglob("*.py"))]:
         digest.update(path.read_bytes())
     from torch_ocl.inductor import runtime
 

@@ -13,12 +13,11 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Identity
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.access import temporaries
 from torch_ocl.inductor.expressions import cast, constant, promote, unwrap
 from torch_ocl.inductor.ops import Overrides
-from torch_ocl.inductor.printer import is_condition, is_real
+from torch_ocl.inductor.text.printer import is_condition, is_real
 from torch_ocl.inductor.types import FLOAT8, TAGS, compute_dtype
-from torch_ocl.inductor.values import Assert, Region, Store, Value
+from torch_ocl.inductor.values import Assert, Region, Store, Value, temporaries
 
 
 class _Values(CSE):

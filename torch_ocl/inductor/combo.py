@@ -8,17 +8,27 @@ function.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
 import sympy
 import torch
 from torch._inductor.scheduler import BaseSchedulerNode
-from torch._inductor.utils import IndentedBuffer
 
+from torch_ocl.inductor import launch
+from torch_ocl.inductor.forms.form import Layout
 from torch_ocl.inductor.kernel import OclKernel
-from torch_ocl.inductor.loops import declarations, struct_members
-from torch_ocl.inductor.types import c_type
+from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.program import (
+    FUNCTION,
+    KERNEL,
+    Number,
+    Parameters,
+    function_text,
+    kernel_text,
+)
 
 # Parameters stay below 1 KiB in all: a tensor takes 16 bytes where it is a buffer and an offset.
 _MOST_BYTES = 960
@@ -62,7 +72,7 @@ def groups(kernels: Iterable[OclKernel]) -> list[list[OclKernel]]:
     alone: list[list[OclKernel]] = []
     shared: dict[Any, list[list[OclKernel]]] = {}
     for kernel in kernels:
-        if not kernel.can_be_part():
+        if kernel.part is None:
             alone.append([kernel])
             continue
         # Special functions of float and of double can't be in one program.
@@ -75,10 +85,10 @@ def groups(kernels: Iterable[OclKernel]) -> list[list[OclKernel]]:
 
 
 def _fits(kernels: list[OclKernel]) -> bool:
-    parameters = [kernel.call_parameters() for kernel in kernels]
-    tensors = sum(len(t) for t, _ in parameters)
-    numbers = sum(len(n) for _, n in parameters)
-    columns = sum(int(k.lane_tree.numel) for k in kernels)
+    parts = [_part(kernel) for kernel in kernels]
+    tensors = sum(len(parameters.tensors) for _, parameters in parts)
+    numbers = sum(len(parameters.numbers) for _, parameters in parts)
+    columns = sum(int(part.sizes[0]) for part, _ in parts)
     return (
         16 * tensors + 8 * numbers <= _MOST_BYTES
         and numbers <= _MOST_NUMBERS
@@ -86,93 +96,83 @@ def _fits(kernels: list[OclKernel]) -> bool:
     )
 
 
+def _part(kernel: OclKernel) -> tuple[Layout, Parameters]:
+    """A kernel's function, and what it takes."""
+    assert kernel.part is not None
+    return kernel.part, kernel.parameters_of(kernel.part)
+
+
 class ComboKernel:
     """Several kernels as one, for whoever defines and calls a kernel: see OclKernel.
 
     Args:
-        kernels: Two or more of one device that can_be_part().
+        kernels: Two or more of one device that have a part.
     """
 
-    index_torch_dtype = torch.int32
-    lanes_in_rows = False
-    transposed = ()
-    line, lines = None, 1
     sites = ()
 
     def __init__(self, kernels: list[OclKernel]) -> None:
-        first = kernels[0]
-        self.kernels = kernels
-        self.device, self.group = first.device, first.group
-        self.is_cpu_form, self.is_gpu_form = first.is_cpu_form, first.is_gpu_form
-        self.width = 1
-        self.columns = 0
+        self.device, self.on_cpu = kernels[0].device, kernels[0].on_cpu
         self.parts = {part for kernel in kernels for part in kernel.parts}
-        self.helpers: dict[str, None] = {}
-        self.host_numbers = {n: d for k in kernels for n, d in k.host_numbers.items()}
+        self._columns = [kernel.nest.lanes.tree.prefix + "numel" for kernel in kernels]
+        self._functions = [_part(kernel) for kernel in kernels]
 
-    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
-        """The program's text: functions of the parts, and the kernel that calls them."""
-        texts = [kernel.codegen_part() for kernel in self.kernels]
-        self.width = max(kernel.width for kernel in self.kernels)
-        functions: dict[str, str] = {}
-        out, body = IndentedBuffer(), IndentedBuffer()
-        for i, (kernel, text) in enumerate(zip(self.kernels, texts, strict=True)):
-            self.helpers.update(kernel.helpers)
-            if text not in functions:
-                functions[text] = function = f"{name}_part{len(functions)}"
-                out.splice(text.replace("PART_NAME", function))
-            self._call(i, kernel, functions[text], body)
-        self._assemble(name, out, body)
-        return out.getvalue()
-
-    def _call(self, i: int, kernel: OclKernel, function: str, out: IndentedBuffer) -> None:
-        """Calls a part with what of a work-item's columns is in it, and takes columns for it."""
-        numel = int(kernel.lane_tree.numel)
-        start = self.columns
-        self.columns += -(-numel // self.width) * self.width
-        tensors, numbers = kernel.call_parameters()
-        arguments = [f"p{i}_{inner}" for inner, *_ in (*tensors, *numbers)]
-        places = f"max(first - {start}, 0), min(end - {start}, {numel})"
-        out.writeline(f"if (first < {start + numel} && end > {start})")
-        with out.indent():
-            out.writeline(f"{function}({', '.join(arguments)}, {places}, {numel});")
-
-    def _assemble(self, name: str, out: IndentedBuffer, body: IndentedBuffer) -> None:
-        tensors, numbers = self.call_parameters()
-        out.writeline("typedef struct {")
-        with out.indent():
-            out.writelines(struct_members(tensors, numbers))
-            out.writeline("long columns_each, rows_each;")
-        out.writeline(f"}} {name}_arguments;")
-        out.writeline("")
-        buffers = " ".join(f"BUFFER({inner})" for inner, _ in tensors)
-        items = "ITEM_BY_ITEM " if self.is_cpu_form else ""
-        out.writeline(f"kernel {items}void {name}({buffers} const {name}_arguments a) {{")
-        with out.indent():
-            out.writelines(declarations(tensors, numbers, self.host_numbers, torch.int32))
-            t = c_type(self.index_torch_dtype)
-            each = f"({t})a.columns_each" if self.is_cpu_form else str(self.width)
-            out.writeline(f"const {t} first = ({t})get_global_id(0) * {each};")
-            out.writeline(f"const {t} end = first + {each};")
-            out.splice(body)
-        out.writeline("}")
-
-    def call_parameters(self) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
+    @functools.cached_property
+    def parameters(self) -> Parameters:
         """Those of all parts, named by the part's number."""
-        all_tensors, all_numbers = [], []
-        for i, kernel in enumerate(self.kernels):
-            tensors, numbers = kernel.call_parameters()
-            all_tensors += [(f"p{i}_{inner}", outer) for inner, outer in tensors]
-            all_numbers += [(f"p{i}_{inner}", outer, kind) for inner, outer, kind in numbers]
-        return all_tensors, all_numbers
+        tensors: list[tuple[str, str]] = []
+        numbers: list[Number] = []
+        for i, (_, part) in enumerate(self._functions):
+            tensors += [(f"p{i}_{name}", outer) for name, outer in part.tensors]
+            numbers += [dataclasses.replace(n, name=f"p{i}_{n.name}") for n in part.numbers]
+        return Parameters(tuple(tensors), tuple(numbers))
 
-    def _sizes(self) -> list[sympy.Expr]:
-        return [sympy.Integer(size) for size in (self.columns, 1, 1)]
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The calls of the parts, with what of a work-item's columns is in each. The columns of a
+        part begin at a multiple of the lanes."""
+        layouts = [layout for layout, _ in self._functions]
+        names = {text: f"{KERNEL}_part{i}" for i, text in enumerate(dict.fromkeys(self._texts))}
+        width, out, start = max(layout.width for layout in layouts), Lines(), 0
+        each = "(int)a.columns_each" if self.on_cpu else str(width)
+        out.writeline(f"const int first = (int)get_global_id(0) * {each};")
+        out.writeline(f"const int end = first + {each};")
+        for i, ((layout, part), text) in enumerate(zip(self._functions, self._texts, strict=True)):
+            numel = int(layout.sizes[0])
+            arguments = [f"p{i}_{name}" for name, _ in part.tensors]
+            arguments += [f"p{i}_{number.name}" for number in part.numbers]
+            places = f"max(first - {start}, 0), min(end - {start}, {numel})"
+            out.writeline(f"if (first < {start + numel} && end > {start})")
+            with out.indent():
+                out.writeline(f"{names[text]}({', '.join(arguments)}, {places}, {numel});")
+            start += -(-numel // width) * width
+        return dataclasses.replace(
+            layouts[0],
+            width=width,
+            sizes=(sympy.Integer(start), sympy.S.One, sympy.S.One),
+            work=max(layout.work for layout in layouts),
+            text=out,
+            helpers=(*dict.fromkeys(helper for layout in layouts for helper in layout.helpers),),
+        )
 
-    def work(self) -> int:
-        """Elementary operations for an element of the costliest part."""
-        return max(kernel.work() for kernel in self.kernels)
+    @functools.cached_property
+    def _texts(self) -> list[str]:
+        """The parts' functions."""
+        functions = zip(self._functions, self._columns, strict=True)
+        return [
+            function_text(parameters, columns, part.text, torch.int32)
+            for (part, parameters), columns in functions
+        ]
 
-    launch_sizes = OclKernel.launch_sizes
-    call_kernel = OclKernel.call_kernel
-    form = OclKernel.form
+    def codegen_kernel(self) -> str:
+        """The program's text: functions of the parts, and the kernel that calls them."""
+        out = Lines()
+        for i, text in enumerate(dict.fromkeys(self._texts)):
+            out.splice(text.replace(FUNCTION, f"{KERNEL}_part{i}"))
+        flags: dict[str, Any] = {"index": torch.int32, "sites": 0, "on_cpu": self.on_cpu}
+        out.splice(kernel_text(self.parameters, self.layout.text, **flags))
+        return str(out.getvalue())
+
+    def call_kernel(self, name: str) -> None:
+        """Writes the call."""
+        launch.write_call(name, self.parameters, self.device)

@@ -127,6 +127,7 @@ class OclCppWrapper(CppWrapperCpu):
                 _text(kernel.form),
                 kernel.width,
                 kernel.group,
+                kernel.lines,
                 sizes,
                 kernel.work,
             ]

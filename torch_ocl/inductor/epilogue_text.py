@@ -12,19 +12,19 @@ import torch
 from torch._inductor.codegen.common import RemovedArg
 from torch._inductor.codegen.simd import CantSplit, SIMDKernel
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
-from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import runtime
-from torch_ocl.inductor.access import Lanes
 from torch_ocl.inductor.collector import Collector
-from torch_ocl.inductor.emit import Emitter
-from torch_ocl.inductor.printer import Printer
-from torch_ocl.inductor.render import Renderer
-from torch_ocl.inductor.stages import Item, Plan, loads_of
+from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.text.indices import Names
+from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.printer import Printer
+from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
-from torch_ocl.inductor.values import Value, operands_of
+from torch_ocl.inductor.values import Item, Value, loads_of, operands_of
 
 # Of a kernel's parameters, which are 1 KiB together.
 _MOST_OPERANDS = 16
@@ -84,7 +84,7 @@ class _Kernel(Collector, SIMDKernel):
     def collect(self, nodes: Sequence[Any]) -> None:
         """The values that nodes compute, in their order, and what they store."""
         name, dtype = self.product.get_name(), compute_dtype(self.product.get_dtype())
-        value = self.emit("parameter", dtype, name="value")
+        value = self.emit("parameter", dtype, name="value", lanes=True)
         self.cse.store_cache[name] = value
         self.store_buffer_names.add(name)
         sizes = [tree.numel for tree in self.range_trees]
@@ -108,43 +108,31 @@ class _Kernel(Collector, SIMDKernel):
         return name in V.graph.removed_buffers or name in self.removed_buffers
 
 
-class _Columns(Lanes):
-    """Lanes along a row."""
-
-    def _value_varies(self, value: Value) -> bool:
-        return value.op == "parameter" or super()._value_varies(value)
-
-
-class _Renderer(Renderer):
-    def _parameter(self, value: Value, width: int) -> str:
-        return str(value.attrs["name"])
-
-
-class _Writer(Emitter):
+class _Writer:
     """Writes the functions of one element, or of `width` in a row."""
 
     def __init__(self, kernel: _Kernel, width: int) -> None:
-        self.kernel, self.width = kernel, width  # type: ignore[assignment]
+        self.kernel, self.width = kernel, width
         self.helpers: dict[str, None] = {}
-
-    def renderer(self, width: int) -> _Renderer:
-        kernel: Any = self.kernel
-        columns = next(t for t in kernel.range_trees if t.prefix == "x")
-        lanes = _Columns(kernel.range_tree_nodes, columns, width)
-        names = {
+        lengths = {
             length: sympy.Symbol(name, integer=True, positive=True)
             for name, length in kernel.product.lengths().items()
         }
 
         def rename(index: sympy.Expr) -> sympy.Expr:
-            return kernel.rename_indexing(index).xreplace(names)
+            return kernel.rename_indexing(index).xreplace(lengths)
 
-        return _Renderer(lanes, torch.int64, kernel.pointer_of, rename)
+        self.names = Names(torch.int64, kernel.pointer_of, kernel.memory_of, rename)
+
+    def renderer(self) -> Renderer:
+        kernel = self.kernel
+        columns = next(t for t in kernel.range_trees if t.prefix == "x")
+        return Renderer(Lanes(kernel.range_tree_nodes, columns, self.width), self.names)
 
     def functions(self, name: str, by_columns: bool) -> list[str]:
         """The function of that name. `by_columns`: what depends on columns alone, if memory is
         read for it, is in another one, for kernels whose work-items stay in their columns."""
-        kernel: Any = self.kernel
+        kernel = self.kernel
         plan = Plan(
             kernel.items,
             in_row=kernel.depends_on_rows if by_columns else lambda item: True,
@@ -183,7 +171,7 @@ class _Writer(Emitter):
         ]
 
     def _lanes_of(self, value: Value) -> int:
-        return self.renderer(self.width).width_of(value)
+        return self.renderer().width_of(value)
 
     def _function(
         self,
@@ -194,22 +182,22 @@ class _Writer(Emitter):
         first: Sequence[str] = (),
         last: Sequence[str] = (),
     ) -> str:
-        kernel: Any = self.kernel
-        body, r = IndentedBuffer(), self.renderer(self.width)
-        self.statements(items, r, body)
+        kernel = self.kernel
+        lines, r = Lines(), self.renderer()
+        r.statements(items, lines)
         row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
-        out = IndentedBuffer()
+        declared = r.indices.declare(kernel.range_trees)
+        self.helpers.update(dict.fromkeys(r.helpers))
+        out = Lines()
         taken = ", ".join(["const ulong z", *parameters])
-        out.writeline(f"static inline {name}({taken} EPILOGUE_SIGNATURE) {{")
-        with out.indent():
+        with out.block(f"static inline {name}({taken} EPILOGUE_SIGNATURE)"):
             if "const ulong row" in parameters:
                 out.writeline(f"const long yindex = {row};")
             out.writeline(f"const long xindex = {column};")
-            out.writelines(self.declare_symbols(r, lambda root: True))
+            out.writelines(declared)
             out.writelines(first)
-            out.splice(body)
+            out.splice(lines)
             out.writelines(last)
-        out.writeline("}")
         return str(out.getvalue())
 
 

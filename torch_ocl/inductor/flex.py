@@ -18,19 +18,19 @@ from torch._inductor.codegen.common import Kernel, KernelArgs
 from torch._inductor.kernel.flex import common
 from torch._inductor.kernel.flex.flex_attention import process_joint_outputs, validate_joint_graph
 from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
-from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor import runtime
-from torch_ocl.inductor.access import Lanes, temporaries
 from torch_ocl.inductor.collector import Collector
-from torch_ocl.inductor.emit import Emitter
 from torch_ocl.inductor.expressions import cast, unwrap
 from torch_ocl.inductor.ops import Overrides
-from torch_ocl.inductor.render import Renderer
+from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.text.indices import Names
+from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
-from torch_ocl.inductor.values import Value
+from torch_ocl.inductor.values import Value, temporaries
 
 # The parameters of the user's functions, as upstream calls them.
 _PLACES = {"b": "b", "h": "h", "m": "q", "n": "k"}
@@ -55,9 +55,10 @@ class _Function(Collector, Kernel):
 
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in _PLACES:
-            return self.emit("parameter", torch.int32, name=_PLACES[name])
+            # Lanes are queries side by side.
+            return self.emit("parameter", torch.int32, name=_PLACES[name], lanes=name == "m")
         if name in ("score", "slope"):
-            return self.emit("parameter", self.dtype, name=name)
+            return self.emit("parameter", self.dtype, name=name, lanes=True)
         return super().load(name, index)
 
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
@@ -85,38 +86,6 @@ class _Function(Collector, Kernel):
             return sum(i * stride for i, stride in zip(index, buffer.get_stride(), strict=True))
 
         buffer.data.store_output(buffer.name, place, [])
-
-
-class _Queries(Lanes):
-    """Lanes along the queries."""
-
-    def _value_varies(self, value: Value) -> bool:
-        if value.op == "parameter":
-            return value.attrs["name"] in ("score", "slope", "q")
-        return super()._value_varies(value)
-
-
-class _Renderer(Renderer):
-    def _parameter(self, value: Value, width: int) -> str:
-        return str(value.attrs["name"])
-
-
-class _Writer(Emitter):
-    """Writes a function's body, of one query or of `width`."""
-
-    def __init__(self, function: _Function, width: int) -> None:
-        self.kernel, self.width = function, width  # type: ignore[assignment]
-        lanes = _Queries({}, None, width)  # type: ignore[arg-type]
-        self.r = _Renderer(
-            lanes, function.index_torch_dtype, function.pointer_of, function.rename_indexing
-        )
-
-    def body(self, result: Value | None) -> str:
-        out = IndentedBuffer(initial_indent=1)
-        self.statements(self.kernel.items, self.r, out)
-        if result is not None:
-            out.writeline(f"return {self.r.operand(result, self.width)};")
-        return str(out.getvalue())
 
 
 @dataclass
@@ -169,15 +138,20 @@ class _Functions:
     def _write(
         self, name: str, parameters: str, function: _Function, result: Value | None, width: int
     ) -> None:
-        writer = _Writer(function, width)
-        body = writer.body(result)
-        self.helpers.update(writer.r.helpers)
+        names = Names(
+            torch.int64, function.pointer_of, function.memory_of, function.rename_indexing
+        )
+        r, lines = Renderer(Lanes({}, None, width), names), Lines(initial_indent=1)
+        r.statements(function.items, lines)
+        if result is not None:
+            lines.writeline(f"return {r.operand(result, width)};")
+        self.helpers.update(dict.fromkeys(r.helpers))
         kind = "void" if result is None else c_type(result.dtype, width)
         queries = c_type(torch.int32, width)
         places = f"const int b, const int h, const {queries} q, const int k"
         scores = c_type(self.dtype, width)
         signature = f"{parameters.format(T=scores, places=places)} CAPTURED_SIGNATURE"
-        self.texts.append(f"static inline {kind} {name}({signature}) {{\n{body}}}")
+        self.texts.append(f"static inline {kind} {name}({signature}) {{\n{lines.getvalue()}}}")
 
     def text(self, **defines: bool) -> _Text:
         """All of them."""

@@ -1,41 +1,39 @@
-"""One generated kernel: its loops, and the program's text of what collector.py collects."""
+"""One generated kernel: it collects Inductor's ops, and has a form write their text."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, SizeArg, WorkspaceArg
-from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot, SIMDKernel
-from torch._inductor.utils import IndentedBuffer
+from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.access import temporaries
+from torch_ocl.inductor import launch
 from torch_ocl.inductor.collector import Collector
-from torch_ocl.inductor.emit import Emitter
 from torch_ocl.inductor.expressions import cast, unwrap
-from torch_ocl.inductor.group_loops import GPU_SQUARE
-from torch_ocl.inductor.loops import FEWEST_LANES, GPU_LANES, Loops
+from torch_ocl.inductor.forms import layout_of
+from torch_ocl.inductor.forms.columns import Part
+from torch_ocl.inductor.forms.form import Layout, Nest
 from torch_ocl.inductor.ops import Overrides
-from torch_ocl.inductor.printer import Printer
-from torch_ocl.inductor.stages import Plan
+from torch_ocl.inductor.plan.lanes import lanes_of
+from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
+from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.text.indices import Names
+from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.printer import Printer
+from torch_ocl.inductor.text.program import Number, Parameters, kernel_text
 from torch_ocl.inductor.types import c_type, compute_dtype
-from torch_ocl.inductor.values import Reduction, Store, Value
-
-# Rows up to this length stay in private arrays from pass to pass: the first cache holds them.
-_LONGEST_PRIVATE_ROW = 8192
-# Registers of a GPU's work-item that a value of its row may take, and all that are kept.
-_MOST_IN_REGISTERS, _MOST_KEPT = 32, 64
+from torch_ocl.inductor.values import Reduction, Store, Value, temporaries
 
 
-class OclKernel(Collector, Loops, SIMDKernel):
+class OclKernel(Collector, SIMDKernel):
     """See SIMDKernel: loops over x (and y, z), and over r0_ where it reduces."""
 
     index_long = False
@@ -48,14 +46,11 @@ class OclKernel(Collector, Loops, SIMDKernel):
         self.host_numbers: dict[str, torch.dtype] = {}
         self.index_torch_dtype = self.get_index_dtype_as_torch_dtype()
         self.device = V.graph.get_current_device_or_throw()
-        self.is_cpu_form = devices.is_cpu_form(self.device.index)
-        self.is_gpu_form = not self.is_cpu_form
-        self.lanes_in_rows = self.features.is_reduction() and self._rows_are_contiguous()
-        self.group = self._group_size()
-        self.width = 1
-        self.line: sympy.Expr | None = None
-        self.transposed: list[Value] = []
-        self.plan: Plan
+        self.on_cpu = devices.is_cpu_form(self.device.index)
+        self.in_rows = self.features.is_reduction() and self._rows_are_contiguous()
+        self.names = Names(
+            self.index_torch_dtype, self.pointer_of, self.memory_of, self.rename_indexing
+        )
 
     # --- what Inductor asks
     def create_cse_var(self, name: str, *args: Any, **kwargs: Any) -> Value:
@@ -69,7 +64,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
         return Printer(V.kernel.index_torch_dtype == torch.int64).doprint(e)
 
     def should_use_persistent_reduction(self) -> bool:
-        # What is kept from pass to pass is this backend's affair (stages.py), and so is where
+        # What is kept from pass to pass is this backend's affair (plan/stages.py), and so is where
         # passes end: Inductor needn't close its loops.
         return self.features.is_reduction()
 
@@ -99,22 +94,6 @@ class OclKernel(Collector, Loops, SIMDKernel):
                     votes -= any(_first_step(read, c, (*columns, *row)) == 1 for c in columns)
         short = isinstance(numel, sympy.Integer) and numel < FEWEST_LANES
         return votes >= 0 and not (short and votes == 0)
-
-    def _group_size(self) -> int:
-        """Work-items of a GPU's work-group."""
-        usual, most = devices.work_group_sizes(self.device.index)
-        if not self.lanes_in_rows:
-            return usual
-        numel = self.features.reduction_numel
-        size = int(numel) if isinstance(numel, sympy.Integer) else 1 << 20
-        vectors = -(-size // GPU_LANES)
-
-        def cost(group: int) -> float:
-            """Work-items that idle in the last round, and how far from four vectors each has."""
-            each = -(-vectors // group)
-            return each * group / vectors + abs(math.log2(each / 4)) / 8
-
-        return min((most >> i for i in range(most.bit_length() - 5)), key=cost)
 
     def host_number(self, name: str) -> Value:
         """The one element of a tensor on the CPU: a number of the call."""
@@ -196,7 +175,7 @@ class OclKernel(Collector, Loops, SIMDKernel):
         number = next(self.reduction_count)
         reduction = Reduction(kind, number, accumulated, operands)
         count = 3 if kind.startswith("welford") else 1
-        lanes = not self.lanes_in_rows
+        lanes = not self.in_rows
         results = tuple(
             self._new(Value, dtype, "result", (), {"lanes": lanes, "number": (number, i)})
             for i in range(count)
@@ -213,19 +192,61 @@ class OclKernel(Collector, Loops, SIMDKernel):
     def _sums_twice(self) -> bool:
         """Whether variance is taken by two passes over a row that is at hand."""
         numel = self.features.reduction_numel
-        return (
-            self.lanes_in_rows
-            and isinstance(numel, sympy.Integer)
-            and numel <= _LONGEST_PRIVATE_ROW
-        )
+        return self.in_rows and isinstance(numel, sympy.Integer) and numel <= LONGEST_PRIVATE_ROW
 
-    # --- the program's text
-    @property
-    def lane_tree(self) -> IterationRangesRoot:
-        """The loop that lanes run along."""
-        if self.lanes_in_rows:
-            return next(t for t in self.range_trees if t.is_reduction)
-        return next(t for t in reversed(self.range_trees) if not t.is_reduction)
+    # --- the program
+    @functools.cached_property
+    def nest(self) -> Nest:
+        """The loops and what is done in them, once all ops are collected."""
+        plan = Plan(
+            self.items,
+            in_row=self._in_row,
+            memory_of=self.memory_of,
+            is_removed=self._is_removed,
+            may_keep=self._may_keep,
+            keeps_loads=not self.on_cpu,
+        )
+        row = next((t for t in self.range_trees if t.is_reduction), None)
+        around = [t for t in reversed(self.range_trees) if not t.is_reduction]
+        along = row if self.in_rows and row is not None else around[0]
+        flags = {"on_cpu": self.on_cpu, "in_rows": self.in_rows}
+        lanes = lanes_of(plan.needed, self.range_tree_nodes, along, **flags)
+        length = self.features.reduction_numel
+        index = self.device.index
+        return Nest(row, around, length, lanes, plan, self.names, index, self.on_cpu)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The text, and how it is launched."""
+        return layout_of(self.nest)
+
+    @functools.cached_property
+    def part(self) -> Layout | None:
+        """The text as a function of a combo kernel (combo.py), or None if it can't share a launch.
+        It can with columns alone, their number known, in 32-bit indices, and nothing that a check's
+        record is for."""
+        if self.features.is_reduction() or self.sites or self.index_torch_dtype != torch.int32:
+            return None
+        with V.set_kernel_handler(self):
+            nest = self.nest
+            if len(nest.around) > 1 or not isinstance(nest.lanes.tree.numel, sympy.Integer):
+                return None
+            return Part(nest).layout() if nest.lanes.line is None else None
+
+    @functools.cached_property
+    def parameters(self) -> Parameters:
+        """What a call passes."""
+        return self.parameters_of(self.layout)
+
+    def codegen_kernel(self) -> str:
+        body, t = Lines(), c_type(self.index_torch_dtype)
+        for tree in self.range_trees:
+            if isinstance(tree.numel, sympy.Integer):
+                body.writeline(f"const {t} {tree.prefix}numel = {tree.numel};")
+        body.writelines(self.layout.head)
+        body.splice(self.layout.text)
+        flags: dict[str, Any] = {"sites": len(self.sites), "on_cpu": self.on_cpu}
+        return kernel_text(self.parameters, body, index=self.index_torch_dtype, **flags)
 
     def _in_row(self, item: Any) -> bool:
         index = item.index if isinstance(item, Value | Store) else None
@@ -240,13 +261,8 @@ class OclKernel(Collector, Loops, SIMDKernel):
         return False
 
     def _may_keep(self, value: Value, others: int) -> bool:
-        numel = self.features.reduction_numel
-        if not (self.lanes_in_rows and isinstance(numel, sympy.Integer)):
-            return False
-        if self.is_cpu_form:
-            return bool(numel <= _LONGEST_PRIVATE_ROW)
-        each = -(-int(numel) // self.group) * max(1, value.dtype.itemsize // 4)
-        return each <= _MOST_IN_REGISTERS and each * (others + 1) <= _MOST_KEPT
+        length = self.features.reduction_numel
+        return self.in_rows and may_keep(self.device.index, length, value.dtype, others)
 
     def _is_removed(self, name: str) -> bool:
         return (
@@ -256,60 +272,12 @@ class OclKernel(Collector, Loops, SIMDKernel):
             or name in self.inplaced_to_remove
         )
 
-    def _make_plan(self) -> None:
-        self.plan = Plan(
-            self.items,
-            in_row=self._in_row,
-            memory_of=self.memory_of,
-            is_removed=self._is_removed,
-            may_keep=self._may_keep,
-            keeps_loads=self.is_gpu_form,
-        )
-
-    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
-        self._make_plan()
-        self.width = self._choose_width()
-        emitter = Emitter(self, self.width)
-        body = IndentedBuffer()
-        if self.lanes_in_rows:
-            self._rows_loop(emitter, body)
-        else:
-            self._columns_loop(emitter, body)
-        self.helpers = emitter.helpers
-        return self._assemble(name, emitter, body)
-
-    def can_be_part(self) -> bool:
-        """Whether it can share a launch with others (combo.py): columns alone, their number known,
-        in 32-bit indices, and nothing that a check's record is for."""
-        if (
-            self.features.is_reduction()
-            or self._trees()[1]
-            or self.sites
-            or not isinstance(self.lane_tree.numel, sympy.Integer)
-            or self.index_torch_dtype != torch.int32
-        ):
-            return False
-        with V.set_kernel_handler(self):
-            self._make_plan()
-            self._choose_width()
-        return self.line is None
-
-    def codegen_part(self) -> str:
-        """Its text as a function PART_NAME of a combo kernel."""
-        with V.set_kernel_handler(self):
-            self._make_plan()
-            self.width = self._choose_width()
-            emitter = Emitter(self, self.width)
-            text = self._part(emitter)
-        self.helpers = emitter.helpers
-        return text
-
     # --- the call
-    def call_parameters(self) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
-        """(parameter, buffer) of the tensors, and (parameter, expression, kind) of the numbers."""
+    def parameters_of(self, layout: Layout) -> Parameters:
+        """What a call of a text passes."""
         _, call_args, args, _ = self.args.python_argdefs()
         tensors: list[tuple[str, str]] = []
-        numbers: list[tuple[str, Any, str]] = []
+        numbers: list[Number] = []
         for arg, outer in zip(args, call_args, strict=True):
             if isinstance(arg, WorkspaceArg):
                 raise NotImplementedError("inductor's workspaces have no use on ocl")
@@ -317,78 +285,26 @@ class OclKernel(Collector, Loops, SIMDKernel):
                 real = isinstance(outer, sympy.Symbol) and symbol_is_type(
                     outer, (SymT.FLOAT, SymT.UNBACKED_FLOAT)
                 )
-                numbers.append((arg.name, outer, "f" if real else "l"))
+                numbers.append(Number(arg.name, outer, "f" if real else "l"))
             elif outer in self.host_numbers:
                 dtype = self.host_numbers[outer]
                 kind = "l"
                 if dtype.is_floating_point:
                     kind = "d" if dtype == torch.float64 else "f"
-                numbers.append((f"{arg.name}_number", outer, kind))
+                numbers.append(Number(f"{arg.name}_number", outer, kind, dtype))
             else:
                 tensors.append((arg.name, outer))
         for tree in self.range_trees:
             if not isinstance(tree.numel, sympy.Integer):
-                numbers.append((f"{tree.prefix}numel", tree.numel, "l"))
-        known = [expression for _, expression, _ in numbers]
-        for name, size in zip(("columns", "rows", "length"), self._sizes(), strict=True):
+                numbers.append(Number(f"{tree.prefix}numel", tree.numel, "l"))
+        known = [number.outer for number in numbers]
+        for name, size in zip(("columns", "rows", "length"), layout.sizes, strict=True):
             if not isinstance(size, sympy.Integer) and size not in known:
-                numbers.append((f"{name}_size", size, "l"))
-        return tensors, numbers
-
-    def _sizes(self) -> list[sympy.Expr]:
-        """Columns, rows, and a row's length."""
-        tree, trees = self._trees()
-        columns = tree.numel if tree is not None else 1
-        rows = sympy.prod([t.numel for t in trees])
-        if self.line is not None:
-            rows, columns = rows * FloorDiv(columns, self.line), self.line
-        if self.transposed:
-            side = GPU_SQUARE if self.is_gpu_form else self.width
-            blocks = FloorDiv(trees[0].numel + side - 1, side)
-            rows = sympy.prod([blocks, *(t.numel for t in trees[1:])])
-        length = sympy.prod([t.numel for t in self.range_trees if t.is_reduction])
-        if self.transposed:
-            length = side
-        return [sympy.sympify(size) for size in (columns, rows, length)]
-
-    def launch_sizes(self, numbers: list[tuple[str, Any, str]]) -> list[tuple[bool, int]]:
-        """The same for the launcher: constants, or which number of the call."""
-        places = {e: i for i, (_, e, kind) in enumerate(numbers) if kind == "l"}
-        return [
-            (False, int(size)) if isinstance(size, sympy.Integer) else (True, places[size])
-            for size in self._sizes()
-        ]
+                numbers.append(Number(f"{name}_size", size, "l"))
+        return Parameters(tuple(tensors), tuple(numbers))
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
-        wrapper = V.graph.wrapper_code
-        tensors, numbers = self.call_parameters()
-        args: list[Any] = [outer for _, outer in tensors]
-        # For C++: what is no tensor has a kind, and the dtype of the tensor that it is read from.
-        types: list[Any] = [None] * len(args)
-        for _, expression, kind in numbers:
-            if isinstance(expression, sympy.Expr):
-                for symbol in expression.free_symbols:
-                    wrapper.ensure_size_computed(symbol)
-                args.append(wrapper.codegen_sizevar(expression))
-                types.append((kind, None))
-            else:
-                args.append(str(expression))
-                types.append((kind, self.host_numbers[str(expression)]))
-        wrapper.generate_kernel_call(name, args, device=self.device, triton=False, arg_types=types)
-
-    def form(self) -> str:
-        """The launcher's."""
-        if self.is_gpu_form and self.transposed:
-            return "group_tiles"
-        if self.lines > 1:
-            return "group_columns"
-        return ("item" if self.is_cpu_form else "group") + (
-            "_rows" if self.lanes_in_rows else "_lanes"
-        )
-
-    def work(self) -> int:
-        """Elementary operations for an element of the loops."""
-        return max(1, len(self.plan.needed) // 8)
+        launch.write_call(name, self.parameters, self.device)
 
 
 def _first_step(index: sympy.Expr, along: sympy.Symbol, symbols: Sequence[sympy.Symbol]) -> Any:

@@ -164,6 +164,7 @@ class Kernel:
     form: str
     width: int
     group: int
+    lines: int
     sizes: tuple[tuple[bool, int], ...]
     work: int
     origin: str = ""
@@ -237,6 +238,7 @@ def _first_call(
             kernel.form,
             kernel.width,
             kernel.group,
+            kernel.lines,
             kernel.sizes,
             kernel.work,
         )

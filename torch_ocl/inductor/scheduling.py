@@ -14,8 +14,9 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from torch_ocl.inductor import combo, products, refused, runtime
+from torch_ocl.inductor import combo, launch, products, refused, runtime
 from torch_ocl.inductor.kernel import OclKernel
+from torch_ocl.inductor.text.program import KERNEL
 
 
 class OclScheduling(SIMDScheduling):
@@ -84,19 +85,7 @@ class OclScheduling(SIMDScheduling):
         self, src_code: str, node_schedule: Any, kernel: OclKernel | combo.ComboKernel
     ) -> str:
         wrapper = V.graph.wrapper_code
-        tensors, numbers = kernel.call_parameters()
-        rest: dict[str, Any] = {
-            "parts": tuple(sorted(kernel.parts)),
-            "helpers": tuple(kernel.helpers),
-            "tensors": len(tensors),
-            "kinds": "".join(kind for _, _, kind in numbers),
-            "sites": tuple(kernel.sites),
-            "form": kernel.form(),
-            "width": kernel.width,
-            "group": kernel.group if kernel.is_gpu_form else 1,
-            "sizes": tuple(kernel.launch_sizes(numbers)),
-            "work": kernel.work(),
-        }
+        rest = launch.description_of(kernel)
         key = f"{kernel.device} {src_code} {rest}"
         if key in wrapper.src_to_kernel:
             return wrapper.src_to_kernel[key]
@@ -104,7 +93,7 @@ class OclScheduling(SIMDScheduling):
         name = f"ocl_{fused}_{wrapper.next_kernel_suffix()}"
         wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(node_schedule, wrapper)
-        source = src_code.replace("KERNEL_NAME", name)
+        source = src_code.replace(KERNEL, name)
         nodes = refused.origins(node_schedule)
         rest["origin"] = refused.describe(nodes)
         made = runtime.Kernel(name=name, source=source, **rest)

@@ -1,4 +1,4 @@
-"""Dtypes in generated OpenCL C: names, literals, what is computed in what.
+"""Dtypes in generated OpenCL C: names, literals, conversions, what is computed in what.
 
 A value is one, or a vector of them. Half types are computed in float, as everywhere in this
 project. A bool is an int: 0 or 1 as one value, 0 or -1 in a vector, as OpenCL's comparisons give.
@@ -70,6 +70,46 @@ def c_type(dtype: torch.dtype, width: int = 1) -> str:
 def bits(dtype: torch.dtype) -> int:
     """Of a computed value."""
     return 32 if dtype == torch.bool else dtype.itemsize * 8
+
+
+_SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
+def as_mask(text: str, dtype: torch.dtype, width: int) -> str:
+    """The result of a comparison of values of `dtype` as a bool's value: an int."""
+    if width == 1 or bits(dtype) == 32:
+        return text
+    return f"convert_int{width}({text})"
+
+
+def mask_for(text: str, dtype: torch.dtype, width: int) -> str:
+    """A bool's value for ?: between values of `dtype`."""
+    if width == 1 or bits(dtype) == 32:
+        return text
+    return f"convert_{c_type(_SIGNED[bits(dtype)], width)}({text})"
+
+
+def widened(text: str, dtype: torch.dtype, width: int) -> str:
+    """One value, in `width` lanes."""
+    if width == 1:
+        return text
+    return f"({c_type(dtype, width)})({f'-({text})' if dtype == torch.bool else text})"
+
+
+def converted(text: str, source: torch.dtype, to: torch.dtype, width: int) -> str:
+    """A conversion between computed values."""
+    if source == to:
+        return text
+    if to == torch.bool:
+        zero = f"({c_type(source, width)})(0)"
+        return as_mask(f"({text} != {zero})", source, width)
+    if source == torch.bool:
+        if width > 1:
+            text = f"({text} & 1)"
+        if to == torch.int32:
+            return text
+        return f"CONVERTV({TAGS[to]}, i32, {width}, {text})"
+    return f"CONVERTV({TAGS[to]}, {TAGS[source]}, {width}, {text})"
 
 
 def literal(value: float | bool, dtype: torch.dtype) -> str:

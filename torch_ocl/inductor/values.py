@@ -1,7 +1,7 @@
 """What a kernel computes, as Inductor's ops hand it over: values, and their effects on memory.
 
 Nothing is text yet: how many lanes a value has, in which pass over a row it is computed and how
-often is decided when the kernel is complete (stages.py, emit.py).
+often is decided when the kernel is complete (plan/, forms/).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
 
@@ -20,7 +21,7 @@ class Value(CSEVariable):
 
     Attributes:
         op: What it is: "constant", "load", "index", "masked" or the name of a function of
-            render.py; else a template of OpenCL C over the operands {0}, {1}, the type {T}, its
+            text/render.py; else a template of OpenCL C over the operands {0}, {1}, the type {T}, its
             suffix {n}, its scalar type {S} and its tag {tag}.
         args: Its operands, of the dtypes that op takes.
         attrs: What else op needs.
@@ -90,6 +91,9 @@ class Reduction:
     results: tuple[Value, ...] = ()
 
 
+Item = Value | Store | Assert | Reduction
+
+
 def operands_of(item: Value | Store | Assert) -> tuple[Value, ...]:
     """All values that an item needs, those of a masked one's region included."""
     if isinstance(item, Store):
@@ -104,3 +108,19 @@ def operands_of(item: Value | Store | Assert) -> tuple[Value, ...]:
     for inner in region.items:
         needed.update(dict.fromkeys(v for v in operands_of(inner) if v not in inside))
     return tuple(v for v in needed if v not in inside)
+
+
+def loads_of(item: Item) -> list[str]:
+    """Names of the buffers that an item itself reads."""
+    if not isinstance(item, Value):
+        return []
+    if item.op == "load":
+        return [item.attrs["name"]]
+    if item.op == "masked":
+        return [name for inner in item.attrs["region"].items for name in loads_of(inner)]
+    return []
+
+
+def temporaries(index: sympy.Expr) -> list[sympy.Symbol]:
+    """The symbols in an index that stand for values."""
+    return sorted((s for s in index.free_symbols if symbol_is_type(s, SymT.TMP)), key=str)

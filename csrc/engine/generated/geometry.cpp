@@ -57,20 +57,12 @@ Geometry geometry_of(const Description& of, const Device& device, const Sizes& s
                    of.group / local));
       break;
     }
-    case Form::group_columns: {
-      // group_loops.py has the work-items of a line; these are its lines.
-      const size_t lines = group_of_elements(device) / of.group;
-      geometry.range = NDRange::grid(static_cast<size_t>(ceil_div(sizes.columns, width)),
-                                     static_cast<size_t>(sizes.rows) * lines, of.group, lines);
+    case Form::group_columns:
+    case Form::group_tiles:
+      geometry.range =
+          NDRange::grid(static_cast<size_t>(ceil_div(sizes.columns, width)),
+                        static_cast<size_t>(sizes.rows) * of.lines, of.group, of.lines);
       break;
-    }
-    case Form::group_tiles: {
-      // group_loops.py has the square's side and lines.
-      constexpr size_t kSide = 32, kLines = 8;
-      geometry.range = NDRange::grid(static_cast<size_t>(sizes.columns),
-                                     static_cast<size_t>(sizes.rows) * kLines, kSide, kLines);
-      break;
-    }
     case Form::group_rows:
       geometry.range = NDRange::linear(sizes.rows * group, group);
       break;

@@ -18,14 +18,14 @@
 
 namespace ocl::generated {
 
-/// How a kernel's iterations are shared out (torch_ocl/inductor/kernel.py has the loops).
+/// How a kernel's iterations are shared out (torch_ocl/inductor/forms has the loops).
 enum class Form : uint8_t {
   item_lanes,     // CPUs: a work-item walks a run of columns in a run of rows
   item_rows,      // CPUs: a work-item walks a run of rows, each reduced
   group_lanes,    // GPUs: a work-item has one vector of columns
   group_rows,     // GPUs: a work-group reduces one row
   group_columns,  // GPUs: a work-group has columns, and its lines of work-items share their rows
-  group_tiles,    // GPUs: a work-group has a square of columns and rows in local memory
+  group_tiles,    // GPUs: a work-group has a tile of columns and rows in local memory
 };
 
 /// By its name above. Throws std::invalid_argument for another one.
@@ -46,7 +46,8 @@ struct Description {
   std::vector<uint64_t> sites;
   Form form = Form::item_lanes;
   size_t width = 1;  // lanes
-  size_t group = 1;  // work-items of a work-group
+  size_t group = 1;  // work-items of a work-group, or of one of its lines
+  size_t lines = 1;  // of a work-group
   Size columns, rows, length;
   int64_t work = 1;  // elementary operations for an element
 };

@@ -6,7 +6,6 @@ import sympy
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor.values import Value
 
@@ -37,14 +36,18 @@ class Lanes:
         width: int,
         line: sympy.Expr | None = None,
     ) -> None:
-        self._entries, self.tree, self.width, self.line = entries, tree, width, line
+        self.entries, self.tree, self.width, self.line = entries, tree, width, line
         self._unit = sympy.Integer(width) if line is None else line
         self._strides: dict[sympy.Expr, sympy.Expr | None] = {}
         self._varies: dict[Value, bool] = {}
 
+    def of_width(self, width: int) -> Lanes:
+        """So many lanes along the same loop."""
+        return Lanes(self.entries, self.tree, width, self.line)
+
     def kind(self, symbol: sympy.Symbol) -> str:
         """Of a symbol: "same" for all lanes, "step" by one, or "any"."""
-        entry = self._entries.get(symbol)
+        entry = self.entries.get(symbol)
         if entry is None or entry.root is not self.tree or self.width == 1:
             return "same"
         if entry.divisor != 1:
@@ -54,7 +57,7 @@ class Lanes:
 
     def _begins_at_a_multiple(self, symbol: sympy.Symbol) -> bool:
         """Of width: at the first lane."""
-        return self.line is None or self._entries[symbol].length == self.line
+        return self.line is None or self.entries[symbol].length == self.line
 
     def _linear(self, index: sympy.Expr) -> sympy.Expr | None:
         """index with x // c and x % c replaced where that is known of neighbours."""
@@ -110,8 +113,10 @@ class Lanes:
         return self._varies[value]
 
     def _value_varies(self, value: Value) -> bool:
-        if value.op in ("result", "constant", "number"):
-            return value.op == "result" and bool(value.attrs["lanes"])
+        if value.op in ("result", "parameter"):
+            return bool(value.attrs["lanes"])
+        if value.op in ("constant", "number"):
+            return False
         if value.op == "compare" and self.compares_alike(value):
             return False
         if any(self.varies(v) for v in value.args):
@@ -141,8 +146,3 @@ class Lanes:
         if value.attrs["sign"] in ("<=", ">"):
             bound += 1
         return is_multiple(bound - rest, self.width)
-
-
-def temporaries(index: sympy.Expr) -> list[sympy.Symbol]:
-    """The symbols in an index that stand for values."""
-    return sorted((s for s in index.free_symbols if symbol_is_type(s, SymT.TMP)), key=str)

@@ -1,65 +1,192 @@
-"""A value as an expression of OpenCL C, of one element or of lanes."""
+"""Values and effects as OpenCL C: expressions of one element or of lanes, and statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import sympy
 import torch
+from torch._inductor.codegen.simd import IterationRangesRoot
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor.access import Lanes, temporaries
-from torch_ocl.inductor.printer import Printer, needs_one_value
-from torch_ocl.inductor.types import TAGS, bits, c_type, compute_dtype, literal, suffix, value_tag
-from torch_ocl.inductor.values import Region, Store, Value
+from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.text.indices import Indices, Names
+from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.printer import needs_one_value
+from torch_ocl.inductor.types import (
+    TAGS,
+    as_mask,
+    bits,
+    c_type,
+    compute_dtype,
+    converted,
+    literal,
+    mask_for,
+    suffix,
+    value_tag,
+    widened,
+)
+from torch_ocl.inductor.values import (
+    Assert,
+    Item,
+    Reduction,
+    Region,
+    Store,
+    Value,
+    loads_of,
+    temporaries,
+)
 
-_SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-_SHIFT_DTYPES = {"LEFT", "RIGHT"}
 
+@dataclass(frozen=True)
+class Body:
+    """Statements with the declarations of the loop indices that they use.
 
-def as_mask(text: str, dtype: torch.dtype, width: int) -> str:
-    """What a comparison of values of `dtype` gives, as a bool's value: an int."""
-    if width == 1 or bits(dtype) == 32:
-        return text
-    return f"convert_int{width}({text})"
+    Attributes:
+        lines: Its text.
+        outer: Loop indices that it uses and doesn't declare.
+        helpers: Functions that the program needs, as lines of the prelude's macros.
+        memory: Declarations of the local memory that it uses.
+    """
 
-
-def mask_for(text: str, dtype: torch.dtype, width: int) -> str:
-    """A bool's value for ?: between values of `dtype`."""
-    if width == 1 or bits(dtype) == 32:
-        return text
-    return f"convert_{c_type(_SIGNED[bits(dtype)], width)}({text})"
+    lines: Lines
+    outer: tuple[sympy.Symbol, ...]
+    helpers: tuple[str, ...]
+    memory: tuple[str, ...] = ()
 
 
 class Renderer:
-    """Expressions for one number of lanes.
+    """Writes values and effects in one number of lanes.
 
     Args:
-        lanes: What is known of them.
-        index_dtype: int32 or int64.
-        name_of: The name of a buffer's pointer, and of a number of the call.
-        symbol_name: What an index's symbols are called, by Kernel.rename_indexing.
-
-    Attributes:
-        symbols: Loop indices that were used: they must be declared.
-        lane_symbols: Of these, the ones used as vectors.
-        helpers: Functions that the program needs, as lines of the prelude's macros.
+        lanes: The lanes.
+        names: How the kernel's texts name things.
+        at_hand: Texts of values that are variables already.
     """
 
-    def __init__(
+    def __init__(self, lanes: Lanes, names: Names, at_hand: dict[Value, str] | None = None) -> None:
+        self.lanes, self.width, self.index_dtype = lanes, lanes.width, names.index_dtype
+        self.indices = Indices(lanes, names)
+        self._names, self._at_hand = names, at_hand or {}
+        self._helpers: dict[str, None] = {}
+        self._region: Region | None = None
+
+    def body(
         self,
-        lanes: Lanes,
-        index_dtype: torch.dtype,
-        name_of: Callable[[str], str],
-        rename: Callable[[sympy.Expr], sympy.Expr],
+        lines: Lines,
+        loops: Sequence[IterationRangesRoot],
+        memory: Iterable[str] = (),
+        parts: Sequence[Body] = (),
+    ) -> Body:
+        """Lines that this renderer wrote, behind declarations of the indices of `loops` that they
+        use. `parts` are bodies in them that others wrote."""
+        outer = [symbol for part in parts for symbol in part.outer]
+        helpers = [helper for part in parts for helper in part.helpers]
+        whole = Lines()
+        whole.writelines(self.indices.declare(loops, outer))
+        whole.splice(lines)
+        return Body(whole, (*self.indices.used,), (*helpers, *self.helpers), (*memory,))
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions that the program needs."""
+        return (*self._helpers,)
+
+    def need(self, helper: str) -> None:
+        """Adds a function that the program needs."""
+        self._helpers[helper] = None
+
+    # --- statements
+    def statements(self, items: Sequence[Item], out: Lines) -> None:
+        """Values and effects in order; stores into memory that is read here come last."""
+        memory_of = self._names.memory_of
+        read = {memory_of(name) for item in items for name in loads_of(item)}
+        last: list[Item] = []
+        for item in items:
+            if isinstance(item, Store) and memory_of(item.name) in read:
+                last.append(item)
+            else:
+                self._statement(item, out)
+        for item in last:
+            self._statement(item, out)
+
+    def statements_of_one(
+        self, items: Sequence[Item], who: str, out: Lines, wait: str = ""
     ) -> None:
-        self.lanes, self.width, self.index_dtype = lanes, lanes.width, index_dtype
-        self._name_of, self._rename = name_of, rename
-        self.symbols: dict[sympy.Symbol, None] = {}
-        self.lane_symbols: dict[sympy.Symbol, None] = {}
-        self.helpers: dict[str, None] = {}
-        self.region: Region | None = None
-        self.names: dict[Value, str] = {}
+        """Has all work-items of a group compute values, and the one that `who` holds for store
+        them, behind the line `wait`."""
+        effects = [i for i in items if isinstance(i, Store | Assert)]
+        self.statements([i for i in items if i not in effects], out)
+        if effects:
+            if wait:
+                out.writeline(wait)
+            with out.block(f"if ({who})"):
+                self.statements(effects, out)
+
+    def _statement(self, item: Item, out: Lines) -> None:
+        if isinstance(item, Reduction) or item in self._at_hand:
+            return
+        if isinstance(item, Store):
+            out.writelines(self.store(item))
+        elif isinstance(item, Assert):
+            self._assert(item, out)
+        elif item.op == "masked":
+            self._masked(item, out)
+        elif item.op == "checked_index":
+            self._checked(item, out)
+        elif item.op not in ("constant", "result"):
+            t = c_type(item.dtype, self.width_of(item))
+            out.writeline(f"const {t} {item.name} = {self.expression(item)};")
+
+    def _masked(self, value: Value, out: Lines) -> None:
+        mask, other = value.args[:2]
+        region, result = value.attrs["region"], value.attrs["result"]
+        width = self.width_of(value)
+        t = c_type(value.dtype, width)
+        out.writeline(f"{t} {value.name} = {self.operand(other, width)};")
+        wide = self.varies(mask)
+        condition = f"any({self.operand(mask, self.width)})" if wide else self.one(mask)
+        before, self._region = self._region, region
+        with out.block(f"if ({condition})"):
+            for item in region.items:
+                self._statement(item, out)
+            text = self.operand(result, width)
+            if wide:
+                chosen = mask_for(self.operand(mask, width), value.dtype, width)
+                text = f"{chosen} ? {text} : {value.name}"
+            out.writeline(f"{value.name} = {text};")
+        self._region = before
+
+    def _checked(self, value: Value, out: Lines) -> None:
+        """An index; 0 in its place where it is out of range, which is reported."""
+        index, size = value.args
+        width, mask = self.width_of(value), self.mask()
+        long = "long" if value.dtype == torch.int64 else "int"
+        if width > 1:
+            all_lanes = f"({c_type(torch.bool, width)})(-1)"
+            allowed = all_lanes if mask is None else self.operand(mask, width)
+            name = f"check_lanes_{width}_{long}"
+            self.need(f"DEFINE_CHECK({width}, {long})")
+        else:
+            allowed, name = "1", f"check_one_{long}"
+            self.need(f"DEFINE_CHECK_ONE({long})")
+        low, high = (1 if value.attrs[end] else 0 for end in ("lower", "upper"))
+        site = f"a.site{value.attrs['site']}"
+        out.writeline(
+            f"const {c_type(value.dtype, width)} {value.name} = {name}({self.operand(index, width)}, "
+            f"{self.operand(size, 1)}, {allowed}, {low}, {high}, asserts, (uint){site});"
+        )
+
+    def _assert(self, item: Assert, out: Lines) -> None:
+        condition = item.condition
+        wide, mask = self.varies(condition), self.mask()
+        text = f"!{self.operand(condition, self.width if wide else 1)}"
+        if wide:
+            if mask is not None:
+                text = f"({text}) & {self.operand(mask, self.width)}"
+            text = f"any({text})"
+        out.writeline(f"if ({text}) record_failure(0, 0, asserts, (uint)a.site{item.site});")
 
     # --- operands
     def varies(self, value: Value) -> bool:
@@ -72,22 +199,16 @@ class Renderer:
         """A value that does not vary."""
         if value.op == "constant":
             return literal(value.attrs["value"], value.dtype)
-        return self.names.get(value, value.name)
-
-    def widened(self, text: str, dtype: torch.dtype, width: int) -> str:
-        """One value, in `width` lanes."""
-        if width == 1:
-            return text
-        return f"({c_type(dtype, width)})({f'-({text})' if dtype == torch.bool else text})"
+        return self._at_hand.get(value, value.name)
 
     def operand(self, value: Value, width: int) -> str:
         """A value in so many lanes: 1, or those of this renderer."""
         if self.varies(value):
-            return self.names.get(value, value.name)
+            return self._at_hand.get(value, value.name)
         text = self.one(value)
         if width == 1 and text.startswith("-"):
             return f"({text})"
-        return self.widened(text, value.dtype, width)
+        return widened(text, value.dtype, width)
 
     # --- indices
     def index_type(self, width: int) -> str:
@@ -100,46 +221,13 @@ class Renderer:
         if value.dtype != self.index_dtype:
             to = self.index_type(at)
             text = f"convert_{to}({text})" if at > 1 else f"({to})({text})"
-        return self.widened(text, self.index_dtype, width) if at != width else f"({text})"
+        return widened(text, self.index_dtype, width) if at != width else f"({text})"
 
     def index(self, index: sympy.Expr, args: tuple[Value, ...], wide: bool) -> str:
         """An index, or any integer of loop indices; `wide`: in lanes."""
         width = self.width if wide else 1
-        named = {s.name: s for s in temporaries(index)}
-        texts = {s: self._temporary(s, width, args) for n, s in named.items()}
-        long = self.index_dtype == torch.int64
-        if width > 1 and needs_one_value(index):
-            return self._by_lane(index, texts)
-        replaced = {s: sympy.Symbol(t, integer=True) for s, t in texts.items()}
-        for symbol in index.free_symbols:
-            if symbol in self.lanes._entries:
-                self.symbols[symbol] = None
-                if width > 1 and self.lanes.kind(symbol) != "same":
-                    self.lane_symbols[symbol] = None
-                    name = f"{symbol}_lanes"
-                    replaced[symbol] = sympy.Symbol(name, integer=True, nonnegative=True)
-        lanes_type = self.index_type(width) if width > 1 else None
-        text = Printer(long, lanes_type).doprint(self._rename(index.xreplace(replaced)))
-        if width > 1 and not any(s in self.lane_symbols for s in index.free_symbols) and not texts:
-            text = self.widened(text, self.index_dtype, width)
-        return text
-
-    def _by_lane(self, index: sympy.Expr, texts: dict[sympy.Symbol, str]) -> str:
-        """Functions that aren't written for vectors, one lane at a time."""
-        parts = []
-        for lane in range(self.width):
-            replaced = {s: sympy.Symbol(f"{t}.s{lane:x}", integer=True) for s, t in texts.items()}
-            for symbol in index.free_symbols:
-                if symbol in self.lanes._entries:
-                    self.symbols[symbol] = None
-                    if self.lanes.kind(symbol) != "same":
-                        self.lane_symbols[symbol] = None
-                        replaced[symbol] = sympy.Symbol(
-                            f"{symbol}_lanes.s{lane:x}", integer=True, nonnegative=True
-                        )
-            long = self.index_dtype == torch.int64
-            parts.append(Printer(long).doprint(self._rename(index.xreplace(replaced))))
-        return ", ".join(parts)
+        texts = {s: self._temporary(s, width, args) for s in temporaries(index)}
+        return self.indices.text(index, texts, wide)
 
     # --- values
     def expression(self, value: Value) -> str:
@@ -168,26 +256,14 @@ class Renderer:
         return text
 
     def _number(self, value: Value, width: int) -> str:
-        return self._name_of(value.attrs["name"]) + "_number"
+        return self._names.pointer_of(value.attrs["name"]) + "_number"
+
+    def _parameter(self, value: Value, width: int) -> str:
+        return str(value.attrs["name"])
 
     def _cast(self, value: Value, width: int) -> str:
         (x,) = value.args
-        return self.convert(self.operand(x, width), x.dtype, value.dtype, width)
-
-    def convert(self, text: str, source: torch.dtype, to: torch.dtype, width: int) -> str:
-        """A conversion between computed values."""
-        if source == to:
-            return text
-        if to == torch.bool:
-            zero = f"({c_type(source, width)})(0)"
-            return as_mask(f"({text} != {zero})", source, width)
-        if source == torch.bool:
-            if width > 1:
-                text = f"({text} & 1)"
-            if to == torch.int32:
-                return text
-            return f"CONVERTV({TAGS[to]}, i32, {width}, {text})"
-        return f"CONVERTV({TAGS[to]}, {TAGS[source]}, {width}, {text})"
+        return converted(self.operand(x, width), x.dtype, value.dtype, width)
 
     def _compare(self, value: Value, width: int) -> str:
         a, b = value.args
@@ -262,7 +338,7 @@ class Renderer:
         elif source != compute_dtype(source):
             text = f"encode_{TAGS[source]}{n}({text})"
         if to == torch.bool:
-            return self.convert(f"as_uchar{n}({text})", torch.uint8, torch.bool, width)
+            return converted(f"as_uchar{n}({text})", torch.uint8, torch.bool, width)
         if to != compute_dtype(to):
             kind = "ushort" if to.itemsize == 2 else "uchar"
             return f"decode_{TAGS[to]}{n}(as_{kind}{n}({text}))"
@@ -271,24 +347,24 @@ class Renderer:
     # --- memory
     def mask(self) -> Value | None:
         """Of the accesses under way, if lanes have masks of their own."""
-        region = self.region
+        region = self._region
         while region is not None:
             if self.varies(region.mask):
-                return self.region.full_mask
+                return self._region.full_mask
             region = region.parent
         return None
 
     def _load(self, value: Value, width: int) -> str:
         name = value.attrs["name"]
         dtype = V.graph.get_dtype(name)
-        tag, pointer, index = TAGS[dtype], self._name_of(name), value.index
+        tag, pointer, index = TAGS[dtype], self._names.pointer_of(name), value.index
         mask = self.mask()
         if width == 1:
             text = f"LOAD({tag}, {pointer}, {self.index(index, value.args, False)})"
         elif self.lanes.stride(index) == 1 and not any(map(self.varies, value.args)):
             place = self.index(index, value.args, False)
             if mask is not None:
-                self.helpers[f"DEFINE_MASKED_READ({tag}, {width})"] = None
+                self.need(f"DEFINE_MASKED_READ({tag}, {width})")
                 text = f"masked_read_{tag}_{width}({pointer}, {place}, {self.operand(mask, width)})"
             else:
                 text = f"READ({tag}, {width}, {pointer}, {place})"
@@ -300,7 +376,7 @@ class Renderer:
                 allowed = mask_for(self.operand(mask, width), self.index_dtype, width)
                 places = f"({allowed} ? {places} : ({self.index_type(width)})(0))"
             size = "long" if self.index_dtype == torch.int64 else "int"
-            self.helpers[f"DEFINE_GATHER({tag}, {width}, {size})"] = None
+            self.need(f"DEFINE_GATHER({tag}, {width}, {size})")
             text = f"gather_{tag}_{width}_{size}({pointer}, {places})"
         if dtype == torch.bool:
             return f"(-convert_int{width}({text}))" if width > 1 else text
@@ -310,14 +386,14 @@ class Renderer:
         """A value as dtype.clh's stores take it."""
         text = self.operand(value, width)
         if dtype == torch.bool:
-            text = self.convert(text, value.dtype, torch.bool, width)
+            text = converted(text, value.dtype, torch.bool, width)
             return f"convert_uchar{width}({text} & 1)" if width > 1 else f"(uchar)({text} != 0)"
-        return self.convert(text, value.dtype, compute_dtype(dtype), width)
+        return converted(text, value.dtype, compute_dtype(dtype), width)
 
     def store(self, store: Store) -> list[str]:
         """The statements of a store."""
         dtype = V.graph.get_dtype(store.name)
-        tag, pointer = TAGS[dtype], self._name_of(store.name)
+        tag, pointer = TAGS[dtype], self._names.pointer_of(store.name)
         index = store.index
         varies = any(map(self.varies, (store.value, *store.args)))
         stride = self.lanes.stride(index)
@@ -337,7 +413,7 @@ class Renderer:
         if needs_one_value(index):
             places = f"({self.index_type(self.width)})({places})"
         size = "long" if self.index_dtype == torch.int64 else "int"
-        self.helpers[f"DEFINE_SCATTER({tag}, {self.width}, {size})"] = None
+        self.need(f"DEFINE_SCATTER({tag}, {self.width}, {size})")
         return [f"scatter_{tag}_{self.width}_{size}({pointer}, {places}, {text});"]
 
     def _atomic(self, store: Store, tag: str, pointer: str, wide: bool) -> list[str]:

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from torch_ocl.inductor.values import Assert, Reduction, Store, Value, operands_of
-
-Item = Value | Store | Assert | Reduction
+from torch_ocl.inductor.values import (
+    Assert,
+    Item,
+    Reduction,
+    Store,
+    Value,
+    loads_of,
+    operands_of,
+)
 
 # What computing something once more costs, in vector instructions: as much as storing and loading
 # it costs at most.
@@ -183,14 +189,3 @@ class Plan:
             into.add(item)
             reads.update(self._memory_of(name) for name in loads_of(item))
             work.extend(self._operands(item))
-
-
-def loads_of(item: Item) -> list[str]:
-    """Names of the buffers that an item itself reads."""
-    if not isinstance(item, Value):
-        return []
-    if item.op == "load":
-        return [item.attrs["name"]]
-    if item.op == "masked":
-        return [name for inner in item.attrs["region"].items for name in loads_of(inner)]
-    return []
