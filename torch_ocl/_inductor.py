@@ -6,6 +6,6 @@ from torch_ocl import inductor
 
 inductor.register()
 
-from torch_ocl.inductor.cpp_wrapper import OclCppWrapper as CppWrapperCodegen  # noqa: E402, F401
+from torch_ocl.inductor.call.cpp_wrapper import OclCppWrapper as CppWrapperCodegen  # noqa: E402, F401
+from torch_ocl.inductor.call.wrapper import OclWrapper as PythonWrapperCodegen  # noqa: E402, F401
 from torch_ocl.inductor.scheduling import OclScheduling as Scheduling  # noqa: E402, F401
-from torch_ocl.inductor.wrapper import OclWrapper as PythonWrapperCodegen  # noqa: E402, F401

@@ -11,7 +11,7 @@ import types
 
 import torch
 
-from torch_ocl.inductor import prologue
+from torch_ocl.inductor.templates import prologue
 
 FORMS = {
     "x @ w": lambda x, w, s: x @ w.to(x.dtype),

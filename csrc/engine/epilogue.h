@@ -1,5 +1,5 @@
 // An epilogue of torch.compile's, which stores in place of an engine's results
-// (torch_ocl/inductor/epilogue_text.py, kernels/include/epilogue.clh).
+// (torch_ocl/inductor/templates/epilogue.py, kernels/include/epilogue.clh).
 #pragma once
 
 #include <cstdint>

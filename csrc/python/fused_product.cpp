@@ -1,5 +1,5 @@
 // Matrix products and convolutions whose results a text of torch.compile's takes on
-// (torch_ocl/inductor/epilogue.py): how Python calls them.
+// (torch_ocl/inductor/templates/template.py): how Python calls them.
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 #include <pybind11/pybind11.h>

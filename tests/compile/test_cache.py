@@ -9,13 +9,13 @@ import sys
 import pytest
 import torch
 
-from torch_ocl.inductor import cache
+from torch_ocl.inductor.call import cache
 
 PROGRAM = """
 import json, sys, torch
 from torch._dynamo.utils import counters
 if len(sys.argv) > 1:
-    from torch_ocl.inductor import cache
+    from torch_ocl.inductor.call import cache
     cache._generator = lambda: sys.argv[1]
 network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))
 torch.compile(network.to("ocl"))(torch.ones(3, 8, device="ocl")).sum().backward()

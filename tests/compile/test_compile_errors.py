@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from torch_ocl.inductor import epilogue_text, refused, runtime
+from torch_ocl.inductor import refused
+from torch_ocl.inductor.call import runtime
+from torch_ocl.inductor.templates import epilogue
 
 
 @pytest.fixture
@@ -41,14 +43,14 @@ def test_a_refused_kernel(a_driver_without_sines):
 @torch._inductor.config.patch(force_disable_caches=True)
 def test_a_refused_product(monkeypatch):
     """Its kernel is built when it is called."""
-    upstream = epilogue_text.write
+    upstream = epilogue.write
 
     def write(*arguments):
         text = upstream(*arguments)
-        text.text += "\nno OpenCL C"
+        text.source += "\nno OpenCL C"
         return text
 
-    monkeypatch.setattr(epilogue_text, "write", write)
+    monkeypatch.setattr(epilogue, "write", write)
     torch._dynamo.reset()
     with pytest.raises(refused.RefusedKernel) as raised:
         torch.compile(lambda x: (x @ x).relu())(torch.ones(40, 40, device="ocl"))

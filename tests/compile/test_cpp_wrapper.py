@@ -192,16 +192,16 @@ def test_what_follows_products_and_convolutions(name):
 
 
 def test_a_text_that_the_driver_refuses(monkeypatch):
-    from torch_ocl.inductor import epilogue_text
+    from torch_ocl.inductor.templates import epilogue
 
-    upstream = epilogue_text.write
+    upstream = epilogue.write
 
     def write(*arguments):
         text = upstream(*arguments)
-        text.text += "no C\n"
+        text.source += "no C\n"
         return text
 
-    monkeypatch.setattr(epilogue_text, "write", write)
+    monkeypatch.setattr(epilogue, "write", write)
     a = torch.randn(30, 40, device="ocl")
     with pytest.raises(RuntimeError, match="which computes(.|\n)*aten.mm(.|\n)*no C"):
         torch.compile(lambda a: torch.relu(a @ a.t()))(a)
@@ -264,7 +264,7 @@ def test_an_op_that_fails_says_why():
 
 @torch._inductor.config.patch(force_disable_caches=True)
 def test_a_kernel_that_the_driver_refuses(monkeypatch):
-    from torch_ocl.inductor import runtime
+    from torch_ocl.inductor.call import runtime
 
     upstream = runtime.source_of
     broken = lambda *args, **kwargs: upstream(*args, **kwargs) + "\nno OpenCL C"  # noqa: E731

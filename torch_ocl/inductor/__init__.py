@@ -19,7 +19,8 @@ from torch._inductor.codegen.common import (
 @functools.cache
 def register() -> None:
     """Makes the backend known to Dynamo and Inductor, once."""
-    from torch_ocl.inductor import cache, cpp_wrapper, device, scheduling, upstream, wrapper
+    from torch_ocl.inductor import device, scheduling, upstream
+    from torch_ocl.inductor.call import cache, cpp_wrapper, wrapper
 
     register_interface_for_device("ocl", device.Interface)
     for index in range(torch.ocl.device_count()):

@@ -17,7 +17,7 @@ import sympy
 import torch
 from torch._inductor.scheduler import BaseSchedulerNode
 
-from torch_ocl.inductor import launch
+from torch_ocl.inductor.call import launch
 from torch_ocl.inductor.forms.form import Layout
 from torch_ocl.inductor.kernel import OclKernel
 from torch_ocl.inductor.text.lines import Lines

@@ -15,13 +15,13 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import launch
-from torch_ocl.inductor.collector import Collector
-from torch_ocl.inductor.expressions import cast, unwrap
+from torch_ocl.inductor.call import launch
+from torch_ocl.inductor.collect.collector import Collector
+from torch_ocl.inductor.collect.expressions import cast, unwrap
+from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.forms import layout_of
 from torch_ocl.inductor.forms.columns import Part
 from torch_ocl.inductor.forms.form import Layout, Nest
-from torch_ocl.inductor.ops import Overrides
 from torch_ocl.inductor.plan.lanes import lanes_of
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
 from torch_ocl.inductor.plan.stages import Plan

@@ -14,8 +14,10 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from torch_ocl.inductor import combo, launch, products, refused, runtime
+from torch_ocl.inductor import combo, refused
+from torch_ocl.inductor.call import launch, runtime
 from torch_ocl.inductor.kernel import OclKernel
+from torch_ocl.inductor.templates import fusion
 from torch_ocl.inductor.text.program import KERNEL
 
 
@@ -36,7 +38,7 @@ class OclScheduling(SIMDScheduling):
 
     def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
         if node1.is_template() or node2.is_template():
-            return products.can_fuse(node1, node2)
+            return fusion.can_fuse(node1, node2)
         return self.can_fuse(node1, node2)
 
     def can_fuse_horizontal(self, node1: Any, node2: Any) -> bool:
@@ -48,7 +50,7 @@ class OclScheduling(SIMDScheduling):
     def codegen_template(  # type: ignore[override]
         self, template_node: Any, epilogue_nodes: Any, prologue_nodes: Any, **kwargs: Any
     ) -> None:
-        products.codegen(self, template_node, epilogue_nodes)
+        fusion.codegen(self, template_node, epilogue_nodes)
 
     def codegen_sync(self) -> None:
         V.graph.wrapper_code.writeline("torch.ocl.synchronize()")

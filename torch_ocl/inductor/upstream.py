@@ -67,7 +67,7 @@ def _flex_attention() -> None:
     import torch._inductor.kernel.flex.flex_attention
     from torch._inductor.lowering import lowerings
 
-    from torch_ocl.inductor import flex
+    from torch_ocl.inductor.templates import flex
 
     ops = torch.ops.higher_order
     replacements = {
@@ -80,7 +80,7 @@ def _flex_attention() -> None:
 
 def _products() -> None:
     """Matrix products are calls of eager ops, which nothing is fused with."""
-    from torch_ocl.inductor import products
+    from torch_ocl.inductor.templates import products
 
     products.install()
 
@@ -90,7 +90,7 @@ def _scores_of_templates() -> None:
     where a node is a template. Before, both had to go by the same indices to have a score."""
     from torch._inductor import scheduler
 
-    from torch_ocl.inductor.epilogue import Template
+    from torch_ocl.inductor.templates.template import Template
 
     upstream = scheduler.Scheduler.score_fusion_memory
     if "is_template" in upstream.__code__.co_names:
@@ -221,7 +221,7 @@ def _captured() -> None:
     """mode="reduce-overhead" is upstream's trees of CUDA graphs."""
     from torch._inductor import output_code
 
-    from torch_ocl.inductor import replay
+    from torch_ocl.inductor.call import replay
 
     def is_ours(compiled_graph: Any) -> bool:
         return set(compiled_graph.device_types) == {"ocl"}

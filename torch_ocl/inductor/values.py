@@ -21,8 +21,8 @@ class Value(CSEVariable):
 
     Attributes:
         op: What it is: "constant", "load", "index", "masked" or the name of a function of
-            text/render.py; else a template of OpenCL C over the operands {0}, {1}, the type {T}, its
-            suffix {n}, its scalar type {S} and its tag {tag}.
+            text/render.py; else a template of OpenCL C over the operands {0}, {1}, the type {T},
+            its suffix {n}, its scalar type {S} and its tag {tag}.
         args: Its operands, of the dtypes that op takes.
         attrs: What else op needs.
         index: The index in memory, or an integer that is computed of loop indices; None for

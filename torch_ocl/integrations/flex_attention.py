@@ -1,5 +1,5 @@
-"""torch.nn.attention.flex_attention: its list of devices. torch_ocl/inductor/flex.py has the
-kernels that it takes under torch.compile."""
+"""torch.nn.attention.flex_attention: its list of devices. The kernels that it takes under
+torch.compile are those of torch_ocl/inductor/templates/flex.py."""
 
 from types import ModuleType
 

@@ -1,5 +1,5 @@
-// flex_attention's kernels as ops of this package: torch_ocl/inductor/flex.py lowers upstream's
-// higher-order op to them.
+// flex_attention's kernels as ops of this package: torch_ocl/inductor/templates/flex.py lowers
+// upstream's higher-order op to them.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>

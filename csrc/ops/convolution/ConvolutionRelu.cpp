@@ -31,7 +31,7 @@ struct Window {
   int64_t groups;
 };
 
-/// The most lanes of the epilogue's functions, as torch_ocl/inductor/convolutions.py has them.
+/// The most lanes of an epilogue's functions: torch_ocl/inductor/templates/convolutions.py.
 int lanes_of(at::ScalarType dtype, bool cpu) {
   constexpr size_t kVectorBytes = 64, kGpuBytes = 16;
   if (cpu) return static_cast<int>(kVectorBytes / c10::elementSize(at::toOpMathType(dtype)));

@@ -19,7 +19,7 @@ from tests.coverage.comparison import (
     plain,
     tensors,
 )
-from torch_ocl.inductor import runtime
+from torch_ocl.inductor.call import runtime
 
 #: How a case ends, from best to worst; see results.py.
 ENDS = ("pass", "breaks", "eager", "upstream", "gap", "wrong")

@@ -6,7 +6,8 @@ import torch
 from tests.coverage import scope
 from tests.coverage.compiled import __main__ as command
 from tests.coverage.compiled import checks, results
-from torch_ocl.inductor import ops, runtime
+from torch_ocl.inductor.call import runtime
+from torch_ocl.inductor.collect import ops
 
 OPS = {scope.full_name(op): op for op in scope.in_scope()}
 

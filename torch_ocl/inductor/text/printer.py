@@ -175,20 +175,3 @@ def needs_one_value(expression: sympy.Expr) -> bool:
         type(part).__name__ in SCALAR_FUNCTIONS or part.is_Float
         for part in sympy.preorder_traversal(expression)
     )
-
-
-def is_condition(expression: sympy.Basic) -> bool:
-    """Whether it is true or false. Symbols are neither, though sympy has them among Booleans."""
-    return isinstance(expression, sympy.logic.boolalg.Boolean) and not isinstance(
-        expression, sympy.Symbol
-    )
-
-
-def is_real(expression: sympy.Expr) -> bool:
-    """Whether it stands for a floating-point number."""
-    if is_condition(expression):
-        return False
-    name = type(expression).__name__
-    if name in ("ToFloat", "IntTrueDiv", "FloatTrueDiv", "FloatPow", "TruncToFloat"):
-        return True
-    return expression.is_integer is False or (expression.is_Float and expression.is_integer is None)

@@ -173,10 +173,9 @@ class Renderer:
             self.need(f"DEFINE_CHECK_ONE({long})")
         low, high = (1 if value.attrs[end] else 0 for end in ("lower", "upper"))
         site = f"a.site{value.attrs['site']}"
-        out.writeline(
-            f"const {c_type(value.dtype, width)} {value.name} = {name}({self.operand(index, width)}, "
-            f"{self.operand(size, 1)}, {allowed}, {low}, {high}, asserts, (uint){site});"
-        )
+        checked = f"{self.operand(index, width)}, {self.operand(size, 1)}, {allowed}, {low}, {high}"
+        t = c_type(value.dtype, width)
+        out.writeline(f"const {t} {value.name} = {name}({checked}, asserts, (uint){site});")
 
     def _assert(self, item: Assert, out: Lines) -> None:
         condition = item.condition

@@ -1,7 +1,7 @@
 """Ops whose kernels take what follows them: matrix products and convolutions.
 
-kernels/include/epilogue.clh says what the text in front of a kernel has to define, and
-epilogue_text.py writes it. A result is a parameter of its functions, and they store what the ops
+kernels/include/epilogue.clh says what an epilogue, the text in front of a kernel, has to define,
+and epilogue.py writes it. A result is a parameter of its functions, and they store what the ops
 after it compute. So the result itself is in memory only where something else reads it.
 """
 
@@ -54,20 +54,20 @@ def reads_as_many(template: Template, after: Sequence[Any]) -> bool:
 
 
 class Template(ir.TemplateBuffer):
-    """An op whose kernels can have a text in front of them.
+    """An op whose kernels can have an epilogue.
 
     Args:
         layout: Of its result, which is dense.
         inputs: What the eager op takes; a third one may be missing.
     """
 
-    kind: str  # fused_product or fused_convolution, of runtime.py
+    kind: str  # fused_product or fused_convolution, of call/runtime.py
 
     def __init__(self, layout: ir.Layout, inputs: Sequence[Any]) -> None:
         super().__init__(layout, inputs, make_kernel_render=None)
 
     def matrix(self) -> tuple[sympy.Expr, sympy.Expr]:
-        """Rows and columns of the result as the text sees it: in the order in which it lies."""
+        """Rows and columns of the result as epilogues see it: in the order in which it lies."""
         raise NotImplementedError
 
     def axes(self) -> list[int]:
@@ -75,20 +75,20 @@ class Template(ir.TemplateBuffer):
         return list(range(len(self.get_size())))
 
     def indices(self, text: Callable[[sympy.Expr], str]) -> tuple[str, str]:
-        """The row and column of that matrix, of the `z`, `row` and `column` that the text's
-        functions take; `text` writes an expression."""
+        """The row and column of that matrix, of the `z`, `row` and `column` that the
+        epilogue's functions take; `text` writes an expression."""
         raise NotImplementedError
 
     def widths(self, device: int) -> dict[str, int]:
-        """The text's functions, and how many columns each takes."""
+        """The epilogue's functions, and how many columns each takes."""
         raise NotImplementedError
 
     def pays(self, after: Sequence[Any]) -> bool:
-        """Whether it is no slower with a text of these of the scheduler's nodes than apart."""
+        """Whether an epilogue of these of the scheduler's nodes is no slower than these apart."""
         raise NotImplementedError
 
-    def needs_text(self) -> bool:
-        """Whether there is no eager op for it, so that a text stores its result."""
+    def needs_epilogue(self) -> bool:
+        """Whether there is no eager op for it, so that an epilogue stores its result."""
         return False
 
     def call_alone(self, node: Any) -> None:
@@ -96,7 +96,7 @@ class Template(ir.TemplateBuffer):
         raise NotImplementedError
 
     def settings(self) -> tuple[Any, ...]:
-        """What the runtime's function of `kind` takes besides the text's."""
+        """What the runtime's function of `kind` takes besides the epilogue's."""
         raise NotImplementedError
 
     def names(self, lanes: int) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Template(ir.TemplateBuffer):
         return {}
 
     def lengths(self) -> dict[str, sympy.Integer]:
-        """Constants that the text takes as numbers, so that layers of other sizes share it."""
+        """Constants that epilogues take as numbers, so that layers of other sizes share one."""
         return {}
 
     def operands(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""flex_attention, on the attention engine: the user's functions as a text in front of its kernels.
+"""flex_attention, on the attention engine: the user's functions in front of its kernels.
 
 Upstream's lowerings (torch/_inductor/kernel/flex) fill in templates of Triton. Here ops of this
-package take the text (csrc/ops/attention/FlexAttention.cpp). What it has to define is in
+package take their source (csrc/ops/attention/FlexAttention.cpp). What it has to define is in
 kernels/attention/modification.clh.
 """
 
@@ -21,10 +21,10 @@ from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import runtime
-from torch_ocl.inductor.collector import Collector
-from torch_ocl.inductor.expressions import cast, unwrap
-from torch_ocl.inductor.ops import Overrides
+from torch_ocl.inductor.call import runtime
+from torch_ocl.inductor.collect.collector import Collector
+from torch_ocl.inductor.collect.expressions import cast, unwrap
+from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.text.indices import Names
 from torch_ocl.inductor.text.lines import Lines
@@ -89,16 +89,16 @@ class _Function(Collector, Kernel):
 
 
 @dataclass
-class _Text:
-    """A text, and what its functions read besides scores and places."""
+class _Modification:
+    """The source of a modification, and what its functions read besides scores and places."""
 
-    text: str
+    source: str
     captured: list[Any]
     numbers: list[sympy.Expr]
 
 
 class _Functions:
-    """The functions of one text."""
+    """The functions of one modification."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, compute_dtype(dtype)
@@ -153,7 +153,7 @@ class _Functions:
         signature = f"{parameters.format(T=scores, places=places)} CAPTURED_SIGNATURE"
         self.texts.append(f"static inline {kind} {name}({signature}) {{\n{lines.getvalue()}}}")
 
-    def text(self, **defines: bool) -> _Text:
+    def modification(self, **defines: bool) -> _Modification:
         """All of them."""
         defines["MODIFIED_LANES"] = self.width > 1
         read = {str(inner): name for name, inner in self.args.input_buffers.items()}
@@ -182,8 +182,10 @@ class _Functions:
             lines.append(f"#define {name} {''.join(f', {word}' for word in words)}".rstrip())
         lines.append(f"#define CAPTURED_DECLARATIONS {' '.join(declared)}".rstrip())
         lines += [f"#define {name} 1" for name, there in defines.items() if there]
-        text = "\n".join([*lines, *self.helpers, *self.texts, ""])
-        return _Text(text, [_buffer(name) for name in read.values()], list(numbers.values()))
+        source = "\n".join([*lines, *self.helpers, *self.texts, ""])
+        return _Modification(
+            source, [_buffer(name) for name in read.values()], list(numbers.values())
+        )
 
 
 def _buffer(name: str) -> Any:
@@ -272,12 +274,12 @@ def forward(
     _score(functions, subgraph, score_others)
     _mask(functions, mask.graph, mask_others)
     maxima = bool(kernel_options.get("OUTPUT_MAX", False))
-    text = functions.text(MODIFIED_MAXIMA=maxima)
+    made = functions.modification(MODIFIED_MAXIMA=maxima)
     op = fallback_handler(torch.ops.ocl.flex_attention.default, add_to_fallback_set=False)
     return tuple(
         op(
-            query, key, value, float(scale), text.text, *blocks, *mask.sizes,
-            text.captured or None, text.numbers or None, _order(query), maxima,
+            query, key, value, float(scale), made.source, *blocks, *mask.sizes,
+            made.captured or None, made.numbers or None, _order(query), maxima,
         )
     )  # fmt: skip
 
@@ -322,7 +324,7 @@ def backward(
     wanted = [i for i, gradient in enumerate(joint.captured_grads) if gradient is not None]
     if wanted:
         functions.add("add_captured_slopes", parameters, joint.captured_grads_compute, None)
-    text = functions.text(
+    made = functions.modification(
         MODIFIED_SLOPES=True,
         MODIFIED_LSE=grad_logsumexp is not None,
         CAPTURED_SLOPES=bool(wanted),
@@ -330,8 +332,8 @@ def backward(
 
     op = fallback_handler(torch.ops.ocl.flex_attention_backward.default, add_to_fallback_set=False)
     grad_query, grad_key, grad_value, captured = op(
-        query, key, value, *of_results, float(scale), text.text, *blocks, *mask.sizes,
-        text.captured, [score_others[i] for i in wanted], text.numbers,
+        query, key, value, *of_results, float(scale), made.source, *blocks, *mask.sizes,
+        made.captured, [score_others[i] for i in wanted], made.numbers,
         _order(query), _order(key), _order(value),
     )  # fmt: skip
     if not V.graph.sizevars.evaluate_expr(sympy.Eq(query.get_size()[0], key.get_size()[0])):

@@ -1,8 +1,8 @@
 """Matrix products that take the pointwise ops after them into their kernels.
 
 Upstream's lowerings make calls of eager ops of them, which nothing is fused with. Here they are
-templates to the scheduler. epilogue.py writes what is fused; a product that is alone is the same
-call as upstream's.
+templates to the scheduler (fusion.py). epilogue.py writes what is fused; a product that is alone is
+the same call as upstream's.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ import torch
 from torch._inductor import config, ir
 from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings, to_dtype
-from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor import convolutions, epilogue, epilogue_text, prologue, refused
 from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.templates import convolutions, prologue, template
 from torch_ocl.inductor.types import compute_dtype
 
 # As in skinny.cpp.
 _MOST_DOTS, _FEW_RESULTS = 128, 2048
 
 
-class Product(epilogue.Template):
+class Product(template.Template):
     """alpha * a @ b + beta * c, of two or three dimensions, contiguous.
 
     Args:
@@ -52,7 +51,7 @@ class Product(epilogue.Template):
         return f"(long)z * ({text(self.get_size()[-2])}) + (long)row", "(long)column"
 
     def widths(self, device: int) -> dict[str, int]:
-        lanes = epilogue.lanes_of_gpus(self.get_dtype())
+        lanes = template.lanes_of_gpus(self.get_dtype())
         if devices.is_cpu_form(device):
             lanes = int(devices.vector_bytes(device)) // compute_dtype(self.get_dtype()).itemsize
         return {"epilogue": 1} | ({"epilogue_lanes": lanes} if lanes > 1 else {})
@@ -62,7 +61,7 @@ class Product(epilogue.Template):
         Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
         device = self.get_device()
         if not devices.is_cpu_form(device.index or 0):
-            return epilogue.pays_on_gpus(self, after)
+            return template.pays_on_gpus(self, after)
         hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
         *batch, rows, columns = map(hint, self.get_size())
         few = min(rows, columns)
@@ -73,7 +72,7 @@ class Product(epilogue.Template):
     def settings(self) -> tuple[Any, ...]:
         return float(self.alpha), float(self.beta)
 
-    def needs_text(self) -> bool:
+    def needs_epilogue(self) -> bool:
         """No eager op takes operands of two types, and none of these has a wider result."""
         return any(x.get_dtype() != self.get_dtype() for x in self.inputs)  # type: ignore[union-attr]
 
@@ -166,86 +165,4 @@ def _takes(args: Sequence[Any], scalars: Sequence[Any], rest: dict[str, Any]) ->
     if any(value is not None for value in rest.values()):
         return False
     plain = all(isinstance(s, int | float) and not isinstance(s, bool) for s in scalars)
-    return plain and epilogue.takes(args)
-
-
-# --- the scheduler's side
-def can_fuse(node1: Any, node2: Any) -> bool:
-    """Whether node2 can follow node1, a template or one with what follows it already."""
-    product, *before = node1.get_nodes()
-    if not isinstance(product.node, epilogue.Template):
-        return False
-    if node2.is_template() or node2.is_foreach():
-        return False
-    after = [*before, *node2.get_nodes()]
-    numel = sympy.prod(product.node.get_size())
-    for node in after:
-        if node.is_reduction() or not isinstance(node.node, ir.ComputedBuffer):
-            return False
-        elements = sympy.prod(node.get_ranges()[0])
-        if not V.graph.sizevars.statically_known_equals(elements, numel):
-            return False
-    if not product.node.pays(after) or not _in_order(product, after):
-        return False
-    try:
-        epilogue_text.write(product, after)
-    except epilogue_text.NotTakenError:
-        return False
-    return True
-
-
-def _in_order(product: Any, nodes: Sequence[Any]) -> bool:
-    """Whether what goes from one to the other is read where it was written, element for element
-    in the order of the product's."""
-    inner = {product.node.get_name()}
-    inner |= {name for node in nodes for name in node.get_buffer_names()}
-    for node in nodes:
-        body = node._body
-        (symbols, _), (sizes, _) = body.vars, body.sizes
-        place = sympy.S.Zero
-        for symbol, size in zip(symbols, sizes, strict=True):
-            place = place * size + symbol
-        for name in inner:
-            for index in body.get_all_read_expr(name):
-                if V.graph.sizevars.simplify(sympy.expand(index - place)) != 0:
-                    return False
-            if name in _read_by(nodes):
-                for index in body.get_all_write_expr(name):
-                    if V.graph.sizevars.simplify(sympy.expand(index - place)) != 0:
-                        return False
-    return True
-
-
-def _read_by(nodes: Sequence[Any]) -> set[str]:
-    return {dep.name for node in nodes for dep in node.read_writes.reads}
-
-
-def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
-    """Writes the call of a template, and of nodes in its kernel."""
-    wrapper = V.graph.wrapper_code
-    node = product.node
-    schedule = [product, *nodes]
-    if not nodes and not node.needs_text():
-        node.call_alone(product)
-        scheduling.free_buffers_in_scheduler()
-        return
-    text = epilogue_text.write(product, nodes)
-    V.graph.removed_buffers |= text.removed
-    for member in schedule:
-        member.mark_run()
-    key = f"{text} {node.kind} {node.settings()}"
-    name = wrapper.src_to_kernel.get(key)
-    if name is None:
-        fused = get_fused_kernel_name(schedule, config.triton.descriptive_names)
-        name = f"ocl_{fused}_{wrapper.next_kernel_suffix()}"
-        wrapper.src_to_kernel[key] = name
-        origins, details = get_kernel_metadata(schedule, wrapper)
-        origin = refused.describe(refused.origins(schedule))
-        comments = [*origins.splitlines(), *details.splitlines()]
-        wrapper.add_template(node.kind, name, origin, text, node.settings(), comments)
-    for number in text.numbers:
-        for symbol in number.free_symbols:
-            wrapper.ensure_size_computed(symbol)
-    numbers = [wrapper.codegen_sizevar(number) for number in text.numbers]
-    wrapper.call_template(name, node.operands(), text.tensors, numbers)
-    scheduling.free_buffers_in_scheduler()
+    return plain and template.takes(args)

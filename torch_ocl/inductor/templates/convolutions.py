@@ -1,4 +1,4 @@
-"""Convolutions that take the pointwise ops after them into their kernels (epilogue.py).
+"""Convolutions that take the pointwise ops after them into their kernels (template.py).
 
 Upstream's lowering chooses among ways to call one, and here it has one way. Its node is a template
 to the scheduler. A convolution that is alone is the same call as upstream's.
@@ -16,14 +16,14 @@ from torch._inductor.kernel import conv
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import epilogue
+from torch_ocl.inductor.templates import template
 from torch_ocl.inductor.types import compute_dtype
 
 # CPUs' kernels have vectors of that many bytes at most.
 _VECTOR_BYTES = 64
 
 
-class Convolution(epilogue.Template):
+class Convolution(template.Template):
     """A convolution with a batch, dense, with its channels last or in planes.
 
     Args:
@@ -63,7 +63,7 @@ class Convolution(epilogue.Template):
         return "(long)row", f"(long)z * ({text(channels)}) + (long)column"
 
     def widths(self, device: int) -> dict[str, int]:
-        lanes = epilogue.lanes_of_gpus(self.get_dtype())
+        lanes = template.lanes_of_gpus(self.get_dtype())
         if devices.is_cpu_form(device):
             lanes = _VECTOR_BYTES // compute_dtype(self.get_dtype()).itemsize
         return {"epilogue": 1} | {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
@@ -81,10 +81,10 @@ class Convolution(epilogue.Template):
         another tensor of that size takes longer than in a pass of its own."""
         _, channels, *_ = self.get_size()
         if not devices.is_cpu_form(self.get_device().index or 0):
-            return epilogue.pays_on_gpus(self, after)
+            return template.pays_on_gpus(self, after)
         if self.channels_last or self.arguments["groups"] == channels:
             return True
-        if epilogue.reads_as_many(self, after):
+        if template.reads_as_many(self, after):
             return False
         followers = {node.get_name() for node in after}
         users = V.graph.scheduler.name_to_buf[self.get_name()].users
@@ -115,7 +115,7 @@ def _binding(upstream: Callable[..., Any]) -> Callable[..., Any]:
         choice = upstream(inputs, layout, *args, **kwargs)
         made = _settings(kwargs)
         order = _channels_last(layout)
-        if made is not None and order is not None and epilogue.takes(inputs):
+        if made is not None and order is not None and template.takes(inputs):
             choice.output_node = lambda: ir.TensorBox.create(
                 Convolution(layout, inputs, made, order)
             )

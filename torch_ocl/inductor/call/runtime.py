@@ -42,37 +42,37 @@ def _refusal(name: str, origin: str, text: str) -> Callable[[str], None]:
 def fused_product(
     name: str,
     origin: str,
-    text: str,
+    epilogue: str,
     lanes: int,
     tensors: int,
     numbers: int,
     alpha: float,
     beta: float,
 ) -> Callable[..., None]:
-    """A matrix product with what follows it (epilogue.py), as a function.
+    """A matrix product with its epilogue (templates/template.py), as a function.
 
     Args:
         name: What errors call it.
         origin: The ops that it computes, and their lines of the model.
-        text: What goes in front of the engine's kernels.
-        lanes: The columns that the text's second function takes, 0 without one.
-        tensors: How many the text reads and writes; the function takes them after a, b and c.
+        epilogue: What goes in front of the engine's kernels.
+        lanes: The columns that the epilogue's second function takes, 0 without one.
+        tensors: How many the epilogue reads and writes; the function takes them after a, b and c.
         numbers: How many integers it takes after these.
         alpha: Times a @ b.
         beta: Times c.
 
     Raises:
-        RefusedKernel: From the function, where the driver does not build the text.
+        RefusedKernel: From the function, where the driver does not build the epilogue.
     """
-    refuse = _refusal(name, origin, text)
+    refuse = _refusal(name, origin, epilogue)
 
-    return _C.fused_product(text, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
+    return _C.fused_product(epilogue, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
 
 
 def fused_convolution(
     name: str,
     origin: str,
-    text: str,
+    epilogue: str,
     lanes: int,
     tensors: int,
     numbers: int,
@@ -82,29 +82,29 @@ def fused_convolution(
     groups: int,
     channels_last: bool,
 ) -> Callable[..., None]:
-    """A convolution with what follows it, as a function.
+    """A convolution with its epilogue, as a function.
 
     Args:
         name: As fused_product().
         origin: As fused_product().
-        text: As fused_product().
-        lanes: The most columns that the text's functions take, 0 if one alone.
-        tensors: How many the text reads and writes; the function takes them after the input, the
-            weight, and the bias or None.
+        epilogue: As fused_product().
+        lanes: The most columns that the epilogue's functions take, 0 if one alone.
+        tensors: How many the epilogue reads and writes; the function takes them after the input,
+            the weight, and the bias or None.
         numbers: How many integers it takes after these.
         stride: One for each axis, as the next two.
         padding: Zeros on both sides.
         dilation: Between a window's elements.
         groups: Of channels.
-        channels_last: How the results lie that the text sees.
+        channels_last: How the results lie that the epilogue sees.
 
     Raises:
-        RefusedKernel: From the function, where the driver does not build the text.
+        RefusedKernel: From the function, where the driver does not build the epilogue.
     """
-    refuse = _refusal(name, origin, text)
+    refuse = _refusal(name, origin, epilogue)
 
     return _C.fused_convolution(  # type: ignore[no-any-return]
-        text, lanes, tensors, numbers, stride, padding, dilation, groups, channels_last, refuse
+        epilogue, lanes, tensors, numbers, stride, padding, dilation, groups, channels_last, refuse
     )
 
 

@@ -15,7 +15,7 @@ from torch._inductor.codegen.wrapper import (
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor import runtime
+from torch_ocl.inductor.call import runtime
 
 
 class _Calls:
@@ -32,11 +32,11 @@ class _Calls:
             return
         self.writeline(f"{kernel_name}({', '.join(map(str, call_args))})")  # type: ignore[attr-defined]
 
-    # --- products and convolutions (epilogue.py)
+    # --- products and convolutions (templates/template.py)
     def call_template(
         self, name: str, inputs: list[str], tensors: list[str], numbers: list[str]
     ) -> None:
-        """Calls one with a text: of two or three inputs, and of what the text takes."""
+        """Calls one with an epilogue: of two or three inputs, and of what the epilogue takes."""
         a, b, *c = inputs
         arguments = [a, b, *(c or ["None"]), *tensors, *numbers]
         self.writeline(f"{name}({', '.join(arguments)})")  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.writeline("from torch_ocl.inductor import runtime as ocl_runtime")
+        self.imports.writeline("from torch_ocl.inductor.call import runtime as ocl_runtime")
         self.header.writeline("empty_strided_ocl = ocl_runtime.empty_strided")
         if config.max_autotune or config.max_autotune_gemm:
             self.header.writeline("ocl_runtime.tune_products()")
@@ -140,14 +140,14 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
         kind: str,
         name: str,
         origin: str,
-        text: Any,
+        epilogue: Any,
         settings: tuple[Any, ...],
         comments: list[str],
     ) -> None:
-        """Takes a product or convolution with a text (epilogue.py), and what is said of it."""
-        source = text.text.replace("\\", "\\\\")
+        """Takes a product or convolution with an epilogue, and what is said of it."""
+        source = epilogue.source.replace("\\", "\\\\")
         head = f"{name} = ocl_runtime.{kind}({name!r}, {origin!r}, "
-        numbers = (text.lanes, len(text.tensors), len(text.numbers), *settings)
+        numbers = (epilogue.lanes, len(epilogue.tensors), len(epilogue.numbers), *settings)
         lines = [*comments, f"{head}'''{source}''',", f"    {', '.join(map(repr, numbers))})"]
         self.ocl_products.append("\n".join(lines))
 

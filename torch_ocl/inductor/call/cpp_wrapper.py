@@ -17,7 +17,7 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
-from torch_ocl.inductor import cache, runtime
+from torch_ocl.inductor.call import cache, runtime
 
 try:  # a buffer that knows whether the code is for a package
     from torch._inductor.utils import make_codegen_buffer
@@ -173,17 +173,17 @@ class OclCppWrapper(CppWrapperCpu):
             f"{{{', '.join(tensors)}}}, {{{', '.join(numbers)}}});"
         )
 
-    # --- products and convolutions (epilogue.py)
+    # --- products and convolutions (templates/template.py)
     def add_template(
         self,
         kind: str,
         name: str,
         origin: str,
-        text: Any,
+        epilogue: Any,
         settings: tuple[Any, ...],
         comments: list[str],
     ) -> None:
-        """Takes a product or convolution with a text, and what is said of it."""
+        """Takes a product or convolution with an epilogue, and what is said of it."""
         code = make_codegen_buffer()
         code.writelines([f"//{line.lstrip('#')}" for line in comments])
         if kind == "fused_product":
@@ -196,9 +196,9 @@ class OclCppWrapper(CppWrapperCpu):
                 code.writeline(f"static const int64_t {array}[] = {{{joined}}};")
             own = ["1, 0", str(len(lists[0])), *names, str(groups), str(int(channels_last))]
         code.writeline(f"static torch_ocl::Fused {name}({{{_text(name)}, {_text(origin)},")
-        for start in range(0, len(text.text), _LONGEST_LITERAL):
-            _verbatim(code, text.text[start : start + _LONGEST_LITERAL])
-        code.writeline(f", {text.lanes}, {', '.join(own)}}});")
+        for start in range(0, len(epilogue.source), _LONGEST_LITERAL):
+            _verbatim(code, epilogue.source[start : start + _LONGEST_LITERAL])
+        code.writeline(f", {epilogue.lanes}, {', '.join(own)}}});")
         self.ocl_templates.append(code.getvalue())
 
     def call_template(

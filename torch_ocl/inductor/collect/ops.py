@@ -11,7 +11,7 @@ from torch._inductor.codegen.common import OpOverrides
 from torch._inductor.ops_handler import OpsHandler
 from torch._inductor.virtualized import V, ops
 
-from torch_ocl.inductor.expressions import (
+from torch_ocl.inductor.collect.expressions import (
     SMALL,
     Operand,
     arithmetic,

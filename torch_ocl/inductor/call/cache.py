@@ -12,18 +12,18 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
 from torch_ocl import _C
 
+_PACKAGE = Path(__file__).parents[2]
 # Settings that change what is generated, or what it calls.
 _SETTINGS = ("TORCH_OCL_TUNE_AS", "TORCH_OCL_WITHOUT", "TORCH_OCL_INDUCTOR_FALLBACK")
 
 
 @functools.cache
 def _generator() -> str:
-    """A hash of this package, of what fakes say, and of the kernels' prelude."""
+    """A hash of this backend, of what fakes say, and of the kernels' prelude."""
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for path in [folder.parent / "_fake.py", *sorted(folder.rglob("*.py"))]:
+    for path in [_PACKAGE / "_fake.py", *sorted((_PACKAGE / "inductor").rglob("*.py"))]:
         digest.update(path.read_bytes())
-    from torch_ocl.inductor import runtime
+    from torch_ocl.inductor.call import runtime
 
     everything = [*runtime._PARTS, "float8", "special_f32"]
     digest.update(runtime.prelude(everything).encode())
@@ -36,7 +36,7 @@ def cpp_interface() -> str:
     """A hash of the headers that generated C++ includes: a library of it that was made with others
     must not be found again."""
     digest = hashlib.sha256()
-    for path in sorted((Path(__file__).parent.parent / "include/torch_ocl/aoti").glob("*.h")):
+    for path in sorted((_PACKAGE / "include/torch_ocl/aoti").glob("*.h")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

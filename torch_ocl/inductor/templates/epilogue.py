@@ -1,5 +1,5 @@
-"""What follows a matrix product or convolution, as a text in front of the engine's kernels
-(epilogue.py)."""
+"""Writes epilogues: what follows a matrix product or convolution, in front of the engine's kernels
+(template.py)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor import runtime
-from torch_ocl.inductor.collector import Collector
+from torch_ocl.inductor.call import runtime
+from torch_ocl.inductor.collect.collector import Collector
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.indices import Names
@@ -33,14 +33,14 @@ _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "spec
 
 
 class NotTakenError(Exception):
-    """No text can do that."""
+    """No epilogue can do that."""
 
 
 @dataclass
-class Text:
-    """A text, and what its functions take besides the product."""
+class Epilogue:
+    """An epilogue's source, and what its functions take besides an element of the result."""
 
-    text: str
+    source: str
     lanes: int
     tensors: list[str]  # names of buffers: those it reads, then those it writes
     numbers: list[sympy.Expr]
@@ -201,8 +201,8 @@ class _Writer:
         return str(out.getvalue())
 
 
-def write(product: Any, nodes: Sequence[Any]) -> Text:
-    """The text that does what nodes do.
+def write(product: Any, nodes: Sequence[Any]) -> Epilogue:
+    """The epilogue that does what nodes do.
 
     Args:
         product: The scheduler's node of a Template.
@@ -222,7 +222,7 @@ def write(product: Any, nodes: Sequence[Any]) -> Text:
         raise NotTakenError(str(error)) from error
 
 
-def _write(kernel: _Kernel) -> Text:
+def _write(kernel: _Kernel) -> Epilogue:
     if kernel.parts & _NOT_TAKEN:
         raise NotTakenError(f"it needs {kernel.parts & _NOT_TAKEN}")
     widths = kernel.product.widths(kernel.device.index or 0)
@@ -266,7 +266,7 @@ def _write(kernel: _Kernel) -> Text:
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")
     names = [f"#define {also} {name}" for also, name in kernel.product.names(lanes).items()]
-    text = "\n".join([*lines, *names, *helpers, *functions, ""])
+    source = "\n".join([*lines, *names, *helpers, *functions, ""])
     removed = {name for name in kernel.removed_buffers if name not in written.values()}
     tensors = [*read.values(), *written.values()]
-    return Text(text, lanes if lanes > 1 else 0, tensors, list(numbers.values()), removed)
+    return Epilogue(source, lanes if lanes > 1 else 0, tensors, list(numbers.values()), removed)

@@ -1,0 +1,1 @@
+"""How a compiled graph calls its kernels: in Python, in C++, in replays."""

@@ -1,0 +1,1 @@
+"""From Inductor's ops to values: nothing is text yet."""

@@ -1,0 +1,1 @@
+"""Ops whose kernels take a text in front of them: products, convolutions, attention."""

@@ -1,0 +1,1 @@
+"""OpenCL C: values and effects, indices, accumulators, and the program around them."""
