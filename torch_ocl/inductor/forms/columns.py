@@ -25,8 +25,8 @@ from torch_ocl.inductor.plan.sizes import (
     ROWS_OF_A_LINE,
 )
 from torch_ocl.inductor.text.accumulate import Accumulators
-from torch_ocl.inductor.text.lines import Lines
-from torch_ocl.inductor.text.render import Body, Renderer
+from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.values import Item, Reduction, Value
 
 

@@ -15,8 +15,7 @@ from torch._inductor.codegen.simd import IterationRangesRoot
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.lines import Lines
-from torch_ocl.inductor.text.render import Body
+from torch_ocl.inductor.text.lines import Body, Lines
 from torch_ocl.inductor.types import c_type
 
 

@@ -12,8 +12,8 @@ import sympy
 from torch_ocl.inductor.forms.form import Form, Layout, Nest, numels
 from torch_ocl.inductor.plan.sizes import TURNS, row_group
 from torch_ocl.inductor.text.accumulate import Accumulators
-from torch_ocl.inductor.text.lines import Lines
-from torch_ocl.inductor.text.render import Body, Renderer
+from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type
 from torch_ocl.inductor.values import Item, Reduction, Value
 

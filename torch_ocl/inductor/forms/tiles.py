@@ -13,8 +13,8 @@ from torch_ocl.inductor.forms.columns import Columns
 from torch_ocl.inductor.forms.form import Layout, Nest, numels
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, TILE_LINES, TILE_SIDE
-from torch_ocl.inductor.text.lines import Lines
-from torch_ocl.inductor.text.render import Body, Renderer
+from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type
 from torch_ocl.inductor.values import Value
 

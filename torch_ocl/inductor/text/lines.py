@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import sympy
 from torch._inductor.utils import IndentedBuffer
 
 
@@ -18,3 +20,20 @@ class Lines(IndentedBuffer):
         with self.indent():
             yield
         self.writeline("}")
+
+
+@dataclass(frozen=True)
+class Body:
+    """Statements with the declarations of the loop indices that they use.
+
+    Attributes:
+        lines: Its text.
+        outer: Loop indices that it uses and doesn't declare.
+        helpers: Functions that the program needs, as lines of the prelude's macros.
+        memory: Declarations of the local memory that it uses.
+    """
+
+    lines: Lines
+    outer: tuple[sympy.Symbol, ...]
+    helpers: tuple[str, ...]
+    memory: tuple[str, ...] = ()

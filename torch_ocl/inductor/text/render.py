@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import sympy
 import torch
@@ -12,7 +11,7 @@ from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.text.indices import Indices, Names
-from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.lines import Body, Lines
 from torch_ocl.inductor.text.printer import needs_one_value
 from torch_ocl.inductor.types import (
     TAGS,
@@ -37,23 +36,6 @@ from torch_ocl.inductor.values import (
     loads_of,
     temporaries,
 )
-
-
-@dataclass(frozen=True)
-class Body:
-    """Statements with the declarations of the loop indices that they use.
-
-    Attributes:
-        lines: Its text.
-        outer: Loop indices that it uses and doesn't declare.
-        helpers: Functions that the program needs, as lines of the prelude's macros.
-        memory: Declarations of the local memory that it uses.
-    """
-
-    lines: Lines
-    outer: tuple[sympy.Symbol, ...]
-    helpers: tuple[str, ...]
-    memory: tuple[str, ...] = ()
 
 
 class Renderer:
