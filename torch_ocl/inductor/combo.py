@@ -20,7 +20,7 @@ from torch._inductor.scheduler import BaseSchedulerNode
 from torch_ocl.inductor.call import launch
 from torch_ocl.inductor.forms.form import Layout
 from torch_ocl.inductor.kernel import OclKernel
-from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.program import (
     FUNCTION,
     KERNEL,
@@ -133,7 +133,7 @@ class ComboKernel:
         part begin at a multiple of the lanes."""
         layouts = [layout for layout, _ in self._functions]
         names = {text: f"{KERNEL}_part{i}" for i, text in enumerate(dict.fromkeys(self._texts))}
-        width, out, start = max(layout.width for layout in layouts), Lines(), 0
+        width, out, start = max(layout.width for layout in layouts), Code(), 0
         each = "(int)a.columns_each" if self.on_cpu else str(width)
         out.writeline(f"const int first = (int)get_global_id(0) * {each};")
         out.writeline(f"const int end = first + {each};")
@@ -166,7 +166,7 @@ class ComboKernel:
 
     def codegen_kernel(self) -> str:
         """The program's text: functions of the parts, and the kernel that calls them."""
-        out = Lines()
+        out = Code()
         for i, text in enumerate(dict.fromkeys(self._texts)):
             out.splice(text.replace(FUNCTION, f"{KERNEL}_part{i}"))
         flags: dict[str, Any] = {"index": torch.int32, "sites": 0, "on_cpu": self.on_cpu}

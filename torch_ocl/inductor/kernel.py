@@ -25,8 +25,8 @@ from torch_ocl.inductor.forms.form import Layout, Nest
 from torch_ocl.inductor.plan.lanes import lanes_of
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
 from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.lines import Lines
 from torch_ocl.inductor.text.printer import Printer
 from torch_ocl.inductor.text.program import Number, Parameters, kernel_text
 from torch_ocl.inductor.types import c_type, compute_dtype
@@ -231,7 +231,7 @@ class OclKernel(Collector, SIMDKernel):
             nest = self.nest
             if len(nest.around) > 1 or not isinstance(nest.lanes.tree.numel, sympy.Integer):
                 return None
-            return Part(nest).layout() if nest.lanes.line is None else None
+            return Part(nest).layout() if nest.lanes.segment is None else None
 
     @functools.cached_property
     def parameters(self) -> Parameters:
@@ -239,7 +239,7 @@ class OclKernel(Collector, SIMDKernel):
         return self.parameters_of(self.layout)
 
     def codegen_kernel(self) -> str:
-        body, t = Lines(), c_type(self.index_torch_dtype)
+        body, t = Code(), c_type(self.index_torch_dtype)
         for tree in self.range_trees:
             if isinstance(tree.numel, sympy.Integer):
                 body.writeline(f"const {t} {tree.prefix}numel = {tree.numel};")

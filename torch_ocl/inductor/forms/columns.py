@@ -25,7 +25,7 @@ from torch_ocl.inductor.plan.sizes import (
     ROWS_OF_A_LINE,
 )
 from torch_ocl.inductor.text.accumulate import Accumulators
-from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.values import Item, Reduction, Value
 
@@ -55,7 +55,7 @@ class Columns(Form):
             at_hand: Values that are variables already.
             inner: A loop whose index is known there only.
         """
-        plan, row, out = self.nest.plan, self.nest.row, Lines()
+        plan, row, out = self.nest.plan, self.nest.row, Code()
         r = Renderer(self.nest.lanes.of_width(width), self.nest.names, at_hand)
         memory: list[str] = []
         if not plan.count:
@@ -76,11 +76,11 @@ class Columns(Form):
         return r.body(out, [self.tree] if inner is None else [self.tree, inner], memory)
 
     def _pass(
-        self, stage: int, row: IterationRangesRoot, made: Accumulators, r: Renderer, out: Lines
+        self, stage: int, row: IterationRangesRoot, made: Accumulators, r: Renderer, out: Code
     ) -> None:
         """One pass over the rows."""
         made.start(out, r.width)
-        inner = Lines()
+        inner = Code()
         r.statements(self.nest.plan.passes[stage], inner)
         made.take(r, inner)
         declared = r.indices.declare([row])
@@ -89,7 +89,7 @@ class Columns(Form):
             out.splice(inner)
 
     # --- by whom
-    def once(self, items: Sequence[Item], r: Renderer, out: Lines) -> None:
+    def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:
         """Writes what is computed once, not for each row."""
         r.statements(items, out)
 
@@ -97,7 +97,7 @@ class Columns(Form):
         """The head of the loop over rows."""
         return f"for ({self.index_type} {p}index = 0; {p}index < {p}numel; ++{p}index)"
 
-    def combine(self, made: Accumulators, width: int, out: Lines) -> list[str]:
+    def combine(self, made: Accumulators, width: int, out: Code) -> list[str]:
         """Combines the accumulators of work-items that share the rows. Returns declarations of
         local memory."""
         return []
@@ -108,8 +108,8 @@ class OwnColumns(Columns):
 
     def __init__(self, nest: Nest) -> None:
         super().__init__(nest)
-        self.width, self.line = nest.lanes.width, nest.lanes.line
-        columns = self.tree.numel if self.line is None else self.line
+        self.width, self.segment = nest.lanes.width, nest.lanes.segment
+        columns = self.tree.numel if self.segment is None else self.segment
         self.has_rest = self.width > 1 and not is_multiple(columns, self.width)
 
     def places(self) -> list[Body]:
@@ -117,27 +117,27 @@ class OwnColumns(Columns):
         return [self.place(self.width), *([self.place(1)] if self.has_rest else [])]
 
     def sizes(self) -> tuple[sympy.Expr, ...]:
-        """A launch goes by the columns, or by the lines in the place of rows."""
+        """A launch goes by the columns, or by the segments in the place of rows."""
         columns, rows = self.tree.numel, sympy.prod([loop.numel for loop in self.outer])
-        if self.line is not None:
-            columns, rows = self.line, rows * FloorDiv(columns, self.line)
+        if self.segment is not None:
+            columns, rows = self.segment, rows * FloorDiv(columns, self.segment)
         return columns, rows, self.nest.length
 
 
 class ItemLanes(OwnColumns):
     """CPUs: a work-item walks a run of columns in a run of rows. Vectors don't cross the ends of
-    lines, where columns have such."""
+    segments, where columns have such."""
 
     name = "item_lanes"
 
     def layout(self) -> Layout:
-        places, out = self.places(), Lines()
+        places, out = self.places(), Code()
         p, t, width = self.tree.prefix, self.index_type, self.width
         columns, row, rows = f"{p}numel", "row", numels(self.outer)
         start, stop, declared = "first", "end", []
-        if self.line is not None:
+        if self.segment is not None:
             start, stop = "line + first", "line + end"
-            columns = f"({t})({self.nest.names.text(self.line)})"
+            columns = f"({t})({self.nest.names.text(self.segment)})"
             count = f"({p}numel / {columns})"
             declared.append(f"const {t} line = row % {count} * {columns};")
             row, rows = f"(row / {count})", [*rows, f"{p}numel / {columns}"]
@@ -145,15 +145,15 @@ class ItemLanes(OwnColumns):
         tails = {width: self.place(width) for width in self._tail_widths()}
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
         out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {columns});")
-        run = Lines()
+        run = Code()
         run.writelines(declared)
         run.writeline(f"{t} {p}index = {start};")
         for n, body in {width: places[0], **tails}.items():
             with run.block(f"for (; {p}index + {n - 1} < {stop}; {p}index += {n})"):
-                run.splice(body.lines)
+                run.splice(body.code)
         if self.has_rest:
             with run.block(f"for (; {p}index < {stop}; ++{p}index)"):
-                run.splice(places[1].lines)
+                run.splice(places[1].code)
         if rows:
             every = " * ".join(rows)
             out.writeline(f"const {t} first_row = get_global_id(1) * ({t})a.rows_each;")
@@ -165,11 +165,11 @@ class ItemLanes(OwnColumns):
         return self.laid_out(out, self.sizes(), width, bodies=[*places, *tails.values()])
 
     def _tail_widths(self) -> list[int]:
-        """The widths of vectors for the end of a short line."""
-        if not isinstance(self.line, sympy.Integer):
+        """The widths of vectors for the end of a short segment."""
+        if not isinstance(self.segment, sympy.Integer):
             return []
         width, widths = self.width, []
-        rest = int(self.line) % width
+        rest = int(self.segment) % width
         while width > FEWEST_LANES:
             width //= 2
             if rest >= width:
@@ -185,17 +185,17 @@ class GroupLanes(OwnColumns):
 
     def layout(self) -> Layout:
         wide, *one = places = self.places()
-        p, t, width, out = self.tree.prefix, self.index_type, self.width, Lines()
+        p, t, width, out = self.tree.prefix, self.index_type, self.width, Code()
         out.writeline(f"const {t} row = get_global_id(1);")
         if self.outer:
             out.writeline(f"if (row >= {' * '.join(numels(self.outer))}) return;")
         out.writelines(self.counters(self.outer, "row", places))
         out.writeline(f"{t} {p}index = ({t})get_global_id(0) * {width};")
         with out.block(f"if ({p}index + {width - 1} < {p}numel)"):
-            out.splice(wide.lines)
+            out.splice(wide.code)
         if one:
             with out.block(f"else for (; {p}index < {p}numel; ++{p}index)"):
-                out.splice(one[0].lines)
+                out.splice(one[0].code)
         return self.laid_out(out, self.sizes(), width, group=group_of(self.nest), bodies=places)
 
 
@@ -208,14 +208,14 @@ class Part(OwnColumns):
         self.name = ItemLanes.name if nest.on_cpu else GroupLanes.name
 
     def layout(self) -> Layout:
-        places, out = self.places(), Lines()
+        places, out = self.places(), Code()
         p, width = self.tree.prefix, self.width
         out.writeline(f"{self.index_type} {p}index = first;")
         with out.block(f"for (; {p}index + {width - 1} < end; {p}index += {width})"):
-            out.splice(places[0].lines)
+            out.splice(places[0].code)
         if self.has_rest:
             with out.block(f"for (; {p}index < end; ++{p}index)"):
-                out.splice(places[1].lines)
+                out.splice(places[1].code)
         return self.laid_out(out, self.sizes(), width, group=group_of(self.nest), bodies=places)
 
 
@@ -230,7 +230,7 @@ class GroupColumns(Columns):
         self.width, self.group, self.lines = _width(nest), group, most // group
 
     def layout(self) -> Layout:
-        body, out = self.place(self.width), Lines()
+        body, out = self.place(self.width), Code()
         p, t = self.tree.prefix, self.index_type
         out.writeline(f"const {t} row = get_group_id(1);")
         out.writeline("const int lane = get_local_id(0), line = get_local_id(1);")
@@ -239,7 +239,7 @@ class GroupColumns(Columns):
         out.writeline(f"const {t} own = ({t})get_global_id(0) * {self.width};")
         out.writeline(f"const int inside = own < {p}numel;")
         out.writeline(f"const {t} {p}index = inside ? own : 0;")
-        out.splice(body.lines)
+        out.splice(body.code)
         rows = sympy.prod([loop.numel for loop in self.outer])
         return self.laid_out(
             out,
@@ -250,7 +250,7 @@ class GroupColumns(Columns):
             bodies=[body],
         )
 
-    def once(self, items: Sequence[Item], r: Renderer, out: Lines) -> None:
+    def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:
         # Another line may not have read yet what is stored over.
         wait = "barrier(CLK_GLOBAL_MEM_FENCE);"
         r.statements_of_one(items, "line == 0 && inside", out, wait)
@@ -259,7 +259,7 @@ class GroupColumns(Columns):
         t, start = self.index_type, f"inside ? line : {p}numel"
         return f"for ({t} {p}index = {start}; {p}index < {p}numel; {p}index += {self.lines})"
 
-    def combine(self, made: Accumulators, width: int, out: Lines) -> list[str]:
+    def combine(self, made: Accumulators, width: int, out: Code) -> list[str]:
         return made.combine_lines(out, width, self.group, self.lines)
 
 

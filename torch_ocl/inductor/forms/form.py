@@ -14,8 +14,8 @@ from torch._inductor.codegen.simd import IterationRangesRoot
 
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.lines import Body, Lines
 from torch_ocl.inductor.types import c_type
 
 
@@ -67,7 +67,7 @@ class Layout:
     sizes: tuple[sympy.Expr, sympy.Expr, sympy.Expr]
     work: int
     head: tuple[str, ...]
-    text: Lines
+    text: Code
     helpers: tuple[str, ...]
 
 
@@ -90,7 +90,7 @@ class Form:
 
     def laid_out(
         self,
-        text: Lines,
+        text: Code,
         sizes: Sequence[sympy.Expr | int],
         width: int,
         *,

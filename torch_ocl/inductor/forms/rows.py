@@ -12,7 +12,7 @@ import sympy
 from torch_ocl.inductor.forms.form import Form, Layout, Nest, numels
 from torch_ocl.inductor.plan.sizes import TURNS, row_group
 from torch_ocl.inductor.text.accumulate import Accumulators
-from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type
 from torch_ocl.inductor.values import Item, Reduction, Value
@@ -45,7 +45,7 @@ class Rows(Form):
 
     def row(self) -> Body:
         """What is done with one row."""
-        plan, out, one = self.nest.plan, Lines(), self.renderer(1)
+        plan, out, one = self.nest.plan, Code(), self.renderer(1)
         bodies: list[Body] = []
         memory: list[str] = []
         for value in plan.kept:
@@ -59,7 +59,7 @@ class Rows(Form):
         self.once(plan.outside[plan.count], one, out)
         return one.body(out, self.nest.around, memory, bodies)
 
-    def _pass(self, stage: int, made: Accumulators, out: Lines) -> list[Body]:
+    def _pass(self, stage: int, made: Accumulators, out: Code) -> list[Body]:
         """One pass over the row. Returns the bodies of its loops."""
         length, width, turns = self.length, self.width, self.turns(stage)
         has_rest = width > 1 and (length is None or length % width != 0)
@@ -67,17 +67,17 @@ class Rows(Form):
         bodies = []
         if width == 1 or length is None or length >= width:
             bodies.append(self._element(stage, made, width, "_[u]" if turns > 1 else "_"))
-            self.vectors(bodies[-1].lines, turns, out)
+            self.vectors(bodies[-1].code, turns, out)
         if has_rest:
             bodies.append(self._element(stage, made, 1, "_rest"))
-            self._rest(bodies[-1].lines, out)
+            self._rest(bodies[-1].code, out)
         made.fold(out, width, turns, has_rest)
         return bodies
 
     def _element(self, stage: int, made: Accumulators, width: int, end: str) -> Body:
         """What is done with one vector, or with one element of the rest; `end` is that of the
         accumulators' names."""
-        kept, lines = self.nest.plan.kept, Lines()
+        kept, lines = self.nest.plan.kept, Code()
         place = "_rest[k]" if end == "_rest" else "[k]"
         at_hand = {v: f"kept_{v.name}{place}" for v, at in kept.items() if at < stage}
         r = self.renderer(width, at_hand)
@@ -87,7 +87,7 @@ class Rows(Form):
             lines.writeline(f"kept_{value.name}{place} = {value.name};")
         return r.body(lines, [self.row_loop])
 
-    def _rest(self, body: Lines, out: Lines) -> None:
+    def _rest(self, body: Code, out: Code) -> None:
         """The loop over the elements behind the last whole vector."""
         p, t = self.prefix, self.index_type
         start, step = self.first_and_step()
@@ -102,7 +102,7 @@ class Rows(Form):
         assert self.length is not None
         return -(-(self.length // self.width) // self.group)
 
-    def _declare_kept(self, value: Value, out: Lines) -> None:
+    def _declare_kept(self, value: Value, out: Code) -> None:
         assert self.length is not None
         wide, name = self.renderer(self.width).width_of(value), value.name
         if self.chunks:
@@ -112,7 +112,7 @@ class Rows(Form):
             out.writeline(f"{c_type(value.dtype)} kept_{name}_rest[{rest}];")
 
     # --- by whom
-    def once(self, items: Sequence[Item], r: Renderer, out: Lines) -> None:
+    def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:
         """Writes what is computed once a row."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Rows(Form):
         """How many vectors have accumulators of their own."""
         raise NotImplementedError
 
-    def vectors(self, body: Lines, turns: int, out: Lines) -> None:
+    def vectors(self, body: Code, turns: int, out: Code) -> None:
         """Writes the loop over whole vectors."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class Rows(Form):
         """The first of the elements that a work-item has, and from one to the next."""
         raise NotImplementedError
 
-    def combine(self, made: Accumulators, out: Lines) -> list[str]:
+    def combine(self, made: Accumulators, out: Code) -> list[str]:
         """Combines the accumulators of all work-items of a row. Returns declarations of local
         memory."""
         raise NotImplementedError
@@ -141,16 +141,16 @@ class ItemRows(Rows):
 
     def layout(self) -> Layout:
         row = self.row()
-        out, t, loops = Lines(), self.index_type, self.nest.around
+        out, t, loops = Code(), self.index_type, self.nest.around
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.rows_each;")
         rows = " * ".join(numels(loops)) or "1"
         out.writeline(f"const {t} end = min(first + ({t})a.rows_each, ({t})({rows}));")
         with out.block(f"for ({t} row = first; row < end; ++row)"):
             out.writelines(self.counters(loops, "row"))
-            out.splice(row.lines)
+            out.splice(row.code)
         return self.laid_out(out, self.sizes(), self.width, bodies=[row])
 
-    def once(self, items: Sequence[Item], r: Renderer, out: Lines) -> None:
+    def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:
         r.statements(items, out)
 
     def turns(self, stage: int) -> int:
@@ -159,7 +159,7 @@ class ItemRows(Rows):
             return 1
         return 1 if any(red.kind.startswith(("welford", "arg")) for red in reductions) else TURNS
 
-    def vectors(self, body: Lines, turns: int, out: Lines) -> None:
+    def vectors(self, body: Code, turns: int, out: Code) -> None:
         p, t, width, length = self.prefix, self.index_type, self.width, self.length
         chunks = str(length // width) if length is not None else f"{p}numel / {width}"
         if turns == 1:
@@ -181,7 +181,7 @@ class ItemRows(Rows):
     def first_and_step(self) -> tuple[str, str]:
         return "0", "1"
 
-    def combine(self, made: Accumulators, out: Lines) -> list[str]:
+    def combine(self, made: Accumulators, out: Code) -> list[str]:
         return []
 
 
@@ -197,10 +197,10 @@ class GroupRows(Rows):
 
     def layout(self) -> Layout:
         row = self.row()
-        out = Lines()
+        out = Code()
         out.writeline(f"const {self.index_type} row = get_group_id(0);")
         out.writelines(self.counters(self.nest.around, "row"))
-        out.splice(row.lines)
+        out.splice(row.code)
         return self.laid_out(
             out,
             self.sizes(),
@@ -210,13 +210,13 @@ class GroupRows(Rows):
             bodies=[row],
         )
 
-    def once(self, items: Sequence[Item], r: Renderer, out: Lines) -> None:
+    def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:
         r.statements_of_one(items, "lid == 0", out)
 
     def turns(self, stage: int) -> int:
         return 1
 
-    def vectors(self, body: Lines, turns: int, out: Lines) -> None:
+    def vectors(self, body: Code, turns: int, out: Code) -> None:
         p, t, width, length = self.prefix, self.index_type, self.width, self.length
         whole = f"({p}numel - {p}numel % {width})" if width > 1 else f"{p}numel"
         step = self.group * width
@@ -234,5 +234,5 @@ class GroupRows(Rows):
     def first_and_step(self) -> tuple[str, str]:
         return "lid", str(self.group)
 
-    def combine(self, made: Accumulators, out: Lines) -> list[str]:
+    def combine(self, made: Accumulators, out: Code) -> list[str]:
         return made.combine_group(out, self.group)

@@ -13,7 +13,7 @@ from torch_ocl.inductor.forms.columns import Columns
 from torch_ocl.inductor.forms.form import Layout, Nest, numels
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, TILE_LINES, TILE_SIDE
-from torch_ocl.inductor.text.lines import Body, Lines
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type
 from torch_ocl.inductor.values import Value
@@ -40,7 +40,7 @@ class _Tiles(Columns):
     def loads(self, width: int, place: str) -> Body:
         """Reads `width` of each transposed value into the place of its tile."""
         lanes = Lanes(self.nest.lanes.entries, self.across, width)
-        r, reads = Renderer(lanes, self.nest.names), Lines()
+        r, reads = Renderer(lanes, self.nest.names), Code()
         for load in self.transposed:
             reads.writeline(f"tile_{load.name}[{place}] = {r.expression(load)};")
         return r.body(reads, [self.tree, self.across])
@@ -56,7 +56,7 @@ class ItemTiles(_Tiles):
 
     def layout(self) -> Layout:
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
-        out, load = Lines(), self._load()
+        out, load = Code(), self._load()
         names = {value: f"tile_{value.name}[j]" for value in self.transposed}
         square = self.place(side, names, self.across)
         wide, one = self.place(side, None, self.across), self.place(1, None, self.across)
@@ -70,7 +70,7 @@ class ItemTiles(_Tiles):
         def each_row(body: Body, stop: str) -> None:
             head = f"for ({t} {q}index = {q}first; {q}index < {stop}; ++{q}index)"
             with out.block(head):
-                out.splice(body.lines)
+                out.splice(body.code)
 
         with out.block(f"for ({t} row = first_row; row < end_row; ++row)"):
             out.writeline(f"const {t} {q}first = row % {self.blocks} * {side};")
@@ -79,10 +79,10 @@ class ItemTiles(_Tiles):
             out.writeline(f"{t} {p}first = first;")
             with out.block(f"for (; {p}first + {side - 1} < end; {p}first += {side})"):
                 with out.block(f"if ({q}first + {side - 1} < {q}numel)"):
-                    out.splice(load.lines)
+                    out.splice(load.code)
                     with out.block(f"for (int j = 0; j < {side}; ++j)"):
                         out.writeline(f"const {t} {p}index = {p}first, {q}index = {q}first + j;")
-                        out.splice(square.lines)
+                        out.splice(square.code)
                     out.writeline("continue;")
                 out.writeline(f"const {t} {p}index = {p}first;")
                 each_row(wide, f"{q}numel")
@@ -93,14 +93,14 @@ class ItemTiles(_Tiles):
     def _load(self) -> Body:
         """Fills the tiles: tile_<value>[j] then has the lanes at place j of the next loop."""
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
-        reads, out = self.loads(side, "j"), Lines()
+        reads, out = self.loads(side, "j"), Code()
         transposes = []
         for load in self.transposed:
             out.writeline(f"{c_type(load.dtype, side)} tile_{load.name}[{side}];")
             transposes.append(f"DEFINE_TRANSPOSE({c_type(load.dtype)}, {side})")
         with out.block(f"for (int j = 0; j < {side}; ++j)"):
             out.writeline(f"const {t} {p}index = {p}first + j, {q}index = {q}first;")
-            out.splice(reads.lines)
+            out.splice(reads.code)
         for load in self.transposed:
             out.writeline(f"transpose_{c_type(load.dtype)}_{side}(tile_{load.name});")
         return Body(out, reads.outer, (*reads.helpers, *transposes))
@@ -117,7 +117,7 @@ class GroupTiles(_Tiles):
 
     def layout(self) -> Layout:
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
-        out, load = Lines(), self.loads(1, f"j * {side + 1} + lane")
+        out, load = Code(), self.loads(1, f"j * {side + 1} + lane")
         names = {v: f"tile_{v.name}[lane * {side + 1} + j]" for v in self.transposed}
         body = self.place(1, names, self.across)
         for value in self.transposed:
@@ -130,16 +130,16 @@ class GroupTiles(_Tiles):
         out.writelines(self.counters(self.outer[1:], row, [load, body]))
         out.writeline(f"const {t} {p}first = get_group_id(0) * {side};")
 
-        def lines(along: str, beside: str, inner: Lines) -> None:
+        def lines(along: str, beside: str, inner: Code) -> None:
             with out.block(f"for (int j = line; j < {side}; j += {TILE_LINES})"):
                 places = f"{along}index = {along}first + lane, {beside}index = {beside}first + j"
                 out.writeline(f"const {t} {places};")
                 with out.block(f"if ({p}index < {p}numel && {q}index < {q}numel)"):
                     out.splice(inner)
 
-        lines(q, p, load.lines)
+        lines(q, p, load.code)
         out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-        lines(p, q, body.lines)
+        lines(p, q, body.code)
         return self.laid_out(
             out, self.sizes(), 1, group=side, lines=TILE_LINES, bodies=[load, body]
         )
@@ -148,7 +148,7 @@ class GroupTiles(_Tiles):
 def transposed_loads(nest: Nest) -> list[Value]:
     """Loads whose neighbours in memory lie along the next loop, rather than along the lanes."""
     lanes, around, plan = nest.lanes, nest.around, nest.plan
-    if plan.count or len(around) < 2 or lanes.line is not None:
+    if plan.count or len(around) < 2 or lanes.segment is not None:
         return []
     if lanes.width < FEWEST_LANES:
         return []

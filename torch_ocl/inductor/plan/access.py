@@ -24,7 +24,7 @@ class Lanes:
         entries: The symbols of loop indices.
         tree: Along which the lanes run.
         width: How many they are.
-        line: A length such that they never cross a multiple of it, and begin at a multiple of
+        segment: A length such that they never cross a multiple of it, and begin at a multiple of
             width behind one: for lengths that width does not divide. None if they begin at
             multiples of width of the whole loop.
     """
@@ -34,16 +34,16 @@ class Lanes:
         entries: dict[sympy.Symbol, IterationRangesEntry],
         tree: IterationRangesRoot,
         width: int,
-        line: sympy.Expr | None = None,
+        segment: sympy.Expr | None = None,
     ) -> None:
-        self.entries, self.tree, self.width, self.line = entries, tree, width, line
-        self._unit = sympy.Integer(width) if line is None else line
+        self.entries, self.tree, self.width, self.segment = entries, tree, width, segment
+        self._unit = sympy.Integer(width) if segment is None else segment
         self._strides: dict[sympy.Expr, sympy.Expr | None] = {}
         self._varies: dict[Value, bool] = {}
 
     def of_width(self, width: int) -> Lanes:
         """So many lanes along the same loop."""
-        return Lanes(self.entries, self.tree, width, self.line)
+        return Lanes(self.entries, self.tree, width, self.segment)
 
     def kind(self, symbol: sympy.Symbol) -> str:
         """Of a symbol: "same" for all lanes, "step" by one, or "any"."""
@@ -57,7 +57,7 @@ class Lanes:
 
     def _begins_at_a_multiple(self, symbol: sympy.Symbol) -> bool:
         """Of width: at the first lane."""
-        return self.line is None or self.entries[symbol].length == self.line
+        return self.segment is None or self.entries[symbol].length == self.segment
 
     def _linear(self, index: sympy.Expr) -> sympy.Expr | None:
         """index with x // c and x % c replaced where that is known of neighbours."""

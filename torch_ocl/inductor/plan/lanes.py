@@ -42,9 +42,9 @@ def lanes_of(
     }
     parts = [entries[s] for s in used]
     if on_cpu and not in_rows:
-        line = _line(parts, tree, most)
-        if line is not None:
-            return Lanes(entries, tree, most, line)
+        segment = _segment(parts, tree, most)
+        if segment is not None:
+            return Lanes(entries, tree, most, segment)
     width = most
     while width > 1 and not all(_splits_into(part, width) for part in parts):
         width //= 2
@@ -64,10 +64,10 @@ def _gpu_lanes(items: list[Any]) -> int:
     return 2 * GPU_LANES if small else GPU_LANES
 
 
-def _line(
+def _segment(
     parts: list[IterationRangesEntry], tree: IterationRangesRoot, most: int
 ) -> sympy.Expr | None:
-    """The length of lines whose ends lanes must not cross, if most lanes don't divide it."""
+    """The length of segments whose ends lanes must not cross, if most lanes don't divide it."""
     sizes = V.graph.sizevars
     lengths = [
         e.length
@@ -77,10 +77,10 @@ def _line(
     lengths += [e.divisor for e in parts if e.divisor != 1]
     if not lengths or all(is_multiple(n, most) for n in lengths):
         return None
-    line = min(lengths, key=lambda n: sizes.optimization_hint(n))
-    if sizes.optimization_hint(line) < most or not is_multiple(tree.numel, line):
+    segment = min(lengths, key=lambda n: sizes.optimization_hint(n))
+    if sizes.optimization_hint(segment) < most or not is_multiple(tree.numel, segment):
         return None
-    return line if all(is_multiple(n, line) for n in lengths) else None
+    return segment if all(is_multiple(n, segment) for n in lengths) else None
 
 
 def _many_contiguous(items: list[Any], lanes: Lanes) -> bool:

@@ -19,8 +19,8 @@ from torch_ocl.inductor.call import runtime
 from torch_ocl.inductor.collect.collector import Collector
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.lines import Lines
 from torch_ocl.inductor.text.printer import Printer
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
@@ -183,12 +183,12 @@ class _Writer:
         last: Sequence[str] = (),
     ) -> str:
         kernel = self.kernel
-        lines, r = Lines(), self.renderer()
+        lines, r = Code(), self.renderer()
         r.statements(items, lines)
         row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
         declared = r.indices.declare(kernel.range_trees)
         self.helpers.update(dict.fromkeys(r.helpers))
-        out = Lines()
+        out = Code()
         taken = ", ".join(["const ulong z", *parameters])
         with out.block(f"static inline {name}({taken} EPILOGUE_SIGNATURE)"):
             if "const ulong row" in parameters:

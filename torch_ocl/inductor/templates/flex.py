@@ -26,8 +26,8 @@ from torch_ocl.inductor.collect.collector import Collector
 from torch_ocl.inductor.collect.expressions import cast, unwrap
 from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.lines import Lines
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Value, temporaries
@@ -141,7 +141,7 @@ class _Functions:
         names = Names(
             torch.int64, function.pointer_of, function.memory_of, function.rename_indexing
         )
-        r, lines = Renderer(Lanes({}, None, width), names), Lines(initial_indent=1)
+        r, lines = Renderer(Lanes({}, None, width), names), Code(initial_indent=1)
         r.statements(function.items, lines)
         if result is not None:
             lines.writeline(f"return {r.operand(result, width)};")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import TAGS, as_mask, c_type, converted, literal, mask_for, widened
 from torch_ocl.inductor.values import Item, Reduction
@@ -175,7 +175,7 @@ class Accumulators:
         return (part for accumulator in self.of.values() for part in accumulator.parts)
 
     def start(
-        self, out: Lines, width: int, end: str = "", turns: int = 1, rest: bool = False
+        self, out: Code, width: int, end: str = "", turns: int = 1, rest: bool = False
     ) -> None:
         """Declares them: `turns` of them, and one more for the `rest` of a row."""
         for accumulator in self.of.values():
@@ -190,7 +190,7 @@ class Accumulators:
                 if rest:
                     out.writeline(f"{c_type(part.dtype)} {part.name}_rest = {part.start};")
 
-    def take(self, r: Renderer, out: Lines, end: str = "") -> None:
+    def take(self, r: Renderer, out: Code, end: str = "") -> None:
         """Takes the values that r wrote in; `end` follows the variables' names."""
         for reduction, accumulator in self.of.items():
             if accumulator.is_place:
@@ -218,7 +218,7 @@ class Accumulators:
             return [value, f"(({t})({self._place}) + ({t})(LANE_NUMBERS_{r.width}))"]
         return [value, f"({t})({self._place})"]
 
-    def results(self, r: Renderer, out: Lines) -> None:
+    def results(self, r: Renderer, out: Code) -> None:
         """Declares the reductions' results, which are in the variables that have no end."""
         for reduction, accumulator in self.of.items():
             parts = accumulator.parts
@@ -234,7 +234,7 @@ class Accumulators:
                 out.writeline(f"const {c_type(value.dtype, width)} {value.name} = {text};")
 
     # --- of lanes, turns and work-items one
-    def fold(self, out: Lines, width: int, turns: int, rest: bool) -> None:
+    def fold(self, out: Code, width: int, turns: int, rest: bool) -> None:
         """Makes one of the accumulators of a row's lanes, in variables without an end."""
         for accumulator in self.of.values():
             parts = accumulator.parts
@@ -252,7 +252,7 @@ class Accumulators:
                     others = [f"{p.name}_rest" for p in parts]
                     out.writelines(accumulator.combine([p.name for p in parts], others, 1))
 
-    def combine_group(self, out: Lines, group: int) -> list[str]:
+    def combine_group(self, out: Code, group: int) -> list[str]:
         """Combines those of a group's work-items: by a few of them, whose results all combine. A
         tree would meet at a barrier for each of its levels. Returns declarations of local memory.
         """
@@ -283,7 +283,7 @@ class Accumulators:
         combine("1", side, 1)
         return memory
 
-    def combine_lines(self, out: Lines, width: int, group: int, lines: int) -> list[str]:
+    def combine_lines(self, out: Code, width: int, group: int, lines: int) -> list[str]:
         """Combines those of a group's lines; each has the result then. Returns declarations of
         local memory."""
         if not self.of:
@@ -310,7 +310,7 @@ class Accumulators:
         return memory
 
 
-def _fold_lanes(accumulator: Accumulator, names: list[str], width: int, out: Lines) -> None:
+def _fold_lanes(accumulator: Accumulator, names: list[str], width: int, out: Code) -> None:
     """Halves the lanes until one is left."""
     parts = accumulator.parts
     names = list(names)

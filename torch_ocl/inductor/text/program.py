@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 import torch
 
-from torch_ocl.inductor.text.lines import Lines
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.types import c_type, compute_dtype
 
 
@@ -78,7 +78,7 @@ class Parameters:
 
 
 def kernel_text(
-    parameters: Parameters, body: Lines, *, index: torch.dtype, sites: int, on_cpu: bool
+    parameters: Parameters, body: Code, *, index: torch.dtype, sites: int, on_cpu: bool
 ) -> str:
     """A kernel KERNEL: the struct of its arguments, its head, and the body.
 
@@ -89,7 +89,7 @@ def kernel_text(
         sites: How many places of it can report a failure.
         on_cpu: Whether work-items use vectors themselves.
     """
-    out = Lines()
+    out = Code()
     out.writeline("typedef struct {")
     with out.indent():
         out.writelines(parameters.members())
@@ -106,14 +106,14 @@ def kernel_text(
     return str(out.getvalue())
 
 
-def function_text(parameters: Parameters, columns: str, body: Lines, index: torch.dtype) -> str:
+def function_text(parameters: Parameters, columns: str, body: Code, index: torch.dtype) -> str:
     """A function FUNCTION of a kernel's parameters, of the first column, the end, and the number
     of `columns`."""
     t = c_type(index)
     words = [f"global char* {name}" for name, _ in parameters.tensors]
     words += [f"const {number.c_type(index)} {number.name}" for number in parameters.numbers]
     words += [f"const {t} {name}" for name in ("first", "end", columns)]
-    out = Lines()
+    out = Code()
     with out.block(f"static inline void {FUNCTION}({', '.join(words)})"):
         out.splice(body)
     return str(out.getvalue())

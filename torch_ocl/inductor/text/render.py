@@ -10,8 +10,8 @@ from torch._inductor.codegen.simd import IterationRangesRoot
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.text.indices import Indices, Names
-from torch_ocl.inductor.text.lines import Body, Lines
 from torch_ocl.inductor.text.printer import needs_one_value
 from torch_ocl.inductor.types import (
     TAGS,
@@ -56,18 +56,18 @@ class Renderer:
 
     def body(
         self,
-        lines: Lines,
+        code: Code,
         loops: Sequence[IterationRangesRoot],
         memory: Iterable[str] = (),
         parts: Sequence[Body] = (),
     ) -> Body:
-        """Lines that this renderer wrote, behind declarations of the indices of `loops` that they
-        use. `parts` are bodies in them that others wrote."""
+        """Statements that this renderer wrote, behind declarations of the indices of `loops` that
+        they use. `parts` are bodies in them that others wrote."""
         outer = [symbol for part in parts for symbol in part.outer]
         helpers = [helper for part in parts for helper in part.helpers]
-        whole = Lines()
+        whole = Code()
         whole.writelines(self.indices.declare(loops, outer))
-        whole.splice(lines)
+        whole.splice(code)
         return Body(whole, (*self.indices.used,), (*helpers, *self.helpers), (*memory,))
 
     @property
@@ -80,7 +80,7 @@ class Renderer:
         self._helpers[helper] = None
 
     # --- statements
-    def statements(self, items: Sequence[Item], out: Lines) -> None:
+    def statements(self, items: Sequence[Item], out: Code) -> None:
         """Values and effects in order; stores into memory that is read here come last."""
         memory_of = self._names.memory_of
         read = {memory_of(name) for item in items for name in loads_of(item)}
@@ -93,9 +93,7 @@ class Renderer:
         for item in last:
             self._statement(item, out)
 
-    def statements_of_one(
-        self, items: Sequence[Item], who: str, out: Lines, wait: str = ""
-    ) -> None:
+    def statements_of_one(self, items: Sequence[Item], who: str, out: Code, wait: str = "") -> None:
         """Has all work-items of a group compute values, and the one that `who` holds for store
         them, behind the line `wait`."""
         effects = [i for i in items if isinstance(i, Store | Assert)]
@@ -106,7 +104,7 @@ class Renderer:
             with out.block(f"if ({who})"):
                 self.statements(effects, out)
 
-    def _statement(self, item: Item, out: Lines) -> None:
+    def _statement(self, item: Item, out: Code) -> None:
         if isinstance(item, Reduction) or item in self._at_hand:
             return
         if isinstance(item, Store):
@@ -121,7 +119,7 @@ class Renderer:
             t = c_type(item.dtype, self.width_of(item))
             out.writeline(f"const {t} {item.name} = {self.expression(item)};")
 
-    def _masked(self, value: Value, out: Lines) -> None:
+    def _masked(self, value: Value, out: Code) -> None:
         mask, other = value.args[:2]
         region, result = value.attrs["region"], value.attrs["result"]
         width = self.width_of(value)
@@ -140,7 +138,7 @@ class Renderer:
             out.writeline(f"{value.name} = {text};")
         self._region = before
 
-    def _checked(self, value: Value, out: Lines) -> None:
+    def _checked(self, value: Value, out: Code) -> None:
         """An index; 0 in its place where it is out of range, which is reported."""
         index, size = value.args
         width, mask = self.width_of(value), self.mask()
@@ -159,7 +157,7 @@ class Renderer:
         t = c_type(value.dtype, width)
         out.writeline(f"const {t} {value.name} = {name}({checked}, asserts, (uint){site});")
 
-    def _assert(self, item: Assert, out: Lines) -> None:
+    def _assert(self, item: Assert, out: Code) -> None:
         condition = item.condition
         wide, mask = self.varies(condition), self.mask()
         text = f"!{self.operand(condition, self.width if wide else 1)}"

@@ -1,4 +1,4 @@
-"""Lines of OpenCL C."""
+"""OpenCL C as it is written: lines with blocks, and the bodies of loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sympy
 from torch._inductor.utils import IndentedBuffer
 
 
-class Lines(IndentedBuffer):
+class Code(IndentedBuffer):
     """An IndentedBuffer with blocks."""
 
     @contextmanager
@@ -27,13 +27,13 @@ class Body:
     """Statements with the declarations of the loop indices that they use.
 
     Attributes:
-        lines: Its text.
+        code: Their text.
         outer: Loop indices that it uses and doesn't declare.
         helpers: Functions that the program needs, as lines of the prelude's macros.
         memory: Declarations of the local memory that it uses.
     """
 
-    lines: Lines
+    code: Code
     outer: tuple[sympy.Symbol, ...]
     helpers: tuple[str, ...]
     memory: tuple[str, ...] = ()
