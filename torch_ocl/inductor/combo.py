@@ -151,7 +151,7 @@ class ComboKernel:
             width=width,
             sizes=(sympy.Integer(start), sympy.S.One, sympy.S.One),
             work=max(layout.work for layout in layouts),
-            text=out,
+            text=str(out.getvalue()),
             helpers=(*dict.fromkeys(helper for layout in layouts for helper in layout.helpers),),
         )
 

@@ -207,7 +207,7 @@ class OclKernel(Collector, SIMDKernel):
             keeps_loads=not self.on_cpu,
         )
         row = next((t for t in self.range_trees if t.is_reduction), None)
-        around = [t for t in reversed(self.range_trees) if not t.is_reduction]
+        around = tuple(t for t in reversed(self.range_trees) if not t.is_reduction)
         along = row if self.in_rows and row is not None else around[0]
         flags = {"on_cpu": self.on_cpu, "in_rows": self.in_rows}
         lanes = lanes_of(plan.needed, self.range_tree_nodes, along, **flags)

@@ -24,7 +24,7 @@ try:  # a buffer that knows whether the code is for a package
 except ImportError:  # before torch 2.13
     make_codegen_buffer = IndentedBuffer
 
-# Of raw string literals: nothing that a kernel has in it.
+# The ends of raw string literals: no kernel has them in it.
 _OPEN, _CLOSE = 'R"OCL(', ')OCL"'
 # Compilers must take literals of 64 KiB, and join adjacent ones.
 _LONGEST_LITERAL = 60_000

@@ -162,7 +162,7 @@ class Overrides(OpOverrides):
             if not dtype.is_signed:
                 text = "({0} > ({T})(0) ? ({T})(1) : ({T})(0))"
             else:
-                # Of NaN 0, as of CPU torch.
+                # NaN becomes 0, as with CPU torch.
                 text = "({0} > ({T})(0) ? ({T})(1) : {0} < ({T})(0) ? ({T})(-1) : ({T})(0))"
         return emit(text, dtype, cast(x, dtype))
 

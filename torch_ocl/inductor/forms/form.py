@@ -35,7 +35,7 @@ class Nest:
     """
 
     row: IterationRangesRoot | None
-    around: list[IterationRangesRoot]
+    around: tuple[IterationRangesRoot, ...]
     length: sympy.Expr
     lanes: Lanes
     plan: Plan
@@ -67,7 +67,7 @@ class Layout:
     sizes: tuple[sympy.Expr, sympy.Expr, sympy.Expr]
     work: int
     head: tuple[str, ...]
-    text: Code
+    text: str
     helpers: tuple[str, ...]
 
 
@@ -110,7 +110,7 @@ class Form:
             (columns, rows, length),
             max(1, len(self.nest.plan.needed) // 8),
             (*dict.fromkeys([*head, *(line for body in bodies for line in body.memory)]),),
-            text,
+            str(text.getvalue()),
             (*dict.fromkeys(helper for body in bodies for helper in body.helpers),),
         )
 

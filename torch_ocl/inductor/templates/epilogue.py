@@ -26,7 +26,7 @@ from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Item, Value, loads_of, operands_of
 
-# Of a kernel's parameters, which are 1 KiB together.
+# A kernel's parameters are 1 KiB together, and operands are some of them.
 _MOST_OPERANDS = 16
 # What these need would have to reach the gemm kernels by other ways than operands.
 _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "special_f64"}

@@ -107,7 +107,7 @@ class _Functions:
         self.helpers: dict[str, None] = {}
         self.texts: list[str] = []
         index = device.index or 0
-        # Of a vector of queries, where scores have them in their lanes.
+        # The queries of a vector, where scores have them in their lanes.
         self.width = 1
         if devices.is_cpu_form(index):
             self.width = devices.vector_bytes(index) // self.dtype.itemsize

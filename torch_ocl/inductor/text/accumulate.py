@@ -233,7 +233,7 @@ class Accumulators:
                 text = converted(text, part.dtype, value.dtype, width)
                 out.writeline(f"const {c_type(value.dtype, width)} {value.name} = {text};")
 
-    # --- of lanes, turns and work-items one
+    # --- from many to one
     def fold(self, out: Code, width: int, turns: int, rest: bool) -> None:
         """Makes one of the accumulators of a row's lanes, in variables without an end."""
         for accumulator in self.of.values():

@@ -6,7 +6,7 @@ import sympy
 from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import ExprPrinter
 
-# Of vectors, what these make of integers can't be written with operators.
+# Operators can't express what these make of integers in vectors.
 SCALAR_FUNCTIONS = (
     "ToFloat",
     "IntTrueDiv",

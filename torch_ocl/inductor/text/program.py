@@ -78,7 +78,7 @@ class Parameters:
 
 
 def kernel_text(
-    parameters: Parameters, body: Code, *, index: torch.dtype, sites: int, on_cpu: bool
+    parameters: Parameters, body: Code | str, *, index: torch.dtype, sites: int, on_cpu: bool
 ) -> str:
     """A kernel KERNEL: the struct of its arguments, its head, and the body.
 
@@ -106,7 +106,7 @@ def kernel_text(
     return str(out.getvalue())
 
 
-def function_text(parameters: Parameters, columns: str, body: Code, index: torch.dtype) -> str:
+def function_text(parameters: Parameters, columns: str, body: str, index: torch.dtype) -> str:
     """A function FUNCTION of a kernel's parameters, of the first column, the end, and the number
     of `columns`."""
     t = c_type(index)
