@@ -20,7 +20,13 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.utils import _pytree
 
-from torch_ocl import _harmless, _nccl, _sharded_attention
+from torch_ocl import (
+    _harmless,
+    _nccl,
+    _quantization_hooks,
+    _sharded_attention,
+    _sharded_random,
+)
 
 # Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
 _METHODS = (
@@ -67,8 +73,9 @@ def install() -> None:
     for name in _METHODS:
         setattr(gloo, name, _without_ocl_tensors(getattr(gloo, name)))
     _harmless.patch_later("torch.distributed.device_mesh", _sharing_devices)
-    for name, change in _sharded_attention.PATCHES.items():
-        _harmless.patch_later(name, change)
+    for changed in (_quantization_hooks, _sharded_attention, _sharded_random):
+        for name, change in changed.PATCHES.items():
+            _harmless.patch_later(name, change)
     distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)
     barrier = _taking_devices_by_turns(distributed_c10d.barrier)
     distributed_c10d.barrier = torch.distributed.barrier = barrier

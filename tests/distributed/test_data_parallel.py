@@ -6,7 +6,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import (
+    default_hooks,
+    powerSGD_hook,
+    quantization_hooks,
+)
 from torch.distributed.algorithms.join import Join
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -125,6 +129,31 @@ def hooks(rank):
     assert torch.equal(others[0], others[1])
 
 
+def quantized_gradients(rank):
+    """Each rank's gradients go as bytes, so a bucket's mean is right to a step of them."""
+    own = training.share(training.batch(0, "ocl"), rank, 2)
+    plain = DDP(training.model("ocl"))
+    nn.functional.cross_entropy(plain(own[0]), own[1]).backward()
+    expected = [parameter.grad for parameter in plain.parameters()]
+    for hook in (
+        quantization_hooks.quantization_pertensor_hook,
+        quantization_hooks.quantization_perchannel_hook,
+    ):
+        for size in (25, 0.0005):  # one bucket, and several
+            net = DDP(training.model("ocl"), bucket_cap_mb=size)
+            net.register_comm_hook(dist.group.WORLD, hook)
+            for _ in range(2):  # buckets are made anew after the first step
+                net.zero_grad()
+                nn.functional.cross_entropy(net(own[0]), own[1]).backward()
+            mine = torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
+            error = (mine - torch.cat([grad.flatten() for grad in expected])).abs().max()
+            largest = max(grad.abs().max() for grad in expected)
+            assert 0 < error < largest / 25, (hook.__name__, size, error, largest)
+            both = [torch.empty_like(mine) for _ in range(2)]
+            dist.all_gather(both, mine)
+            assert torch.equal(both[0], both[1])
+
+
 class Checkpointed(nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -174,6 +203,7 @@ CASES = (
     accumulation,
     uneven_inputs,
     hooks,
+    quantized_gradients,
     checkpointing,
     sharded_optimizer,
     autocast,
