@@ -24,6 +24,7 @@ from torch_ocl import (
     _harmless,
     _nccl,
     _quantization_hooks,
+    _rpc,
     _sharded_attention,
     _sharded_random,
 )
@@ -73,7 +74,7 @@ def install() -> None:
     for name in _METHODS:
         setattr(gloo, name, _without_ocl_tensors(getattr(gloo, name)))
     _harmless.patch_later("torch.distributed.device_mesh", _sharing_devices)
-    for changed in (_quantization_hooks, _sharded_attention, _sharded_random):
+    for changed in (_quantization_hooks, _rpc, _sharded_attention, _sharded_random):
         for name, change in changed.PATCHES.items():
             _harmless.patch_later(name, change)
     distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)
