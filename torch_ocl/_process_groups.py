@@ -27,6 +27,7 @@ from torch_ocl import (
     _rpc,
     _sharded_attention,
     _sharded_random,
+    _symmetric_memory,
 )
 
 # Gloo's own calls, which Python code may make on a backend that it made or took out of a group.
@@ -74,7 +75,13 @@ def install() -> None:
     for name in _METHODS:
         setattr(gloo, name, _without_ocl_tensors(getattr(gloo, name)))
     _harmless.patch_later("torch.distributed.device_mesh", _sharing_devices)
-    for changed in (_quantization_hooks, _rpc, _sharded_attention, _sharded_random):
+    for changed in (
+        _quantization_hooks,
+        _rpc,
+        _sharded_attention,
+        _sharded_random,
+        _symmetric_memory,
+    ):
         for name, change in changed.PATCHES.items():
             _harmless.patch_later(name, change)
     distributed_c10d._set_pg_timeout = _of_ours_too(distributed_c10d._set_pg_timeout)

@@ -91,7 +91,9 @@ class _OfTheWhole(TorchDispatchMode):
             self.whole[0] = self.box[0].stop  # nothing after the shard's last row is needed
         self.is_part = self.shape != tuple(self.whole) and 0 not in self.shape
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if not self.is_part:
             return func(*args, **kwargs)
