@@ -82,9 +82,7 @@ class _OfTheWhole(TorchDispatchMode):
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
         super().__init__()
-        shape, start = compute_local_shape_and_global_offset(
-            spec.shape, spec.mesh, spec.placements
-        )
+        shape, start = compute_local_shape_and_global_offset(spec.shape, spec.mesh, spec.placements)
         self.shape, self.whole = tuple(shape), list(spec.shape)
         self.box = tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
         if self.whole:
