@@ -89,7 +89,8 @@ def change_pickler(module: ModuleType) -> None:
     @functools.wraps(serialize)
     def _serialize(self: Any, obj: Any) -> tuple:
         """A call goes to the worker that was named last; all else is a result."""
-        _thread.callee = _thread.named if isinstance(obj, module.PythonUDF) else None
+        is_call = isinstance(obj, module.PythonUDF)
+        _thread.callee = getattr(_thread, "named", None) if is_call else None
         try:
             return serialize(self, obj)
         finally:
