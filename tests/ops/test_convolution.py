@@ -416,6 +416,20 @@ STRIDED = [
 ]
 
 
+@pytest.mark.parametrize("outputs", [1, 3, 8, 16])
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+def test_a_single_position_lies_both_ways(outputs, transposed):
+    """Its strides are those of planes, and those of channels last."""
+    call = functional.conv_transpose2d if transposed else functional.conv2d
+    weight = (5, outputs, 3, 3) if transposed else (outputs, 5, 3, 3)
+    check_all(
+        lambda a, b, c: call(a, b, c, padding=1),
+        sample(2, 5, 1, 1),
+        sample(*weight, seed=1) / 4,
+        sample(outputs, seed=2),
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape, outputs, kernel, stride, padding", STRIDED, ids=str)
 def test_columns_as_channels(shape, outputs, kernel, stride, padding, dtype):

@@ -11,6 +11,8 @@ const char* refuse(const Plan& plan) {
   if (plan.window.groups != 1) return "there are groups";
   const Operand& read = plan.source();
   if (read.size[1] == 1 || read.stride[1] != 1) return "channels aren't last";
+  // A single position lies both ways.
+  if (read.tensor.is_contiguous()) return "it lies in planes";
   const bool cpu = plan.device.is_cpu();
   if (plan.result().size[1] > (cpu ? kNarrowColumns : kFewColumns)) return "channels are many";
   if (plan.window.taps() == 1) return cpu ? "windows have one element" : nullptr;
