@@ -87,6 +87,7 @@ def synchronize(device: DeviceLike = None) -> None:
     Raises IndexError if a kernel met an index out of range, RuntimeError if the device failed or
     there is no such device.
     """
+    begin_use()
     _C.synchronize(_get_device_index(device, optional=True))
 
 
