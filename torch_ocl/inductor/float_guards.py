@@ -65,7 +65,10 @@ def _is_on_ocl(mod: Any, args: Sequence[Any]) -> bool:
 def _floats(inputs: Sequence[Any]) -> list[torch.SymFloat]:
     """The symbols of a graph's floats, which come as tensors."""
     from torch._subclasses import FakeTensor
-    from torch.fx.experimental.symbolic_shapes import has_guarding_hint
+    from torch.fx.experimental import symbolic_shapes
 
+    # PyTorch 2.11 has the older name alone.
+    newer = getattr(symbolic_shapes, "has_guarding_hint", None)
+    is_known = newer or symbolic_shapes.has_hint
     items = (t.item_memo for t in inputs if isinstance(t, FakeTensor))
-    return [i for i in items if isinstance(i, torch.SymFloat) and has_guarding_hint(i)]
+    return [i for i in items if isinstance(i, torch.SymFloat) and is_known(i)]
