@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl import _C, _tensor_types
+from torch_ocl import _tensor_types
 
 
 @functools.cache
@@ -41,6 +41,8 @@ def set_default_tensor_type(upstream: Callable[[Any], None]) -> Callable[[Any], 
 
     torch.Tensor(...) is the default type's constructor, and goes by no default device.
     """
+    from torch_ocl import _C
+
     is_ours = False
 
     @functools.wraps(upstream)

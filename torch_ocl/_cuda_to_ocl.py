@@ -15,14 +15,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl import (
-    _C,
-    _cuda_native,
-    _cuda_tensor_types,
-    _harmless,
-    _unavailable,
-    _unused,
-)
+from torch_ocl import _cuda_tensor_types, _unavailable, _unused
 from torch_ocl._stand_in import stand_in
 
 _Device = torch.device  # the class itself: torch.device becomes a stand-in
@@ -53,6 +46,9 @@ def install() -> None:
     _change_loading()
     _change_torch_cuda()
     _change_profilers()
+    # Not above: this module is imported before the native part can be.
+    from torch_ocl import _C, _cuda_native, _harmless
+
     _cuda_native.install()
     _C.show_devices_as_cuda()
     _harmless.patch_later("torch._dynamo.variables.constant", _change_dynamo)

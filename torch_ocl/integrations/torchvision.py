@@ -83,7 +83,8 @@ def _declare(reason: str) -> None:
         name = schema.partition("(")[0]
         if not hasattr(torch.ops.torchvision, name):
             library.define(schema)
-            library.impl(name, _missing(name, reason), "CPU")
+            # Behind a function for the CPU that a program adds.
+            library.impl(name, _missing(name, reason), "CompositeExplicitAutograd")
     if not hasattr(torch.ops.torchvision, "_cuda_version"):
         library.define("_cuda_version() -> int")
         library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
