@@ -15,9 +15,9 @@
 #include <deque>
 #include <numeric>
 
-#include "distributed/backend.h"
 #include "distributed/follow.h"
 #include "distributed/rows.h"
+#include "distributed/staged.h"
 #include "opencl/ceil_div.h"
 #include "runtime/stream.h"
 
@@ -58,7 +58,7 @@ at::Tensor in_a_row(const at::Tensor& tensor) {
 
 }  // namespace
 
-struct Backend::ChunkedCall {
+struct Staged::ChunkedCall {
   /// Tensors of a call, and their elements as rows.
   struct Side {
     Tensors given;
@@ -138,32 +138,23 @@ struct Backend::ChunkedCall {
   }
 };
 
-bool Backend::may_be_cut(const RowsRequest& rows) const {
-  const auto& [read, written, length, count, in_place, uneven, whole] = rows;
-  if (pool_ || length == 0 || (read.empty() && written.empty())) return false;
-  const at::Tensor& first = read.empty() ? written[0] : read[0];
-  const auto fits = [&first, size = length](const at::Tensor& tensor) {
+bool Staged::may_be_cut(const RowsRequest& rows) const {
+  if (rows.length == 0 || (rows.read.empty() && rows.written.empty())) return false;
+  const at::Tensor& first = rows.read.empty() ? rows.written[0] : rows.read[0];
+  const auto fits = [&first, size = rows.length](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && tensor.scalar_type() == first.scalar_type() &&
            tensor.device() == first.device() && tensor.numel() % size == 0;
   };
-  return std::ranges::all_of(read, fits) && std::ranges::all_of(written, fits) &&
-         chunks_.may_apply(count * length * static_cast<int64_t>(first.element_size()));
+  return std::ranges::all_of(rows.read, fits) && std::ranges::all_of(rows.written, fits) &&
+         chunks_.may_apply(rows.rows * rows.length * static_cast<int64_t>(first.element_size()));
 }
 
-WorkPtr Backend::run_elementwise(c10d::OpType type, Tensors& tensors, bool reads, bool synchronous,
-                                 const TensorsCall& call) {
-  if (tensors.size() == 1 && tensors[0].layout() == at::kStrided) {
-    const RowsRequest one{reads ? tensors : Tensors(), tensors, tensors[0].numel(), 1, true};
-    const auto of_row = [call](Tensors& written, Tensors&) { return call(written); };
-    if (may_be_cut(one)) return run_rows({type, tensors, tensors}, one, of_row);
-  }
-  const auto use = reads ? Staging::kBoth : Staging::kWritten;
-  return run({type, tensors, tensors, synchronous}, [=](Staging& staging) {
-    return [call, hosts = staging.host(tensors, use)]() mutable { return call(hosts); };
-  });
+WorkPtr Staged::run_rows(const Request& request, const RowsRequest& rows, const RowsCall& call,
+                         const Prepare& prepare) {
+  return may_be_cut(rows) ? run_cut(request, rows, call) : run(request, prepare);
 }
 
-WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const RowsCall& call) {
+WorkPtr Staged::run_cut(const Request& request, const RowsRequest& rows, const RowsCall& call) {
   const at::NoGradGuard no_grad;
   const c10::InferenceMode off(false);
   auto chunked = std::make_shared<ChunkedCall>();
@@ -228,7 +219,7 @@ WorkPtr Backend::run_rows(const Request& request, const RowsRequest& rows, const
   return keep(chunked->work);
 }
 
-void Backend::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
+void Staged::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
   using Part = ChunkedCall::Part;
   // Later calls may have what is free once this one is done or has failed.
   const auto line = c10::make_scope_exit([&] { chunked->behind.reset(); });

@@ -37,189 +37,174 @@ auto gather_rows(c10d::Backend* inner, const c10d::AllgatherOptions& opts) {
 
 }  // namespace
 
+WorkPtr Backend::run_elementwise(OpType type, Tensors& tensors, bool reads, bool synchronous,
+                                 const TensorsCall& call) {
+  const Request request{type, tensors, tensors, synchronous};
+  const auto use = reads ? Staging::kBoth : Staging::kWritten;
+  const auto prepare = [=](Staging& staging) {
+    return [call, staged = staging.stage(tensors, use)]() mutable { return call(staged); };
+  };
+  if (tensors.size() != 1 || tensors[0].layout() != at::kStrided) {
+    return transport_->run(request, prepare);
+  }
+  const RowsRequest one{reads ? tensors : Tensors(), tensors, tensors[0].numel(), 1, true};
+  const auto of_row = [call](Tensors& written, Tensors&) { return call(written); };
+  return transport_->run_rows(request, one, of_row, prepare);
+}
+
 WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   return run_elementwise(
       OpType::BROADCAST, tensors, opts.rootRank == rank_, !opts.asyncOp,
-      [inner = inner_.get(), opts](Tensors& hosts) { return inner->broadcast(hosts, opts); });
+      [inner = inner(), opts](Tensors& staged) { return inner->broadcast(staged, opts); });
 }
 
 WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   if (tensors.size() == 1 && tensors[0].is_sparse() && tensors[0].is_privateuseone()) {
-    return allreduce_sparse_tensor(tensors[0], opts);
+    return transport_->allreduce_sparse(tensors[0], opts);
   }
   return run_elementwise(
       OpType::ALLREDUCE, tensors, true, !opts.asyncOp,
-      [inner = inner_.get(), opts](Tensors& hosts) { return inner->allreduce(hosts, opts); });
+      [inner = inner(), opts](Tensors& staged) { return inner->allreduce(staged, opts); });
 }
 
 WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   return run_elementwise(
       OpType::REDUCE, tensors, true, !opts.asyncOp,
-      [inner = inner_.get(), opts](Tensors& hosts) { return inner->reduce(hosts, opts); });
-}
-
-// Its elements and indices are put together on the host, as the inner backend does it.
-WorkPtr Backend::allreduce_sparse_tensor(const at::Tensor& tensor,
-                                         const c10d::AllreduceOptions& opts) {
-  TORCH_CHECK(!pool_, "all_reduce: ", getBackendName(),
-              " takes no sparse tensors of ocl; a group of gloo does");
-  const at::NoGradGuard no_grad;
-  Tensors hosts{tensor.to(at::kCPU)};
-  Request request{OpType::_ALLREDUCE_SPARSE, {}, {tensor}, !opts.asyncOp};
-  request.finish = [tensor, host = hosts[0]] {
-    at::Tensor(tensor).copy_(host.to(tensor.device()));
-  };
-  return run(request, [=, this](Staging&) {
-    return [inner = inner_.get(), hosts, opts]() mutable { return inner->allreduce(hosts, opts); };
-  });
+      [inner = inner(), opts](Tensors& staged) { return inner->reduce(staged, opts); });
 }
 
 WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
                                      const c10d::AllreduceCoalescedOptions& opts) {
-  return run({OpType::ALLREDUCE_COALESCED, tensors, tensors, !opts.asyncOp},
-             [=, this](Staging& staging) {
-               return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kBoth),
-                       opts]() mutable { return inner->allreduce_coalesced(hosts, opts); };
-             });
+  return transport_->run(
+      {OpType::ALLREDUCE_COALESCED, tensors, tensors, !opts.asyncOp}, [=, this](Staging& staging) {
+        return [inner = inner(), staged = staging.stage(tensors, Staging::kBoth), opts]() mutable {
+          return inner->allreduce_coalesced(staged, opts);
+        };
+      });
 }
 
 WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                            const c10d::AllgatherOptions& opts) {
-  if (inputs.size() == 1 && outputs.size() == 1 && are_rows(outputs[0], inputs[0], size_)) {
-    const RowsRequest rows{inputs, outputs[0], inputs[0].numel(), size_};
-    if (may_be_cut(rows)) {
-      return run_rows({OpType::ALLGATHER, inputs, outputs[0]}, rows,
-                      gather_rows(inner_.get(), opts));
+  const Request request{OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp};
+  const auto prepare = [=, this](Staging& staging) {
+    return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+            ins = staging.stage(inputs, Staging::kRead),
+            opts]() mutable { return inner->allgather(outs, ins, opts); };
+  };
+  if (inputs.size() == 1 && outputs.size() == 1) {
+    if (are_rows(outputs[0], inputs[0], size_)) {
+      const RowsRequest rows{inputs, outputs[0], inputs[0].numel(), size_};
+      return transport_->run_rows(request, rows, gather_rows(inner(), opts), prepare);
+    }
+    if (are_uneven(outputs[0], inputs[0], rank_, size_)) {
+      return transport_->allgather_uneven(request, opts, prepare);
     }
   }
-  if (inputs.size() == 1 && outputs.size() == 1 &&
-      are_uneven(outputs[0], inputs[0], rank_, size_)) {
-    // As NCCL has it; gloo's own takes rows of one size.
-    const Tensors sent(size_, inputs[0]);
-    c10d::AllToAllOptions options;
-    options.timeout = opts.timeout;
-    if (may_exchange_rows(outputs[0], sent)) {
-      return exchange_rows({OpType::ALLGATHER, inputs, outputs[0]}, sent, outputs[0], options);
-    }
-  }
-  return run({OpType::ALLGATHER, inputs, flat(outputs), !opts.asyncOp},
-             [=, this](Staging& staging) {
-               return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-                       ins = staging.host(inputs, Staging::kRead),
-                       opts]() mutable { return inner->allgather(outs, ins, opts); };
-             });
+  return transport_->run(request, prepare);
 }
 
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                  const c10d::AllgatherOptions& opts) {
+  const Request request{OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp};
+  const auto prepare = [=, this](Staging& staging) {
+    at::Tensor out = staging.stage(output, Staging::kWritten);
+    at::Tensor in = staging.stage(input, Staging::kRead);
+    // Gloo takes a row for each rank, of the input's shape.
+    if (output.is_privateuseone()) out = out.view({-1}), in = in.view({-1});
+    return [inner = inner(), out, in, opts]() mutable {
+      return inner->_allgather_base(out, in, opts);
+    };
+  };
+  if (output.numel() != input.numel() * size_) return transport_->run(request, prepare);
   const RowsRequest rows{{input}, {output}, input.numel(), size_};
-  if (output.numel() == input.numel() * size_ && may_be_cut(rows)) {
-    return run_rows({OpType::_ALLGATHER_BASE, {input}, {output}}, rows,
-                    gather_rows(inner_.get(), opts));
-  }
-  return run({OpType::_ALLGATHER_BASE, {input}, {output}, !opts.asyncOp},
-             [=, this](Staging& staging) {
-               at::Tensor out = staging.host(output, Staging::kWritten);
-               at::Tensor in = staging.host(input, Staging::kRead);
-               // Gloo takes a row for each rank, of the input's shape.
-               if (output.is_privateuseone()) out = out.view({-1}), in = in.view({-1});
-               return [inner = inner_.get(), out, in, opts]() mutable {
-                 return inner->_allgather_base(out, in, opts);
-               };
-             });
+  return transport_->run_rows(request, rows, gather_rows(inner(), opts), prepare);
 }
 
 WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& opts) {
   const Request request{OpType::ALLGATHER_COALESCED, inputs, flat(outputs), !opts.asyncOp};
-  return run(request, [=, this](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
+  return transport_->run(request, [=, this](Staging& staging) {
+    return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+            ins = staging.stage(inputs, Staging::kRead),
             opts]() mutable { return inner->allgather_coalesced(outs, ins, opts); };
   });
 }
 
 WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& opts) {
-  return run({OpType::COALESCED, inputs, outputs, !opts.asyncOp}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
-            opts]() mutable { return inner->allgather_into_tensor_coalesced(outs, ins, opts); };
-  });
+  return transport_->run(
+      {OpType::COALESCED, inputs, outputs, !opts.asyncOp}, [=, this](Staging& staging) {
+        return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+                ins = staging.stage(inputs, Staging::kRead),
+                opts]() mutable { return inner->allgather_into_tensor_coalesced(outs, ins, opts); };
+      });
 }
 
 WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                         const c10d::GatherOptions& opts) {
   const bool root = opts.rootRank == rank_;
-  const Tensors received = flat(outputs);
-  if (inputs.size() == 1 && (root ? are_rows(received, inputs[0], size_) : received.empty())) {
-    const RowsRequest rows{inputs, received, inputs[0].numel(), size_};
-    const auto call = [inner = inner_.get(), opts, root](Tensors& written, Tensors& read) {
-      std::vector<Tensors> lists;
-      if (root) lists.push_back(written);
-      return inner->gather(lists, read, opts);
-    };
-    if (may_be_cut(rows)) return run_rows({OpType::GATHER, inputs, received}, rows, call);
-  }
-  return run({OpType::GATHER, inputs, flat(outputs), !opts.asyncOp}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
+  const Request request{OpType::GATHER, inputs, flat(outputs), !opts.asyncOp};
+  const Tensors& received = request.outputs;
+  const auto prepare = [=, this](Staging& staging) {
+    return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+            ins = staging.stage(inputs, Staging::kRead),
             opts]() mutable { return inner->gather(outs, ins, opts); };
-  });
+  };
+  if (inputs.size() != 1 || !(root ? are_rows(received, inputs[0], size_) : received.empty())) {
+    return transport_->run(request, prepare);
+  }
+  const RowsRequest rows{inputs, received, inputs[0].numel(), size_};
+  const auto call = [inner = inner(), opts, root](Tensors& written, Tensors& read) {
+    std::vector<Tensors> lists;
+    if (root) lists.push_back(written);
+    return inner->gather(lists, read, opts);
+  };
+  return transport_->run_rows(request, rows, call, prepare);
 }
 
 WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ScatterOptions& opts) {
   const bool root = opts.rootRank == rank_;
-  const Tensors sent = flat(inputs);
-  if (outputs.size() == 1 && (root ? are_rows(sent, outputs[0], size_) : sent.empty())) {
-    const RowsRequest rows{sent, outputs, outputs[0].numel(), size_};
-    const auto call = [inner = inner_.get(), opts, root](Tensors& written, Tensors& read) {
-      std::vector<Tensors> lists;
-      if (root) lists.push_back(read);
-      return inner->scatter(written, lists, opts);
-    };
-    if (may_be_cut(rows)) return run_rows({OpType::SCATTER, sent, outputs}, rows, call);
-  }
-  return run({OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-            ins = staging.host(inputs, Staging::kRead),
+  const Request request{OpType::SCATTER, flat(inputs), outputs, !opts.asyncOp};
+  const Tensors& sent = request.inputs;
+  const auto prepare = [=, this](Staging& staging) {
+    return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+            ins = staging.stage(inputs, Staging::kRead),
             opts]() mutable { return inner->scatter(outs, ins, opts); };
-  });
+  };
+  if (outputs.size() != 1 || !(root ? are_rows(sent, outputs[0], size_) : sent.empty())) {
+    return transport_->run(request, prepare);
+  }
+  const RowsRequest rows{sent, outputs, outputs[0].numel(), size_};
+  const auto call = [inner = inner(), opts, root](Tensors& written, Tensors& read) {
+    std::vector<Tensors> lists;
+    if (root) lists.push_back(read);
+    return inner->scatter(written, lists, opts);
+  };
+  return transport_->run_rows(request, rows, call, prepare);
 }
 
 WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
-  return run_point_to_point({OpType::SEND, tensors, {}}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kRead), to,
-            tag]() mutable { return inner->send(hosts, to, tag); };
+  return transport_->run_point_to_point({OpType::SEND, tensors, {}}, [=, this](Staging& staging) {
+    return [inner = inner(), staged = staging.stage(tensors, Staging::kRead), to, tag]() mutable {
+      return inner->send(staged, to, tag);
+    };
   });
 }
 
 WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
-  return run_point_to_point({OpType::RECV, {}, tensors}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), from,
-            tag]() mutable { return inner->recv(hosts, from, tag); };
+  return transport_->run_point_to_point({OpType::RECV, {}, tensors}, [=, this](Staging& staging) {
+    return [inner = inner(), staged = staging.stage(tensors, Staging::kWritten), from,
+            tag]() mutable { return inner->recv(staged, from, tag); };
   });
 }
 
 WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
-  return run_point_to_point({OpType::RECVANYSOURCE, {}, tensors}, [=, this](Staging& staging) {
-    return [inner = inner_.get(), hosts = staging.host(tensors, Staging::kWritten), tag]() mutable {
-      return inner->recvAnysource(hosts, tag);
-    };
-  });
-}
-
-WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
-  if (pool_) return barrier_on_device(opts);
-  return run({OpType::BARRIER, {}, {}, !opts.asyncOp}, [=, this](Staging&) {
-    return [inner = inner_.get(), opts] { return inner->barrier(opts); };
-  });
-}
-
-void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  queue_->drain();
-  inner_->monitoredBarrier(opts, wait_all_ranks);
+  return transport_->run_point_to_point(
+      {OpType::RECVANYSOURCE, {}, tensors}, [=, this](Staging& staging) {
+        return [inner = inner(), staged = staging.stage(tensors, Staging::kWritten),
+                tag]() mutable { return inner->recvAnysource(staged, tag); };
+      });
 }
 
 }  // namespace ocl::distributed

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "distributed/backend.h"
 #include "distributed/rows.h"
+#include "distributed/staged.h"
 
 namespace ocl::distributed {
 namespace {
@@ -42,8 +42,8 @@ bool takes_lists(const Tensors& outputs, const Tensors& inputs, int ranks) {
 
 }  // namespace
 
-bool Backend::may_exchange_rows(const Tensors& outputs, const Tensors& inputs) const {
-  if (pool_ || outputs.empty() || outputs[0].is_complex()) return false;
+bool Staged::may_exchange_rows(const Tensors& outputs, const Tensors& inputs) const {
+  if (outputs.empty() || outputs[0].is_complex()) return false;
   const auto alike = [&first = outputs[0]](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && tensor.device() == first.device() &&
            tensor.scalar_type() == first.scalar_type();
@@ -51,8 +51,8 @@ bool Backend::may_exchange_rows(const Tensors& outputs, const Tensors& inputs) c
   return std::ranges::all_of(outputs, alike) && std::ranges::all_of(inputs, alike);
 }
 
-WorkPtr Backend::exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
-                               const c10d::AllToAllOptions& opts, const RowsCall& whole) {
+WorkPtr Staged::exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
+                              const c10d::AllToAllOptions& opts, const RowsCall& whole) {
   int64_t longest = 0;
   for (const Tensors* tensors : {&sent, &received}) {
     for (const at::Tensor& tensor : *tensors) longest = std::max(longest, tensor.numel());
@@ -64,17 +64,17 @@ WorkPtr Backend::exchange_rows(const Request& request, const Tensors& sent, cons
                          .in_place = false,
                          .uneven = true,
                          .whole = whole};
-  return run_rows(request, rows, [inner = inner_.get(), opts](Tensors& written, Tensors& read) {
+  return run_cut(request, rows, [inner = inner(), opts](Tensors& written, Tensors& read) {
     at::Tensor output = joined(written), input = joined(read);
     std::vector<int64_t> output_sizes = sizes_of(written), input_sizes = sizes_of(read);
     return inner->alltoall_base(output, input, output_sizes, input_sizes, opts);
   });
 }
 
-WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                               std::vector<int64_t>& output_sizes,
-                               std::vector<int64_t>& input_sizes,
-                               const c10d::AllToAllOptions& opts) {
+WorkPtr Transport::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                 std::vector<int64_t>& output_sizes,
+                                 std::vector<int64_t>& input_sizes,
+                                 const c10d::AllToAllOptions& opts) {
   if (output.is_privateuseone() && output.is_complex() && input.is_complex()) {
     // Gloo has no complex numbers: pairs of reals travel. Splits are along the first dimension.
     at::Tensor to = at::view_as_real(output);
@@ -83,42 +83,21 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   }
   const at::NoGradGuard no_grad;
   const Request request{OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp};
-  if (chunks_.possible() && may_exchange_rows({output}, {input}) &&
-      can_split(output, output_sizes, size_) && can_split(input, input_sizes, size_)) {
-    const auto whole = [inner = inner_.get(), output_sizes, input_sizes, opts,
-                        to = output.sizes().vec(),
-                        from = input.sizes().vec()](Tensors& written, Tensors& read) mutable {
-      at::Tensor out = joined(written).view(to), in = joined(read).view(from);
-      return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
-    };
-    return exchange_rows(request, parts_of(input, input_sizes, size_),
-                         parts_of(output, output_sizes, size_), opts, whole);
-  }
   return run(request, [=, this](Staging& staging) {
-    return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
-            in = staging.host(input, Staging::kRead), output_sizes, input_sizes, opts]() mutable {
+    return [inner = inner(), out = staging.stage(output, Staging::kWritten),
+            in = staging.stage(input, Staging::kRead), output_sizes, input_sizes, opts]() mutable {
       return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
     };
   });
 }
 
 // Gloo's lists have to be of equal sizes. Those of a device travel as one tensor, of any sizes.
-WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+WorkPtr Transport::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
-  if (chunks_.possible() && takes_lists(outputs, inputs, size_) &&
-      may_exchange_rows(outputs, inputs)) {
-    RowsCall whole;
-    if (!outputs[0].is_privateuseone()) {
-      whole = [inner = inner_.get(), opts](Tensors& written, Tensors& read) {
-        return inner->alltoall(written, read, opts);
-      };
-    }
-    return exchange_rows(request, inputs, outputs, opts, whole);
-  }
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     return run(request, [=, this](Staging& staging) {
-      return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-              ins = staging.host(inputs, Staging::kRead),
+      return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+              ins = staging.stage(inputs, Staging::kRead),
               opts]() mutable { return inner->alltoall(outs, ins, opts); };
     });
   }
@@ -155,10 +134,52 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
     }
   };
   return run(with_copies, [=, this](Staging& staging) {
-    return [inner = inner_.get(), out = staging.host(pieces, Staging::kWritten),
-            flat = staging.host(with_copies.inputs[0], Staging::kRead), received, sent,
+    return [inner = inner(), out = staging.stage(pieces, Staging::kWritten),
+            flat = staging.stage(with_copies.inputs[0], Staging::kRead), received, sent,
             opts]() mutable { return inner->alltoall_base(out, flat, received, sent, opts); };
   });
+}
+
+WorkPtr Staged::allgather_uneven(const Request& request, const c10d::AllgatherOptions& opts,
+                                 const Prepare& prepare) {
+  const Tensors sent(size_, request.inputs[0]);
+  if (!may_exchange_rows(request.outputs, sent)) return run(request, prepare);
+  c10d::AllToAllOptions options;
+  options.timeout = opts.timeout;
+  return exchange_rows(request, sent, request.outputs, options);
+}
+
+WorkPtr Staged::alltoall_base(at::Tensor& output, at::Tensor& input,
+                              std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+                              const c10d::AllToAllOptions& opts) {
+  if (!chunks_.possible() || !may_exchange_rows({output}, {input}) ||
+      !can_split(output, output_sizes, size_) || !can_split(input, input_sizes, size_)) {
+    return Transport::alltoall_base(output, input, output_sizes, input_sizes, opts);
+  }
+  const at::NoGradGuard no_grad;
+  const auto whole = [inner = inner(), output_sizes, input_sizes, opts, to = output.sizes().vec(),
+                      from = input.sizes().vec()](Tensors& written, Tensors& read) mutable {
+    at::Tensor out = joined(written).view(to), in = joined(read).view(from);
+    return inner->alltoall_base(out, in, output_sizes, input_sizes, opts);
+  };
+  return exchange_rows({OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp},
+                       parts_of(input, input_sizes, size_), parts_of(output, output_sizes, size_),
+                       opts, whole);
+}
+
+WorkPtr Staged::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  if (!chunks_.possible() || !takes_lists(outputs, inputs, size_) ||
+      !may_exchange_rows(outputs, inputs)) {
+    return Transport::alltoall(outputs, inputs, opts);
+  }
+  RowsCall whole;
+  if (!outputs[0].is_privateuseone()) {
+    whole = [inner = inner(), opts](Tensors& written, Tensors& read) {
+      return inner->alltoall(written, read, opts);
+    };
+  }
+  return exchange_rows({OpType::ALLTOALL, inputs, outputs, !opts.asyncOp}, inputs, outputs, opts,
+                       whole);
 }
 
 }  // namespace ocl::distributed

@@ -4,6 +4,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "distributed/backend.h"
+#include "distributed/shared.h"
+#include "distributed/staged.h"
 
 namespace {
 
@@ -17,14 +19,14 @@ struct Options final : c10d::Backend::Options {
 };
 
 pybind11::object counts_of(const ocl::distributed::Backend& backend) {
-  if (backend.pool() == nullptr) return pybind11::none();
-  const auto counts = backend.pool()->counts();
+  const auto counts = backend.shared_memory();
+  if (!counts) return pybind11::none();
   pybind11::dict found;
-  found["made"] = counts.made;
-  found["in_use"] = counts.in_use;
-  found["in_use_bytes"] = counts.in_use_bytes;
-  found["kept"] = counts.kept;
-  found["kept_bytes"] = counts.kept_bytes;
+  found["made"] = counts->made;
+  found["in_use"] = counts->in_use;
+  found["in_use_bytes"] = counts->in_use_bytes;
+  found["kept"] = counts->kept;
+  found["kept_bytes"] = counts->kept_bytes;
   return found;
 }
 
@@ -34,8 +36,8 @@ c10::intrusive_ptr<c10d::Backend> share(const c10::intrusive_ptr<c10d::Backend>&
   namespace d = ocl::distributed;
   TORCH_CHECK(with == "cuda" || with == "host", "no memory of \"", with, "\" to share");
   auto memory = with == "cuda" ? d::cuda_memory() : d::host_memory();
-  return c10::make_intrusive<d::Backend>(inner,
-                                         std::make_shared<d::BlockPool>(std::move(memory), kept));
+  auto pool = std::make_shared<d::BlockPool>(std::move(memory), kept);
+  return c10::make_intrusive<d::Backend>(std::make_unique<d::Shared>(inner, std::move(pool)));
 }
 
 }  // namespace
@@ -64,7 +66,8 @@ PYBIND11_MODULE(_distributed, module) {
       [](const c10::intrusive_ptr<c10d::Backend>& inner,
          const c10::intrusive_ptr<c10d::Store>& store,
          int64_t chunk) -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<Backend>(inner, store, chunk);
+        return c10::make_intrusive<Backend>(
+            std::make_unique<ocl::distributed::Staged>(inner, store, chunk));
       },
       py::arg("inner"), py::arg("store"), py::arg("chunk"),
       py::call_guard<py::gil_scoped_release>());

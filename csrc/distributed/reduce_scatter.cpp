@@ -1,6 +1,5 @@
 // reduce_scatter: the ranks exchange pieces, and each device adds up its own, in the order of the
-// ranks. Gloo's own sends every rank all sums, and has no future to follow. NCCL's is used as it
-// is.
+// ranks. Gloo's own sends every rank all sums, and has no future to follow.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/bitwise_and.h>
@@ -18,7 +17,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "distributed/backend.h"
+#include "distributed/staged.h"
 
 namespace ocl::distributed {
 namespace {
@@ -67,9 +66,9 @@ void check(const at::Tensor& output, ReduceOp::RedOpType op) {
 
 }  // namespace
 
-WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
-                                       std::vector<int64_t> sizes,
-                                       const c10d::ReduceScatterOptions& opts) {
+WorkPtr Staged::reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
+                                      std::vector<int64_t> sizes,
+                                      const c10d::ReduceScatterOptions& opts) {
   const ReduceOp::RedOpType op = opts.reduceOp;
   check(output, op);
   const at::NoGradGuard no_grad;
@@ -92,39 +91,29 @@ WorkPtr Backend::reduce_scatter_pieces(const at::Tensor& output, const at::Tenso
   output.record_stream(streams(output.device()).in);
   const bool equal = std::ranges::all_of(sizes, [&](int64_t s) { return s == sizes[0]; });
   const RowsRequest rows{{sent}, {received_rows}, output.numel() * parts, size_};
-  if (equal && may_be_cut(rows)) {
-    const auto call = [inner = inner_.get(), timeout = opts.timeout](Tensors& written,
-                                                                     Tensors& read) {
-      c10d::AllToAllOptions options;
-      options.timeout = timeout;
-      return inner->alltoall(written, read, options);
-    };
-    return run_rows(request, rows, call);
-  }
-  return run(request, [=, this](Staging& staging) {
+  const Prepare prepare = [=, this](Staging& staging) {
     std::vector<int64_t> received(sizes.empty() ? 0 : size_, output.numel() * parts);
     c10d::AllToAllOptions options;
     options.timeout = opts.timeout;
-    return [inner = inner_.get(), out = staging.host(received_rows.view({-1}), Staging::kWritten),
-            in = staging.host(sent, Staging::kRead), received, sizes,
+    return [inner = inner(), out = staging.stage(received_rows.view({-1}), Staging::kWritten),
+            in = staging.stage(sent, Staging::kRead), received, sizes,
             options]() mutable { return inner->alltoall_base(out, in, received, sizes, options); };
-  });
+  };
+  if (!equal) return run(request, prepare);
+  const auto call = [inner = inner(), timeout = opts.timeout](Tensors& written, Tensors& read) {
+    c10d::AllToAllOptions options;
+    options.timeout = timeout;
+    return inner->alltoall(written, read, options);
+  };
+  return run_rows(request, rows, call, prepare);
 }
 
-WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                const c10d::ReduceScatterOptions& opts) {
-  if (pool_ && inputs.size() == 1) {
-    return run({OpType::REDUCE_SCATTER, inputs[0], outputs, !opts.asyncOp},
-               [=, this](Staging& staging) {
-                 return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-                         ins = staging.host(inputs, Staging::kRead),
-                         opts]() mutable { return inner->reduce_scatter(outs, ins, opts); };
-               });
-  }
+WorkPtr Staged::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                               const c10d::ReduceScatterOptions& opts) {
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     return run({OpType::REDUCE_SCATTER, inputs.empty() ? Tensors() : inputs[0], outputs},
                [=, this](Staging&) {
-                 return [inner = inner_.get(), outputs, inputs, opts]() mutable {
+                 return [inner = inner(), outputs, inputs, opts]() mutable {
                    return inner->reduce_scatter(outputs, inputs, opts);
                  };
                });
@@ -149,19 +138,11 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   return reduce_scatter_pieces(outputs[0], at::cat(parts), std::move(sizes), opts);
 }
 
-WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                      const c10d::ReduceScatterOptions& opts) {
-  if (pool_) {
-    return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}, !opts.asyncOp},
-               [=, this](Staging& staging) {
-                 return [inner = inner_.get(), out = staging.host(output, Staging::kWritten),
-                         in = staging.host(input, Staging::kRead),
-                         opts]() mutable { return inner->_reduce_scatter_base(out, in, opts); };
-               });
-  }
+WorkPtr Staged::reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                    const c10d::ReduceScatterOptions& opts) {
   if (!output.is_privateuseone()) {
     return run({OpType::_REDUCE_SCATTER_BASE, {input}, {output}}, [=, this](Staging&) {
-      return [inner = inner_.get(), output, input, opts]() mutable {
+      return [inner = inner(), output, input, opts]() mutable {
         return inner->_reduce_scatter_base(output, input, opts);
       };
     });
@@ -176,21 +157,12 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
   return reduce_scatter_pieces(output, input.reshape({-1}), {}, opts);
 }
 
-WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                 const c10d::ReduceScatterOptions& opts) {
-  if (pool_) {
-    return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs, !opts.asyncOp},
-               [=, this](Staging& staging) {
-                 return [inner = inner_.get(), outs = staging.host(outputs, Staging::kWritten),
-                         ins = staging.host(inputs, Staging::kRead), opts]() mutable {
-                   return inner->reduce_scatter_tensor_coalesced(outs, ins, opts);
-                 };
-               });
-  }
+WorkPtr Staged::reduce_scatter_coalesced(Tensors& outputs, Tensors& inputs,
+                                         const c10d::ReduceScatterOptions& opts) {
   if (outputs.empty() || !outputs[0].is_privateuseone()) {
     // Its own type is not in torch 2.11.
     return run({OpType::_REDUCE_SCATTER_BASE, inputs, outputs}, [=, this](Staging&) {
-      return [inner = inner_.get(), outputs, inputs, opts]() mutable {
+      return [inner = inner(), outputs, inputs, opts]() mutable {
         return inner->reduce_scatter_tensor_coalesced(outputs, inputs, opts);
       };
     });
@@ -199,7 +171,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
               "reduce_scatter_tensor_coalesced: requires as many outputs as inputs");
   std::vector<WorkPtr> works;
   for (const size_t i : c10::irange(outputs.size())) {
-    works.push_back(_reduce_scatter_base(outputs[i], inputs[i], opts));
+    works.push_back(reduce_scatter_base(outputs[i], inputs[i], opts));
   }
   return c10::make_intrusive<AllOf>(rank_, std::move(works));
 }

@@ -6,7 +6,6 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "opencl/ceil_div.h"
 #include "opencl/device.h"
 #include "opencl/platform.h"
 #include "runtime/stream.h"
@@ -53,11 +52,6 @@ Staging::Staging(c10::Device device, const Streams& streams)
       callers_stream_(current_stream(device.index())),
       before_(record(*callers_stream_)) {}
 
-Staging::Staging(c10::Device device, const Streams& streams, std::shared_ptr<BlockPool> pool)
-    : Staging(device, streams) {
-  pool_ = std::move(pool);
-}
-
 void Staging::start_copies() {
   if (copies_) return;
   before_->block(streams_->out);
@@ -65,87 +59,42 @@ void Staging::start_copies() {
   copies_ = true;
 }
 
-/// Where in the last block there is room for as many bytes; a new one if there is none.
-size_t Staging::place(size_t bytes) {
-  constexpr size_t kAlign = 512;  // as what allocators give, which kernels are made for
-  const size_t aligned = round_up(bytes, kAlign);
-  if (blocks_.empty() || used_ + bytes > blocks_.back()->bytes) {
-    blocks_.push_back(pool_->take(streams_->out.device_index(), bytes));
-    if (blocks_.back()->last_use) blocks_.back()->last_use->block(streams_->out);
-    used_ = 0;
-  }
-  return std::exchange(used_, used_ + aligned);
-}
-
-/// A tensor of the inner backend's, which has the block as long as that lives.
-at::Tensor Staging::share(const at::Tensor& tensor, Use use) {
-  const c10::Device other = pool_->memory().other(tensor.device().index());
-  const auto view = [&](void* address, c10::Device where, const auto& block) {
-    return at::for_blob(address, tensor.sizes())
-        .deleter([block](void*) {})
-        .options(at::TensorOptions(tensor.scalar_type()).device(where))
-        .target_device(where)
-        .make_tensor();
-  };
-  if (tensor.numel() == 0) return view(nullptr, other, nullptr);
-  start_copies();
-  const size_t offset = place(tensor.nbytes());
-  const auto& block = blocks_.back();
-  const at::Tensor ours = view(block->ours + offset, tensor.device(), block);
-  reads_ = true;  // an earlier call's copies from the block end before it is written, too
-  if (use & kRead) copy_on(streams_->out, ours, tensor);
-  if (use & kWritten) back_.emplace_back(tensor, ours);
+void Staging::copy_through(const at::Tensor& tensor, const at::Tensor& ours, Use use) {
   const c10::impl::VirtualGuardImpl impl(kDeviceType);
   const auto& memory = tensor.storage().data_ptr();
-  if (use & kRead) impl.recordDataPtrOnStream(memory, streams_->out);
-  if (use & kWritten) impl.recordDataPtrOnStream(memory, streams_->in);
-  return view(block->theirs + offset, other, block);
-}
-
-at::Tensor Staging::host(const at::Tensor& tensor, Use use) {
-  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
-  if (pool_) return share(tensor, use);
-  if (tensor.numel() == 0) return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-  if (is_lendable(tensor)) return lend(tensor);
-  const c10::impl::VirtualGuardImpl impl(kDeviceType);
-  start_copies();
-  at::Tensor memory = pinned_.emplace_back(pinned_like(tensor));
   if (use & kRead) {
-    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), streams_->out);
-    copy_on(streams_->out, memory, tensor);
+    impl.recordDataPtrOnStream(memory, streams_->out);
+    copy_on(streams_->out, ours, tensor);
     reads_ = true;
   }
   if (use & kWritten) {
-    impl.recordDataPtrOnStream(tensor.storage().data_ptr(), streams_->in);
-    back_.emplace_back(tensor, memory);
+    impl.recordDataPtrOnStream(memory, streams_->in);
+    back_.emplace_back(tensor, ours);
   }
-  return memory;
 }
 
-Tensors Staging::host(const Tensors& tensors, Use use) {
-  Tensors hosts;
-  for (const at::Tensor& tensor : tensors) hosts.push_back(host(tensor, use));
-  return hosts;
+at::Tensor Staging::stage(const at::Tensor& tensor, Use use) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  return stage_ours(tensor, use);
 }
 
-std::vector<Tensors> Staging::host(const std::vector<Tensors>& lists, Use use) {
-  std::vector<Tensors> hosts;
-  for (const Tensors& tensors : lists) hosts.push_back(host(tensors, use));
-  return hosts;
+Tensors Staging::stage(const Tensors& tensors, Use use) {
+  Tensors staged;
+  for (const at::Tensor& tensor : tensors) staged.push_back(stage(tensor, use));
+  return staged;
+}
+
+std::vector<Tensors> Staging::stage(const std::vector<Tensors>& lists, Use use) {
+  std::vector<Tensors> staged;
+  for (const Tensors& tensors : lists) staged.push_back(stage(tensors, use));
+  return staged;
 }
 
 EventPtr Staging::ready() const { return reads_ ? record(streams_->out) : before_; }
 
 void Staging::bring_back() {
   for (auto& [device, from] : back_) copy_on(streams_->in, device, from);
-  if (!blocks_.empty() && !back_.empty()) {
-    const EventPtr done = record(streams_->in);
-    for (const auto& block : blocks_) block->last_use = done;
-  }
   back_.clear();
-  blocks_.clear();
-  for (const at::Tensor& memory : pinned_) release(memory);
-  pinned_.clear();
 }
 
 }  // namespace ocl::distributed

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/shared_memory.h"
 #include "distributed/work.h"
 
 namespace ocl::distributed {
@@ -37,46 +36,50 @@ using EventPtr = std::shared_ptr<c10::Event>;
 /// What is enqueued on the stream so far.
 EventPtr record(c10::Stream stream);
 
-/// One call's tensors on the inner backend's side: lent, or copied to pinned or shared memory and
-/// back. Tensors of other devices are taken as they are.
+/// One call's tensors on the inner backend's side, and the way back. Each transport has its own.
+/// Tensors of other devices are taken as they are.
 class Staging {
  public:
   enum Use { kRead = 1, kWritten = 2, kBoth = 3 };
 
-  /// Of a call on CPU tensors.
-  Staging() = default;
-  /// Of a call on tensors of a device: the host uses them after what the current stream has so far.
-  Staging(c10::Device device, const Streams& streams);
-  /// The same through shared memory: all copies stay on the device.
-  Staging(c10::Device device, const Streams& streams, std::shared_ptr<BlockPool> pool);
+  virtual ~Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
 
-  at::Tensor host(const at::Tensor& tensor, Use use);
-  Tensors host(const Tensors& tensors, Use use);
-  std::vector<Tensors> host(const std::vector<Tensors>& lists, Use use);
+  /// The inner backend's tensor for one of the call's.
+  at::Tensor stage(const at::Tensor& tensor, Use use);
+  Tensors stage(const Tensors& tensors, Use use);
+  std::vector<Tensors> stage(const std::vector<Tensors>& lists, Use use);
 
-  /// Of a call on tensors of a device.
+  /// The device of a call that has one.
   c10::Device device() const { return streams_->out.device(); }
   /// The stream that was current when the call was made.
   c10::Stream callers_stream() const { return *callers_stream_; }
-  /// What the host waits for before it uses them; null: nothing. Call it after all of host().
+  /// What the host waits for before it uses them; null: nothing. Call it after all of stage().
   EventPtr ready() const;
-  /// Enqueues the copies back, on the stream for them, and gives pinned memory back.
-  void bring_back();
+  /// Enqueues the copies back, on the stream for them, and gives memory back.
+  virtual void bring_back();
 
- private:
+ protected:
+  /// For a call on CPU tensors.
+  Staging() = default;
+  /// For a call on a device's tensors: they are used after what the current stream has so far.
+  Staging(c10::Device device, const Streams& streams);
+
+  virtual at::Tensor stage_ours(const at::Tensor& tensor, Use use) = 0;
+  /// Orders the streams for copies behind the caller's.
   void start_copies();
-  at::Tensor share(const at::Tensor& tensor, Use use);
-  size_t place(size_t bytes);
+  /// Has the inner backend's memory, of which `ours` is our tensor, filled and copied back.
+  void copy_through(const at::Tensor& tensor, const at::Tensor& ours, Use use);
 
   std::optional<Streams> streams_;
+  bool reads_ = false;
+  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device, what it gets
+
+ private:
   std::optional<c10::Stream> callers_stream_;
   EventPtr before_;
-  std::shared_ptr<BlockPool> pool_;
-  std::vector<std::shared_ptr<SharedBlock>> blocks_;  // small tensors share the last one
-  size_t used_ = 0;                                   // bytes of the last one
-  bool copies_ = false, reads_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // device, what it gets
-  Tensors pinned_;
+  bool copies_ = false;
 };
 
 }  // namespace ocl::distributed
