@@ -121,7 +121,8 @@ def multiplies_by_planes():
 
 
 def relative(result, exact, magnitudes):
-    return ((result.cpu().double() - exact).abs() / magnitudes).max().item()
+    """The root of the mean square error: the largest of a million errors is a matter of luck."""
+    return ((result.cpu().double() - exact) / magnitudes).square().mean().sqrt().item()
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
@@ -132,8 +133,7 @@ def test_large_products_are_as_exact_as_the_cpus(sizes, turned):
     x = a.t().contiguous().to(OCL).t() if turned[0] else a.to(OCL)
     y = b.t().contiguous().to(OCL).t() if turned[1] else b.to(OCL)
     exact, magnitudes = a.double() @ b.double(), a.double().abs() @ b.double().abs()
-    bound = max(2 * relative(a @ b, exact, magnitudes), 2e-7)
-    assert relative(x @ y, exact, magnitudes) <= bound
+    assert relative(x @ y, exact, magnitudes) <= 2 * relative(a @ b, exact, magnitudes)
 
 
 def test_products_with_one_in_each_row_are_exact():

@@ -25,8 +25,13 @@ _on_ocl: ContextVar[bool] = ContextVar("on_ocl", default=False)
 
 def install() -> None:
     """Adds floats to the symbols that AOTAutogradCache guards, of graphs on ocl alone."""
+    from torch._functorch._aot_autograd import autograd_cache
     from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 
+    # PyTorch 2.11 has the older name alone.
+    hint = "guarding_hint_or_throw"
+    hint = hint if hasattr(autograd_cache, hint) else "hint_int"
+    value_of_integer = getattr(autograd_cache, hint)
     upstream = AOTAutogradCache.try_load
     symints = AOTAutogradCache._filter_backed_symints.__func__
 
@@ -40,6 +45,12 @@ def install() -> None:
         found = symints(cls, inputs)
         return found + _floats(inputs) if _on_ocl.get() else found
 
+    @functools.wraps(value_of_integer)
+    def value_of(symbol: Any) -> Any:
+        is_float = isinstance(symbol, torch.SymFloat)
+        return symbol.node.hint if is_float else value_of_integer(symbol)
+
+    setattr(autograd_cache, hint, value_of)
     AOTAutogradCache.try_load = staticmethod(try_load)
     AOTAutogradCache._filter_backed_symints = classmethod(_filter_backed_symints)
 
@@ -65,10 +76,6 @@ def _is_on_ocl(mod: Any, args: Sequence[Any]) -> bool:
 def _floats(inputs: Sequence[Any]) -> list[torch.SymFloat]:
     """The symbols of a graph's floats, which come as tensors."""
     from torch._subclasses import FakeTensor
-    from torch.fx.experimental import symbolic_shapes
 
-    # PyTorch 2.11 has the older name alone.
-    newer = getattr(symbolic_shapes, "has_guarding_hint", None)
-    is_known = newer or symbolic_shapes.has_hint
     items = (t.item_memo for t in inputs if isinstance(t, FakeTensor))
-    return [i for i in items if isinstance(i, torch.SymFloat) and is_known(i)]
+    return [i for i in items if isinstance(i, torch.SymFloat) and i.node.has_hint()]
