@@ -17,7 +17,7 @@ from benchmarks.harness import measure, report
 from benchmarks.harness.case import COPY, MODELS, compile_models
 from benchmarks.harness.untimed import by_family, record
 from benchmarks.harness.worker import Worker
-from torch_ocl._peaks import measure_peaks, moving
+from torch_ocl.cli.peaks import measure_peaks, moving
 
 #: --document without a file.
 DEVICES_OWN = pathlib.Path()

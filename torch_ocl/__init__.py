@@ -20,10 +20,10 @@ def _follow_environment() -> None:
     if not _environment.is_as_cuda():
         return
     try:
-        from torch_ocl import _cuda_to_ocl
+        from torch_ocl.upstream.as_cuda import names as cuda_to_ocl
 
-        _cuda_to_ocl.install()
-        _cuda_to_ocl.by_variable = True
+        cuda_to_ocl.install()
+        cuda_to_ocl.by_variable = True
     except Exception as error:
         warnings.warn(f"TORCH_OCL_AS_CUDA=1 has no effect: {error}", stacklevel=2)
 
@@ -40,9 +40,9 @@ def cuda_to_ocl() -> None:
     Raises:
         RuntimeError: There is a CUDA device.
     """
-    from torch_ocl import _cuda_to_ocl
+    from torch_ocl.upstream.as_cuda import names as cuda_to_ocl
 
-    _cuda_to_ocl.install()
+    cuda_to_ocl.install()
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_ocl
-from torch_ocl import _cache, _info, _warm
+from torch_ocl.cli import cache, info, warm
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -25,24 +25,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m torch_ocl", description="OpenCL devices for PyTorch: what is there."
     )
     commands = parser.add_subparsers(dest="command", metavar="command")
-    info = commands.add_parser(
+    info_parser = commands.add_parser(
         "info", help="devices, drivers, features, cache, and what is wrong (the default)"
     )
-    info.add_argument("--json", action="store_true", help="the same for programs and bug reports")
-    cache = commands.add_parser("cache", help="the compiled kernels that are kept on disk")
-    actions = cache.add_subparsers(dest="action", metavar="action")
+    info_parser.add_argument(
+        "--json", action="store_true", help="the same for programs and bug reports"
+    )
+    cache_parser = commands.add_parser("cache", help="the compiled kernels that are kept on disk")
+    actions = cache_parser.add_subparsers(dest="action", metavar="action")
     actions.add_parser("size", help="where they are, how many, how large (the default)")
     actions.add_parser("clear", help="remove them; results of the tuner stay")
-    warm = actions.add_parser("warm", help="compile those that most programs need")
-    warm.add_argument(
+    warm_parser = actions.add_parser("warm", help="compile those that most programs need")
+    warm_parser.add_argument(
         "--dtype", nargs="+", choices=_DTYPES, default=["float32"], help="for these; float32"
     )
-    warm.add_argument("--device", default="ocl", help="for this one; default the first")
-    warm.add_argument(
+    warm_parser.add_argument("--device", default="ocl", help="for this one; default the first")
+    warm_parser.add_argument(
         "--jobs", type=int, default=1, help="processes that share the work; default 1"
     )
-    warm.add_argument(
-        "--only", nargs="+", choices=list(_warm.WORK), default=[], help="for these alone"
+    warm_parser.add_argument(
+        "--only", nargs="+", choices=list(warm.WORK), default=[], help="for these alone"
     )
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
@@ -57,13 +59,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _cache_command(options: argparse.Namespace) -> int:
     if options.action == "clear":
-        files, size = _cache.clear()
-        print(f"removed {files} programs, {_info.size_text(size)}")
+        files, size = cache.clear()
+        print(f"removed {files} programs, {info.size_text(size)}")
         return 0
     if options.action == "warm":
         dtypes = [getattr(torch, name) for name in options.dtype]
-        return _cache.warm(options.device, dtypes, options.jobs, options.only)
-    print(_info.cache_text(_cache.contents()))
+        return cache.warm(options.device, dtypes, options.jobs, options.only)
+    print(info.cache_text(cache.contents()))
     return 0
 
 
@@ -88,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "cache":
             return _cache_command(options)
-        report = _info.collect()
-        print(json.dumps(report, indent=2) if options.json else _info.text(report))
+        report = info.collect()
+        print(json.dumps(report, indent=2) if options.json else info.text(report))
         return 0 if any(device["works"] for device in report["devices"]) else 1
     except (RuntimeError, TypeError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -6,23 +6,10 @@ from pathlib import Path
 
 import torch
 
-from torch_ocl import (
-    _cross_entropy,
-    _environment,
-    _fake,
-    _grad_scaler,
-    _harmless,
-    _lbfgs,
-    _loader,
-    _multiprocessing,
-    _names,
-    _printing,
-    _process_groups,
-    _separate_processes,
-    _unavailable,
-    _unused,
-    _upstream,
-)
+from torch_ocl import _environment, _loader
+from torch_ocl.api import names, unavailable
+from torch_ocl.notices import separate_processes, unused
+from torch_ocl.upstream import printing
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
@@ -43,40 +30,33 @@ def register() -> None:
     if other not in _UNTAKEN:
         # Parts of torch that this patches may be gone in another version.
         with contextlib.suppress(Exception):
-            _unavailable.install_conflict(other)
+            unavailable.install_conflict(other)
         return
     torch.utils.rename_privateuse1_backend(_BACKEND)
     try:
         _load_native()
-        from torch_ocl import integrations
-        from torch_ocl import ocl as module
+        from torch_ocl import integrations, upstream
+        from torch_ocl.api import ocl as module
 
-        _multiprocessing.install()
-        _cross_entropy.install()
-        _fake.install()
-        _grad_scaler.install()
-        _harmless.install()
-        _lbfgs.install()
-        _process_groups.install()
-        _separate_processes.install()
+        upstream.install()
+        separate_processes.install()
         integrations.install()
-        _upstream.install()
     except Exception as error:  # whatever it is, `import torch` must go on
-        module = _unavailable.make_module(
+        module = unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True
         )
     torch._register_device_module(_BACKEND, module)
-    _names.install()
+    names.install()
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     # As torch's own list has it for `cuda`: modules whose parameters are not known yet move, too.
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.ocl)
-    _printing.install()
+    printing.install()
     _environment.warn_of_unknown_names()
     # Whatever is wrong there, `import torch` must go on.
     with contextlib.suppress(Exception):
-        _unused.install()
+        unused.install()
 
 
 def _load_native() -> None:

@@ -5,7 +5,7 @@ import pathlib
 import torch
 
 from benchmarks.harness.case import LOOSE, Case, tensors
-from torch_ocl._probe import Kernel, uint
+from torch_ocl.cli.probe import Kernel, uint
 
 N, ELEMENTS = 1024, 16 * 2**20
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks.harness.report import MEASUREMENTS, markdown_table, slug_of, write_section
-from torch_ocl._peaks import mover
+from torch_ocl.cli.peaks import mover
 
 ROUNDS = 12
 CALLS = 5

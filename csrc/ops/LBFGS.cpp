@@ -1,6 +1,6 @@
 // torch_ocl::lbfgs_direction and lbfgs_slope: what torch.optim.LBFGS computes between calls of the
 // closure (D. Liu and J. Nocedal, "On the Limited Memory BFGS Method", 1989), in one launch.
-// torch_ocl/_lbfgs.py calls them.
+// torch_ocl/upstream/lbfgs.py calls them.
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>

@@ -1,4 +1,4 @@
-// Graphs: what torch_ocl/graphs.py is made of.
+// Graphs: what torch_ocl/api/graphs.py is made of.
 #include "runtime/graph.h"
 
 #include <pybind11/pybind11.h>

@@ -1,5 +1,5 @@
 // Memory and queues shared with PyOpenCL, as handles: integers that are cl_mem or cl_command_queue.
-// The Python side is torch_ocl/exchange.py.
+// The Python side is torch_ocl/api/exchange.py.
 #include <ATen/ops/from_blob.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/python_variable.h>

@@ -1,5 +1,5 @@
 // Kernels from source text, launched from Python: what torch.ocl.compile_kernel runs on, which
-// checks arguments and sizes (torch_ocl/kernels.py).
+// checks arguments and sizes (torch_ocl/source_kernels/kernels.py).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

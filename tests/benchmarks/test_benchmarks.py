@@ -15,8 +15,8 @@ from benchmarks.harness.case import Case, compile_models
 from benchmarks.harness.worker import Worker
 from benchmarks.studies import bandwidth, breadth, network_profile
 from benchmarks.studies.breadth_samples import OPS, SAMPLES
-from torch_ocl._peaks import Peaks, measure_peaks, mover, products_per_second
-from torch_ocl._probe import Kernel
+from torch_ocl.cli.peaks import Peaks, measure_peaks, mover, products_per_second
+from torch_ocl.cli.probe import Kernel
 
 QUICK = {"seconds": 0.0, "least_calls": 1}
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._inductor.package import load_package
 
-from torch_ocl.inductor import upstream
+from torch_ocl.upstream.compile import inductor as upstream
 from torch_ocl.utils import cpp_extension
 
 TOOLS = Path(sys.executable).parent

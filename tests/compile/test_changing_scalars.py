@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from torch_ocl.inductor import float_guards
+from torch_ocl.upstream.compile import float_guards
 
 FLOATS = (0.5, 0.75, 0.1, 0.9)
 

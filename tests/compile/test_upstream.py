@@ -1,7 +1,7 @@
 """Each change of upstream's parts is still needed: without it, something fails.
 
 A test that fails here says that upstream does without a change: take it out of
-torch_ocl/inductor/upstream.py.
+torch_ocl/upstream/compile/inductor.py.
 """
 
 import pytest
@@ -256,7 +256,7 @@ def test_names_of_the_device_in_cpp(monkeypatch):
 
 
 def test_packages_are_loaded_by_what_dynamo_knows():
-    """torch_ocl.integrations.pt2_packages tells it of the device before."""
+    """torch_ocl.upstream.compile.pt2_packages tells it of the device before."""
     code = """
 from torch._dynamo.device_interface import get_interface_for_device
 try:

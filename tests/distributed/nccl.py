@@ -223,14 +223,14 @@ def train(net, rank: int) -> torch.Tensor:
 
 def memory(rank: int) -> None:
     """Blocks come back, and are kept within their bound."""
-    from torch_ocl import _nccl
+    from torch_ocl.upstream.distributed import nccl
 
     backend = dist.group.WORLD._get_backend(torch.device("ocl"))
     end = time.monotonic() + 10
     while backend.shared_memory["in_use"] and time.monotonic() < end:
         time.sleep(0.05)
     counts = backend.shared_memory
-    assert counts["in_use"] == 0 and counts["kept_bytes"] <= _nccl.KEPT, counts
+    assert counts["in_use"] == 0 and counts["kept_bytes"] <= nccl.KEPT, counts
 
 
 def seconds(call, synchronize) -> float:

@@ -182,7 +182,7 @@ def test_kernels_are_there_with_off(library, tmp_path):
 
 @pytest.mark.parametrize("verbose", ["", "integrations", "all"])
 def test_a_library_of_another_shape_is_left_alone(library, verbose):
-    code = BEFORE + "import torch_ocl.integrations._hooks as h; print(model().other)"
+    code = BEFORE + "import torch_ocl._import_hook as h; print(model().other)"
     out, error = library(code, after="    device, other = None, 3", TORCH_OCL_VERBOSE=verbose)
     assert out == "3"
     line = "ignite.distributed.comp_models.base: left as it is: _SerialModel has no device"
@@ -229,7 +229,8 @@ def test_a_function_that_was_imported_by_name_before(library):
     first, second = types.ModuleType("first"), types.ModuleType("second")
     first.f = second.g = lambda: 1
     sys.modules |= {"first": first, "second": second}
-    from torch_ocl.integrations import _hooks, _patches
+    from torch_ocl import _import_hook as _hooks
+    from torch_ocl.integrations import _patches
     _hooks._is_late = True
     _patches.wrap(first, "f", lambda upstream: lambda: upstream() + 1)
     assert first.f() == second.g() == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_ocl import _names
+from torch_ocl.api import names
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools" / "docs"
@@ -33,7 +33,7 @@ def resolve(name):
 @pytest.mark.parametrize("module", names_pages.MODULES)
 def test_every_name_is_there_or_has_a_reason(module):
     renamed, reasons = names_pages.tables()
-    assert (renamed, reasons) == (_names.RENAMED, _names.NOT_APPLICABLE)
+    assert (renamed, reasons) == (names.RENAMED, names.NOT_APPLICABLE)
     ours = resolve(names_pages.MODULES[module])
     silent, present = [], []
     for name in names_pages.public_names(module):
@@ -76,6 +76,6 @@ def test_no_public_name_is_overlooked(module):
 
 
 def test_reasons_are_of_names_that_exist():
-    for name in (*_names.RENAMED, *_names.NOT_APPLICABLE):
+    for name in (*names.RENAMED, *names.NOT_APPLICABLE):
         module, _, last = name.rpartition(".")
         assert last in names_pages.public_names(module), name

@@ -193,7 +193,7 @@ def test_functions_of_cuda_in_torch_c():
     vLLM, xformers and Triton's users."""
     code = """
     import torch
-    from torch_ocl import _cuda_native
+    from torch_ocl.upstream.as_cuda import native as _cuda_native
     C = torch._C
     index = C._cuda_getDevice()
     print(C._cuda_getCurrentRawStream(index) != 0)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests import fresh
-from torch_ocl import __main__, _cache, _info
+from torch_ocl import __main__
+from torch_ocl.cli import cache, info
 
 #: As `python -m torch_ocl`, where drivers from pip are out of sight.
 WITHOUT_PIP_DRIVERS = """
@@ -35,7 +36,7 @@ def command(*arguments, code=None, **environment):
 
 @pytest.fixture(scope="module")
 def report():
-    return _info.collect()
+    return info.collect()
 
 
 def test_info(report):
@@ -79,7 +80,7 @@ def test_no_device(environment, said):
     assert done.returncode == 1 and not done.stderr
     found = json.loads(done.stdout)
     assert found["devices"] == [] and said in found["problems"][0]
-    text = _info.text(found)
+    text = info.text(found)
     assert "What is wrong:" in text and said in " ".join(text.split()) and "works" not in text
 
 
@@ -100,19 +101,19 @@ def test_no_driver(tmp_path, report):
 def test_an_extension_that_can_t_be_loaded(monkeypatch):
     reason = "torch_ocl could not be loaded: it was built for torch 1.0"
     monkeypatch.setattr(torch.ocl, "unavailable_reason", lambda: reason)
-    monkeypatch.setattr(_info, "_native", lambda: None)
-    found = _info.collect()
+    monkeypatch.setattr(info, "_native", lambda: None)
+    found = info.collect()
     assert found["problems"][0] == reason and not found["devices"] and found["cache"] is None
-    assert reason in " ".join(_info.text(found).split())
+    assert reason in " ".join(info.text(found).split())
 
 
 def test_devices_that_are_left_out(report):
     found = {**report, "left_out": ["GPU of (Mesa): its compiler is missing"]}
-    assert "Left out:\n  - GPU of (Mesa): its compiler is missing" in _info.text(found)
+    assert "Left out:\n  - GPU of (Mesa): its compiler is missing" in info.text(found)
 
 
 def test_a_device_that_computes_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(_info, "_trial", lambda index: "RuntimeError: the driver failed")
+    monkeypatch.setattr(info, "_trial", lambda index: "RuntimeError: the driver failed")
     assert __main__.main([]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert "works no: RuntimeError: the driver failed" in text
@@ -120,14 +121,14 @@ def test_a_device_that_computes_nothing(monkeypatch, capsys):
 
 
 def test_a_trial_says_what_went_wrong():
-    assert _info._trial(0) == ""
-    assert _info._trial(torch.ocl.device_count()).startswith("RuntimeError")
+    assert info._trial(0) == ""
+    assert info._trial(torch.ocl.device_count()).startswith("RuntimeError")
 
 
 def test_gpus_that_the_user_may_not_open(monkeypatch, report):
-    monkeypatch.setattr(_info.glob, "glob", lambda pattern: ["/dev/dri/renderD128"])
-    monkeypatch.setattr(_info.os, "access", lambda path, mode: False)
-    (found,) = (text for text in _info._problems(report) if "renderD128" in text)
+    monkeypatch.setattr(info.glob, "glob", lambda pattern: ["/dev/dri/renderD128"])
+    monkeypatch.setattr(info.os, "access", lambda path, mode: False)
+    (found,) = (text for text in info._problems(report) if "renderD128" in text)
     assert "sudo usermod -aG render" in found
 
 
@@ -148,9 +149,9 @@ def test_cache_size_and_clear(tmp_path, monkeypatch, capsys):
     program, other = tmp_path / f"{0xABC:032x}.bin", tmp_path / "tuning.csv"
     program.write_bytes(bytes(3000)), other.write_text("kept")
     (tmp_path / f"{1:032x}.bin").symlink_to(other)
-    monkeypatch.setattr(_cache, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(cache, "_folder", lambda: str(tmp_path))
     monkeypatch.setenv("TORCH_OCL_CACHE_SIZE", "2")
-    assert _cache.contents() == {
+    assert cache.contents() == {
         "folder": str(tmp_path),
         "programs": 1,
         "bytes": 3000,
@@ -161,12 +162,13 @@ def test_cache_size_and_clear(tmp_path, monkeypatch, capsys):
     assert __main__.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out == "removed 1 programs, 2.9 KiB\n"
     assert not program.exists() and other.read_text() == "kept"
-    assert _cache.contents()["programs"] == 0
+    assert cache.contents()["programs"] == 0
 
 
 WARM = """
 import sys, torch
-from torch_ocl import __main__, _warm
+from torch_ocl import __main__
+from torch_ocl.cli import warm as _warm
 def add(device, dtype):
     torch.ones(3, device=device, dtype=dtype) + 1
 if sys.argv[1] == "less":

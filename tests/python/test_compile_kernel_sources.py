@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_ocl import _signature
+from torch_ocl.source_kernels import signature
 
 compiled = torch.ocl.compile_kernel
 
@@ -455,7 +455,7 @@ def test_bool_and_size_t_are_no_parameters():
     ],
 )
 def test_signatures_are_read(source, want):
-    assert list(map(str, _signature.read_signature(source, "f").parameters)) == want
+    assert list(map(str, signature.read_signature(source, "f").parameters)) == want
 
 
 @pytest.mark.parametrize(
@@ -477,8 +477,8 @@ def test_signatures_are_read(source, want):
     ],
 )
 def test_signatures_that_the_driver_is_asked_for(source):
-    with pytest.raises(_signature.Unreadable):
-        _signature.read_signature(source, "f")
+    with pytest.raises(signature.Unreadable):
+        signature.read_signature(source, "f")
 
 
 # ---- Types with several definitions --------------------------------------------------------------

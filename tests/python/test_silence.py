@@ -8,7 +8,7 @@ import pytest
 from tests.fresh import run_script
 
 STEPS = """
-import warnings, torch, torch_ocl._separate_processes as separate
+import warnings, torch, torch_ocl.notices.separate_processes as separate
 warnings.simplefilter("always")
 separate.install()
 def step(device):

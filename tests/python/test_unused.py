@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from torch_ocl import _unused_calls
+from torch_ocl.notices import unused_calls
 
 LINE = "torch_ocl: nothing ran on ocl, though "
 LIBRARY = """
@@ -184,7 +184,7 @@ def test_a_call_of_a_library(run):
     ],
 )
 def test_calls_that_are_found(text, line):
-    found = _unused_calls.find(text)
+    found = unused_calls.find(text)
     assert (found and found.line) == line
 
 
@@ -194,8 +194,8 @@ def test_other_programs_get_nothing():
 import sys
 exit = sys.exit
 import torch
-from torch_ocl import _unused
-print(exit is sys.exit, _unused._pid, "torch_ocl._unused_calls" in sys.modules)
+from torch_ocl.notices import unused as _unused
+print(exit is sys.exit, _unused._pid, "torch_ocl.notices.unused_calls" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.split(), done.stderr) == (["True", "0", "False"], "")

@@ -1,8 +1,8 @@
 """The API page's contents for generate.py: api(), which lists every public name for Sphinx.
 
-Public are the names of `__all__` in torch_ocl/ocl.py, in the modules among them, and in MORE; where
-there is no `__all__`, what has no underscore. They are read from the sources, so that nothing has
-to be built. Sphinx gets their docstrings itself.
+Public are the names of `__all__` in torch_ocl/api/ocl.py, in the modules among them, and in MORE;
+where there is no `__all__`, what has no underscore. They are read from the sources, so that nothing
+has to be built. Sphinx gets their docstrings itself.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_ocl"
 #: Public modules beside torch.ocl, and their names.
-MORE = {"backends": "torch.backends.ocl", "testing": "torch_ocl.testing"}
+MORE = {"api.backends": "torch.backends.ocl", "testing": "torch_ocl.testing"}
 #: These stand first. Others follow by name.
 ORDER = ("device", "memory", "snapshots", "pools", "random", "streams", "diagnostics", "packed")
 
 
+def source(module: str) -> Path:
+    return PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+
+
 def parse(module: str) -> ast.Module:
-    return ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    return ast.parse(source(module).read_text(encoding="utf-8"))
 
 
 def public_names(tree: ast.Module) -> list[str]:
@@ -63,20 +67,26 @@ def section(module: str, names: list[str], shown_as: str) -> str:
 
 
 def api() -> str:
-    tree = parse("ocl")
+    tree = parse("api.ocl")
     origins = modules_of_names(tree)
     by_module: dict[str, list[str]] = {}
     submodules = []
     for name in public_names(tree):
-        if (PACKAGE / f"{name}.py").exists() and origins.get(name) == "":
+        if origins.get(name) == "api":
             submodules.append(name)
         elif name in origins:
             by_module.setdefault(origins[name], []).append(name)
-    ordered = sorted(by_module, key=lambda m: (ORDER.index(m) if m in ORDER else len(ORDER), m))
+
+    def place(module: str) -> tuple[int, str]:
+        name = module.rpartition(".")[2]
+        return ORDER.index(name) if name in ORDER else len(ORDER), name
+
+    ordered = sorted(by_module, key=place)
     text = "".join(section(module, by_module[module], "torch.ocl") for module in ordered)
     for module in submodules:
-        text += section(module, public_names(parse(module)), f"torch.ocl.{module}")
+        names = public_names(parse(f"api.{module}"))
+        text += section(f"api.{module}", names, f"torch.ocl.{module}")
     for module, shown_as in MORE.items():
-        if (PACKAGE / f"{module}.py").exists():
+        if source(module).exists():
             text += section(module, public_names(parse(module)), shown_as)
     return text

@@ -2,7 +2,7 @@
 
 Public are the names of a module's `__all__`, or where there is none its classes and functions
 without an underscore, and submodules without one. They are read from the sources of the torch that
-is installed. Which of them torch.ocl has otherwise or not at all is in torch_ocl/_names.py;
+is installed. Which of them torch.ocl has otherwise or not at all is in torch_ocl/api/names.py;
 tests/packaging/test_names.py holds both to what is really there.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from coverage_tables import table
 
-NAMES = Path(__file__).resolve().parents[2] / "torch_ocl" / "_names.py"
+NAMES = Path(__file__).resolve().parents[2] / "torch_ocl" / "api" / "names.py"
 #: Upstream's modules, and what has their names here.
 MODULES = {
     "torch.cuda": "torch.ocl",
@@ -72,7 +72,7 @@ def public_names(module: str) -> list[str]:
 
 @functools.cache
 def tables() -> tuple[dict[str, str], dict[str, str]]:
-    """RENAMED and NOT_APPLICABLE of torch_ocl/_names.py, which would load torch."""
+    """RENAMED and NOT_APPLICABLE of torch_ocl/api/names.py, which would load torch."""
     tree = ast.parse(NAMES.read_text(encoding="utf-8"))
     texts: dict[str, object] = {}
     for node in tree.body:

@@ -19,8 +19,9 @@ from torch._inductor.codegen.common import (
 @functools.cache
 def register() -> None:
     """Makes the backend known to Dynamo and Inductor, once."""
-    from torch_ocl.inductor import device, scheduling, upstream
+    from torch_ocl.inductor import device, scheduling
     from torch_ocl.inductor.call import cache, cpp_wrapper, wrapper
+    from torch_ocl.upstream.compile import inductor as upstream
 
     register_interface_for_device("ocl", device.Interface)
     for index in range(torch.ocl.device_count()):

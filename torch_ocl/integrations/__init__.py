@@ -9,9 +9,11 @@ A module has PATCHES: names of the library's modules, each with the function tha
 is loaded. docs/design/integrations.md says what belongs here, and how to add one.
 """
 
-import sys
+import functools
+import importlib
 
-from torch_ocl.integrations import _hooks
+from torch_ocl import _import_hook
+from torch_ocl.integrations import _choice
 
 #: The names that programs import, each with the module here that serves it.
 LIBRARIES = {
@@ -28,9 +30,6 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
     "stable_baselines3": "stable_baselines3",
-    "torch.export.pt2_archive._package": "pt2_packages",
-    "torch.nested._internal.sdpa": "jagged_attention",
-    "torch.nn.attention.flex_attention": "flex_attention",
     "torch_geometric": "torch_geometric",
     "torchao": "torchao",
     "torchaudio": "torchaudio",
@@ -41,28 +40,30 @@ LIBRARIES = {
     "ultralytics": "ultralytics",
 }
 
-
 #: Those whose ops get kernels for `ocl` tensors with TORCH_OCL_INTEGRATIONS=off, too. Nothing of
-#: the libraries' own is replaced then. Of torch itself, two functions that ask for CUDA by name are
-#: wrapped.
-KERNELS = frozenset(
-    {
-        "bitsandbytes",
-        "torch.export.pt2_archive._package",
-        "torch.nested._internal.sdpa",
-        "torchaudio",
-        "torchvision",
-    }
-)
+#: the libraries' own is replaced then.
+KERNELS = frozenset({"bitsandbytes", "torchaudio", "torchvision"})
 
 
 def install() -> None:
-    """Changes the libraries that are imported already, and the others when they will be. Nothing
-    the second time."""
-    if _hooks.Finder in sys.meta_path:
-        return
-    sys.meta_path.insert(0, _hooks.Finder)
+    """Changes the libraries that are imported already, and the others when they will be."""
     for name in LIBRARIES:
-        if name in sys.modules:
-            _hooks.expect(name)
-            _hooks.catch_up(name)
+        _import_hook.before(name, functools.partial(_expect, name))
+
+
+def _expect(library: str) -> None:
+    """Waits for the modules of a library that are to be changed: of those that its integration
+    serves, the ones of this name. With TORCH_OCL_INTEGRATIONS=off only kernels are added."""
+    if _choice.mode() == "off" and library not in KERNELS:
+        return
+    # A fault of ours must not keep a program from importing the library.
+    try:
+        integration = importlib.import_module(f"torch_ocl.integrations.{LIBRARIES[library]}")
+    except Exception as error:
+        _import_hook.tell(f"{library}: left as it is: {error}")
+        return
+    for name, patch in integration.PATCHES.items():
+        if name == library or name.startswith(library + "."):
+            _import_hook.after(name, patch)
+    for name, definitions in getattr(integration, "DEFINITIONS", {}).items():
+        _import_hook.define(name, definitions)

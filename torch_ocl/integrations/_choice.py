@@ -52,7 +52,7 @@ def is_gpu() -> bool:
 
 def means_cuda() -> bool:
     """Whether "cuda" means `ocl` in this process: then what CUDA would be chosen for is ours."""
-    ours = sys.modules.get("torch_ocl._cuda_to_ocl")
+    ours = sys.modules.get("torch_ocl.upstream.as_cuda.names")
     return bool(getattr(ours, "_installed", False))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from torch_ocl.integrations import _hooks
-from torch_ocl.integrations._hooks import Absent
+from torch_ocl import _import_hook
+from torch_ocl._import_hook import Absent
 
 _amp = threading.local()
 
@@ -41,7 +41,7 @@ def replace(owner: Any, name: str, new: Any) -> None:
     """Replaces an attribute, also where it was imported from a module before torch_ocl was."""
     upstream = attribute(owner, name)
     setattr(owner, name, new)
-    if not isinstance(owner, ModuleType) or not _hooks.is_late():
+    if not isinstance(owner, ModuleType) or not _import_hook.is_late():
         return
     for module in list(sys.modules.values()):
         names = vars(module) if isinstance(module, ModuleType) else {}

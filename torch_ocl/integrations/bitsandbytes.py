@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl._import_hook import tell
 from torch_ocl.integrations import _choice
-from torch_ocl.integrations._hooks import tell
 from torch_ocl.integrations._patches import admit
 
 # Registrations last as long as their libraries.

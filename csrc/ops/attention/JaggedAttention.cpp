@@ -1,6 +1,6 @@
 // torch_ocl::jagged_attention and its gradient: attention of sequences that lie one after the
 // other, as jagged nested tensors hold them. A launch for each sequence, without padding.
-// torch_ocl/integrations/jagged_attention.py calls them.
+// torch_ocl/upstream/jagged_attention.py calls them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

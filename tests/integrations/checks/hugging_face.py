@@ -201,7 +201,7 @@ def _():
         assert TrainingArguments(folder, report_to=[], use_cpu=True).device.type == "cpu"
 
 
-@check("transformers", "flex_attention", integration="flex_attention")
+@check("transformers", "flex_attention")
 def _():
     # The CPU's is compiled, which takes a minute: it is compared with other attention.
     found, expected = (

@@ -356,7 +356,7 @@ def _(device):
     return torch.jit.script(model)(x), torch.jit.load(buffer, map_location=device)(x)
 
 
-@check("torch", "flex_attention, with a mask and backward", integration="flex_attention")
+@check("torch", "flex_attention, with a mask and backward")
 def _(device):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

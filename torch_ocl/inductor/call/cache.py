@@ -19,9 +19,10 @@ _SETTINGS = ("TORCH_OCL_TUNE_AS", "TORCH_OCL_WITHOUT", "TORCH_OCL_INDUCTOR_FALLB
 
 @functools.cache
 def _generator() -> str:
-    """A hash of this backend, of what fakes say, and of the kernels' prelude."""
+    """A hash of this backend, of what it changes upstream, and of the kernels' prelude."""
     digest = hashlib.sha256()
-    for path in [_PACKAGE / "_fake.py", *sorted((_PACKAGE / "inductor").rglob("*.py"))]:
+    folders = (_PACKAGE / "upstream" / "compile", _PACKAGE / "inductor")
+    for path in [path for folder in folders for path in sorted(folder.rglob("*.py"))]:
         digest.update(path.read_bytes())
     from torch_ocl.inductor.call import runtime
 

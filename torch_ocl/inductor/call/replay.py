@@ -16,7 +16,7 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
 
-from torch_ocl import graphs
+from torch_ocl.api import graphs
 
 Call = Callable[[list[Any]], Sequence[Any]]
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from torch_ocl.inductor.values import (
-    Assert,
-    Item,
-    Reduction,
-    Store,
-    Value,
-    loads_of,
-    operands_of,
-)
+from torch_ocl.inductor.values import Assert, Item, Reduction, Store, Value, loads_of, operands_of
 
 # What computing something once more costs, in vector instructions: as much as storing and loading
 # it costs at most.

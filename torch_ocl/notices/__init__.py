@@ -1,0 +1,1 @@
+"""Lines on stderr for programs that run, but not as their users mean."""

@@ -1,0 +1,1 @@
+"""Kernels that users write: torch.ocl.compile_kernel() and what it needs."""

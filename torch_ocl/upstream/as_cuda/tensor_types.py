@@ -1,0 +1,71 @@
+"""torch.cuda.FloatTensor and the other tensor types of old, where "cuda" is `ocl`."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_ocl.api import tensor_types
+
+
+@functools.cache
+def types() -> dict[str, type]:
+    """Those of `ocl`, each by its name in torch.cuda."""
+    return tensor_types.legacy_types()
+
+
+def _named(kind: Any) -> Any:
+    """The type that "torch.cuda.FloatTensor" names; others as they came."""
+    prefix = "torch.cuda."
+    if isinstance(kind, str) and kind.startswith(prefix):
+        return types().get(kind.removeprefix(prefix), kind)
+    return kind
+
+
+def converting(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Tensor.type, which takes them as well."""
+
+    @functools.wraps(upstream)
+    def type_(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        kind = _named(dtype)
+        if isinstance(kind, tensor_types.TensorType):
+            return self.to("ocl", kind.dtype, *args, **kwargs)
+        return upstream(self, dtype, *args, **kwargs)
+
+    return type_
+
+
+def set_default_tensor_type(upstream: Callable[[Any], None]) -> Callable[[Any], None]:
+    """torch.set_default_tensor_type, for which such a type means the device, too.
+
+    torch.Tensor(...) is the default type's constructor, and goes by no default device.
+    """
+    from torch_ocl import _C
+
+    is_ours = False
+
+    @functools.wraps(upstream)
+    def set_default_tensor_type(t: Any) -> None:
+        nonlocal is_ours
+        kind = _named(t)
+        if isinstance(kind, tensor_types.TensorType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("ocl")
+            _C.set_tensor_constructor(_default_tensor)
+            is_ours = True
+            return
+        upstream(t)
+        if is_ours:
+            torch.set_default_device(None)
+            _C.set_tensor_constructor(None)
+            is_ours = False
+
+    return set_default_tensor_type
+
+
+def _default_tensor(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """torch.Tensor(...) where the default type is one of the device's."""
+    dtype = torch.get_default_dtype()
+    (kind,) = {kind for kind in types().values() if kind.dtype == dtype}
+    return kind(*args, **kwargs)
