@@ -1,4 +1,4 @@
-"""Each change of torch that `import torch_ocl` makes is still needed: without it, its program fails.
+"""Each change of torch that `import torch_ocl` makes is needed: without it, its program fails.
 
 A program that fails here says that this version of torch does without a change. Those of Inductor
 are in tests/compile/test_upstream.py. torch_ocl/upstream/README.md lists all.
