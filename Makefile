@@ -67,9 +67,9 @@ $(TORCH_STAMP): $(STAMPS)/venv
 	@$(PIP) '$(TORCH)' 2>/dev/null || $(PIP) '$(TORCH)' --extra-index-url $(TORCH_INDEX)
 	@touch $@
 
-$(STAMPS)/tools: requirements-build.txt $(TORCH_STAMP)
+$(STAMPS)/tools: requirements/build.txt $(TORCH_STAMP)
 	@echo "Installing build tools"
-	@$(PIP) -r requirements-build.txt
+	@$(PIP) -r requirements/build.txt
 	@tools/fetch_headers.sh $(VENV)
 	@touch $@
 
@@ -93,21 +93,21 @@ $(STAMPS)/package: setup.py pyproject.toml $(OPENCL_STAMP)
 	@touch $@
 
 # Without dependencies: several would bring a torch of their own along.
-$(STAMPS)/integrations: requirements-integrations.txt $(STAMPS)/package
+$(STAMPS)/integrations: requirements/integrations.txt $(STAMPS)/package
 	@echo "Installing the libraries that are tried with ocl"
-	@$(PIP) --no-deps -r requirements-integrations.txt
+	@$(PIP) --no-deps -r requirements/integrations.txt
 	@touch $@
 
-$(STAMPS)/more-integrations: requirements-integrations-more.txt $(STAMPS)/integrations
-	@$(PIP) --no-deps -r requirements-integrations-more.txt
+$(STAMPS)/more-integrations: requirements/integrations-more.txt $(STAMPS)/integrations
+	@$(PIP) --no-deps -r requirements/integrations-more.txt
 	@touch $@
 
-$(STAMPS)/lint: requirements-lint.txt $(STAMPS)/venv
-	@$(PIP) -r requirements-lint.txt
+$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/venv
+	@$(PIP) -r requirements/lint.txt
 	@touch $@
 
-$(STAMPS)/docs: requirements-docs.txt $(STAMPS)/venv
-	@$(PIP) -r requirements-docs.txt
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/venv
+	@$(PIP) -r requirements/docs.txt
 	@touch $@
 
 setup: $(STAMPS)/package

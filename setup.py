@@ -60,7 +60,7 @@ def tool(name: str) -> str:
     local = Path(sys.executable).parent / name
     found = str(local) if local.exists() else shutil.which(name)
     if found is None:
-        sys.exit(f"{name} is missing: pip install -r requirements-build.txt")
+        sys.exit(f"{name} is missing: pip install -r requirements/build.txt")
     return found
 
 
@@ -74,7 +74,7 @@ def check_environment() -> None:
         + ("in the environment that pip makes for a build. " if isolated else "here. ")
         + "Install torch (for instance pip install torch --index-url "
         "https://download.pytorch.org/whl/cpu) and what building needs (pip install -r "
-        "requirements-build.txt), and build in that environment: "
+        "requirements/build.txt), and build in that environment: "
         "pip install --no-build-isolation ."
     )
 

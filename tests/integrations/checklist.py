@@ -27,7 +27,7 @@ from torch.utils import _pytree
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ROOT / "requirements-integrations.txt"
+REQUIREMENTS = ROOT / "requirements" / "integrations.txt"
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_build_isolation_is_named(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode != 0
-    assert "--no-build-isolation" in done.stderr and "requirements-build.txt" in done.stderr
+    assert "--no-build-isolation" in done.stderr and "requirements/build.txt" in done.stderr
 
 
 @pytest.mark.skipif(not build_folder.CACHE.exists(), reason="would build everything from scratch")
@@ -177,7 +177,7 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     commands = re.search(r"\n## Use it\n+```\n(.*?)```", readme, re.DOTALL)[1]
     lines = [line.partition("#")[0].split() for line in commands.splitlines()]
     assert [line[:2] for line in lines] == [["pip", "install"]] * 3 + [["python", "-m"]]
-    assert lines[1] == ["pip", "install", "-r", "requirements-build.txt"]
+    assert lines[1] == ["pip", "install", "-r", "requirements/build.txt"]
     assert lines[2] == ["pip", "install", "--no-build-isolation", "."]
     shown = subprocess.run(
         [str(python), *lines[3][1:]],
