@@ -38,6 +38,7 @@ class Aten:
             str(packaged / "native_functions.yaml"), str(packaged / "tags.yaml")
         )
         self.cpu = parsed.backend_indices[DispatchKey.CPU].index
+        self.composite = parsed.backend_indices[DispatchKey.CompositeExplicitAutograd].index
         #: Functions that CPU and CUDA register for sparse layouts, by dispatch key.
         self.sparse = {
             key: index for key, index in parsed.backend_indices.items() if "Sparse" in key.name

@@ -18,11 +18,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from codegen.aten import OURS, Aten, Registered, resolve, torch_version  # noqa: E402
 from codegen.bindings import kernel_source, pointwise_source  # noqa: E402
 from codegen.errors import TableError  # noqa: E402
+from codegen.foreach import foreach_source  # noqa: E402
 from codegen.functors import FUNCTOR_DIR, Functor, find_functors  # noqa: E402
 from codegen.manifest import manifest  # noqa: E402
 from codegen.optable import TABLE_DIR, Entry, load_table  # noqa: E402
 from codegen.registration import (  # noqa: E402
     BANNER,
+    backend_index,
     own_header,
     registration_source,
     shard_of,
@@ -41,6 +43,7 @@ def output_names(registered: list[Registered]) -> list[str]:
     return [
         *(f"PointwiseStubs_{shard}.cpp" for shard in range(POINTWISE_SHARDS)),
         *(f"RegisterPrivateUse1_{shard}.cpp" for shard in range(REGISTRATION_SHARDS)),
+        "ForeachFunctions.cpp",
         "KernelStubs.cpp",
         "RegisterSparse.cpp",
         "ops_manifest.json",
@@ -60,6 +63,8 @@ def outputs(
     ops = pointwise_ops(entries, functors)
     files = {"ops_manifest.json": manifest(registered)}
     files["KernelStubs.cpp"] = kernel_source([b for b in bindings if b.kind == "kernel"])
+    each = [r for r in registered if r.entry.each]
+    files["ForeachFunctions.cpp"] = foreach_source(each, Aten.installed(), backend_index(each))
     files["RegisterSparse.cpp"] = sparse_source(Aten.installed())
     files |= shims(Aten.installed())
     for shard in range(POINTWISE_SHARDS):

@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 _OP_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 _VERSION = re.compile(r"\d+\.\d+\Z")
 _MODIFIERS = {
-    "impl": {"across_devices"},
+    "impl": {"across_devices", "each"},
     "kernel": {"composite", "stub"},
     "native": set(),
     "pointwise": {"composite", "flags", "scalars", "stub"},
@@ -41,6 +41,7 @@ class Entry:
     native: str | None = None  # the at::native function, None: the one CPU registers
     flags: tuple[str, ...] = ()
     scalars: int | None = None
+    each: str | None = None  # the functor that runs over lists of tensors
     across_devices: bool = False  # arguments may be on several devices
     composite: bool = False  # upstream's composite runs; only the stubs are bound
     since: tuple[int, int] | None = None
@@ -152,6 +153,7 @@ def _parse_entry(
         native=reader.native() if kind == "native" else None,
         flags=reader.identifiers("flags"),
         scalars=reader.integer("scalars"),
+        each=reader.name("each"),
         across_devices=reader.flag("across_devices"),
         composite=reader.flag("composite"),
         since=reader.version("since"),
@@ -181,6 +183,9 @@ class _FieldReader:
     def native(self) -> str | None:
         value = self._scalar("native", _IDENTIFIER, "true or the name of an at::native function")
         return None if value == "true" else value
+
+    def name(self, key: str) -> str | None:
+        return self._scalar(key, _IDENTIFIER, "a name")
 
     def flag(self, key: str) -> bool:
         return self._scalar(key, re.compile(r"(true|false)\Z"), "true or false") == "true"

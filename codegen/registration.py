@@ -65,7 +65,7 @@ def signature(registered: Registered) -> str:
     return f"{[str(a.type) for a in function.arguments.flat_non_out]} -> {function.returns}"
 
 
-def _backend_index(registered: list[Registered]) -> BackendIndex:
+def backend_index(registered: list[Registered]) -> BackendIndex:
     return BackendIndex(
         dispatch_key=_BORROWED_KEY,
         use_out_as_primary=True,
@@ -98,7 +98,7 @@ def _target(registered: Registered):
 def registration_source(registered: list[Registered]) -> str:
     """One shard: the wrappers of these entries and their registration for PrivateUse1."""
     registered = [r for r in registered if r.kernel is not None]
-    index = _backend_index(registered)
+    index = backend_index(registered)
     helpers = "\n".join(dest.gen_registration_helpers(index))
     wrappers = _generate(registered, index, Target.ANONYMOUS_DEFINITION)
     registrations = _generate(registered, index, Target.REGISTRATION)
@@ -126,7 +126,7 @@ def registration_source(registered: list[Registered]) -> str:
 
 def own_header(registered: list[Registered]) -> str:
     """The header of one root name: a declaration per `impl: ours` entry, in ocl::native."""
-    index = _backend_index(registered)
+    index = backend_index(registered)
     root = registered[0].root
     lines = [
         f"{BANNER}#pragma once",

@@ -167,6 +167,8 @@ at::Tensor batch_norm_backward_elemt(const at::Tensor& grad, const at::Tensor& i
   const at::Tensor x = input.contiguous(format), g = grad.contiguous(format);
   const at::Tensor total = count.sum().to(invstd.scalar_type());
   const at::Tensor scale = scale_of(invstd, weight);
+  // dx = scale * (dy - sum_dy / total - (x - mean) * invstd^2 * sum_dy_xmu / total)
+  //    = scale * dy - constant - slope * (x - mean), with scale = weight * invstd
   const at::Tensor constant = sum_dy.div(total).mul(scale);
   const at::Tensor slope = sum_dy_xmu.div(total).mul(scale).mul(invstd).mul(invstd);
   at::Tensor dx = at::empty(x.sizes(), x.options(), format);
