@@ -1,9 +1,8 @@
-// Ops that place elements elsewhere: cat, flip, ...
+// Ops that place elements elsewhere: flip, ...
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorShape.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -19,13 +18,11 @@
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
-#include "engine/pointwise/pointwise.h"
 #include "engine/row_major.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
-#include "ops/cat.h"
 #include "ops/equal.h"
 #include "ops/narrow_copy.h"
 #include "ops/native_channel_shuffle.h"
@@ -40,7 +37,6 @@ namespace {
 // Rows of flip on CPUs: the shortest, the most that a work-item takes together, and its elements.
 constexpr uint32_t kMinRow = 16, kMaxTogether = 64;
 
-const pointwise::Op copy_bits_op{"copy", 0, pointwise::flag::bits};
 const KernelFamily flip_family{"shape/flip.cl", "copy_signed"};
 const KernelFamily flip_rows_family{"shape/flip.cl", "copy_signed_rows"};
 const KernelFamily unfold_family{"shape/unfold_backward.cl", "unfold_backward"};
@@ -58,65 +54,6 @@ void move_to_front(FlipArguments& layout, uint32_t dim) {
   std::rotate(layout.size, layout.size + dim, layout.size + dim + 1);
   for (auto& strides : layout.stride) std::rotate(strides, strides + dim, strides + dim + 1);
 }
-
-void copy_into(const at::Tensor& out, const at::Tensor& in) {
-  if (out.scalar_type() != in.scalar_type() || out.is_complex()) {
-    // copy_ knows the conversions, and lazy conjugates.
-    out.copy_(in);
-    return;
-  }
-  auto iter = at::TensorIteratorConfig()
-                  .set_check_mem_overlap(false)
-                  .resize_outputs(false)
-                  .add_output(out)
-                  .add_const_input(in)
-                  .build();
-  pointwise::run(iter, copy_bits_op);
-}
-
-}  // namespace
-
-namespace {
-
-/// Whether b begins where a ends, and both are contiguous and one tensor along `dim`: parts of one
-/// that was taken to pieces, as norms of a list are.
-bool is_continued(const at::Tensor& a, const at::Tensor& b, int64_t dim) {
-  const auto is_one = [](int64_t size) { return size == 1; };
-  return a.is_alias_of(b) && a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
-         a.is_neg() == b.is_neg() && a.is_contiguous() && b.is_contiguous() &&
-         b.storage_offset() == a.storage_offset() + a.numel() &&
-         std::all_of(a.sizes().begin(), a.sizes().begin() + dim, is_one);
-}
-
-}  // namespace
-
-void structured_cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, int64_t, bool, bool,
-                              bool, at::MemoryFormat, const at::Tensor& out) {
-  if (out.numel() == 0) return;
-  const auto list = tensors.materialize();
-  int64_t start = 0;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const at::Tensor& tensor = list[i];
-    if (at::native::cat_should_skip_tensor(tensor)) continue;
-    int64_t length = tensor.size(dim);
-    size_t last = i;
-    while (last + 1 < list.size() && !at::native::cat_should_skip_tensor(list[last + 1]) &&
-           is_continued(list[last], list[last + 1], dim)) {
-      length += list[++last].get().size(dim);
-    }
-    at::Tensor whole = tensor;
-    if (last > i) {
-      c10::DimVector sizes(tensor.sizes());
-      sizes[dim] = length;
-      whole = tensor.as_strided(sizes, c10::contiguous_strides(sizes), tensor.storage_offset());
-    }
-    if (whole.numel() != 0) copy_into(out.narrow(dim, start, length), whole);
-    start += length;
-    i = last;
-  }
-}
-
-namespace {
 
 void flip_rows(Queue& queue, at::ScalarType dtype, Pointer out, Pointer in, FlipArguments layout) {
   // Behind dimensions too short for vectors a longer one takes their place, and they share a
