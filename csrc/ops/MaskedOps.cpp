@@ -135,7 +135,7 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
               mask.scalar_type());
   const auto expanded = at::expand_inplace(self, mask, "masked_scatter_");
   const at::Tensor flat_mask = expanded->contiguous().view(-1);
-  const at::Tensor places = nonzero(flat_mask).view(-1);
+  const at::Tensor places = native::nonzero(flat_mask).view(-1);
   const int64_t count = places.numel();
   TORCH_CHECK(count <= source.numel(), "masked_scatter: expected number of source elements (",
               source.numel(), ") to be at least the number of ones in the mask (", count, ")");
@@ -165,7 +165,7 @@ at::Tensor nonzero_in_pieces(const at::Tensor& self) {
   std::vector<at::Tensor> pieces;
   for (int64_t start = 0; start < flat.numel(); start += kMaxScanned) {
     const int64_t size = std::min(kMaxScanned, flat.numel() - start);
-    pieces.push_back(nonzero(flat.narrow(0, start, size)).view(-1).add_(start));
+    pieces.push_back(native::nonzero(flat.narrow(0, start, size)).view(-1).add_(start));
   }
   at::Tensor position = at::cat(pieces);
   std::vector<at::Tensor> coordinates(self.dim());

@@ -10,13 +10,7 @@
 #endif
 #include "include/item_by_item.clh"
 #include "include/prefetch.clh"
-#include "softmax/softmax.clh"
-
-// This work-item's vectors, BLOCK by BLOCK, and its elements past the last vector.
-#define FOR_BLOCKS(begin) for (uint begin = item; begin < vectors; begin += BLOCK * GROUP)
-#define FOR_VECTORS(v, begin) \
-  for (uint v = begin; v < min(begin + BLOCK * GROUP, vectors); v += GROUP)
-#define FOR_TAIL(i) for (uint i = vectors * WIDTH + item; i < args.length; i += GROUP)
+#include "softmax/passes.clh"
 
 // STORED: exponentials are, between two passes.
 #if LOG
@@ -43,27 +37,6 @@
 #else
 #define STORED 0
 #endif
-
-// The largest of this work-item's vectors. One maximum would wait for each comparison.
-static inline VECTOR largest_of(global const char* in, uint item, uint vectors) {
-  VECTOR m0 = (VECTOR)(LOWEST(ACC)), m1 = m0, m2 = m0, m3 = m0;
-  uint v = item;
-  for (; v + 3 * GROUP < vectors; v += 4 * GROUP) {
-    const VECTOR x0 = LOADV_OF(IN, in, v), x1 = LOADV_OF(IN, in, v + GROUP);
-    const VECTOR x2 = LOADV_OF(IN, in, v + 2 * GROUP), x3 = LOADV_OF(IN, in, v + 3 * GROUP);
-    m0 = LARGER(x0, m0);
-    m1 = LARGER(x1, m1);
-    m2 = LARGER(x2, m2);
-    m3 = LARGER(x3, m3);
-  }
-  for (; v < vectors; v += GROUP) {
-    const VECTOR x = LOADV_OF(IN, in, v);
-    m0 = LARGER(x, m0);
-  }
-  m0 = LARGER(m1, m0);
-  m2 = LARGER(m3, m2);
-  return LARGER(m2, m0);
-}
 
 #if ONLY == 0 || ONLY == 1
 kernel ITEM_BY_ITEM void softmax_rows(global const char* in, const ulong in_offset,

@@ -31,7 +31,7 @@ def reductions():
     x, _ = operands()
     keep = [x.sum(), x.sum(0), x.sum(1), x.mean(), x.max(), x.argmax(1), x.var(0), x.norm()]
     keep += [(x > 0).any(), x.prod(1), x.max(0)[1], torch.randn(5000).to("ocl").sum()]
-    keep += [x.softmax(1), x.log_softmax(0)]
+    keep += [x.softmax(1), x.log_softmax(0), x.logsumexp(1), x.logsumexp(0)]
     pairs = torch.randn(9, 96).bfloat16().to("ocl").requires_grad_()
     keep += [pairs.softmax(1), torch.nn.functional.layer_norm(pairs, (96,))]
     keep += torch.autograd.grad(keep[-1].sum(), pairs)

@@ -283,6 +283,56 @@ def test_multinomial():
     assert torch.equal(torch.multinomial(weights, 20000, replacement=True), samples)
 
 
+@pytest.mark.parametrize("shape", [(6,), (3, 5), (2, 1000), (70, 1000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_multinomial_without_replacement(shape, dtype):
+    torch.manual_seed(4)
+    weights = torch.rand(shape).add(0.1).to(dtype)
+    weights[..., ::2] = 0
+    rows = weights.to("ocl")
+    for x in (rows, rows.flip(-1).t().contiguous().t() if rows.dim() == 2 else rows.flip(-1)):
+        one = torch.multinomial(x, 1)
+        assert one.shape == (*shape[:-1], 1) and one.dtype == torch.int64
+        assert bool((x.gather(-1, one) > 0).all())
+        count = (shape[-1]) // 2
+        several = torch.multinomial(x, count)
+        assert several.shape == (*shape[:-1], count)
+        assert bool((x.gather(-1, several) > 0).all())
+        assert bool((several.sort(-1)[0].diff(dim=-1) > 0).all())
+    out = torch.empty(*shape[:-1], 2, dtype=torch.int64, device="ocl")[..., ::2]
+    torch.multinomial(rows, 1, out=out)
+    assert bool((rows.gather(-1, out) > 0).all())
+
+
+def test_multinomial_is_two_launches_and_follows_the_seed():
+    weights = torch.rand(4, 9, device="ocl")
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        torch.ocl.reset_launch_count()
+        draws.append(torch.multinomial(weights, 1))
+        assert torch.ocl.launch_count() == 2
+    assert torch.equal(*draws)
+    torch.manual_seed(5)
+    times = torch.empty_like(weights).exponential_()
+    assert torch.equal(draws[0], (weights / times).argmax(1, keepdim=True))
+
+
+def test_multinomial_in_a_graph():
+    weights = torch.tensor([0.0, 0.0, 1.0, 0.0], device="ocl")
+    torch.multinomial(weights, 1)
+    graph = torch.ocl.OclGraph()
+    with torch.ocl.graph(graph):
+        drawn = torch.multinomial(weights, 1)
+    weights.copy_(torch.tensor([0.0, 2.0, 0.0, 0.0]))
+    graph.replay()
+    assert drawn.item() == 1
+    weights.zero_()
+    graph.replay()
+    with pytest.raises(RuntimeError, match="sum of probabilities"):
+        torch.ocl.synchronize()
+
+
 @pytest.mark.parametrize(
     "dtype, end",
     [

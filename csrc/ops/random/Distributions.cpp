@@ -4,23 +4,16 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/random/random.h"
-#include "opencl/device_assert.h"
-#include "opencl/kernel.h"
-#include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
 #include "ops/randperm.h"
-#include "runtime/generator.h"
-#include "runtime/stream.h"
 
 namespace ocl::native {
 
@@ -85,9 +78,6 @@ void check_floating(const char* op, at::ScalarType dtype) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(dtype), "\"", op, "\" not implemented for '",
                               dtype, "'");
 }
-
-const KernelFamily multinomial_check_family{"random/multinomial.cl", "multinomial_check"};
-const KernelFamily multinomial_search_family{"random/multinomial.cl", "multinomial_search"};
 
 }  // namespace
 
@@ -200,38 +190,6 @@ at::Tensor& randperm_generator_out(int64_t n, std::optional<at::Generator> gener
     out.copy_(dense);
   }
   return out;
-}
-
-void multinomial_with_replacement(at::Tensor& result, const at::Tensor& self, int64_t samples,
-                                  Generator generator) {
-  static const uint32_t negative_weight =
-      message_site("invalid multinomial distribution (encountering probability entry < 0)");
-  static const uint32_t infinite_weight = message_site(
-      "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
-  static const uint32_t no_weight =
-      message_site("invalid multinomial distribution (sum of probabilities <= 0)");
-  if (result.numel() == 0) return;
-  TORCH_CHECK(self.numel() > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-  const bool is_double = self.scalar_type() == at::kDouble;
-  const at::Tensor weights = self.contiguous();
-  const at::Tensor cumulative =
-      at::cumsum(self, -1, is_double ? at::kDouble : at::kFloat).contiguous();
-  at::Tensor dense = result.contiguous();
-  const PhiloxState state = reserve_philox(generator, self.device().index(), 4);
-  Queue& queue = current_queue(self.device().index());
-  const uint64_t rows = self.dim() == 1 ? 1 : self.size(0);
-  const std::initializer_list<Define> defines = {{"V", tag(cumulative.scalar_type())},
-                                                 {"IN", tag(weights.scalar_type())}};
-  const cl_mem asserts = queue.device().asserts().mem();
-  launch(multinomial_check_family.get(queue.device(), defines), queue,
-         NDRange::linear(weights.numel(), group_of_lanes(queue.device())).of_work(weights.numel()),
-         Pointer{weights.const_data_ptr()}, static_cast<uint64_t>(weights.numel()), asserts,
-         negative_weight, infinite_weight);
-  launch(multinomial_search_family.get(queue.device(), defines), queue,
-         NDRange::linear(rows * samples, group_of_lanes(queue.device())), Pointer{dense.data_ptr()},
-         Pointer{cumulative.data_ptr()}, static_cast<uint64_t>(samples), rows,
-         static_cast<uint32_t>(self.size(-1)), state.seed, state.offset, asserts, no_weight);
-  if (!dense.is_same(result)) result.copy_(dense);
 }
 
 }  // namespace ocl::native
