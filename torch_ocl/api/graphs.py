@@ -18,6 +18,7 @@ from torch_ocl.api.streams import Stream
 
 __all__ = [
     "OclGraph",
+    "auto",
     "graph",
     "graph_pool_handle",
     "is_current_stream_capturing",
@@ -152,6 +153,39 @@ class graph:
                 self._graph.reset()
         finally:
             self._stream.__exit__(kind, error, trace)
+
+
+def auto(
+    function: Callable[..., Any], after: int = 3, watch: Sequence[Any] = (), most: int = 8
+) -> Any:
+    """The function, which captures itself after some equal calls and is replayed from then on.
+
+    A call is like another where what decides its work is the same: the arguments' shapes, strides,
+    dtypes and plain values; what the function reads from around it, from globals and from its
+    object; the modules that run, their mode and their parameters' memory; the optimisers that
+    step, and their settings; PyTorch's modes and the stream. Anything else runs the function.
+
+    Arguments are copied into the graph's, unless they are the same tensors at all calls, and what
+    the function writes into them is copied back. Results are copies, too. Gradients of parameters
+    are in `.grad`, in memory of the graph.
+
+    These aren't captured: functions that wait for the device or read numbers from it, arguments on
+    the CPU or with gradients, results with a history of gradients, and optimisers that count their
+    steps on the host. `reason` says why.
+
+    Args:
+        function: a step of tensors of the device and plain values, such as a training step. A
+            replay runs none of its Python: it may only do what it did in the calls before.
+        after: equal calls before the capture.
+        watch: more that it depends on, in what it calls: values, tensors, or functions that return
+            them. Where they change, so does the graph.
+        most: graphs at a time. Other calls run the function.
+
+    Returns a callable with `graphs` and `replays`, which count them, `reason` and `reset()`.
+    """
+    from torch_ocl._auto_graphs import AutoGraph
+
+    return AutoGraph(function, after, watch, most)
 
 
 def _differentiable(tensors: Sequence[Any]) -> list[torch.Tensor]:
