@@ -201,6 +201,16 @@ PROGRAMS = {
         except RuntimeError as error:
             assert "can't be sent to another process" in str(error)
     """,
+    "optimizers.install": """
+        parameters = [torch.ones(3, device="ocl", requires_grad=True) for _ in range(4)]
+        optimizer = torch.optim.Adam(parameters)
+        for p in parameters:
+            p.grad = p.detach().clone()
+        optimizer.step()
+        torch.ocl.reset_launch_count()
+        optimizer.step()
+        assert torch.ocl.launch_count() <= 2
+    """,
     "printing.install": """
         os.environ["TORCH_OCL_WITHOUT"] = "fp64"
         assert repr(torch.ones(1, device="ocl")) == "tensor([1.], device='ocl:0')"

@@ -183,7 +183,7 @@ def auto(
 
     Returns a callable with `graphs` and `replays`, which count them, `reason` and `reset()`.
     """
-    from torch_ocl._auto_graphs import AutoGraph
+    from torch_ocl.api.auto_graphs import AutoGraph
 
     return AutoGraph(function, after, watch, most)
 

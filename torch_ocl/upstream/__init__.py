@@ -16,6 +16,7 @@ _AT_ONCE = (
     "grad_scaler",
     "harmless",
     "lbfgs",
+    "optimizers",
     "distributed.process_groups",
     "device_lists",
 )

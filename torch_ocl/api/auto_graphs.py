@@ -20,7 +20,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from torch_ocl.graphs import OclGraph, graph, graph_pool_handle, is_current_stream_capturing
+from torch_ocl.api.graphs import OclGraph, graph, graph_pool_handle, is_current_stream_capturing
 
 _log = logging.getLogger("torch_ocl.graphs")
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
