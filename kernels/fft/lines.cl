@@ -9,6 +9,7 @@
 //
 // Compile parameters: R (f32, f64), WIDTH (lines in a vector; 1: the work-items of a group share
 // the work).
+#include "include/always_inline.clh"
 #include "include/item_by_item.clh"
 #include "include/dtype.clh"
 
@@ -186,9 +187,10 @@ static inline uint store_by_vectors(SCRATCH_SPACE const REAL* from, global char*
   } while (0)
 
 /// Transforms the lanes in `src`, with `dst` for what is between. Where the results are.
-static inline __attribute__((always_inline)) SCRATCH_SPACE REAL* transform(
-    SCRATCH_SPACE REAL* src, SCRATCH_SPACE REAL* dst, global const REAL* twiddles,
-    global const REAL* halves, uint item, uint items, const Arguments* arguments) {
+static ALWAYS_INLINE SCRATCH_SPACE REAL* transform(SCRATCH_SPACE REAL* src, SCRATCH_SPACE REAL* dst,
+                                                   global const REAL* twiddles,
+                                                   global const REAL* halves, uint item, uint items,
+                                                   const Arguments* arguments) {
   Pass pass;
   pass.before = 1, pass.lanes = arguments->lanes, pass.pitch = arguments->pitch;
   pass.item = item, pass.items = items;

@@ -8,6 +8,7 @@
 // Compile parameters: R (f32, f64); LENGTH of the lines; the radices of the passes, RADIX_0 to
 // RADIX_5, whose product it is, the largest first and 1 for no pass; LINES (lines of a work-group);
 // HALVES (1: real and imaginary parts are exchanged one after the other, in half the memory).
+#include "include/always_inline.clh"
 #include "include/dtype.clh"
 
 #ifndef R
@@ -264,9 +265,10 @@ static inline void load_held(global const char* in, global const char* factors,
 
 /// Loads a work-item's elements of line t, of any kind, through local memory. That has an index, as
 /// registers have not.
-static inline __attribute__((always_inline)) void load_by_local(
-    global const char* in, global const char* factors, global const char* chirp, uint t,
-    uint spread, uint item, local CELL* line, REAL* re, REAL* im, const Arguments* arguments) {
+static ALWAYS_INLINE void load_by_local(global const char* in, global const char* factors,
+                                        global const char* chirp, uint t, uint spread, uint item,
+                                        local CELL* line, REAL* re, REAL* im,
+                                        const Arguments* arguments) {
   // A part at a time, even if the other is there: this is rare.
   for (uint part = 0; part < 2; part++) {
     _Pragma("unroll 1") for (uint e = item; e < LENGTH; e += ITEMS) {
@@ -286,10 +288,10 @@ static inline __attribute__((always_inline)) void load_by_local(
 }
 
 /// Stores the transform of reals, which was made as one of pairs of them.
-static inline __attribute__((always_inline)) void store_unpacked(
-    global char* out, global const char* factors, uint first, uint k, uint item, bool valid,
-    local CELL* line, local const CELL* mirror, const REAL* re, const REAL* im, REAL scale,
-    const Arguments* arguments) {
+static ALWAYS_INLINE void store_unpacked(global char* out, global const char* factors, uint first,
+                                         uint k, uint item, bool valid, local CELL* line,
+                                         local const CELL* mirror, const REAL* re, const REAL* im,
+                                         REAL scale, const Arguments* arguments) {
   const uint element = (uint)arguments->out_element;
   REAL other_re[HELD], other_im[HELD];
   const uint n = LENGTH * arguments->before;

@@ -127,7 +127,8 @@ static inline uint4 pieces_of_b(uint tile, uint n0, uint k0, uint lane) {
 
 /// sum += a tile of a times one of b, at `tile` in local memory: pieces are loaded 16 deep ahead of
 /// those that are multiplied.
-static inline void multiply_tile(uint tile, uint warp_m, uint warp_n, uint lane, private T* sum) {
+static ALWAYS_INLINE void multiply_tile(uint tile, uint warp_m, uint warp_n, uint lane,
+                                        private T* sum) {
   uint4 u[2][FM], v[2][FN / 2];
 #pragma unroll
   for (uint kk = 0; kk <= DEPTH; kk += 16) {
