@@ -268,7 +268,12 @@ std::shared_ptr<const Source> ProgramCache::Impl::file_source(const std::string&
   }
   auto source = std::make_shared<Source>();
   // OpenCL C lets a compiler contract a * b + c by default; CPU torch rounds twice.
-  source->text = "#pragma OPENCL FP_CONTRACT OFF\n" + kernel_source(path);
+  source->text = "#pragma OPENCL FP_CONTRACT OFF\n";
+  // __attribute__(()) says nothing. Launches give the work-group's size anyway.
+  if (device.quirks().fixed_groups_lack_local_arguments) {
+    source->text += "#define reqd_work_group_size(...)\n";
+  }
+  source->text += kernel_source(path);
   source->hash = digest(source->text);
   if (!may_change) {
     std::lock_guard<std::mutex> lock(mutex);

@@ -153,6 +153,11 @@ Quirks quirks_of(const DeviceProperties& p) {
   // with launches on Intel's CPU runtime 2026.2, and 61 and 53 on PoCL 3.1. Reproduction:
   // python -m benchmarks.studies.graphs with TORCH_OCL_COMMAND_BUFFERS=1, and with 0.
   quirks.slow_command_buffers = is_intel_cpu(p) || is_pocl(p);
+  // Mesa's zink (25.0.7 and 26.2.6, over lavapipe and NVIDIA's Vulkan) compiles a kernel with
+  // reqd_work_group_size before the sizes of its local arguments are known, and takes them to be 0:
+  // what is written there is lost, or overwrites other memory. Convolution and attention were wrong
+  // in silence. Reproduction: tests/silicon/mesa/local_argument.c.
+  quirks.fixed_groups_lack_local_arguments = is_rusticl(p.platform) && p.name.starts_with("zink");
   return quirks;
 }
 

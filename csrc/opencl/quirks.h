@@ -20,6 +20,8 @@ struct Quirks {
   bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
   bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
   bool slow_command_buffers = false;  // they take longer than the launches that they stand for
+  // A kernel of a fixed work-group size gets no local memory for its arguments.
+  bool fixed_groups_lack_local_arguments = false;
 };
 
 /// Takes back what a driver claims and does not deliver.

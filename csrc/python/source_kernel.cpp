@@ -7,6 +7,7 @@
 #include <array>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -106,6 +107,7 @@ class SourceKernel {
           kernel_.set_bytes(index, argument.bytes.data(), argument.bytes.size());
           break;
         case Argument::local:
+          check_local_arguments();
           kernel_.set_local(index, argument.size);
           break;
         case Argument::buffer: {
@@ -120,6 +122,18 @@ class SourceKernel {
       ++index;
     }
     kernel_.enqueue(queue, range);
+  }
+
+  /// Raises where the driver would compute wrong results in silence.
+  void check_local_arguments() const {
+    if (!kernel_.device().quirks().fixed_groups_lack_local_arguments ||
+        required_local_size()[0] == 0) {
+      return;
+    }
+    throw std::runtime_error(
+        "kernel " + kernel_.name() + ": " + kernel_.device().properties().name +
+        " has no local memory for the arguments of a kernel with reqd_work_group_size; leave that "
+        "attribute out, or declare the memory in the kernel");
   }
 
   c10::DeviceIndex index_;

@@ -51,7 +51,6 @@ static int strikes(const char* name) {
     return armed.code;                                           \
   }
 
-WRAP(clSetKernelArg, (cl_kernel k, cl_uint i, size_t n, const void* v), k, i, n, v)
 WRAP(clFlush, (cl_command_queue q), q)
 WRAP(clFinish, (cl_command_queue q), q)
 WRAP(clEnqueueMarkerWithWaitList,
@@ -65,6 +64,28 @@ WRAP(clEnqueueReadBuffer,
      (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, void* p, cl_uint c,
       const cl_event* w, cl_event* e),
      q, m, b, o, n, p, c, w, e)
+
+/* With FAULT_FIXED_GROUPS a kernel of a fixed work-group size can't have a local argument. */
+static int is_of_fixed_groups(cl_kernel kernel) {
+  size_t sizes[3] = {0, 0, 0};
+  cl_context context;
+  cl_device_id device;
+  REAL(clGetKernelInfo)(kernel, CL_KERNEL_CONTEXT, sizeof context, &context, NULL);
+  REAL(clGetContextInfo)(context, CL_CONTEXT_DEVICES, sizeof device, &device, NULL);
+  REAL(clGetKernelWorkGroupInfo)
+  (kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof sizes, sizes, NULL);
+  return sizes[0] != 0;
+}
+
+cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t n, const void* v) {
+  if (strikes("clSetKernelArg")) {
+    if (armed.mode == FAIL_AFTER) REAL(clSetKernelArg)(k, i, n, v);
+    return armed.code;
+  }
+  const int local = v == NULL && n != sizeof(cl_mem); /* others are buffers that aren't there */
+  if (local && getenv("FAULT_FIXED_GROUPS") && is_of_fixed_groups(k)) return CL_OUT_OF_RESOURCES;
+  return REAL(clSetKernelArg)(k, i, n, v);
+}
 
 /* What a platform and its devices say of themselves, where the environment names it. */
 static cl_int answer(const char* text, size_t size, void* value, size_t* needed) {
@@ -83,6 +104,8 @@ cl_int clGetPlatformInfo(cl_platform_id p, cl_platform_info what, size_t n, void
 cl_int clGetDeviceInfo(cl_device_id d, cl_device_info what, size_t n, void* v, size_t* r) {
   const char* version = getenv("FAULT_DRIVER_VERSION");
   const char* units = getenv("FAULT_COMPUTE_UNITS");
+  const char* name = getenv("FAULT_DEVICE_NAME");
+  if (what == CL_DEVICE_NAME && name != NULL) return answer(name, n, v, r);
   if (what == CL_DRIVER_VERSION && version != NULL) return answer(version, n, v, r);
   if (what == CL_DEVICE_MAX_COMPUTE_UNITS && units != NULL) {
     *(cl_uint*)v = (cl_uint)atoi(units);

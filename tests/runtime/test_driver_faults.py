@@ -274,6 +274,29 @@ def test_the_compiler_of_pocl_6_is_told_what_it_needs(check, version, method):
     )
 
 
+def test_zinks_missing_local_memory_is_gone_round(check):
+    """Mesa's zink gives a kernel of a fixed work-group size no local memory for its arguments: the
+    package's kernels have no fixed size there, and a user's kernel is refused."""
+    code = """
+x, w = torch.randn(1, 8, 9, 9), torch.randn(12, 8, 3, 3)
+convolved = torch.nn.functional.conv2d(x.to("ocl"), w.to("ocl"))
+torch.testing.assert_close(convolved.cpu(), torch.nn.functional.conv2d(x, w))
+source = "kernel %s void k(global float* x, local float* s) { s[0] = 2; x[0] = s[0]; }"
+y = torch.zeros(1, device="ocl")
+memory = torch.ocl.local_memory(4)
+kernel = lambda attribute: torch.ocl.compile_kernel(source % attribute, "k")
+kernel("")(y, memory, global_size=1, local_size=1)
+assert y.item() == 2
+fixed = kernel("__attribute__((reqd_work_group_size(1, 1, 1)))")
+call = lambda: fixed(y, memory, global_size=1, local_size=1)
+"""
+    zink = {"FAULT_PLATFORM_NAME": "rusticl", "FAULT_DRIVER_VERSION": "26.2.6"}
+    zink |= {"FAULT_DEVICE_NAME": "zink Vulkan 1.4", "FAULT_FIXED_GROUPS": "1"}
+    refused = 'raises(RuntimeError, "reqd_work_group_size", call)'
+    for kernels_for in ("cpu", "gpu"):
+        check(code + refused, TORCH_OCL_TUNE_AS=kernels_for, **zink)
+
+
 def test_the_environment_is_left_as_it_was(check):
     icds = _loader.find_icd_files() or ["/nonexistent/first.so"]
     for files in (None, f"{icds[0]}:/nonexistent/second.so"):
