@@ -15,6 +15,22 @@ std::string sizes(const std::array<size_t, 3>& values, cl_uint dims) {
   return text;
 }
 
+using LocalSizes = std::map<cl_uint, size_t>;
+
+/// What local arguments of these sizes get where all launches of a kernel must have the same amount
+/// of local memory (quirks.h): together all that the device has, the last one what is left.
+LocalSizes filled_up(LocalSizes sizes, const Device& device, size_t own) {
+  constexpr size_t kAlignment = 128;  // the most that a type asks for
+  const auto rounded = [](size_t size) {
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  size_t taken = rounded(own);
+  for (auto& [index, size] : sizes) taken += size = rounded(size);
+  const size_t all = device.properties().local_memory / kAlignment * kAlignment;
+  if (!sizes.empty() && taken < all) sizes.rbegin()->second += all - taken;
+  return sizes;
+}
+
 }  // namespace
 
 Kernel::Kernel(Device& device, cl_program program, std::string name, std::string file,
@@ -76,11 +92,22 @@ void Kernel::set_local(cl_uint index, size_t bytes) {
 }
 
 void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
-  const cl_int code = api().clSetKernelArg(handle_, index, bytes, nullptr);
-  if (__builtin_expect(code != CL_SUCCESS, 0)) {
+  const auto set_one = [this](cl_uint at, size_t size) {
+    const cl_int code = api().clSetKernelArg(handle_, at, size, nullptr);
+    if (__builtin_expect(code == CL_SUCCESS, 1)) return;
     throw Error("clSetKernelArg", code, &device_,
-                "argument " + std::to_string(index) + " (" + std::to_string(bytes) +
+                "argument " + std::to_string(at) + " (" + std::to_string(size) +
                     " bytes of local memory) of " + name_ + (file_.empty() ? "" : " of " + file_));
+  };
+  if (!device_.quirks().fixed_groups_lack_local_arguments) return set_one(index, bytes);
+  LocalSizes sizes{{index, bytes}};
+  // No kernel has two of them behind the arguments that are remembered.
+  for (cl_uint other = 0; other < kMemoArguments; ++other) {
+    const uint32_t size = memos_[other].size;
+    if ((size & kLocal) != 0) sizes.emplace(other, size & ~kLocal);
+  }
+  for (const auto& [at, size] : filled_up(std::move(sizes), device_, local_memory_)) {
+    set_one(at, size);
   }
 }
 
@@ -123,6 +150,16 @@ void Kernel::record(Graph& graph, const NDRange& range) {
       size_t size = 0;
       std::memcpy(&size, bytes.data(), sizeof size);
       arguments.push_back({index & ~kLocal, size, {}});
+    }
+  }
+  if (device_.quirks().fixed_groups_lack_local_arguments) {
+    LocalSizes sizes;
+    for (const auto& argument : arguments) {
+      if (argument.bytes.empty()) sizes.emplace(argument.index, argument.size);
+    }
+    sizes = filled_up(std::move(sizes), device_, local_memory_);
+    for (auto& argument : arguments) {
+      if (argument.bytes.empty()) argument.size = sizes[argument.index];
     }
   }
   graph.add_kernel(device_, program_, name_, label_, range, arguments,

@@ -155,8 +155,9 @@ Quirks quirks_of(const DeviceProperties& p) {
   quirks.slow_command_buffers = is_intel_cpu(p) || is_pocl(p);
   // Mesa's zink (25.0.7 and 26.2.6, over lavapipe and NVIDIA's Vulkan) compiles a kernel with
   // reqd_work_group_size before the sizes of its local arguments are known, and takes them to be 0:
-  // what is written there is lost, or overwrites other memory. Convolution and attention were wrong
-  // in silence. Reproduction: tests/silicon/mesa/local_argument.c.
+  // what is written there is lost, or overwrites other memory. Kernels without it keep the size
+  // that their first launch had. Convolution and attention were wrong in silence. Reproduction:
+  // tests/silicon/mesa/local_argument.c.
   quirks.fixed_groups_lack_local_arguments = is_rusticl(p.platform) && p.name.starts_with("zink");
   return quirks;
 }

@@ -65,7 +65,21 @@ WRAP(clEnqueueReadBuffer,
       const cl_event* w, cl_event* e),
      q, m, b, o, n, p, c, w, e)
 
-/* With FAULT_FIXED_GROUPS a kernel of a fixed work-group size can't have a local argument. */
+/* With FAULT_LOCAL_ARGUMENTS a kernel of a fixed work-group size can't have a local argument, and
+   all launches of another must have local arguments of the same size together. */
+enum { KERNELS = 256, ARGUMENTS = 64 };
+static struct {
+  cl_kernel kernel;
+  size_t sizes[ARGUMENTS], first;
+} locals[KERNELS];
+
+static int place_of(cl_kernel kernel) {
+  int at = 0;
+  while (locals[at].kernel != NULL && locals[at].kernel != kernel) at++;
+  locals[at].kernel = kernel;
+  return at;
+}
+
 static int is_of_fixed_groups(cl_kernel kernel) {
   size_t sizes[3] = {0, 0, 0};
   cl_context context;
@@ -83,8 +97,24 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t n, const void* v) {
     return armed.code;
   }
   const int local = v == NULL && n != sizeof(cl_mem); /* others are buffers that aren't there */
-  if (local && getenv("FAULT_FIXED_GROUPS") && is_of_fixed_groups(k)) return CL_OUT_OF_RESOURCES;
+  if (getenv("FAULT_LOCAL_ARGUMENTS")) {
+    if (local && is_of_fixed_groups(k)) return CL_OUT_OF_RESOURCES;
+    locals[place_of(k)].sizes[i] = local ? n : 0;
+  }
   return REAL(clSetKernelArg)(k, i, n, v);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint d, const size_t* o,
+                              const size_t* g, const size_t* l, cl_uint c, const cl_event* w,
+                              cl_event* e) {
+  if (getenv("FAULT_LOCAL_ARGUMENTS")) {
+    const int at = place_of(k);
+    size_t total = 0;
+    for (int i = 0; i < ARGUMENTS; i++) total += locals[at].sizes[i];
+    if (locals[at].first == 0) locals[at].first = total;
+    if (locals[at].first != total) return CL_OUT_OF_RESOURCES;
+  }
+  return REAL(clEnqueueNDRangeKernel)(q, k, d, o, g, l, c, w, e);
 }
 
 /* What a platform and its devices say of themselves, where the environment names it. */

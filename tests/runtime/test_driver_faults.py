@@ -275,23 +275,31 @@ def test_the_compiler_of_pocl_6_is_told_what_it_needs(check, version, method):
 
 
 def test_zinks_missing_local_memory_is_gone_round(check):
-    """Mesa's zink gives a kernel of a fixed work-group size no local memory for its arguments: the
-    package's kernels have no fixed size there, and a user's kernel is refused."""
+    """Mesa's zink gives a kernel of a fixed work-group size no local memory for its arguments, and
+    others what their first launch had: the package's kernels have no fixed size there, and all the
+    memory. A user's kernel of a fixed size is refused."""
     code = """
 x, w = torch.randn(1, 8, 9, 9), torch.randn(12, 8, 3, 3)
-convolved = torch.nn.functional.conv2d(x.to("ocl"), w.to("ocl"))
-torch.testing.assert_close(convolved.cpu(), torch.nn.functional.conv2d(x, w))
+def gradients(*inputs):
+    inputs = [value.detach().requires_grad_() for value in inputs]
+    torch.nn.functional.conv2d(*inputs, stride=2, padding=1).sum().backward()
+    return [value.grad.cpu() for value in inputs]
+torch.testing.assert_close(gradients(x.to("ocl"), w.to("ocl")), gradients(x, w))
+for length in (100, 1000):  # two local arguments
+    rows = torch.randn(3, length)
+    torch.testing.assert_close(rows.to("ocl").sort().values.cpu(), rows.sort().values)
 source = "kernel %s void k(global float* x, local float* s) { s[0] = 2; x[0] = s[0]; }"
 y = torch.zeros(1, device="ocl")
 memory = torch.ocl.local_memory(4)
 kernel = lambda attribute: torch.ocl.compile_kernel(source % attribute, "k")
-kernel("")(y, memory, global_size=1, local_size=1)
+for nbytes in (4, 400):
+    kernel("")(y, torch.ocl.local_memory(nbytes), global_size=1, local_size=1)
 assert y.item() == 2
 fixed = kernel("__attribute__((reqd_work_group_size(1, 1, 1)))")
 call = lambda: fixed(y, memory, global_size=1, local_size=1)
 """
     zink = {"FAULT_PLATFORM_NAME": "rusticl", "FAULT_DRIVER_VERSION": "26.2.6"}
-    zink |= {"FAULT_DEVICE_NAME": "zink Vulkan 1.4", "FAULT_FIXED_GROUPS": "1"}
+    zink |= {"FAULT_DEVICE_NAME": "zink Vulkan 1.4", "FAULT_LOCAL_ARGUMENTS": "1"}
     refused = 'raises(RuntimeError, "reqd_work_group_size", call)'
     for kernels_for in ("cpu", "gpu"):
         check(code + refused, TORCH_OCL_TUNE_AS=kernels_for, **zink)
