@@ -46,6 +46,8 @@ std::string common_options(const Device& device) {
     if (condition) options += std::string(" -D") + name + "=1";
   };
   if (p.correctly_rounded_divide_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+  // A constant without a suffix is of double, which compilers read as float there, with a warning.
+  if (!p.has_fp64) options += " -cl-single-precision-constant";
   define(p.tuning_class == DeviceClass::cpu, "OCL_DEVICE_CPU");
   define(p.tuning_class == DeviceClass::gpu, "OCL_DEVICE_GPU");
   define(p.has_fp64, "OCL_HAS_FP64");

@@ -244,6 +244,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
                q0 * p.grad_query.row * STORAGE_SIZE(IN);
   STORE_ROWS(grad_query, p.grad_query, sums, CD, p.depth, queries)
 }
+#undef FETCH_SCORES_AT
 #undef FETCH_SCORES
 #undef FETCH_SLOPES
 
