@@ -1,0 +1,103 @@
+"""docs/reference/silicon.md, from what the compilers said."""
+
+import collections
+import datetime
+
+from tests.silicon.findings import JUDGED, explains, reasons
+
+COMPILERS = {
+    "amd": "clang",
+    "intel": "ocloc",
+    "intel-legacy": "ocloc 24",
+    "front-end": "clang's front end",
+}
+TEXT = """\
+# GPUs by their compilers
+
+The project was run on NVIDIA's GPUs and on CPUs. Compilers need no GPU: this page is what those of
+other vendors say of the programs that the package would run there. `make silicon` writes it.
+[Its README](../../tests/silicon/README.md) says how. A kernel that compiles well may still be slow,
+or wrong by a driver's fault: nothing here was run.
+
+State of {date}. Programs are those compiled of those that ran. Kernels are those of them that ran.
+*Few* counts those below four waves of a SIMD on AMD's GPUs. On Intel's it counts those of eight
+work-items to a thread that could have sixteen.
+
+{devices}
+
+Registers are 32 bits of a work-item on AMD's GPUs, and 32 or 64 bytes of a thread on Intel's. Where
+a vendor's compiler can't be had, clang's front end says whether a program is OpenCL C with that
+device's extensions. llvm-spirv and spirv-val say whether it is SPIR-V for OpenCL.
+
+## Sources
+
+What a device answers is from published outputs of clinfo and the like. What those leave out is from
+the vendor's specification.
+
+{sources}
+
+## What is known to be wrong
+
+A kernel that spills registers, or uses private memory, needs a reason in tests/silicon/known.yaml.
+So does a warning. An entry that nothing needs fails the run.
+
+{known}
+"""
+
+
+def rows(header, lines):
+    """A Markdown table."""
+    ruler = ["---"] * len(header)
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in (header, ruler, *lines))
+
+
+def device_row(device):
+    kernels = [kernel for _, kernel in device.launched()]
+    vendors = device.profile.compiler != "front-end"
+    simd = collections.Counter(kernel.simd for kernel in kernels if kernel.simd)
+    own = [
+        len(kernels),
+        device.count("spills"),
+        device.count("private"),
+        device.count("occupancy"),
+        max((kernel.registers for kernel in kernels), default=0),
+        f"{max((kernel.local for kernel in kernels), default=0) / 1024:.0f} KiB",
+        ", ".join(f"{size}: {count}" for size, count in sorted(simd.items())) or "",
+    ]
+    return [
+        f"{device.profile.name}: {device.profile.title}",
+        COMPILERS[device.profile.compiler],
+        f"{len(device.outcomes)} of {device.captured}",
+        device.count("fails"),
+        device.count("warns"),
+        *(own if vendors else [""] * len(own)),
+    ]
+
+
+def known_rows(devices):
+    """The reasons, with how many kernels or programs each stands for."""
+    found = {f: of for device in devices for f, of in device.findings().items()}
+    for kind in JUDGED:
+        for entry in reasons().get(kind, ()):
+            about = sum(len(of) for f, of in found.items() if f.kind == kind and explains(entry, f))
+            what = entry.get("what", "")
+            yield [
+                kind,
+                f"`{entry['file']}`" + (f": `{what}`" if what else ""),
+                ", ".join(entry["devices"]),
+                about,
+                entry["reason"],
+            ]
+
+
+def page(devices):
+    """The whole page."""
+    header = "device,compiler,programs,failed,with warnings,launched kernels,spills,private memory"
+    header += ",few,most registers,most local memory,work-items of a thread"
+    sources = [[d.profile.name, "<br>".join(d.profile.fields["sources"])] for d in devices]
+    return TEXT.format(
+        date=datetime.datetime.now(datetime.UTC).date(),
+        devices=rows(header.split(","), map(device_row, devices)),
+        sources=rows(["device", "where its answers were published"], sources),
+        known=rows(["what", "where", "devices", "seen", "why"], known_rows(devices)),
+    )
