@@ -1,4 +1,4 @@
-"""What `import torch` runs: it adds device `ocl`, unless that would break CUDA.
+"""`import torch` runs this: it adds device `ocl`, unless that would break CUDA.
 
 PyTorch knows one accelerator in a process. Where it is `ocl`, backward passes on `cuda` fail. So a
 CUDA build with a CUDA device gets `ocl` only if a program asks for it, by `import torch_ocl`. That

@@ -197,7 +197,7 @@ def unknown_names() -> list[str]:
 
 
 def wrong_values() -> list[str]:
-    """What is wrong with variables that have one of several values."""
+    """Complaints about variables that have one of several values."""
     from torch_ocl import _C
 
     found = []
@@ -231,7 +231,7 @@ def _none_of(name: str, value: str, known: list[str]) -> str:
 
 
 def advice(name: str) -> str:
-    """What may have been meant by an unknown name."""
+    """The name that may have been meant by an unknown one."""
     similar = difflib.get_close_matches(name, names(), 1, cutoff=0.8)
     return f"did you mean {similar[0]}?" if similar else f"there are {', '.join(VARIABLES)}"
 

@@ -23,7 +23,7 @@ Patch = Callable[[ModuleType], None]
 #: Takes a function as upstream defines it, and the names of its module.
 Definition = Callable[[Callable[..., Any], dict[str, Any]], Callable[..., Any]]
 
-#: What is to be done before a module is loaded, and once it is, by its name.
+#: Functions to call before a module is loaded, and once it is, by its name.
 _prepared: dict[str, Callable[[], None]] = {}
 _waiting: dict[str, list[Patch]] = {}
 _definitions: dict[str, dict[str, Definition]] = {}
@@ -37,7 +37,7 @@ class Absent(Exception):
 
 
 class _AwaitedSpec(ModuleSpec):
-    """What a spec is until its module is loaded."""
+    """A spec's class until its module is loaded."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -1,1 +1,1 @@
-"""What torch.ocl has: the device module is ocl.py, its parts are beside it."""
+"""The parts of torch.ocl: the device module is ocl.py, its parts are beside it."""

@@ -42,14 +42,14 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def _place(tensor: torch.Tensor) -> Hashable:
-    """What a captured kernel knows of a tensor that isn't copied."""
+    """The parts of a tensor that isn't copied which a captured kernel knows."""
     if tensor.layout != torch.strided:
         return id(tensor)
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _modes() -> Hashable:
-    """What an op does depends on these, too."""
+    """Modes that decide what an op does."""
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
@@ -138,7 +138,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 class _Surroundings:
-    """What a function reads besides its arguments, as far as it shows: variables of the functions
+    """A function's inputs besides its arguments, as far as they show: variables of the functions
     around it, globals, and the attributes of its object."""
 
     def __init__(self, function: Callable[..., Any], watch: Iterable[Any]) -> None:
@@ -232,7 +232,7 @@ class _Captured:
 
 
 class AutoGraph:
-    """What torch.ocl.graphs.auto() returns."""
+    """The callable that torch.ocl.graphs.auto() returns."""
 
     def __init__(
         self, function: Callable[..., Any], after: int, watch: Iterable[Any], most: int

@@ -1,1 +1,1 @@
-"""What `python -m torch_ocl` does: its report, its cache, and a device's measured peaks."""
+"""The commands of `python -m torch_ocl`: its report, its cache, and a device's measured peaks."""

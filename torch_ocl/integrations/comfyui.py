@@ -96,7 +96,7 @@ def _total_memory(names: Names, device: torch.device, torch_total_too: bool = Fa
 
 
 def _free_memory(names: Names, device: torch.device, torch_free_too: bool = False) -> Any:
-    """What the device has, and what torch keeps for later tensors."""
+    """Bytes that the device has, and those that torch keeps for later tensors."""
     free = torch.ocl.mem_get_info(device)[0]
     kept = torch.ocl.memory_reserved(device) - torch.ocl.memory_allocated(device)
     return (free + kept, kept) if torch_free_too else free + kept
@@ -192,7 +192,7 @@ def _model_management(module: ModuleType) -> None:
     # choose when they are imported, which is later.
     if not any(getattr(args, name, False) for name in others):
         module.ENABLE_PYTORCH_ATTENTION = True
-    # Of these later versions have one or both.
+    # Later versions have one of these, or both.
     if hasattr(module, "synchronize"):
         wrap(module, "synchronize", _all_streams)
     if hasattr(module, "current_stream"):

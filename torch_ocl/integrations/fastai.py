@@ -21,7 +21,7 @@ def _torch_core(module: ModuleType) -> None:
 def _or_ocl(upstream: Callable[..., torch.device], defaults: Any) -> Callable[..., torch.device]:
     def default_device(use: int | bool | None = -1) -> torch.device:
         found = upstream(use)
-        # What the program asked for, now or before: None is its own choice, True an accelerator.
+        # The program has asked for one, now or before: None is its own choice, True an accelerator.
         asked = getattr(defaults, "use_cuda", None)
         if found.type != "cpu" or asked is False:
             return found

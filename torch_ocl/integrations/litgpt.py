@@ -13,8 +13,8 @@ _ADVICE = 'LLM.load(..., distribute=None), then distribute(accelerator="ocl")'
 
 
 class _Lightning:
-    """What litgpt.api calls `L`. It names an accelerator for each Fabric; while a model is loaded
-    that is what litgpt has chosen itself."""
+    """The module that litgpt.api calls `L`. It names an accelerator for each Fabric; while a model
+    is loaded that is what litgpt has chosen itself."""
 
     def __init__(self, upstream: ModuleType) -> None:
         self._upstream = upstream

@@ -17,7 +17,7 @@ def _single(module: ModuleType) -> None:
 
 
 def _waiting_for_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    """What a collector calls once data has gone to a device. Work on `ocl` is done in its order;
+    """A collector calls it once data has gone to a device. Work on `ocl` is done in its order;
     host memory has to be waited for."""
 
     def _get_sync_fn(self: Any, device: torch.device | None) -> Callable[[], None]:

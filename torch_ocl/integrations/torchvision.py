@@ -68,7 +68,7 @@ def _extension(module: ModuleType) -> None:
 
 
 def _why_not_loaded(module: ModuleType) -> str:
-    """What the loader says of torchvision's library. Upstream keeps it to itself."""
+    """The loader's words about torchvision's library. Upstream keeps it to itself."""
     try:
         torch.ops.load_library(module._get_extension_path("_C"))
     except (AttributeError, ImportError, OSError) as error:

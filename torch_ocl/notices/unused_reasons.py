@@ -65,7 +65,7 @@ def _program_library() -> str:
 
 
 def _instead() -> str:
-    """What was used instead."""
+    """The device that was used instead."""
     if not unused.means_cuda() and torch.cuda.is_initialized():
         return "it used CUDA"
     return "it used the CPU"

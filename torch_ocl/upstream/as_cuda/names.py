@@ -22,7 +22,7 @@ from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.stand_in import stand_in
 
 _Device = torch.device  # the class itself: torch.device becomes a stand-in
-#: What CUDA calls a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
+#: CUDA's version for a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
 #: for it to choose a dtype.
 _CAPABILITY = (8, 0)
 _installed = False
@@ -207,7 +207,7 @@ def _change_loading() -> None:
         return upstream(f, to_ocl(map_location), *args, **kwargs)
 
     def restore(storage: Any, location: str) -> Any:
-        """Of files that were written on CUDA."""
+        """Restores storages of files that were written on CUDA."""
         place = to_ocl(location)
         if place == location:
             return None

@@ -1,1 +1,1 @@
-"""What is changed in Dynamo, AOTAutograd, Inductor and torch.export."""
+"""Changes in Dynamo, AOTAutograd, Inductor and torch.export."""

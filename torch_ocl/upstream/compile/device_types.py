@@ -1,4 +1,4 @@
-"""What Inductor knows of devices: its list of GPUs, their backends and their inputs."""
+"""Inductor's knowledge of devices: its list of GPUs, their backends and their inputs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def install() -> None:
 
 
 def _builds() -> None:
-    """What generated C++ is compiled with beside torch's own: include folders, libraries."""
+    """Generated C++ is compiled with more than torch's own: include folders, libraries."""
     from torch._inductor import cpp_builder
 
     upstream = cpp_builder.get_cpp_torch_device_options
@@ -72,7 +72,7 @@ def _headers() -> None:
 
 
 def _names() -> None:
-    """What C++ calls the device's type, and its number for a model's checks of its inputs."""
+    """C++ has a name for the device's type, and a number for a model's checks of its inputs."""
     from torch._inductor.codegen import cpp_utils
 
     cpp_utils.DEVICE_TO_ATEN.setdefault("ocl", "at::kPrivateUse1")

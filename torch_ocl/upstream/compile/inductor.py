@@ -77,8 +77,8 @@ def _products() -> None:
 
 
 def _scores_of_templates() -> None:
-    """What reads a product's result in another shape may follow it. PyTorch 2.13 compares names
-    where a node is a template. Before, both had to go by the same indices to have a score."""
+    """An op that reads a product's result in another shape may follow it. PyTorch 2.13 compares
+    names where a node is a template. Before, both had to go by the same indices for a score."""
     from torch._inductor import scheduler
 
     from torch_ocl.inductor.templates.template import Template
@@ -115,7 +115,7 @@ def _foreach_writes() -> None:
         def in_place(targets: Any, *args: Any, **kwargs: Any) -> Any:
             if not any(target.get_device().type == "ocl" for target in targets):
                 return upstream(targets, *args, **kwargs)
-            # Of what is no input, the name goes to the results, and nothing is written.
+            # A target that is no input gives its name to the results, and nothing is written.
             written = [target for target in targets if target.is_input_buffer()]
             names = {target.get_name() for target in written}
             for value in _live_values(V.graph):
@@ -139,7 +139,7 @@ def _foreach_writes() -> None:
 
 
 def _live_values(graph: Any) -> list[Any]:
-    """What nodes after the current one of a GraphLowering take from nodes before it."""
+    """Values that nodes after the current one of a GraphLowering take from nodes before it."""
     from torch._inductor import ir
 
     current, before = graph.current_node, []

@@ -1,4 +1,4 @@
-"""What is read from a tensor is read before a later op writes to it.
+"""A tensor is read before a later op writes to it.
 
 Changes of torch, for graphs on ocl alone. PyTorch 2.13 needs them. Upstream has pull requests for
 some: 198104 for dtype views, 198132 for copies of inputs.

@@ -1,1 +1,1 @@
-"""What is changed in torch.distributed."""
+"""Changes in torch.distributed."""

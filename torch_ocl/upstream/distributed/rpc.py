@@ -155,7 +155,7 @@ def change_registry(module: ModuleType) -> None:
     reverse, devices_of = module._create_reverse_mapping, module._create_device_list
 
     def others(maps: dict) -> dict:
-        """What is TensorPipe's business of one worker's maps."""
+        """The part of one worker's maps that is TensorPipe's business."""
         return {
             to: {mine: pairs[mine] for mine in pairs if mine.type != "ocl"}
             for to, pairs in maps.items()
