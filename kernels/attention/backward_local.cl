@@ -159,6 +159,27 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
     }                                                                                              \
   }
 
+// The tiles that attention_query_gradient fetches for a chunk of columns.
+#define FETCH_SCORES_AT(k, c)                                                             \
+  do {                                                                                    \
+    FETCH(held_left, query, p.query, queries, BQ, c, p.depth);                            \
+    FETCH(held_right, key + (k) * p.key.row * STORAGE_SIZE(IN), p.key, keys - (k), BK, c, \
+          p.depth);                                                                       \
+  } while (0)
+#define FETCH_SCORES(c) FETCH_SCORES_AT(k0, c)
+#define FETCH_SLOPES(c)                                                                       \
+  do {                                                                                        \
+    FETCH(held_left, grad, p.grad, queries, BQ, c, p.columns);                                \
+    FETCH(held_right, value + k0 * p.value.row * STORAGE_SIZE(IN), p.value, keys - k0, BK, c, \
+          p.columns);                                                                         \
+  } while (0)
+#define FETCH_KEYS(c)                                                                   \
+  do {                                                                                  \
+    global const char* const from_ = key + k0 * p.key.row * STORAGE_SIZE(IN);           \
+    FETCH(held_left, from_, p.key, keys - k0, BK, c, p.depth);                          \
+    if ((c) + 1 < CD) FETCH(held_right, from_, p.key, keys - k0, BK, (c) + 1, p.depth); \
+  } while (0)
+
 /// Global size: blocks of BQ queries * ITEMS, batch * heads. Buffers: query, key, value, mask, out,
 /// lse, grad (of out), delta, grad_query, grad_key, grad_value. scratch: 2 * TILE_ROWS * PITCH of C
 /// for tiles, BQ * PITCH_S for a block of weights.
@@ -188,25 +209,6 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 
   T sums[RQ][CD][2], held_left[HELD], held_right[HELD];
   CLEAR_SUMS(sums, CD)
-#define FETCH_SCORES_AT(k, c)                                                             \
-  do {                                                                                    \
-    FETCH(held_left, query, p.query, queries, BQ, c, p.depth);                            \
-    FETCH(held_right, key + (k) * p.key.row * STORAGE_SIZE(IN), p.key, keys - (k), BK, c, \
-          p.depth);                                                                       \
-  } while (0)
-#define FETCH_SCORES(c) FETCH_SCORES_AT(k0, c)
-#define FETCH_SLOPES(c)                                                                       \
-  do {                                                                                        \
-    FETCH(held_left, grad, p.grad, queries, BQ, c, p.columns);                                \
-    FETCH(held_right, value + k0 * p.value.row * STORAGE_SIZE(IN), p.value, keys - k0, BK, c, \
-          p.columns);                                                                         \
-  } while (0)
-#define FETCH_KEYS(c)                                                                   \
-  do {                                                                                  \
-    global const char* const from_ = key + k0 * p.key.row * STORAGE_SIZE(IN);           \
-    FETCH(held_left, from_, p.key, keys - k0, BK, c, p.depth);                          \
-    if ((c) + 1 < CD) FETCH(held_right, from_, p.key, keys - k0, BK, (c) + 1, p.depth); \
-  } while (0)
   uint k0 = 0, next_k0;
   KINDS
   SKIP_KEYS(k0, kind, BK)
@@ -248,30 +250,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 #undef FETCH_SCORES
 #undef FETCH_SLOPES
 
-/// Global size: blocks of BQ keys * ITEMS, batch * heads of key. Otherwise as
-/// attention_query_gradient.
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient(ARGUMENTS) {
-  const uint item = get_local_id(0), x = item % 16, y = item / 16;
-  const uint k0 = get_group_id(0) * BQ, z = get_global_id(1), key_heads = p.heads / p.group;
-  const uint b = z / key_heads, hk = z % key_heads;
-  const uint keys = min((uint)BQ, p.keys - k0);
-  key = OPERAND(key) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * STORAGE_SIZE(IN);
-  value = OPERAND(value) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * STORAGE_SIZE(IN);
-  query = OPERAND(query) + HEAD_AT(query, IN, b, hk * p.group);
-  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, hk * p.group);
-  lse = OPERAND(lse);
-  delta = OPERAND(delta);
-  local T* const left = (local T*)scratch;
-  local T* const right = left + TILE_ROWS * PITCH;
-  local T* const block = right + TILE_ROWS * PITCH;
-
-  // The blocks of queries of all heads that share the key, one after the other.
-  const uint begin = p.causal ? k0 / BK * BK : 0;
-  const uint steps_of_head = begin < p.queries ? (p.queries - begin + BK - 1) / BK : 0;
-  const uint steps = steps_of_head * p.group;
-  T key_sums[RQ][CD][2], value_sums[RQ][CV][2], held_left[HELD], held_right[HELD];
-  CLEAR_SUMS(key_sums, CD)
-  CLEAR_SUMS(value_sums, CV)
+// The tiles that attention_key_gradient fetches for step n and a chunk of columns. Its steps are
+// blocks of queries of all heads that share the key, one after the other.
 #define QUERY_AT(n) (begin + (n) % steps_of_head * BK)
 #define ROWS_AT(base, strides, n) \
   ((base) + ((n) / steps_of_head * strides.head + QUERY_AT(n) * strides.row) * STORAGE_SIZE(IN))
@@ -298,16 +278,46 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     if ((c) + 1 < CD) FETCH(held_right, head_query, p.query, queries, BK, (c) + 1, p.depth); \
   } while (0)
 #if MODIFIED
-  CAPTURED_DECLARATIONS
-  const bool scatters = true;
+// The keys are the work-items' own.
+#define OWN_QUERY_OF(i) (q0 + x + 16 * ((i) % RK))
+#define OWN_KEY_OF(i) (k0 + y + SIDE * ((i) / RK))
 #define KIND_AT(n)                                                                        \
   kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, QUERY_AT(n), \
               min((uint)BK, p.queries - QUERY_AT(n)), k0, keys)
 #define SKIP_QUERIES(n, kind) \
   while ((n) < steps && (kind = KIND_AT(n)) == NOTHING) (n)++;
-  global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
 #else
 #define SKIP_QUERIES(n, kind)
+#endif
+
+/// Global size: blocks of BQ keys * ITEMS, batch * heads of key. Otherwise as
+/// attention_query_gradient.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient(ARGUMENTS) {
+  const uint item = get_local_id(0), x = item % 16, y = item / 16;
+  const uint k0 = get_group_id(0) * BQ, z = get_global_id(1), key_heads = p.heads / p.group;
+  const uint b = z / key_heads, hk = z % key_heads;
+  const uint keys = min((uint)BQ, p.keys - k0);
+  key = OPERAND(key) + HEAD_AT(key, IN, b, hk) + k0 * p.key.row * STORAGE_SIZE(IN);
+  value = OPERAND(value) + HEAD_AT(value, IN, b, hk) + k0 * p.value.row * STORAGE_SIZE(IN);
+  query = OPERAND(query) + HEAD_AT(query, IN, b, hk * p.group);
+  grad = OPERAND(grad) + HEAD_AT(grad, IN, b, hk * p.group);
+  lse = OPERAND(lse);
+  delta = OPERAND(delta);
+  local T* const left = (local T*)scratch;
+  local T* const right = left + TILE_ROWS * PITCH;
+  local T* const block = right + TILE_ROWS * PITCH;
+
+  // The blocks of queries of all heads that share the key, one after the other.
+  const uint begin = p.causal ? k0 / BK * BK : 0;
+  const uint steps_of_head = begin < p.queries ? (p.queries - begin + BK - 1) / BK : 0;
+  const uint steps = steps_of_head * p.group;
+  T key_sums[RQ][CD][2], value_sums[RQ][CV][2], held_left[HELD], held_right[HELD];
+  CLEAR_SUMS(key_sums, CD)
+  CLEAR_SUMS(value_sums, CV)
+#if MODIFIED
+  CAPTURED_DECLARATIONS
+  const bool scatters = true;
+  global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
 #endif
   uint n = 0, next_n;
   KINDS
@@ -332,9 +342,6 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     CLEAR(slope)
     ADD_DOTS(slope, CV, FETCH_SLOPES, FETCH_GRADS(0))
 #if MODIFIED
-    // Here the keys are the work-items' own.
-#define OWN_QUERY_OF(i) (q0 + x + 16 * ((i) % RK))
-#define OWN_KEY_OF(i) (k0 + y + SIDE * ((i) / RK))
     TAKEN_BITS(RQ * RK, OWN_QUERY_OF, OWN_KEY_OF, kind, queries < BK || keys < BQ)
 #endif
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {

@@ -80,6 +80,28 @@ static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY
     other = swap_;           \
   } while (0)
 
+/// Starts the copies of a tile: `valid` rows from `first` on, and beside them those of `second`.
+static ALWAYS_INLINE void copy_rows(uint to, global const char* first, ulong first_row,
+                                    global const char* second, ulong second_row, uint valid,
+                                    uint item, const Arguments p) {
+  COPY_ROWS(to, first, first_row, WALK, valid, DEPTH, p.depth);
+  COPY_ROWS(to + FIRST_BYTES, second, second_row, WALK, valid, COLUMNS, p.columns);
+}
+
+/// The tile of the keys and values from k on, as a group of copies.
+static ALWAYS_INLINE void copy_keys(uint to, global const char* key, global const char* value,
+                                    uint k, uint keys, uint item, const Arguments p) {
+  if (k < keys) {
+    copy_rows(to, key + k * p.key.row * SIZE, p.key.row, value + k * p.value.row * SIZE,
+              p.value.row, keys - k, item, p);
+  }
+  commit_copies();
+}
+
+// The query and the key of a work-item's weight i.
+#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
+#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
+
 /// Also leaves, for the other kernel, the product of each query's row of grad and of out in delta.
 /// Global size: blocks of OWN queries * ITEMS, batch * heads.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient_tensor_core(
@@ -106,20 +128,11 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   const ulong row = (ulong)z * p.queries;
   const uint stages = local_address(memory);
 
-#define FETCH(to, k)                                                                            \
-  do {                                                                                          \
-    if ((k) < keys) {                                                                           \
-      COPY_ROWS(to, key + (k) * p.key.row * SIZE, p.key.row, WALK, keys - (k), DEPTH, p.depth); \
-      COPY_ROWS((to) + FIRST_BYTES, value + (k) * p.value.row * SIZE, p.value.row, WALK,        \
-                keys - (k), COLUMNS, p.columns);                                                \
-    }                                                                                           \
-    commit_copies();                                                                            \
-  } while (0)
   uint tile = stages, other = stages + STAGE_BYTES;
   uint k0 = 0, next_k0;
   KINDS
   SKIP_KEYS(k0, kind, WALK)
-  FETCH(tile, k0);
+  copy_keys(tile, key, value, k0, keys, item, p);
   OWNED(own_query, query, p.query.row, queries, DEPTH, p.depth);
   OWNED(own_grad, grad, p.grad.row, queries, COLUMNS, p.columns);
   float logarithm[2], product[2] = {0, 0};
@@ -152,21 +165,17 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, next_k0);
+    copy_keys(other, key, value, next_k0, keys, item, p);
     float s[FW * 4], slope[FW * 4];
     PRODUCTS(s, own_query, tile, DEPTH);
     PRODUCTS(slope, own_grad, tile + FIRST_BYTES, COLUMNS);
 #if MODIFIED
-#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
-#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
     TAKEN_BITS(FW * 4, QUERY_OF, KEY_OF, kind, k0 + WALK > keys || queries < OWN)
     _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
       const uint r = i / 2 % 2;
       WEIGH_MODIFIED(s[i], slope[i], QUERY_OF(i), KEY_OF(i), logarithm[r], product[r],
                      taken >> i & 1);
     }
-#undef QUERY_OF
-#undef KEY_OF
 #else
     const bool checked = MASKED || k0 + WALK > keys || (p.causal && k0 + WALK > q0 + warp * 16 + 1);
     _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
@@ -182,7 +191,46 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   grad_query = OPERAND(grad_query) + HEAD_AT(grad_query, IN, b, h) + q0 * p.grad_query.row * SIZE;
   STORE_ROWS(grad_query, p.grad_query.row, sums, DEPTH, p.depth, queries, scale);
 }
-#undef FETCH
+
+#undef QUERY_OF
+#undef KEY_OF
+#define QUERY_OF(i) (q0 + (i) / 4 * 8 + own_column + (i) % 2)
+#define KEY_OF(i) (k0 + own_row + (i) / 2 % 2 * 8)
+
+// Steps of attention_key_gradient_tensor_core are blocks of queries of all heads that share the
+// key, one after the other.
+#if MODIFIED
+#define KIND_AT(n)                                                           \
+  kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, \
+              begin + (n) % steps_of_head * WALK,                            \
+              min((uint)WALK, p.queries - (begin + (n) % steps_of_head * WALK)), k0, keys)
+#define SKIP_QUERIES(n, kind) \
+  while ((n) < steps && (kind = KIND_AT(n)) == NOTHING) (n)++;
+#else
+#define SKIP_QUERIES(n, kind)
+#endif
+
+/// The tile of step `at` as a group of copies, and a query's logarithm, and product of grad and
+/// out, which the work-item holds until then. `query` and `grad` are at the first head, `row0` is
+/// its first query among all, `begin` the first query that a head's steps take.
+static ALWAYS_INLINE void copy_queries(uint to, private float2* held, global const char* query,
+                                       global const char* grad, global const char* lse,
+                                       global const char* delta, ulong row0, uint begin, uint at,
+                                       uint steps_of_head, uint steps, uint item,
+                                       const Arguments p) {
+  if (at < steps) {
+    const uint head = at / steps_of_head, q = begin + at % steps_of_head * WALK;
+    const uint there = p.queries - q;
+    copy_rows(to, query + (head * p.query.head + q * p.query.row) * SIZE, p.query.row,
+              grad + (head * p.grad.head + q * p.grad.row) * SIZE, p.grad.row, there, item, p);
+    const ulong row = row0 + (ulong)head * p.queries + q + item;
+    *held = (float2)(INFINITY, 0);
+    if (item < WALK && item < there) {
+      *held = (float2)(logarithm_of(((global const T*)lse)[row]), ((global const T*)delta)[row]);
+    }
+  }
+  commit_copies();
+}
 
 /// Global size: blocks of OWN keys * ITEMS, batch * heads of key.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient_tensor_core(
@@ -208,41 +256,16 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
   const uint steps = steps_of_head * p.group;
   const ulong row0 = ((ulong)b * p.heads + hk * p.group) * p.queries;
   float2 next = (float2)(0);
-#define FETCH(to, n)                                                                               \
-  do {                                                                                             \
-    if ((n) < steps) {                                                                             \
-      const uint head_ = (n) / steps_of_head, q_ = begin + (n) % steps_of_head * WALK;             \
-      const uint there_ = p.queries - q_;                                                          \
-      COPY_ROWS(to, query + (head_ * p.query.head + q_ * p.query.row) * SIZE, p.query.row, WALK,   \
-                there_, DEPTH, p.depth);                                                           \
-      COPY_ROWS((to) + FIRST_BYTES, grad + (head_ * p.grad.head + q_ * p.grad.row) * SIZE,         \
-                p.grad.row, WALK, there_, COLUMNS, p.columns);                                     \
-      const ulong at_ = row0 + (ulong)head_ * p.queries + q_ + item;                               \
-      next = (float2)(INFINITY, 0);                                                                \
-      if (item < WALK && item < there_) {                                                          \
-        next = (float2)(logarithm_of(((global const T*)lse)[at_]), ((global const T*)delta)[at_]); \
-      }                                                                                            \
-    }                                                                                              \
-    commit_copies();                                                                               \
-  } while (0)
   uint tile = stages, other = stages + STAGE_BYTES;
 #if MODIFIED
   CAPTURED_DECLARATIONS
   const bool scatters = true;
   global const uchar* const all_blocks = blocks + blocks_offset + b * m.batch;
-#define KIND_AT(n)                                                           \
-  kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, \
-              begin + (n) % steps_of_head * WALK,                            \
-              min((uint)WALK, p.queries - (begin + (n) % steps_of_head * WALK)), k0, keys)
-#define SKIP_QUERIES(n, kind) \
-  while ((n) < steps && (kind = KIND_AT(n)) == NOTHING) (n)++;
-#else
-#define SKIP_QUERIES(n, kind)
 #endif
   uint n = 0, next_n, stage = 0;
   KINDS
   SKIP_QUERIES(n, kind)
-  FETCH(tile, n);
+  copy_queries(tile, &next, query, grad, lse, delta, row0, begin, n, steps_of_head, steps, item, p);
   if (item < WALK) states[0][item] = next;
   OWNED(own_key, key, p.key.row, keys, DEPTH, p.depth);
   OWNED(own_value, value, p.value.row, keys, COLUMNS, p.columns);
@@ -254,7 +277,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     SKIP_QUERIES(next_n, next_kind)
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, next_n);
+    copy_queries(other, &next, query, grad, lse, delta, row0, begin, next_n, steps_of_head, steps,
+                 item, p);
     const uint head = n / steps_of_head, q0 = begin + n % steps_of_head * WALK;
 #if MODIFIED
     const uint h = hk * p.group + head;
@@ -269,8 +293,6 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     PRODUCTS(s, own_key, tile, DEPTH);
     PRODUCTS(slope, own_value, tile + FIRST_BYTES, COLUMNS);
 #if MODIFIED
-#define QUERY_OF(i) (q0 + (i) / 4 * 8 + own_column + (i) % 2)
-#define KEY_OF(i) (k0 + own_row + (i) / 2 % 2 * 8)
     TAKEN_BITS(FW * 4, QUERY_OF, KEY_OF, kind, q0 + WALK > p.queries || keys < OWN)
 #else
     const bool checked = MASKED || q0 + WALK > p.queries || (p.causal && k0 + OWN > q0 + 1);

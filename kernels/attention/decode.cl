@@ -93,6 +93,96 @@ static inline void store_lanes(global char* row, ulong column, uint first, uint 
 #endif
 }
 
+/// The products of the rows with `count` keys from k0 on.
+static ALWAYS_INLINE void score_keys(private Scores* scores, V packed[RQ][DV],
+                                     global const char* key, uint k0, uint count,
+                                     const Arguments p) {
+  for (uint k = 0; k < count; k += KEYS) {
+    V sum[RQ * KEYS];
+    _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
+      // Past the last key, that one: its score is dropped below.
+      const uint at = k0 + min(k + i, count - 1);
+      global const char* const from = key + at * p.key.row * STORAGE_SIZE(IN);
+      V total_[RQ];
+      _Pragma("unroll") for (uint v = 0; v < DV; v++) {
+        const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
+        _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+          total_[r] = v == 0 ? packed[r][v] * x : fma(packed[r][v], x, total_[r]);
+        }
+      }
+      _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r * KEYS + i] = total_[r];
+    }
+#if RQ == 1
+    scores[0].vectors[k / WIDTH] = sum_each(sum);
+#else
+    Lanes all;
+    all.vector = sum_each(sum);
+    _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
+      _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
+        scores[r].elements[k + i] = all.element[r * KEYS + i];
+      }
+    }
+#endif
+  }
+}
+
+/// Masks a row's scores; those of keys past `count` are -infinity.
+static ALWAYS_INLINE void mask_scores(private T* score, global const char* mask, uint b, uint h,
+                                      uint q, uint k0, uint count, const Arguments p) {
+  for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
+#if MASKED
+  global const char* const from = mask + HEAD_AT(mask, MASK, b, h);
+  for (uint k = 0; k < count; k++) {
+    score[k] += score_of_mask(LOAD_AS(C, MASK, from, q * p.mask.row + (k0 + k) * p.mask.column));
+  }
+#endif
+  if (p.causal) {
+    for (uint k = 0; k < count; k++) {
+      if (k0 + k > q) score[k] = -INFINITY;
+    }
+  }
+}
+
+/// Turns a row's scores into weights, takes them into its maximum and total, and shrinks what was
+/// summed before.
+static ALWAYS_INLINE void weigh_scores(private Scores* scores, private T* maximum, private T* total,
+                                       private V* sums) {
+  Lanes most;
+  most.vector = scores->vectors[0];
+  for (uint i = 1; i < BLOCK / WIDTH; i++) {
+    const V x = scores->vectors[i];
+    most.vector = x > most.vector ? x : most.vector;
+  }
+  T largest = *maximum;
+  for (uint e = 0; e < WIDTH; e++) {
+    largest = most.element[e] > largest ? most.element[e] : largest;
+  }
+  const T base = FINITE(T, largest);
+  const T shrink = EXP2(*maximum - base);
+  *maximum = largest;
+  V sum = (V)(0);
+  for (uint i = 0; i < BLOCK / WIDTH; i++) {
+    scores->vectors[i] = EXP2_LANES(scores->vectors[i] - (V)(base));
+    sum += scores->vectors[i];
+  }
+  *total = fma(*total, shrink, sum_lanes(sum));
+  _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[v] *= (V)(shrink);
+}
+
+#if DROPOUT
+/// Drops weights of a row, its number `row` among all, and scales the others.
+static ALWAYS_INLINE void drop_weights(private T* weights, ulong row, uint k0, uint count,
+                                       T keep_threshold, T keep_scale, const Arguments p) {
+  for (uint k = 0; k < count; k += 4) {
+    const uint4 words = philox4x32(p.seed, row, p.counter + (k0 + k) / 4) >> 8;
+    weights[k] *= (T)words.x < keep_threshold ? keep_scale : (T)0;
+    weights[k + 1] *= (T)words.y < keep_threshold ? keep_scale : (T)0;
+    weights[k + 2] *= (T)words.z < keep_threshold ? keep_scale : (T)0;
+    weights[k + 3] *= (T)words.w < keep_threshold ? keep_scale : (T)0;
+  }
+}
+#endif
+
 /// Global size: splits * blocks of RQ rows, batch * heads of key. per_item: keys of a split, a
 /// multiple of BLOCK. Buffers: query, key, value, mask, out, lse, workspace (batch * heads of key *
 /// rows * splits
@@ -135,77 +225,13 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   for (uint k0 = first; k0 < last; k0 += BLOCK) {
     const uint count = min((uint)BLOCK, last - k0);
     Scores scores[RQ];
-    for (uint k = 0; k < count; k += KEYS) {
-      V sum[RQ * KEYS];
-      _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
-        // Past the last key, that one: its score is dropped below.
-        const uint at = k0 + min(k + i, count - 1);
-        global const char* const from = key + at * p.key.row * STORAGE_SIZE(IN);
-        V total_[RQ];
-        _Pragma("unroll") for (uint v = 0; v < DV; v++) {
-          const V x = load_lanes(from, p.key.column, v * WIDTH, p.depth);
-          _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-            total_[r] = v == 0 ? packed[r][v] * x : fma(packed[r][v], x, total_[r]);
-          }
-        }
-        _Pragma("unroll") for (uint r = 0; r < RQ; r++) sum[r * KEYS + i] = total_[r];
-      }
-#if RQ == 1
-      scores[0].vectors[k / WIDTH] = sum_each(sum);
-#else
-      Lanes all;
-      all.vector = sum_each(sum);
-      _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-        _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {
-          scores[r].elements[k + i] = all.element[r * KEYS + i];
-        }
-      }
-#endif
-    }
+    score_keys(scores, packed, key, k0, count, p);
     _Pragma("unroll") for (uint r = 0; r < RQ; r++) {
-     private T* const score = scores[r].elements;
-      for (uint k = count; k < BLOCK; k++) score[k] = -INFINITY;
-#if MASKED
-      global const char* const from = OPERAND(mask) + HEAD_AT(mask, MASK, b, head_of[r]);
-      for (uint k = 0; k < count; k++) {
-        score[k] += score_of_mask(
-            LOAD_AS(C, MASK, from, query_of[r] * p.mask.row + (k0 + k) * p.mask.column));
-      }
-#endif
-      if (p.causal) {
-        for (uint k = 0; k < count; k++) {
-          if (k0 + k > query_of[r]) score[k] = -INFINITY;
-        }
-      }
-      Lanes most;
-      most.vector = scores[r].vectors[0];
-      for (uint i = 1; i < BLOCK / WIDTH; i++) {
-        const V x = scores[r].vectors[i];
-        most.vector = x > most.vector ? x : most.vector;
-      }
-      T largest = maximum[r];
-      for (uint e = 0; e < WIDTH; e++) {
-        largest = most.element[e] > largest ? most.element[e] : largest;
-      }
-      const T base = FINITE(T, largest);
-      const T shrink = EXP2(maximum[r] - base);
-      maximum[r] = largest;
-      V sum = (V)(0);
-      for (uint i = 0; i < BLOCK / WIDTH; i++) {
-        scores[r].vectors[i] = EXP2_LANES(scores[r].vectors[i] - (V)(base));
-        sum += scores[r].vectors[i];
-      }
-      total[r] = fma(total[r], shrink, sum_lanes(sum));
-      _Pragma("unroll") for (uint v = 0; v < VV; v++) sums[r][v] *= (V)(shrink);
+      mask_scores(scores[r].elements, OPERAND(mask), b, head_of[r], query_of[r], k0, count, p);
+      weigh_scores(&scores[r], &maximum[r], &total[r], sums[r]);
 #if DROPOUT
       const ulong row = ((ulong)b * p.heads + head_of[r]) * p.queries + query_of[r];
-      for (uint k = 0; k < count; k += 4) {
-        const uint4 words = philox4x32(p.seed, row, p.counter + (k0 + k) / 4) >> 8;
-        score[k] *= (T)words.x < keep_threshold ? keep_scale : (T)0;
-        score[k + 1] *= (T)words.y < keep_threshold ? keep_scale : (T)0;
-        score[k + 2] *= (T)words.z < keep_threshold ? keep_scale : (T)0;
-        score[k + 3] *= (T)words.w < keep_threshold ? keep_scale : (T)0;
-      }
+      drop_weights(scores[r].elements, row, k0, count, keep_threshold, keep_scale, p);
 #endif
     }
     for (uint k = 0; k < count; k++) {

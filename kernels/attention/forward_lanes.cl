@@ -8,6 +8,48 @@
 #include "include/item_by_item.clh"
 #include "attention/lanes.clh"
 
+/// scores[key][query] of `count` keys from k0 on, scaled and masked, and what they raise the rows'
+/// maxima to.
+static ALWAYS_INLINE void score_keys(local V* scores, private V* largest, ROWS const T* rows,
+                                     ulong stride, local const V* packed, uint q0, uint k0,
+                                     uint count, const V lanes, const Arguments p MASK_PARAMETERS) {
+  for (uint k = 0; k < count; k += R) {
+    V tile[R * NV];
+    score_tile(rows + k * stride, stride, count - 1 - k, packed, p.depth, tile);
+    MASK_TILE(tile, head_mask, k, k0, count, q0);
+    _Pragma("unroll") for (uint i = 0; i < R; i++) {
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+        const V x = tile[i * NV + v];
+        scores[(k + i) * NV + v] = x;
+        largest[v] = x > largest[v] ? x : largest[v];
+      }
+    }
+  }
+}
+
+/// Turns the scores of `count` keys into weights, adds them to the rows' totals, and leaves what
+/// the sums so far shrink by in `factors`.
+static ALWAYS_INLINE void weigh_scores(local V* scores, local V* factors, private V* maximum,
+                                       private V* total, private const V* largest, uint count) {
+  V base[NV];
+  _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+    base[v] = FINITE(V, largest[v]);
+    factors[v] = EXP2_LANES(maximum[v] - base[v]);
+    total[v] *= factors[v];
+    maximum[v] = largest[v];
+  }
+  for (uint k = 0; k < count; k++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+      const V x = EXP2_LANES(scores[k * NV + v] - base[v]);
+      total[v] += x;
+      scores[k * NV + v] = x;
+    }
+  }
+}
+
+/// A sum of query q times its factor. Needs `factors`.
+#define SHRINK(sum, q) ((sum) * (V)(((local const T*)factors)[q]))
+
 /// Global size: blocks of NQ queries, batch * heads. Buffers: query, key, value, mask, out, lse (of
 /// C: see attention.clh). factor: scale * log2(e). scratch: DEPTH * NV vectors of query,
 /// BLOCK * NV of scores, NQ * VV of out, NV of factors, then with STAGED BLOCK * (DV + VV).
@@ -29,7 +71,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   lse = OPERAND(lse);
   const ulong row = (ulong)z * p.queries + q0;
 #if MASKED
-  mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
 #endif
 #if MODIFIED
   HEAD_BLOCKS(b, h);
@@ -61,33 +103,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     KEYS_AND_VALUES(k0, count);
     V largest[NV];
     _Pragma("unroll") for (uint v = 0; v < NV; v++) largest[v] = maximum[v];
-    for (uint k = 0; k < count; k += R) {
-      V tile[R * NV];
-      score_tile(key_rows + k * key_stride, key_stride, count - 1 - k, packed, p.depth, tile);
-      MASK_TILE(tile, mask, k, k0, count, q0);
-      _Pragma("unroll") for (uint i = 0; i < R; i++) {
-        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          const V x = tile[i * NV + v];
-          scores[(k + i) * NV + v] = x;
-          largest[v] = x > largest[v] ? x : largest[v];
-        }
-      }
-    }
-
-    V base[NV];
-    _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-      base[v] = FINITE(V, largest[v]);
-      factors[v] = EXP2_LANES(maximum[v] - base[v]);
-      total[v] *= factors[v];
-      maximum[v] = largest[v];
-    }
-    for (uint k = 0; k < count; k++) {
-      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-        const V x = EXP2_LANES(scores[k * NV + v] - base[v]);
-        total[v] += x;
-        scores[k * NV + v] = x;
-      }
-    }
+    score_keys(scores, largest, key_rows, key_stride, packed, q0, k0, count, lanes, p MASK_PASSED);
+    weigh_scores(scores, factors, maximum, total, largest, count);
 #if DROPOUT
     for (uint k = 0; k < count; k += 4) {
       for (uint v = 0; v < NV; v++) {
@@ -98,7 +115,6 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     }
 #endif
 
-#define SHRINK(sum, q) ((sum) * (V)(((local const T*)factors)[q]))
     ADD_TO_SUMS(sums, NO, VV, SHRINK, scores, value_rows, value_stride, count);
   }
 

@@ -39,6 +39,155 @@
 #define QUERY_BYTES (BQ * LINE(DEPTH))
 #define MEMORY_BYTES (QUERY_BYTES > 2 * STAGE_BYTES ? QUERY_BYTES : 2 * STAGE_BYTES)
 
+/// Starts the copies of the keys and values from k on, and commits them as a group.
+static ALWAYS_INLINE void copy_keys(uint to, global const char* key, global const char* value,
+                                    uint k, uint keys, uint item, const Arguments p) {
+  if (k < keys) {
+    COPY_ROWS(to, key + k * p.key.row * 2, p.key.row, BK, keys - k, DEPTH, p.depth);
+    COPY_ROWS(to + KEY_BYTES, value + k * p.value.row * 2, p.value.row, BK, keys - k, COLUMNS,
+              p.columns);
+  }
+  commit_copies();
+}
+
+/// The pieces of a warp's queries, by way of local memory.
+static ALWAYS_INLINE void load_queries(private uint4* q, uint memory, global const char* query,
+                                       uint queries, uint item, const Arguments p) {
+  const uint lane = item % 32, warp = item / 32;
+  COPY_ROWS(memory, query, p.query.row, BQ, queries, DEPTH, p.depth);
+  commit_copies();
+  WAIT_COPIES(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  _Pragma("unroll") for (uint d = 0; d < FD; d++) {
+    q[d] = load_matrices(memory + (warp * 16 + lane % 16) * LINE(DEPTH) + (d * 2 + lane / 16) * 16);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/// s = the products of the warp's queries with the keys of a tile.
+static ALWAYS_INLINE void score_keys(private float* s, private const uint4* q, uint tile,
+                                     uint lane) {
+  _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] = 0;
+  _Pragma("unroll") for (uint d = 0; d < FD; d++) {
+    _Pragma("unroll") for (uint j = 0; j < FK / 2; j++) {
+      const uint4 k = load_matrices(tile + (j * 16 + lane / 16 * 8 + lane % 8) * LINE(DEPTH) +
+                                    (d * 2 + lane / 8 % 2) * 16);
+      MULTIPLY(IN, s + j * 8, q[d], k.s0, k.s1);
+      MULTIPLY(IN, s + j * 8 + 4, q[d], k.s2, k.s3);
+    }
+  }
+}
+
+// The query and the key of a work-item's score i.
+#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
+#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
+/// Scales and masks, or modifies, the scores of the queries from q0 and the keys from k0.
+static ALWAYS_INLINE void mask_scores(private float* s, uint q0, uint queries, uint k0, uint keys,
+                                      uint warp, uint own_row, uint own_column, T factor,
+                                      const Arguments p MASK_PARAMETERS) {
+#if MODIFIED
+  TAKEN_BITS(FK * 4, QUERY_OF, KEY_OF, kind, k0 + BK > keys || queries < BQ)
+  _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
+    s[i] = MODIFY_IF(taken >> i & 1, s[i] * factor, QUERY_OF(i), KEY_OF(i));
+  }
+#else
+  _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] *= factor;
+  // Masks where the block needs any.
+  if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1)) {
+    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
+      const uint q = QUERY_OF(i), k = KEY_OF(i);
+      if (k >= keys || q >= p.queries || (p.causal && k > q)) {
+        s[i] = -INFINITY;
+      } else {
+#if MASKED
+        s[i] += score_of_mask(LOAD_AS(C, MASK, head_mask, q * p.mask.row + k * p.mask.column));
+#endif
+      }
+    }
+  }
+#endif
+}
+
+/// Takes the scores into the rows' maxima, shrinks what was summed before, and leaves what scores
+/// are taken less.
+static ALWAYS_INLINE void raise_maxima(private const float* s, private float* maximum,
+                                       private float* total, private float* sums,
+                                       private float* base) {
+  _Pragma("unroll") for (uint r = 0; r < 2; r++) {
+    float largest = maximum[r];
+    _Pragma("unroll") for (uint j = 0; j < FK; j++) {
+      _Pragma("unroll") for (uint c = 0; c < 2; c++) {
+        const float score = s[j * 4 + r * 2 + c];
+        largest = score > largest ? score : largest;
+      }
+    }
+    // The 4 work-items that share a row.
+    _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) {
+      const float theirs = exchange(largest, step);
+      largest = theirs > largest ? theirs : largest;
+    }
+    base[r] = FINITE(float, largest);
+    const float shrink = native_exp2(maximum[r] - base[r]);
+    maximum[r] = largest;
+    total[r] *= shrink;
+    _Pragma("unroll") for (uint n = 0; n < FC; n++) {
+      sums[n * 4 + r * 2] *= shrink;
+      sums[n * 4 + r * 2 + 1] *= shrink;
+    }
+  }
+}
+
+/// sums += weights times the values of a tile.
+static ALWAYS_INLINE void add_values(private float* sums, private const float* weights, uint tile,
+                                     uint lane) {
+  _Pragma("unroll") for (uint k = 0; k < BK / 16; k++) {
+    uint4 piece;
+    _Pragma("unroll") for (uint i = 0; i < 4; i++) {
+      uint pair;
+      PACK2(IN, weights[k * 8 + i * 2], weights[k * 8 + i * 2 + 1], pair);
+      ((private uint*)&piece)[i] = pair;
+    }
+    _Pragma("unroll") for (uint n = 0; n < FC / 2; n++) {
+      const uint4 v = load_matrices_transposed(
+          tile + KEY_BYTES + (k * 16 + lane % 16) * LINE(COLUMNS) + (n * 2 + lane / 16) * 16);
+      MULTIPLY(IN, sums + n * 8, piece, v.s0, v.s1);
+      MULTIPLY(IN, sums + n * 8 + 4, piece, v.s2, v.s3);
+    }
+  }
+}
+
+/// Stores a row's results, or with SPLIT what attention_combine wants of it: its number `at` among
+/// all, `to` its place in out.
+static ALWAYS_INLINE void store_row(private const float* sums, float maximum, float sum, ulong at,
+                                    uint split, uint lane, global char* to, global char* lse,
+                                    global char* workspace, const Arguments p) {
+#if SPLIT
+  global T* const state =
+      (global T*)workspace + (at * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
+  if (lane % 4 == 0) {
+    state[0] = maximum;
+    state[1] = sum;
+  }
+#else
+  // A row that is masked whole is 0, as in CPU torch.
+  const float scale = sum == 0 ? 0.0f : 1.0f / sum;
+  if (lane % 4 == 0) ((global T*)lse)[at] = maximum + log2(sum);
+#endif
+  _Pragma("unroll") for (uint n = 0; n < FC; n++) {
+    const uint column = n * 8 + lane % 4 * 2;
+    if (column >= p.columns) continue;
+    const float low = sums[n * 4], high = sums[n * 4 + 1];
+#if SPLIT
+    state[2 + column] = low;
+    state[3 + column] = high;
+#else
+    uint pair;
+    PACK2(IN, low * scale, high * scale, pair);
+    *(global uint*)(to + column * 2) = pair;
+#endif
+  }
+}
+
 /// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as
 /// attention_decode's. per_item: keys of a split.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_tensor_core(
@@ -61,26 +210,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   const uint own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
   const uint stages = local_address(memory);
 
-  // The queries' pieces, once.
   uint4 q[FD];
-  COPY_ROWS(stages, query, p.query.row, BQ, queries, DEPTH, p.depth);
-  commit_copies();
-  WAIT_COPIES(0);
-  barrier(CLK_LOCAL_MEM_FENCE);
-  _Pragma("unroll") for (uint d = 0; d < FD; d++) {
-    q[d] = load_matrices(stages + (warp * 16 + lane % 16) * LINE(DEPTH) + (d * 2 + lane / 16) * 16);
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-
-#define FETCH(to, k)                                                                          \
-  do {                                                                                        \
-    if ((k) < keys) {                                                                         \
-      COPY_ROWS(to, key + (k) * p.key.row * 2, p.key.row, BK, keys - (k), DEPTH, p.depth);    \
-      COPY_ROWS((to) + KEY_BYTES, value + (k) * p.value.row * 2, p.value.row, BK, keys - (k), \
-                COLUMNS, p.columns);                                                          \
-    }                                                                                         \
-    commit_copies();                                                                          \
-  } while (0)
+  load_queries(q, stages, query, queries, item, p);
 
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, sums[FC * 4];
   _Pragma("unroll") for (uint i = 0; i < FC * 4; i++) sums[i] = 0;
@@ -88,7 +219,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
   uint k0 = first, next_k0;
   KINDS
   SKIP_KEYS(k0, kind, BK)
-  FETCH(tile, k0);
+  copy_keys(tile, key, value, k0, keys, item, p);
   for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
     next_k0 = k0 + BK;
     SKIP_KEYS(next_k0, next_kind, BK)
@@ -96,63 +227,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     // reads the tile before any more.
     WAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    FETCH(other, next_k0);
+    copy_keys(other, key, value, next_k0, keys, item, p);
     float s[FK * 4];
-    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] = 0;
-    _Pragma("unroll") for (uint d = 0; d < FD; d++) {
-      _Pragma("unroll") for (uint j = 0; j < FK / 2; j++) {
-        const uint4 k = load_matrices(tile + (j * 16 + lane / 16 * 8 + lane % 8) * LINE(DEPTH) +
-                                      (d * 2 + lane / 8 % 2) * 16);
-        MULTIPLY(IN, s + j * 8, q[d], k.s0, k.s1);
-        MULTIPLY(IN, s + j * 8 + 4, q[d], k.s2, k.s3);
-      }
-    }
-#if MODIFIED
-#define QUERY_OF(i) (q0 + own_row + (i) / 2 % 2 * 8)
-#define KEY_OF(i) (k0 + (i) / 4 * 8 + own_column + (i) % 2)
-    TAKEN_BITS(FK * 4, QUERY_OF, KEY_OF, kind, k0 + BK > keys || queries < BQ)
-    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
-      s[i] = MODIFY_IF(taken >> i & 1, s[i] * factor, QUERY_OF(i), KEY_OF(i));
-    }
-#else
-    _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) s[i] *= factor;
-    // Masks where the block needs any.
-    if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > q0 + warp * 16 + 1)) {
-      _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
-        const uint q_ = q0 + own_row + i / 2 % 2 * 8, k_ = k0 + i / 4 * 8 + own_column + i % 2;
-        if (k_ >= keys || q_ >= p.queries || (p.causal && k_ > q_)) {
-          s[i] = -INFINITY;
-        } else {
-#if MASKED
-          s[i] += score_of_mask(LOAD_AS(C, MASK, head_mask, q_ * p.mask.row + k_ * p.mask.column));
-#endif
-        }
-      }
-    }
-#endif
+    score_keys(s, q, tile, lane);
+    mask_scores(s, q0, queries, k0, keys, warp, own_row, own_column, factor, p MASK_PASSED);
     float base[2];
-    _Pragma("unroll") for (uint r = 0; r < 2; r++) {
-      float largest = maximum[r];
-      _Pragma("unroll") for (uint j = 0; j < FK; j++) {
-        _Pragma("unroll") for (uint c = 0; c < 2; c++) {
-          const float score = s[j * 4 + r * 2 + c];
-          largest = score > largest ? score : largest;
-        }
-      }
-      // The 4 work-items that share a row.
-      _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) {
-        const float theirs = exchange(largest, step);
-        largest = theirs > largest ? theirs : largest;
-      }
-      base[r] = FINITE(float, largest);
-      const float shrink = native_exp2(maximum[r] - base[r]);
-      maximum[r] = largest;
-      total[r] *= shrink;
-      _Pragma("unroll") for (uint n = 0; n < FC; n++) {
-        sums[n * 4 + r * 2] *= shrink;
-        sums[n * 4 + r * 2 + 1] *= shrink;
-      }
-    }
+    raise_maxima(s, maximum, total, sums, base);
     _Pragma("unroll") for (uint i = 0; i < FK * 4; i++) {
       const uint r = i / 2 % 2;
       s[i] = native_exp2(s[i] - base[r]);
@@ -162,20 +242,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
                           k0 + i / 4 * 8 + own_column + i % 2, keep_threshold, keep_scale);
 #endif
     }
-    _Pragma("unroll") for (uint k = 0; k < BK / 16; k++) {
-      uint4 weights;
-      _Pragma("unroll") for (uint i = 0; i < 4; i++) {
-        uint pair;
-        PACK2(IN, s[k * 8 + i * 2], s[k * 8 + i * 2 + 1], pair);
-        ((private uint*)&weights)[i] = pair;
-      }
-      _Pragma("unroll") for (uint n = 0; n < FC / 2; n++) {
-        const uint4 v = load_matrices_transposed(
-            tile + KEY_BYTES + (k * 16 + lane % 16) * LINE(COLUMNS) + (n * 2 + lane / 16) * 16);
-        MULTIPLY(IN, sums + n * 8, weights, v.s0, v.s1);
-        MULTIPLY(IN, sums + n * 8 + 4, weights, v.s2, v.s3);
-      }
-    }
+    add_values(sums, s, tile, lane);
     const uint swap = tile;
     tile = other;
     other = swap;
@@ -187,33 +254,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     _Pragma("unroll") for (uint step = 1; step <= 2; step *= 2) sum += exchange(sum, step);
     const uint at = own_row + r * 8;
     if (at >= queries) continue;
-#if SPLIT
-    global T* const state = (global T*)OPERAND(workspace) +
-                            ((row0 + at) * p.splits + split) * (2 + (p.columns + 3) / 4 * 4);
-    if (lane % 4 == 0) {
-      state[0] = maximum[r];
-      state[1] = sum;
-    }
-#else
-    // A row that is masked whole is 0, as in CPU torch.
-    const float scale = sum == 0 ? 0.0f : 1.0f / sum;
-    if (lane % 4 == 0) ((global T*)lse)[row0 + at] = maximum[r] + log2(sum);
-#if MODIFIED_MAXIMA
+#if MODIFIED_MAXIMA && !SPLIT
     if (lane % 4 == 0) ((global T*)OPERAND(maxima))[row0 + at] = maximum[r];
 #endif
-#endif
-    _Pragma("unroll") for (uint n = 0; n < FC; n++) {
-      const uint column = n * 8 + own_column;
-      if (column >= p.columns) continue;
-      const float low = sums[n * 4 + r * 2], high = sums[n * 4 + r * 2 + 1];
-#if SPLIT
-      state[2 + column] = low;
-      state[3 + column] = high;
-#else
-      uint pair;
-      PACK2(IN, low * scale, high * scale, pair);
-      *(global uint*)(out + (at * p.out.row + column) * 2) = pair;
-#endif
-    }
+    store_row(sums + r * 2, maximum[r], sum, row0 + at, split, lane, out + at * p.out.row * 2, lse,
+              OPERAND(workspace), p);
   }
 }
