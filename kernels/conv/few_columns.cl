@@ -39,7 +39,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
   int at[ROWS];
   T total[ROWS][COLUMNS];
   _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {
-    // What lies past the last row is another's, and not stored.
+    // Rows past the last one are another's, and not stored.
     at[r] = (int)place_of(digits_of(min(row0 + r * ITEMS, p.m - 1), row_size), STRIDES(p.row_a));
     _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) total[r][n] = (T)(0);
   }

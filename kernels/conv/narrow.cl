@@ -66,6 +66,32 @@ typedef union {
 #endif
 
 /// Lines are rows but the innermost dimension, which may lie apart in out; a work-item has all of a
+#if TRANSPOSES
+/// Stores WIDTH positions of each of MR lines from `start` on, a position's channels at once, the
+/// first of which is `channel`.
+static ALWAYS_INLINE void store_transposed(V sum[COLUMNS][MR], private const ulong* position,
+                                           private const long* out_at, uint start, uint channel,
+                                           global const char* bias, global char* out,
+                                           const ContractionArguments p EPILOGUE_PARAMETERS) {
+  V square[WIDTH];
+  _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
+    const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, bias, channel + c) : (T)(0);
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      square[i * COLUMNS + c] = sum[c][i] + (V)(addend);
+    }
+  }
+  transpose(square);
+  for (uint e = 0; e < WIDTH; e++) {
+    const Columns columns = {square[e]};
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      STORE_RESULTS(COLUMNS, position[i] + start + e, channel,
+                    out + (out_at[i] + (start + e) * p.row_out[3]) * STORAGE_SIZE(OUT),
+                    columns.line[i]);
+    }
+  }
+}
+#endif
+
 /// group's columns if COLUMNS is more than 1. Global size: lines / MR, columns / COLUMNS * groups.
 kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const ulong a_offset,
                                                global const char* b, const ulong b_offset,
@@ -126,24 +152,8 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
     }
 #if TRANSPOSES
     if (p.column_out == 1 && p.row_out[3] != 1) {
-      V square[WIDTH];
-      _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
-        const T addend = p.flags & kConvBias
-                             ? LOAD_AS(C, OUT, bias + bias_offset, z * p.n + column + c)
-                             : (T)(0);
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          square[i * COLUMNS + c] = sum[c][i] + (V)(addend);
-        }
-      }
-      transpose(square);
-      for (uint e = 0; e < WIDTH; e++) {
-        const Columns columns = {square[e]};
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          STORE_RESULTS(COLUMNS, position[i] + start + e, z * p.n + column,
-                        out + (out_at[i] + (start + e) * p.row_out[3]) * STORAGE_SIZE(OUT),
-                        columns.line[i]);
-        }
-      }
+      store_transposed(sum, position, out_at, start, z * p.n + column, bias + bias_offset, out,
+                       p EPILOGUE_PASSED);
       continue;
     }
 #endif

@@ -39,7 +39,7 @@ typedef TYPEV(C, WIDTH) V;
 #undef T
 #endif
 
-/// Of the table, behind the panels.
+/// Where the table is, behind the panels.
 static inline ulong table_offset(const ContractionArguments* p) {
   const ulong bytes = (ulong)p->groups * ((p->n + NR - 1) / NR) * p->k * (NR * sizeof(T));
   return (bytes + 7) / 8 * 8;
@@ -153,7 +153,7 @@ kernel ITEM_BY_ITEM void conv_pack(global const char* b, const ulong b_offset,
                   to + (j) * p->column_out * STORAGE_SIZE(OUT), (values) + addend); \
   }
 
-/// Of a tile whose rows lie next to each other in out.
+/// Stores a tile whose rows lie next to each other in out.
 static inline void store_columns(global char* to, global const char* bias,
                                  private const ContractionArguments* p, V sum[MR][NV], uint columns,
                                  ulong result_row, ulong result_column EPILOGUE_PARAMETERS) {
@@ -171,6 +171,66 @@ static inline void store_columns(global char* to, global const char* bias,
 #endif
 
 #if ONLY == 0 || ONLY == 2
+/// Where a tile's rows lie in a and in out, from its first; `digits` are the first row's, then the
+/// next tile's.
+static ALWAYS_INLINE void place_rows(volatile private long* spilled, private long* out_at,
+                                     private uint4* digits, const uint4 row_size, const long4 row_a,
+                                     const long4 row_out, uint rows) {
+  const long a_first = place_of(*digits, row_a), out_first = place_of(*digits, row_out);
+  if (digits->s3 + MR <= row_size.s3) {  // rows of one line
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      spilled[i] = i * row_a.s3;
+      out_at[i] = i * row_out.s3;
+    }
+    digits->s3 += MR - 1;
+  } else {
+    spilled[0] = out_at[0] = 0;
+    for (uint i = 1; i < MR; i++) {
+      if (i < rows) NEXT_DIGITS(*digits, row_size);
+      spilled[i] = place_of(*digits, row_a) - a_first;
+      out_at[i] = place_of(*digits, row_out) - out_first;
+    }
+  }
+  NEXT_DIGITS(*digits, row_size);
+}
+
+/// Stores a whole tile whose columns lie next to each other in out.
+static ALWAYS_INLINE void store_whole(global char* to, global const char* bias,
+                                      private const long* out_at,
+                                      private const ContractionArguments* p, V sum[MR][NV],
+                                      ulong position, ulong channel EPILOGUE_PARAMETERS) {
+  _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+    const V addend = p->flags & kConvBias ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      STORE_RESULTS(WIDTH, position + i, channel + v * WIDTH,
+                    to + (out_at[i] + v * WIDTH) * STORAGE_SIZE(OUT), sum[i][v] + addend);
+    }
+  }
+}
+
+/// Stores a tile of any layout element by element.
+static ALWAYS_INLINE void store_edge(global char* to, global const char* bias,
+                                     private const long* out_at,
+                                     private const ContractionArguments* p, V sum[MR][NV],
+                                     uint rows, uint columns, ulong position,
+                                     ulong channel EPILOGUE_PARAMETERS) {
+  // A copy, for what is looked up by a variable is no longer in registers.
+  V edge[MR][NV];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
+  }
+ private const T* elements = (private const T*)edge;
+  for (uint j = 0; j < columns; j++) {
+    const T addend = p->flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);
+    for (uint i = 0; i < rows; i++) {
+      const T value = elements[i * NR + j] + addend;
+      STORE_RESULT(RESULT_ROW(p->plane, p->all, position + i, channel + j),
+                   RESULT_COLUMN(p->plane, position + i, channel + j), to,
+                   out_at[i] + j * p->column_out, value);
+    }
+  }
+}
+
 /// Global size: n / NR, m / (MR * block), groups * splits.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_packed(
     global const char* a_base, const ulong a_offset, global const char* workspace,
@@ -207,21 +267,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
       // loop.
       volatile long spilled[MR];
       long at[MR], out_at[MR];
-      if (digits.s3 + MR <= row_size.s3) {  // rows of one line
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          spilled[i] = i * row_a.s3;
-          out_at[i] = i * row_out.s3;
-        }
-        digits.s3 += MR - 1;
-      } else {
-        spilled[0] = out_at[0] = 0;
-        for (uint i = 1; i < MR; i++) {
-          if (i < rows) NEXT_DIGITS(digits, row_size);
-          spilled[i] = place_of(digits, row_a) - a_first;
-          out_at[i] = place_of(digits, row_out) - out_first;
-        }
-      }
-      NEXT_DIGITS(digits, row_size);
+      place_rows(spilled, out_at, &digits, row_size, row_a, row_out, rows);
       // Each row is looked at: where positions turn over, the last one alone may be in its place.
       bool adjacent = rows == MR, adjacent_out = rows == MR;
       _Pragma("unroll") for (uint i = 0; i < MR; i++) {
@@ -263,13 +309,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
       global char* to = out + out_first * STORAGE_SIZE(OUT);
       const ulong position = p.position0 + tile * MR, channel = z * p.n + column0;
       if (p.column_out == 1 && columns == NR && rows == MR) {
-        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          const V addend = p.flags & kConvBias ? LOADV_AS(C, OUT, WIDTH, bias, v) : (V)(0);
-          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-            STORE_RESULTS(WIDTH, position + i, channel + v * WIDTH,
-                          to + (out_at[i] + v * WIDTH) * STORAGE_SIZE(OUT), sum[i][v] + addend);
-          }
-        }
+        store_whole(to, bias, out_at, &p, sum, position, channel EPILOGUE_PASSED);
       }
 #if TRANSPOSES
       else if (adjacent_out && IN_A_PLANE(p.plane, position, MR)) {
@@ -278,21 +318,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_pac
       }
 #endif
       else {
-        // A copy, for what is looked up by a variable is no longer in registers.
-        V edge[MR][NV];
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) edge[i][v] = sum[i][v];
-        }
-       private const T* elements = (private const T*)edge;
-        for (uint j = 0; j < columns; j++) {
-          const T addend = p.flags & kConvBias ? LOAD_AS(C, OUT, bias, j) : (T)(0);
-          for (uint i = 0; i < rows; i++) {
-            const T value = elements[i * NR + j] + addend;
-            STORE_RESULT(RESULT_ROW(p.plane, p.all, position + i, channel + j),
-                         RESULT_COLUMN(p.plane, position + i, channel + j), to,
-                         out_at[i] + j * p.column_out, value);
-          }
-        }
+        store_edge(to, bias, out_at, &p, sum, rows, columns, position, channel EPILOGUE_PASSED);
       }
     }
   }

@@ -80,7 +80,7 @@ kernel void conv_pad(global const char* in, const ulong in_offset, global char* 
 
 #if ONLY == 0 || ONLY == 2
 #if WIDTH > 1
-/// The same of images whose channels lie side by side, for a copy whose positions do: in is
+/// Pads images whose channels lie side by side, for a copy whose positions do: in is
 /// [size[0]][size[2]] [size[3]][size[4]][size[1]]. A work-item transposes `rows_per_item` lines of
 /// positions; lines and channels are no fewer than WIDTH.
 kernel ITEM_BY_ITEM void conv_pad_transposed(global const char* in, const ulong in_offset,
@@ -107,7 +107,7 @@ kernel ITEM_BY_ITEM void conv_pad_transposed(global const char* in, const ulong 
       for (uint i = end; i < length; i++) to[c * plane + i] = (T)(0);
     }
     if (!inside) continue;
-    // What is next to the last whole square is transposed twice.
+    // Positions next to the last whole square are transposed twice.
     for (uint x = 0; x < p.source[4]; x += WIDTH) {
       const uint start = min(x, p.source[4] - WIDTH);
       for (uint c = 0; c < channels; c += WIDTH) {

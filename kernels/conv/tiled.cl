@@ -80,6 +80,104 @@ DEFINE_FETCH(fetch_b, B_LOADS, BN, B_BY_K, (LOAD_AS(C, IN, from, at[i])))
 DEFINE_STORE(store_a, A_LOADS, BM, A_BY_K, A_LINE)
 DEFINE_STORE(store_b, B_LOADS, BN, B_BY_K, B_LINE)
 
+// Where elements of k lie in a and in b: by a work-group's own table, which begins at element
+// `start`, or by one for all.
+#if TABLE
+typedef local const int* Places;
+#define K_A(k) places[(k) - start]
+#define K_B(k) places[(k) - start + p.split_k]
+#else
+typedef global const int* Places;
+#define K_A(k) places[2 * (k)]
+#define K_B(k) places[2 * (k) + 1]
+#endif
+
+/// Where the loads of the tile at k0 are, for the tile after the one that is being fetched.
+static ALWAYS_INLINE void find_tile(private int* at_a, private int* at_b, private const int* row_at,
+                                    private const int* column_at, Places places, uint k0,
+                                    uint start, uint end, uint item, const ContractionArguments p) {
+  _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {
+    const uint k = k0 + place_in_tile(item + i * ITEMS, A_BY_K, BM).y;
+    at_a[i] = row_at[i] + K_A(min(k, end - 1));
+  }
+  _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {
+    const uint k = k0 + place_in_tile(item + i * ITEMS, B_BY_K, BN).y;
+    at_b[i] = column_at[i] + K_B(min(k, end - 1));
+  }
+}
+
+/// sum += a work-item's rows times its columns of the tiles at x and y.
+static ALWAYS_INLINE void multiply_tiles(private T sum[TM][TN], local const T* x,
+                                         local const T* y) {
+  _Pragma("unroll") for (uint kk = 0; kk < DEPTH; kk++) {
+    Run rows[TM / RUN], columns[TN / RUN];
+    _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
+      rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
+    }
+    _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
+      columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
+    }
+    _Pragma("unroll") for (uint i = 0; i < TM; i++) {
+      _Pragma("unroll") for (uint j = 0; j < TN; j++) {
+        const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
+        sum[i][j] = MAD(u, v, sum[i][j]);
+      }
+    }
+  }
+}
+
+/// A work-item's sums of the steps [first, first + AT_ONCE), into local memory.
+static ALWAYS_INLINE void share_sums(local T* memory, private T sum[TM][TN], uint first, uint slice,
+                                     uint lx, uint ly) {
+  _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
+    const uint step = first + s;
+#if OUT_BY_ROW
+    local T* to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
+    _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
+      Run values;
+      _Pragma("unroll") for (uint r = 0; r < RUN; r++) {
+        ((private T*)&values)[r] = sum[i * RUN + r][step];
+      }
+      *(local Run*)(to + i * LM * RUN) = values;
+    }
+#else
+    local T* to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
+    _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
+      *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[step] + j);
+    }
+#endif
+  }
+}
+
+/// Adds up the slices' sums of these steps, and stores results, or totals.
+static ALWAYS_INLINE void store_sums(local const T* memory, local const long* row_to, uint first,
+                                     uint row0, uint column0, uint z, uint item,
+                                     global const char* bias, global char* out, global T* totals,
+                                     const ContractionArguments p EPILOGUE_PARAMETERS) {
+  const uint length = OUT_BY_ROW ? BM : BN;
+  for (uint e = item; e < AT_ONCE * LINES * length; e += ITEMS) {
+    const uint line = e / length, within = e % length, step = first + line / LINES;
+    const uint across = step / RUN * LINES * RUN + line % LINES * RUN + step % RUN;
+    const uint r = OUT_BY_ROW ? within : across;
+    const uint row = row0 + r, column = column0 + (OUT_BY_ROW ? across : within);
+    if (row >= p.m || column >= p.n) continue;
+    T value = memory[line * LINE + within];
+    _Pragma("unroll") for (uint other = 1; other < SLICES; other++) {
+      value += memory[(other * AT_ONCE * LINES + line) * LINE + within];
+    }
+    global T* total = totals + (ulong)row * p.n + column;
+    if (p.flags & kConvResume) value += *total;
+    if (p.flags & kConvKeep) {
+      *total = value;
+      continue;
+    }
+    if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, column);
+    STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * p.n + column),
+                 RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out,
+                 row_to[r] + column * p.column_out, value);
+  }
+}
+
 /// Global size: ITEMS * tiles, groups, splits.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     global const char* a_base, const ulong a_offset, global const char* b_base,
@@ -98,7 +196,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   global const char* a = a_base + a_offset + z * p.a_group * sizeof(T);
   global const char* b = b_base + b_offset + z * p.b_group * STORAGE_SIZE(IN);
 
-  // What lies past the last row or column is replaced by other elements, whose sums are not stored.
+  // Rows and columns past the last one are replaced by others, whose sums are not stored.
   for (uint r = item; r < BM; r += ITEMS) {
     const uint4 digits = digits_of(min(row0 + r, p.m - 1), SIZES(p.row_size));
     row_from[r] = (int)place_of(digits, STRIDES(p.row_a));
@@ -111,12 +209,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     k_places[k - start] = (int)place_of(digits, STRIDES(p.k_a));
     k_places[k - start + p.split_k] = (int)place_of(digits, STRIDES(p.k_b));
   }
-#define K_A(k) k_places[(k) - start]
-#define K_B(k) k_places[(k) - start + p.split_k]
+  const Places places = k_places;
 #else
-  global const int* table = (global const int*)(table_base + table_offset);
-#define K_A(k) table[2 * (k)]
-#define K_B(k) table[2 * (k) + 1]
+  const Places places = (Places)(table_base + table_offset);
 #endif
   barrier(CLK_LOCAL_MEM_FENCE);
   int row_at[A_LOADS], column_at[B_LOADS];
@@ -138,24 +233,12 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
 
   T next_a[A_LOADS], next_b[B_LOADS];
   int at_a[A_LOADS], at_b[B_LOADS];
-  // Where the tile at k0 is, for the tile after the one that is being fetched.
-#define FIND(k0)                                                           \
-  do {                                                                     \
-    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                 \
-      const uint k = (k0) + place_in_tile(item + i * ITEMS, A_BY_K, BM).y; \
-      at_a[i] = row_at[i] + K_A(min(k, end - 1));                          \
-    }                                                                      \
-    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                 \
-      const uint k = (k0) + place_in_tile(item + i * ITEMS, B_BY_K, BN).y; \
-      at_b[i] = column_at[i] + K_B(min(k, end - 1));                       \
-    }                                                                      \
-  } while (0)
   uint k0 = start, now = 0;
   if (start < end) {
-    FIND(start);
+    find_tile(at_a, at_b, row_at, column_at, places, start, start, end, item, p);
     fetch_a(next_a, a, at_a, item, start, end, true);
     fetch_b(next_b, b, at_b, item, start, end, true);
-    FIND(start + BK);
+    find_tile(at_a, at_b, row_at, column_at, places, start + BK, start, end, item, p);
     store_a(next_a, memory, item);
     store_b(next_b, memory + BK * A_LINE, item);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -169,24 +252,10 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
       fetch_a(next_a, a, at_a, item, k0, end, true);
       fetch_b(next_b, b, at_b, item, k0, end, true);
     }
-    FIND(k0 + BK);
+    find_tile(at_a, at_b, row_at, column_at, places, k0 + BK, start, end, item, p);
     local const T* x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
     local const T* y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
-    _Pragma("unroll") for (uint kk = 0; kk < DEPTH; kk++) {
-      Run rows[TM / RUN], columns[TN / RUN];
-      _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
-        rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
-      }
-      _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-        columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
-      }
-      _Pragma("unroll") for (uint i = 0; i < TM; i++) {
-        _Pragma("unroll") for (uint j = 0; j < TN; j++) {
-          const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
-          sum[i][j] = MAD(u, v, sum[i][j]);
-        }
-      }
-    }
+    multiply_tiles(sum, x, y);
     now ^= 1;
     if (k0 < end) {
       store_a(next_a, memory + now * STAGE, item);
@@ -202,46 +271,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   global T* totals = (global T*)(sums + sums_offset) + ((ulong)split * p.groups + z) * p.m * p.n;
   _Pragma("unroll") for (uint first = 0; first < STEPS; first += AT_ONCE) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
-      const uint step = first + s;
-#if OUT_BY_ROW
-      local T* to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
-      _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
-        Run values;
-        _Pragma("unroll") for (uint r = 0; r < RUN; r++) {
-          ((private T*)&values)[r] = sum[i * RUN + r][step];
-        }
-        *(local Run*)(to + i * LM * RUN) = values;
-      }
-#else
-      local T* to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
-      _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-        *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[step] + j);
-      }
-#endif
-    }
+    share_sums(memory, sum, first, slice, lx, ly);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint length = OUT_BY_ROW ? BM : BN;
-    for (uint e = item; e < AT_ONCE * LINES * length; e += ITEMS) {
-      const uint line = e / length, within = e % length, step = first + line / LINES;
-      const uint across = step / RUN * LINES * RUN + line % LINES * RUN + step % RUN;
-      const uint r = OUT_BY_ROW ? within : across;
-      const uint row = row0 + r, column = column0 + (OUT_BY_ROW ? across : within);
-      if (row >= p.m || column >= p.n) continue;
-      T value = memory[line * LINE + within];
-      _Pragma("unroll") for (uint other = 1; other < SLICES; other++) {
-        value += memory[(other * AT_ONCE * LINES + line) * LINE + within];
-      }
-      global T* total = totals + (ulong)row * p.n + column;
-      if (p.flags & kConvResume) value += *total;
-      if (p.flags & kConvKeep) {
-        *total = value;
-        continue;
-      }
-      if (p.flags & kConvBias) value += LOAD_AS(C, OUT, bias, column);
-      STORE_RESULT(RESULT_ROW(p.plane, p.all, p.position0 + row, z * p.n + column),
-                   RESULT_COLUMN(p.plane, p.position0 + row, z * p.n + column), out,
-                   row_to[r] + column * p.column_out, value);
-    }
+    store_sums(memory, row_to, first, row0, column0, z, item, bias, out, totals, p EPILOGUE_PASSED);
   }
 }

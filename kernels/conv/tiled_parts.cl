@@ -1,4 +1,4 @@
-// What comes before and after implicit GEMM in local-memory tiles (conv/tiled.cl) for some sums: a
+// The kernels before and after implicit GEMM in local-memory tiles (conv/tiled.cl) for some sums: a
 // table of k's places, and the sum of split-K's parts. One program serves all tiles.
 //
 // Compile parameters: those of conv/conv.clh, and OUT_BY_ROW (1: neighbouring work-items store

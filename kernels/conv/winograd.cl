@@ -261,6 +261,119 @@ static inline void store_some(V x, global char* to, uint count, ulong result_row
 }
 
 #if ONLY == 0 || ONLY == 3
+#if CHANNELS_LAST
+#define ROW(i) x[at[i]]
+#else
+#define ROW(i) x[i]
+#endif
+/// sums[MR][NV] of a point of MR tiles, from `tile` of a line on: their elements times the panel's
+/// at y, over the channels.
+static ALWAYS_INLINE void sum_point(private V* sums, global const T* tiles, global const T* y,
+                                    uint line, uint tile, uint point, uint z, uint all,
+                                    private const WinogradArguments* p) {
+  global const T* x = tiles + ((ulong)line * POINTS + point) * all * p->line_tiles;
+#if CHANNELS_LAST
+  x += (ulong)tile * all + z * p->channels;
+  const uint step = 1;
+  long at[MR];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = i * all;
+#else
+  x += (ulong)z * p->channels * p->line_tiles + tile;
+  const uint step = p->line_tiles;
+#endif
+  V sum[MR][NV];
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
+  }
+  for (uint k = 0; k < p->channels; k++, x += step, y += NR) {
+    V column[NV];
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+      column[v] = LOADV(C, WIDTH, (global const char*)y, v);
+    }
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      const V row = (V)(ROW(i));
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+        sum[i][v] = MAD(row, column[v], sum[i][v]);
+      }
+    }
+  }
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) { sums[i * NV + v] = sum[i][v]; }
+  }
+}
+
+#if RESULT_LAST
+/// Stores a strip's results, whole vectors of channels. The value's lanes are NaN where a result is
+/// infinite or NaN, else 0.
+static ALWAYS_INLINE V store_whole(const Strip strip, private const V* sums,
+                                   private const V* addend, global char* to, ulong position,
+                                   ulong channel,
+                                   private const WinogradArguments* p EPILOGUE_PARAMETERS) {
+  V unsound = (V)(0);
+  _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+      V results[2][2];
+      results_of(&sums[i * NV + v], results);
+      _Pragma("unroll") for (uint e = 0; e < 4; e++) {
+        const V result = results[e / 2][e % 2];
+        unsound = MAD(result, (V)(0), unsound);
+        if (e / 2 < strip.rows && 2 * i + e % 2 < strip.span) {
+          STORE_RESULTS(WIDTH, position + e / 2 * p->width + 2 * i + e % 2, channel + v * WIDTH,
+                        to + (e / 2 * p->out_row + (2 * i + e % 2) * p->out_column + v * WIDTH) *
+                                 STORAGE_SIZE(OUT),
+                        result + addend[v]);
+        }
+      }
+    }
+  }
+  return unsound;
+}
+#endif
+
+/// As store_whole(), for `columns` channels that lie anywhere: results side by side, transposed so
+/// that they lie as a row's elements do.
+static ALWAYS_INLINE V store_edge(const Strip strip, private const V* sums, private const V* addend,
+                                  global char* to, ulong position, ulong channel, uint columns,
+                                  private const WinogradArguments* p EPILOGUE_PARAMETERS) {
+  V unsound = (V)(0);
+  for (uint v = 0; v < NV; v++) {
+    V square[2][(SPAN + WIDTH - 1) / WIDTH * WIDTH];
+    _Pragma("unroll") for (uint i = 0; i < MR; i++) {
+      V results[2][2];
+      results_of(&sums[i * NV + v], results);
+      _Pragma("unroll") for (uint e = 0; e < 4; e++) {
+        unsound = MAD(results[e / 2][e % 2], (V)(0), unsound);
+        square[e / 2][2 * i + e % 2] = results[e / 2][e % 2] + addend[v];
+      }
+    }
+    for (uint i = 0; i < strip.rows; i++) {
+      for (uint x = 0; x < strip.span; x += WIDTH) {
+        transpose(square[i] + x);
+        for (uint e = 0; e < WIDTH && v * WIDTH + e < columns; e++) {
+          global char* row =
+              to + (i * p->out_row + x * p->out_column + (v * WIDTH + e) * p->out_channel) *
+                       STORAGE_SIZE(OUT);
+          const ulong at = position + i * p->width + x, of_all = channel + v * WIDTH + e;
+          if (p->out_column == 1 && IN_A_PLANE(p->plane, at, 1)) {
+            store_some(square[i][x + e], row, strip.span - x,
+                       RESULT_ROW(p->plane, p->all, at, of_all),
+                       RESULT_COLUMN(p->plane, at, of_all) EPILOGUE_PASSED);
+          } else {
+            T elements[WIDTH];
+            STORE_PRIVATE(square[i][x + e], elements);
+            for (uint j = 0; j < WIDTH && x + j < strip.span; j++) {
+              STORE_RESULT(RESULT_ROW(p->plane, p->all, at + j, of_all),
+                           RESULT_COLUMN(p->plane, at + j, of_all), row, j * p->out_column,
+                           elements[j]);
+            }
+          }
+        }
+      }
+    }
+  }
+  return unsound;
+}
+
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
     global const char* input, const ulong input_offset, global const char* weight,
@@ -294,40 +407,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     for (uint point = 0; point < POINTS; point++) {
       for (uint s = 0; s < count; s++) {
         const uint line = (first + s) / strips, tile = (first + s) % strips * MR;
-        global const T* x = tiles + ((ulong)line * POINTS + point) * all * p.line_tiles;
-#if CHANNELS_LAST
-        x += (ulong)tile * all + z * p.channels;
-        const uint step = 1;
-        long at[MR];
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) at[i] = i * all;
-#define ROW(i) x[at[i]]
-#else
-        x += (ulong)z * p.channels * p.line_tiles + tile;
-        const uint step = p.line_tiles;
-#define ROW(i) x[i]
-#endif
-        global const T* y = panel + (ulong)point * p.channels * NR;
-        V sum[MR][NV];
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) sum[i][v] = (V)(0);
-        }
-        for (uint k = 0; k < p.channels; k++, x += step, y += NR) {
-          V column[NV];
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-            column[v] = LOADV(C, WIDTH, (global const char*)y, v);
-          }
-          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-            const V row = (V)(ROW(i));
-            _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-              sum[i][v] = MAD(row, column[v], sum[i][v]);
-            }
-          }
-        }
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-            sums[s][(point * MR + i) * NV + v] = sum[i][v];
-          }
-        }
+        sum_point(sums[s] + point * MR * NV, tiles, panel + (ulong)point * p.channels * NR, line,
+                  tile, point, z, all, &p);
       }
     }
     for (uint s = 0; s < count; s++) {
@@ -338,65 +419,15 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
                     STORAGE_SIZE(OUT);
       const ulong position = p.position0 + (strip.image * p.height + strip.y) * p.width + strip.x;
       const ulong channel = (ulong)z * p.columns + column0;
-      V unsound = (V)(0);
+      V unsound;
 #if RESULT_LAST
       if (p.out_channel == 1 && columns == NR) {
-        _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-          _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-            V results[2][2];
-            results_of(&sums[s][i * NV + v], results);
-            _Pragma("unroll") for (uint e = 0; e < 4; e++) {
-              const V result = results[e / 2][e % 2];
-              unsound = MAD(result, (V)(0), unsound);
-              if (e / 2 < strip.rows && 2 * i + e % 2 < strip.span) {
-                STORE_RESULTS(
-                    WIDTH, position + e / 2 * p.width + 2 * i + e % 2, channel + v * WIDTH,
-                    to + (e / 2 * p.out_row + (2 * i + e % 2) * p.out_column + v * WIDTH) *
-                             STORAGE_SIZE(OUT),
-                    result + addend[v]);
-              }
-            }
-          }
-        }
+        unsound = store_whole(strip, sums[s], addend, to, position, channel, &p EPILOGUE_PASSED);
       } else
 #endif
       {
-        for (uint v = 0; v < NV; v++) {
-          // Results side by side, transposed so that they lie as a row's elements do.
-          V square[2][(SPAN + WIDTH - 1) / WIDTH * WIDTH];
-          _Pragma("unroll") for (uint i = 0; i < MR; i++) {
-            V results[2][2];
-            results_of(&sums[s][i * NV + v], results);
-            _Pragma("unroll") for (uint e = 0; e < 4; e++) {
-              unsound = MAD(results[e / 2][e % 2], (V)(0), unsound);
-              square[e / 2][2 * i + e % 2] = results[e / 2][e % 2] + addend[v];
-            }
-          }
-          for (uint i = 0; i < strip.rows; i++) {
-            for (uint x = 0; x < strip.span; x += WIDTH) {
-              transpose(square[i] + x);
-              for (uint e = 0; e < WIDTH && v * WIDTH + e < columns; e++) {
-                global char* row =
-                    to + (i * p.out_row + x * p.out_column + (v * WIDTH + e) * p.out_channel) *
-                             STORAGE_SIZE(OUT);
-                const ulong at = position + i * p.width + x, of_all = channel + v * WIDTH + e;
-                if (p.out_column == 1 && IN_A_PLANE(p.plane, at, 1)) {
-                  store_some(square[i][x + e], row, strip.span - x,
-                             RESULT_ROW(p.plane, p.all, at, of_all),
-                             RESULT_COLUMN(p.plane, at, of_all) EPILOGUE_PASSED);
-                } else {
-                  T elements[WIDTH];
-                  STORE_PRIVATE(square[i][x + e], elements);
-                  for (uint j = 0; j < WIDTH && x + j < strip.span; j++) {
-                    STORE_RESULT(RESULT_ROW(p.plane, p.all, at + j, of_all),
-                                 RESULT_COLUMN(p.plane, at + j, of_all), row, j * p.out_column,
-                                 elements[j]);
-                  }
-                }
-              }
-            }
-          }
-        }
+        unsound =
+            store_edge(strip, sums[s], addend, to, position, channel, columns, &p EPILOGUE_PASSED);
       }
       if (any(isnan(unsound))) {
         sum_directly(&p, strip, z, jn, columns, input + input_offset, weight + weight_offset, bias,
