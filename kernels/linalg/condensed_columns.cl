@@ -13,6 +13,7 @@
 #ifndef D
 #define D f32
 #endif
+#include "include/always_inline.clh"
 #include "include/reduce.clh"
 #include "linalg/columns.clh"
 
@@ -101,6 +102,51 @@ static inline void scale_matrix(global T* matrix, uint n, uint ld, uint chunks, 
     for (uint i = 0; i < (count); i++) taus[i] = FROM_REAL((R)NAN);  \
   } while (0)
 
+/// p += A x, columns from `first` on, A brought up to date: less v w^H and w v^H.
+static ALWAYS_INLINE void update_and_multiply(global T* matrix, uint ld, uint n, uint first,
+                                              uint begin, uint chunks, local const T* v,
+                                              local const T* w, local const T* x, local T* p) {
+  uint j = first;
+  for (; j + 4 <= n; j += 4) {
+    global R* c0 = REALS(matrix + j * ld);
+    global R* c1 = REALS(matrix + (j + 1) * ld);
+    global R* c2 = REALS(matrix + (j + 2) * ld);
+    global R* c3 = REALS(matrix + (j + 3) * ld);
+    const T v0 = -CONJ(v[j]), v1 = -CONJ(v[j + 1]), v2 = -CONJ(v[j + 2]), v3 = -CONJ(v[j + 3]);
+    const T w0 = -CONJ(w[j]), w1 = -CONJ(w[j + 1]), w2 = -CONJ(w[j + 2]), w3 = -CONJ(w[j + 3]);
+    const T x0 = x[j], x1 = x[j + 1], x2 = x[j + 2], x3 = x[j + 3];
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
+      DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
+      V sum = CHUNK(LOCAL_REALS(p), i);
+      DECLARE_MULTIPLES(a0, UPDATED(CHUNK(c0, i), w0, v_, v0, w_));
+      DECLARE_MULTIPLES(a1, UPDATED(CHUNK(c1, i), w1, v_, v1, w_));
+      DECLARE_MULTIPLES(a2, UPDATED(CHUNK(c2, i), w2, v_, v2, w_));
+      DECLARE_MULTIPLES(a3, UPDATED(CHUNK(c3, i), w3, v_, v3, w_));
+      SET_CHUNK(a0[0], c0, i);
+      SET_CHUNK(a1[0], c1, i);
+      SET_CHUNK(a2[0], c2, i);
+      SET_CHUNK(a3[0], c3, i);
+      sum = ADD_MULTIPLE(sum, x0, a0);
+      sum = ADD_MULTIPLE(sum, x1, a1);
+      sum = ADD_MULTIPLE(sum, x2, a2);
+      sum = ADD_MULTIPLE(sum, x3, a3);
+      SET_CHUNK(sum, LOCAL_REALS(p), i);
+    }
+  }
+  for (; j < n; j++) {
+    global R* c0 = REALS(matrix + j * ld);
+    const T v0 = -CONJ(v[j]), w0 = -CONJ(w[j]), x0 = x[j];
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
+      DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
+      DECLARE_MULTIPLES(a0, UPDATED(CHUNK(c0, i), w0, v_, v0, w_));
+      SET_CHUNK(a0[0], c0, i);
+      SET_CHUNK(ADD_MULTIPLE(CHUNK(LOCAL_REALS(p), i), x0, a0), LOCAL_REALS(p), i);
+    }
+  }
+}
+
 /// As in condensed.cl. vectors: 4 of `padded` elements, n rounded up to whole vectors. Global size:
 /// batch.
 kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char* a, ulong a_offset,
@@ -152,46 +198,7 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char* a, ulong a_of
     e[k] = reflection.beta;
     taus[k] = reflection.tau;
     for (uint i = begin; i < chunks; i++) SET_CHUNK(CHUNK(LOCAL_REALS(x), i), column, i);
-    // p = A x, A brought up to date.
-    uint j = k + 1;
-    for (; j + 4 <= n; j += 4) {
-      global R* c0 = REALS(matrix + j * ld);
-      global R* c1 = REALS(matrix + (j + 1) * ld);
-      global R* c2 = REALS(matrix + (j + 2) * ld);
-      global R* c3 = REALS(matrix + (j + 3) * ld);
-      const T v0 = -CONJ(v[j]), v1 = -CONJ(v[j + 1]), v2 = -CONJ(v[j + 2]), v3 = -CONJ(v[j + 3]);
-      const T w0 = -CONJ(w[j]), w1 = -CONJ(w[j + 1]), w2 = -CONJ(w[j + 2]), w3 = -CONJ(w[j + 3]);
-      const T x0 = x[j], x1 = x[j + 1], x2 = x[j + 2], x3 = x[j + 3];
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
-        DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
-        V sum = CHUNK(LOCAL_REALS(p), i);
-        DECLARE_MULTIPLES(a0, UPDATED(CHUNK(c0, i), w0, v_, v0, w_));
-        DECLARE_MULTIPLES(a1, UPDATED(CHUNK(c1, i), w1, v_, v1, w_));
-        DECLARE_MULTIPLES(a2, UPDATED(CHUNK(c2, i), w2, v_, v2, w_));
-        DECLARE_MULTIPLES(a3, UPDATED(CHUNK(c3, i), w3, v_, v3, w_));
-        SET_CHUNK(a0[0], c0, i);
-        SET_CHUNK(a1[0], c1, i);
-        SET_CHUNK(a2[0], c2, i);
-        SET_CHUNK(a3[0], c3, i);
-        sum = ADD_MULTIPLE(sum, x0, a0);
-        sum = ADD_MULTIPLE(sum, x1, a1);
-        sum = ADD_MULTIPLE(sum, x2, a2);
-        sum = ADD_MULTIPLE(sum, x3, a3);
-        SET_CHUNK(sum, LOCAL_REALS(p), i);
-      }
-    }
-    for (; j < n; j++) {
-      global R* c0 = REALS(matrix + j * ld);
-      const T v0 = -CONJ(v[j]), w0 = -CONJ(w[j]), x0 = x[j];
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
-        DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
-        DECLARE_MULTIPLES(a0, UPDATED(CHUNK(c0, i), w0, v_, v0, w_));
-        SET_CHUNK(a0[0], c0, i);
-        SET_CHUNK(ADD_MULTIPLE(CHUNK(LOCAL_REALS(p), i), x0, a0), LOCAL_REALS(p), i);
-      }
-    }
+    update_and_multiply(matrix, ld, n, k + 1, begin, chunks, v, w, x, p);
     // H^H A H = A - x w^H - w x^H with w = tau p - (|tau|^2 x^H p / 2) x.
     DECLARE_SUMS(sums);
     for (uint i = begin; i < chunks; i++) {
@@ -213,6 +220,94 @@ kernel ITEM_BY_ITEM void tridiagonalise_columns(global const char* a, ulong a_of
   e[n - 1] = scale;
   taus[n - 1] = FROM_REAL((R)0);
   if (n > 1 && isinf(largest)) FILL_WITH_NANS(n);
+}
+
+/// h = factor x^H A, columns from `first` on, A brought up to date: less v g and w u^H.
+static ALWAYS_INLINE void update_and_project(global T* matrix, uint ld, uint n, uint first,
+                                             uint begin, uint chunks, local const T* v,
+                                             local const T* g, local const T* w, local const T* u,
+                                             local const T* x, local T* h, const T factor) {
+  uint j = first;
+  for (; j + 4 <= n; j += 4) {
+    global R* c0 = REALS(matrix + j * ld);
+    global R* c1 = REALS(matrix + (j + 1) * ld);
+    global R* c2 = REALS(matrix + (j + 2) * ld);
+    global R* c3 = REALS(matrix + (j + 3) * ld);
+    const T g0 = -g[j], g1 = -g[j + 1], g2 = -g[j + 2], g3 = -g[j + 3];
+    const T u0 = -CONJ(u[j]), u1 = -CONJ(u[j + 1]), u2 = -CONJ(u[j + 2]), u3 = -CONJ(u[j + 3]);
+    DECLARE_SUMS(sums0);
+    DECLARE_SUMS(sums1);
+    DECLARE_SUMS(sums2);
+    DECLARE_SUMS(sums3);
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
+      DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
+      DECLARE_MULTIPLES(x_, CHUNK(LOCAL_REALS(x), i));
+      const V a0 = UPDATED(CHUNK(c0, i), g0, v_, u0, w_);
+      const V a1 = UPDATED(CHUNK(c1, i), g1, v_, u1, w_);
+      const V a2 = UPDATED(CHUNK(c2, i), g2, v_, u2, w_);
+      const V a3 = UPDATED(CHUNK(c3, i), g3, v_, u3, w_);
+      SET_CHUNK(a0, c0, i);
+      SET_CHUNK(a1, c1, i);
+      SET_CHUNK(a2, c2, i);
+      SET_CHUNK(a3, c3, i);
+      ADD_PRODUCT(sums0, x_, a0);
+      ADD_PRODUCT(sums1, x_, a1);
+      ADD_PRODUCT(sums2, x_, a2);
+      ADD_PRODUCT(sums3, x_, a3);
+    }
+    h[j] = MUL(factor, SUM_OF(sums0));
+    h[j + 1] = MUL(factor, SUM_OF(sums1));
+    h[j + 2] = MUL(factor, SUM_OF(sums2));
+    h[j + 3] = MUL(factor, SUM_OF(sums3));
+  }
+  for (; j < n; j++) {
+    global R* c0 = REALS(matrix + j * ld);
+    const T g0 = -g[j], u0 = -CONJ(u[j]);
+    DECLARE_SUMS(sums0);
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
+      DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
+      DECLARE_MULTIPLES(x_, CHUNK(LOCAL_REALS(x), i));
+      const V a0 = UPDATED(CHUNK(c0, i), g0, v_, u0, w_);
+      SET_CHUNK(a0, c0, i);
+      ADD_PRODUCT(sums0, x_, a0);
+    }
+    h[j] = MUL(factor, SUM_OF(sums0));
+  }
+}
+
+/// p += A y, columns from `first` on.
+static ALWAYS_INLINE void multiply_columns(global const T* matrix, uint ld, uint n, uint first,
+                                           uint begin, uint chunks, local const T* y, local T* p) {
+  uint j = first;
+  for (; j + 4 <= n; j += 4) {
+    global const R* c0 = REALS(matrix + j * ld);
+    global const R* c1 = REALS(matrix + (j + 1) * ld);
+    global const R* c2 = REALS(matrix + (j + 2) * ld);
+    global const R* c3 = REALS(matrix + (j + 3) * ld);
+    const T y0 = y[j], y1 = y[j + 1], y2 = y[j + 2], y3 = y[j + 3];
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(a0, CHUNK(c0, i));
+      DECLARE_MULTIPLES(a1, CHUNK(c1, i));
+      DECLARE_MULTIPLES(a2, CHUNK(c2, i));
+      DECLARE_MULTIPLES(a3, CHUNK(c3, i));
+      V sum = CHUNK(LOCAL_REALS(p), i);
+      sum = ADD_MULTIPLE(sum, y0, a0);
+      sum = ADD_MULTIPLE(sum, y1, a1);
+      sum = ADD_MULTIPLE(sum, y2, a2);
+      sum = ADD_MULTIPLE(sum, y3, a3);
+      SET_CHUNK(sum, LOCAL_REALS(p), i);
+    }
+  }
+  for (; j < n; j++) {
+    global const R* c0 = REALS(matrix + j * ld);
+    const T y0 = y[j];
+    for (uint i = begin; i < chunks; i++) {
+      DECLARE_MULTIPLES(a0, CHUNK(c0, i));
+      SET_CHUNK(ADD_MULTIPLE(CHUNK(LOCAL_REALS(p), i), y0, a0), LOCAL_REALS(p), i);
+    }
+  }
 }
 
 /// As in condensed.cl. vectors: 8 of `padded` elements. Global size: batch.
@@ -264,92 +359,19 @@ kernel ITEM_BY_ITEM void bidiagonalise_columns(
     // h = conj(tau) x^H A, A brought up to date; what that leaves of row k, conjugated, makes the
     // right reflection.
     const T factor = CONJ(left.tau);
-    uint j = k + 1;
-    for (; j + 4 <= n; j += 4) {
-      global R* c0 = REALS(matrix + j * ld);
-      global R* c1 = REALS(matrix + (j + 1) * ld);
-      global R* c2 = REALS(matrix + (j + 2) * ld);
-      global R* c3 = REALS(matrix + (j + 3) * ld);
-      const T g0 = -g[j], g1 = -g[j + 1], g2 = -g[j + 2], g3 = -g[j + 3];
-      const T u0 = -CONJ(u[j]), u1 = -CONJ(u[j + 1]), u2 = -CONJ(u[j + 2]), u3 = -CONJ(u[j + 3]);
-      DECLARE_SUMS(sums0);
-      DECLARE_SUMS(sums1);
-      DECLARE_SUMS(sums2);
-      DECLARE_SUMS(sums3);
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
-        DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
-        DECLARE_MULTIPLES(x_, CHUNK(LOCAL_REALS(x), i));
-        const V a0 = UPDATED(CHUNK(c0, i), g0, v_, u0, w_);
-        const V a1 = UPDATED(CHUNK(c1, i), g1, v_, u1, w_);
-        const V a2 = UPDATED(CHUNK(c2, i), g2, v_, u2, w_);
-        const V a3 = UPDATED(CHUNK(c3, i), g3, v_, u3, w_);
-        SET_CHUNK(a0, c0, i);
-        SET_CHUNK(a1, c1, i);
-        SET_CHUNK(a2, c2, i);
-        SET_CHUNK(a3, c3, i);
-        ADD_PRODUCT(sums0, x_, a0);
-        ADD_PRODUCT(sums1, x_, a1);
-        ADD_PRODUCT(sums2, x_, a2);
-        ADD_PRODUCT(sums3, x_, a3);
-      }
-      h[j] = MUL(factor, SUM_OF(sums0));
-      h[j + 1] = MUL(factor, SUM_OF(sums1));
-      h[j + 2] = MUL(factor, SUM_OF(sums2));
-      h[j + 3] = MUL(factor, SUM_OF(sums3));
-    }
-    for (; j < n; j++) {
-      global R* c0 = REALS(matrix + j * ld);
-      const T g0 = -g[j], u0 = -CONJ(u[j]);
-      DECLARE_SUMS(sums0);
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(v_, CHUNK(LOCAL_REALS(v), i));
-        DECLARE_MULTIPLES(w_, CHUNK(LOCAL_REALS(w), i));
-        DECLARE_MULTIPLES(x_, CHUNK(LOCAL_REALS(x), i));
-        const V a0 = UPDATED(CHUNK(c0, i), g0, v_, u0, w_);
-        SET_CHUNK(a0, c0, i);
-        ADD_PRODUCT(sums0, x_, a0);
-      }
-      h[j] = MUL(factor, SUM_OF(sums0));
-    }
+    update_and_project(matrix, ld, n, k + 1, begin, chunks, v, g, w, u, x, h, factor);
     taus[n + k] = FROM_REAL((R)0);
     if (k + 1 == n) break;
-    for (j = k + 1; j < n; j++) y[j] = CONJ(matrix[j * ld + k] - h[j]);
+    for (uint j = k + 1; j < n; j++) y[j] = CONJ(matrix[j * ld + k] - h[j]);
     const Reflection right = make_reflection(y, k + 1, chunks);
     e[k] = right.beta;
     taus[n + k] = right.tau;
     T dot = FROM_REAL((R)0);
-    for (j = k + 1; j < n; j++) dot = MAD(h[j], y[j], dot);
+    for (uint j = k + 1; j < n; j++) dot = MAD(h[j], y[j], dot);
     for (uint i = begin; i < chunks; i++)
       SET_CHUNK(CHUNK(LOCAL_REALS(y), i), REALS(by_row + k * ld), i);
     // Both sides: A - x h - w y^H with w = tau (A - x h) y.
-    for (j = k + 1; j + 4 <= n; j += 4) {
-      global const R* c0 = REALS(matrix + j * ld);
-      global const R* c1 = REALS(matrix + (j + 1) * ld);
-      global const R* c2 = REALS(matrix + (j + 2) * ld);
-      global const R* c3 = REALS(matrix + (j + 3) * ld);
-      const T y0 = y[j], y1 = y[j + 1], y2 = y[j + 2], y3 = y[j + 3];
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(a0, CHUNK(c0, i));
-        DECLARE_MULTIPLES(a1, CHUNK(c1, i));
-        DECLARE_MULTIPLES(a2, CHUNK(c2, i));
-        DECLARE_MULTIPLES(a3, CHUNK(c3, i));
-        V sum = CHUNK(LOCAL_REALS(p), i);
-        sum = ADD_MULTIPLE(sum, y0, a0);
-        sum = ADD_MULTIPLE(sum, y1, a1);
-        sum = ADD_MULTIPLE(sum, y2, a2);
-        sum = ADD_MULTIPLE(sum, y3, a3);
-        SET_CHUNK(sum, LOCAL_REALS(p), i);
-      }
-    }
-    for (; j < n; j++) {
-      global const R* c0 = REALS(matrix + j * ld);
-      const T y0 = y[j];
-      for (uint i = begin; i < chunks; i++) {
-        DECLARE_MULTIPLES(a0, CHUNK(c0, i));
-        SET_CHUNK(ADD_MULTIPLE(CHUNK(LOCAL_REALS(p), i), y0, a0), LOCAL_REALS(p), i);
-      }
-    }
+    multiply_columns(matrix, ld, n, k + 1, begin, chunks, y, p);
     for (uint i = begin; i < chunks; i++) {
       DECLARE_MULTIPLES(x_, CHUNK(LOCAL_REALS(x), i));
       DECLARE_MULTIPLES(p_, ADD_MULTIPLE(CHUNK(LOCAL_REALS(p), i), -dot, x_));

@@ -2,6 +2,7 @@
 // two rows on D's diagonal, by Bunch and Kaufman's pivoting, and systems solved with them.
 //
 // Compile parameters: C (matrix.clh), GROUP (the work-group's size), HERMITIAN (0: symmetric).
+#include "include/always_inline.clh"
 #include "include/assert.clh"
 #include "include/reduce.clh"
 #include "linalg/matrix.clh"
@@ -51,6 +52,57 @@ static inline Block block_of(T a, T b, T c) {
 #define DIVIDED_SECOND(block, x, y) \
   MUL((block).factor, MUL((block).a, y) - MUL(TURNED((block).phase), x))
 
+/// Swaps rows and columns `from` and `with`, below it, of the lower triangle, in a block that
+/// begins at row k.
+static ALWAYS_INLINE void swap_with(global T* matrix, const Strides sa, uint n, uint k, uint from,
+                                    uint with, uint lane) {
+  for (uint i = from + 1 + lane; i < n; i += GROUP) {
+    if (i == with) continue;
+    const T value = AT(matrix, sa, i, from);
+    if (i > with) {
+      AT(matrix, sa, i, from) = AT(matrix, sa, i, with);
+      AT(matrix, sa, i, with) = value;
+    } else {
+      AT(matrix, sa, i, from) = TURNED(AT(matrix, sa, with, i));
+      AT(matrix, sa, with, i) = TURNED(value);
+    }
+  }
+  if (lane == 0) {
+    const T value = AT(matrix, sa, from, from);
+    AT(matrix, sa, from, from) = AT(matrix, sa, with, with);
+    AT(matrix, sa, with, with) = value;
+    AT(matrix, sa, with, from) = TURNED(AT(matrix, sa, with, from));
+    if (from > k) {
+      const T other = AT(matrix, sa, from, k);
+      AT(matrix, sa, from, k) = AT(matrix, sa, with, k);
+      AT(matrix, sa, with, k) = other;
+    }
+  }
+}
+
+/// Takes L D times the transposed columns of the block at row k, which are read by all, off what is
+/// below and to the right. LAPACK takes nothing off for a factor of 0, an infinity's inverse,
+/// though its products may be NaN.
+static ALWAYS_INLINE void subtract_block(global T* matrix, const Strides sa, uint n, uint k,
+                                         uint step, const T inverse, const Block block, uint lane) {
+  for (uint i = k + step + lane; i < n; i += GROUP) {
+    const T x = AT(matrix, sa, i, k);
+    if (step == 1) {
+      const T l = -MUL(x, inverse);
+      for (uint j = SIZE1(inverse) != 0 ? k + 1 : n; j <= i; j++)
+        AT(matrix, sa, i, j) = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
+    } else {
+      const T y = AT(matrix, sa, i, k + 1);
+      const T l = -DIVIDED_FIRST(block, x, y), m = -DIVIDED_SECOND(block, x, y);
+      for (uint j = k + 2; j <= i; j++) {
+        const T updated = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
+        AT(matrix, sa, i, j) = MAD(m, TURNED(AT(matrix, sa, j, k + 1)), updated);
+      }
+    }
+    AT(matrix, sa, i, i) = DIAGONAL(AT(matrix, sa, i, i));
+  }
+}
+
 /// a: [batch, n, n], lower triangle: D's blocks and, below them, L replace it, as LAPACK's sytf2
 /// leaves them. pivots: [batch, n] ints, LAPACK's: row k was swapped with pivots[k] - 1, or, in a
 /// block of two rows, whose pivots are equal and negative, row k + 1 with -pivots[k] - 1. info:
@@ -94,28 +146,7 @@ kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulon
     const uint from = k + step - 1;
     // Everything above has been read.
     barrier(CLK_GLOBAL_MEM_FENCE);
-    for (uint i = from + 1 + lane; i < n && with != from; i += GROUP) {
-      if (i == with) continue;
-      const T value = AT(matrix, sa, i, from);
-      if (i > with) {
-        AT(matrix, sa, i, from) = AT(matrix, sa, i, with);
-        AT(matrix, sa, i, with) = value;
-      } else {
-        AT(matrix, sa, i, from) = TURNED(AT(matrix, sa, with, i));
-        AT(matrix, sa, with, i) = TURNED(value);
-      }
-    }
-    if (lane == 0 && with != from) {
-      const T value = AT(matrix, sa, from, from);
-      AT(matrix, sa, from, from) = AT(matrix, sa, with, with);
-      AT(matrix, sa, with, with) = value;
-      AT(matrix, sa, with, from) = TURNED(AT(matrix, sa, with, from));
-      if (step == 2) {
-        const T other = AT(matrix, sa, from, k);
-        AT(matrix, sa, from, k) = AT(matrix, sa, with, k);
-        AT(matrix, sa, with, k) = other;
-      }
-    }
+    if (with != from) swap_with(matrix, sa, n, k, from, with, lane);
     barrier(CLK_GLOBAL_MEM_FENCE);
     if (lane == 0) {
       pivot[k] = step == 1 ? (int)with + 1 : -(int)with - 1;
@@ -125,25 +156,7 @@ kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulon
     const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
     Block block = {first, first, first, first};
     if (step == 2) block = block_of(first, AT(matrix, sa, k + 1, k), AT(matrix, sa, k + 1, k + 1));
-    // The rest, below and to the right, less L D times the transposed columns, which are read by
-    // all. LAPACK takes nothing off for a factor of 0, an infinity's inverse, though its products
-    // may be NaN.
-    for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
-      const T x = AT(matrix, sa, i, k);
-      if (step == 1) {
-        const T l = -MUL(x, inverse);
-        for (uint j = SIZE1(inverse) != 0 ? k + 1 : n; j <= i; j++)
-          AT(matrix, sa, i, j) = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
-      } else {
-        const T y = AT(matrix, sa, i, k + 1);
-        const T l = -DIVIDED_FIRST(block, x, y), m = -DIVIDED_SECOND(block, x, y);
-        for (uint j = k + 2; j <= i; j++) {
-          const T updated = MAD(l, TURNED(AT(matrix, sa, j, k)), AT(matrix, sa, i, j));
-          AT(matrix, sa, i, j) = MAD(m, TURNED(AT(matrix, sa, j, k + 1)), updated);
-        }
-      }
-      AT(matrix, sa, i, i) = DIAGONAL(AT(matrix, sa, i, i));
-    }
+    if (!nothing) subtract_block(matrix, sa, n, k, step, inverse, block, lane);
     barrier(CLK_GLOBAL_MEM_FENCE);
     for (uint i = k + step + lane; i < n && !nothing; i += GROUP) {
       const T x = AT(matrix, sa, i, k);
