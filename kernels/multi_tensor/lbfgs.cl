@@ -22,6 +22,7 @@
 #define RULE 0
 #endif
 
+#include "include/always_inline.clh"
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #include "multi_tensor/lbfgs_arguments.clh"
@@ -88,6 +89,108 @@ DEFINE_GROUP_REDUCTION(group_largest, LARGER)
 
 #define ROW(base, k) (base + (ulong)(k) * n * STORAGE_SIZE(E))
 
+#if GROUP > 1
+#define SHARED_PARAMETER , local real* shared
+#define SHARED_PASSED , shared
+#define MEET() barrier(CLK_GLOBAL_MEM_FENCE)
+#else
+#define MEET() (void)0
+#define SHARED_PARAMETER
+#define SHARED_PASSED
+#endif
+
+// The steps of the passes, for EACH_ELEMENT. They use the names of lbfgs().
+#define ROUNDED(width, v) CONVERTV(C, E, width, CONVERTV(E, C, width, v))
+#define LOOK(width, i)                                                                 \
+  {                                                                                    \
+    const TYPEV(C, width) g = READ(width, gradient, i), d = READ(width, direction, i); \
+    IN_LANES(width, slope) += g * d;                                                   \
+    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(g));         \
+  }
+#define START(width, i)                                                        \
+  {                                                                            \
+    const TYPEV(C, width) g = READ(width, gradient, i);                        \
+    WRITE(width, direction, i, -g);                                            \
+    WRITE(width, previous, i, g);                                              \
+    IN_LANES(width, slope) -= g * g;                                           \
+    IN_LANES(width, size) += fabs(g);                                          \
+    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(g)); \
+  }
+#define PAIR(width, i)                                                                           \
+  const TYPEV(C, width) y = ROUNDED(width, READ(width, gradient, i) - READ(width, previous, i)); \
+  const TYPEV(C, width) s = ROUNDED(width, READ(width, last, i) * t)
+#define MEASURE(width, i)                \
+  {                                      \
+    PAIR(width, i);                      \
+    IN_LANES(width, curvature) += y * s; \
+    IN_LANES(width, square) += y * y;    \
+  }
+#define KEEP(width, i)              \
+  {                                 \
+    PAIR(width, i);                 \
+    WRITE(width, new_change, i, y); \
+    WRITE(width, new_step, i, s);   \
+  }
+#define BEGIN(width, i)                                 \
+  {                                                     \
+    const TYPEV(C, width) g = READ(width, gradient, i); \
+    WRITE(width, direction, i, -g);                     \
+    WRITE(width, previous, i, g);                       \
+  }
+#define TURN(width, i)                                                   \
+  {                                                                      \
+    TYPEV(C, width) q = READ(width, direction, i);                       \
+    if (count > 0) q = ROUNDED(width, q + along * READ(width, with, i)); \
+    WRITE(width, direction, i, q * scale);                               \
+  }
+#define FINISH(width, i)                                                       \
+  {                                                                            \
+    TYPEV(C, width) d = READ(width, direction, i);                             \
+    if (count > 0) {                                                           \
+      d = ROUNDED(width, d + along * READ(width, with, i));                    \
+      WRITE(width, direction, i, d);                                           \
+    }                                                                          \
+    IN_LANES(width, slope) += READ(width, gradient, i) * d;                    \
+    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(d)); \
+  }
+#define DOT(width, i) IN_LANES(width, product) += READ(width, onto, i) * READ(width, direction, i)
+#define ADD_AND_DOT(width, i)                                                     \
+  {                                                                               \
+    const TYPEV(C, width) q =                                                     \
+        ROUNDED(width, READ(width, direction, i) + along * READ(width, with, i)); \
+    WRITE(width, direction, i, q);                                                \
+    IN_LANES(width, product) += READ(width, onto, i) * q;                         \
+  }
+
+/// The newest pair's products: of both, and of the gradient's change with itself.
+static ALWAYS_INLINE void measure_pair(private real* with_step, private real* with_itself,
+                                       global const char* gradient, global const char* previous,
+                                       global const char* last, real t, uint n,
+                                       uint item SHARED_PARAMETER) {
+  DECLARE_LANES(curvature);
+  DECLARE_LANES(square);
+  EACH_ELEMENT(MEASURE);
+  FOLD(curvature, ADD);
+  FOLD(square, ADD);
+  *with_step = TOTAL(curvature);
+  *with_itself = TOTAL(square);
+}
+
+/// The product of `onto` and the direction, to which `along` times `with` is added before, if it
+/// `adds`.
+static ALWAYS_INLINE real add_and_dot(global char* direction, global const char* onto,
+                                      global const char* with, real along, bool adds, uint n,
+                                      uint item SHARED_PARAMETER) {
+  DECLARE_LANES(product);
+  if (adds) {
+    EACH_ELEMENT(ADD_AND_DOT);
+  } else {
+    EACH_ELEMENT(DOT);
+  }
+  FOLD(product, ADD);
+  return TOTAL(product);
+}
+
 kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offset,
                                global char* previous, ulong previous_offset,
                                global const char* last, ulong last_offset,  // direction
@@ -105,29 +208,13 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
   global real* const fact = (global real*)(facts + facts_offset);
   DECLARE_LANES(slope);
   DECLARE_LANES(largest);
-#if RULE == 2
-#define LOOK(width, i)                                                                 \
-  {                                                                                    \
-    const TYPEV(C, width) g = READ(width, gradient, i), d = READ(width, direction, i); \
-    IN_LANES(width, slope) += g * d;                                                   \
-    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(g));         \
-  }
-#else
+#if RULE != 2
   previous += previous_offset;
 #endif
 #if RULE == 2
   EACH_ELEMENT(LOOK);
 #elif RULE == 1
   DECLARE_LANES(size);
-#define START(width, i)                                                        \
-  {                                                                            \
-    const TYPEV(C, width) g = READ(width, gradient, i);                        \
-    WRITE(width, direction, i, -g);                                            \
-    WRITE(width, previous, i, g);                                              \
-    IN_LANES(width, slope) -= g * g;                                           \
-    IN_LANES(width, size) += fabs(g);                                          \
-    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(g)); \
-  }
   EACH_ELEMENT(START);
   FOLD(size, ADD);
   const real size = TOTAL(size);
@@ -140,23 +227,8 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
   const real t = (real)p.step;
 
   // The newest pair, of the storage's precision, as it is kept.
-  DECLARE_LANES(curvature);
-  DECLARE_LANES(square);
-#define PAIR(width, i)                                                                           \
-  const TYPEV(C, width) y = ROUNDED(width, READ(width, gradient, i) - READ(width, previous, i)); \
-  const TYPEV(C, width) s = ROUNDED(width, READ(width, last, i) * t)
-#define MEASURE(width, i)                \
-  {                                      \
-    PAIR(width, i);                      \
-    IN_LANES(width, curvature) += y * s; \
-    IN_LANES(width, square) += y * y;    \
-  }
-#define ROUNDED(width, v) CONVERTV(C, E, width, CONVERTV(E, C, width, v))
-  EACH_ELEMENT(MEASURE);
-  FOLD(curvature, ADD);
-  FOLD(square, ADD);
-  const real curvature = TOTAL(curvature);
-  const real square = TOTAL(square);
+  real curvature, square;
+  measure_pair(&curvature, &square, gradient, previous, last, t, n, item SHARED_PASSED);
   uint first = p.first, count = p.count;
   real scale = fact[3];
   const bool stored = curvature > (real)1e-10;
@@ -164,12 +236,6 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
     const uint slot = (first + count) % p.rows;
     global char* const new_step = ROW(steps, slot);
     global char* const new_change = ROW(changes, slot);
-#define KEEP(width, i)              \
-  {                                 \
-    PAIR(width, i);                 \
-    WRITE(width, new_change, i, y); \
-    WRITE(width, new_step, i, s);   \
-  }
     EACH_ELEMENT(KEEP);
     if (item == 0) inverse[slot] = 1 / curvature;
     scale = curvature / square;
@@ -179,76 +245,30 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
       count++;
     }
   }
-#define BEGIN(width, i)                                 \
-  {                                                     \
-    const TYPEV(C, width) g = READ(width, gradient, i); \
-    WRITE(width, direction, i, -g);                     \
-    WRITE(width, previous, i, g);                       \
-  }
   EACH_ELEMENT(BEGIN);
-#if GROUP > 1
-  barrier(CLK_GLOBAL_MEM_FENCE);  // inverse[slot]
-#endif
+  MEET();  // inverse[slot]
 
   // From the newest pair to the oldest, then back. Each pass adds what the one before has found and
   // sums for the next.
-  global const char *with = changes, *onto = steps;
+  global const char* with = changes;
   real along = 0;
-#define DOT(width, i) IN_LANES(width, product) += READ(width, onto, i) * READ(width, direction, i)
-#define ADD_AND_DOT(width, i)                                                     \
-  {                                                                               \
-    const TYPEV(C, width) q =                                                     \
-        ROUNDED(width, READ(width, direction, i) + along * READ(width, with, i)); \
-    WRITE(width, direction, i, q);                                                \
-    IN_LANES(width, product) += READ(width, onto, i) * q;                         \
-  }
   for (uint k = count; k-- > 0;) {
     const uint row = (first + k) % p.rows;
-    DECLARE_LANES(product);
-    onto = ROW(steps, row);
-    if (k + 1 == count) {
-      EACH_ELEMENT(DOT);
-    } else {
-      EACH_ELEMENT(ADD_AND_DOT);
-    }
-    FOLD(product, ADD);
-    const real found = TOTAL(product) * inverse[row];
+    const real found =
+        add_and_dot(direction, ROW(steps, row), with, along, k + 1 < count, n, item SHARED_PASSED) *
+        inverse[row];
     if (item == 0) factor[k] = found;
     along = -found;
     with = ROW(changes, row);
   }
-#define TURN(width, i)                                                   \
-  {                                                                      \
-    TYPEV(C, width) q = READ(width, direction, i);                       \
-    if (count > 0) q = ROUNDED(width, q + along * READ(width, with, i)); \
-    WRITE(width, direction, i, q * scale);                               \
-  }
   EACH_ELEMENT(TURN);
-#if GROUP > 1
-  barrier(CLK_GLOBAL_MEM_FENCE);  // factor[k]
-#endif
+  MEET();  // factor[k]
   for (uint k = 0; k < count; k++) {
     const uint row = (first + k) % p.rows;
-    DECLARE_LANES(product);
-    onto = ROW(changes, row);
-    if (k == 0) {
-      EACH_ELEMENT(DOT);
-    } else {
-      EACH_ELEMENT(ADD_AND_DOT);
-    }
-    FOLD(product, ADD);
-    along = factor[k] - TOTAL(product) * inverse[row];
+    along = factor[k] -
+            add_and_dot(direction, ROW(changes, row), with, along, k > 0, n, item SHARED_PASSED) *
+                inverse[row];
     with = ROW(steps, row);
-  }
-#define FINISH(width, i)                                                       \
-  {                                                                            \
-    TYPEV(C, width) d = READ(width, direction, i);                             \
-    if (count > 0) {                                                           \
-      d = ROUNDED(width, d + along * READ(width, with, i));                    \
-      WRITE(width, direction, i, d);                                           \
-    }                                                                          \
-    IN_LANES(width, slope) += READ(width, gradient, i) * d;                    \
-    IN_LANES(width, largest) = PICK(width, IN_LANES(width, largest), fabs(d)); \
   }
   EACH_ELEMENT(FINISH);
 #endif

@@ -7,6 +7,7 @@
 //
 // Compile parameters: those of scan/ops.clh, PHASE, GROUP, ITEMS, CONTIGUOUS (the input's elements
 // of a line are neighbours).
+#include "include/always_inline.clh"
 #include "include/item_by_item.clh"
 #include "scan/ops.clh"
 #include "scan/geometry.clh"
@@ -49,6 +50,62 @@ static inline State scan_group(State state, uint item, local State* shared, Stat
 }
 #endif
 
+#if GROUP > 1
+#define GROUP_PARAMETERS , uint item, local State *shared
+#define GROUP_PASSED , item, shared
+#else
+#define GROUP_PARAMETERS
+#define GROUP_PASSED
+#endif
+
+#if PHASE == PHASE_SCAN
+/// Combines the states of the line's chunks before `split`.
+static ALWAYS_INLINE State earlier_chunks(uint split, uint line, global const char* partial,
+                                          const Arguments args GROUP_PARAMETERS) {
+  State carry = identity();
+#if GROUP > 1
+  const uint share = (split + GROUP - 1) / GROUP;
+  for (uint s = item * share; s < min((item + 1) * share, split); s++) {
+#else
+  for (uint s = 0; s < split; s++) {
+#endif
+    const ulong index = (ulong)s * args.lines + line;
+    carry = combine(carry, load_partial(partial, PARTIAL_STARTS(args), index));
+  }
+#if GROUP > 1
+  State all;
+  scan_group(carry, item, shared, &all);
+  carry = all;
+#endif
+  return carry;
+}
+#endif
+
+#if GROUP == 1 && ITEMS > 1
+/// Makes neighbours' states running ones, from the one before them on.
+static ALWAYS_INLINE void scan_items(const State carry, private State* states) {
+#if FORM == FORM_VALUE && TILED
+  if (!scan_tile(carry, states, PHASE == PHASE_REDUCE)) {
+    states[0] = combine(carry, states[0]);
+    for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+  }
+#elif FORM == FORM_VALUE
+  for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+  for (uint k = 0; k < ITEMS; k++) states[k] = combine(carry, states[k]);
+#else
+  bool any_nan = IS_NAN(carry);
+  for (uint k = 0; k < ITEMS; k++) any_nan |= IS_NAN(states[k]);
+  if (any_nan) {
+    states[0] = combine(carry, states[0]);
+    for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
+  } else {
+    states[0] = advance(carry, states[0]);
+    for (uint k = 1; k < ITEMS; k++) states[k] = advance(states[k - 1], states[k]);
+  }
+#endif
+}
+#endif
+
 kernel ITEM_BY_ITEM void scan_rows(global const char* in, const ulong in_offset, global char* out0,
                                    const ulong out0_offset, global char* out1,
                                    const ulong out1_offset, global char* partial,
@@ -73,22 +130,8 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in, const ulong in_offset,
     global char *result0 = out0, *result1 = out1;
     DECODE_LINE(args, 0, line, start, result0, result1);
     State carry = identity();
-
 #if PHASE == PHASE_SCAN
-#if GROUP > 1
-    const uint share = (split + GROUP - 1) / GROUP;
-    for (uint s = item * share; s < min((item + 1) * share, split); s++) {
-#else
-    for (uint s = 0; s < split; s++) {
-#endif
-      const ulong index = (ulong)s * args.lines + line;
-      carry = combine(carry, load_partial(partial, PARTIAL_STARTS(args), index));
-    }
-#if GROUP > 1
-    State all;
-    scan_group(carry, item, shared, &all);
-    carry = all;
-#endif
+    carry = earlier_chunks(split, line, partial, args GROUP_PASSED);
 #endif
 
 #if GROUP > 1
@@ -115,25 +158,7 @@ kernel ITEM_BY_ITEM void scan_rows(global const char* in, const ulong in_offset,
     for (; i + ITEMS <= end; i += ITEMS) {
       State states[ITEMS];
       for (uint k = 0; k < ITEMS; k++) states[k] = LOAD_ELEMENT(i + k);
-#if FORM == FORM_VALUE && TILED
-      if (!scan_tile(carry, states, PHASE == PHASE_REDUCE)) {
-        states[0] = combine(carry, states[0]);
-        for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
-      }
-#elif FORM == FORM_VALUE
-      for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
-      for (uint k = 0; k < ITEMS; k++) states[k] = combine(carry, states[k]);
-#else
-      bool any_nan = IS_NAN(carry);
-      for (uint k = 0; k < ITEMS; k++) any_nan |= IS_NAN(states[k]);
-      if (any_nan) {
-        states[0] = combine(carry, states[0]);
-        for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
-      } else {
-        states[0] = advance(carry, states[0]);
-        for (uint k = 1; k < ITEMS; k++) states[k] = advance(states[k - 1], states[k]);
-      }
-#endif
+      scan_items(carry, states);
 #if PHASE != PHASE_REDUCE
       for (uint k = 0; k < ITEMS; k++) STORE_ELEMENT(i + k, states[k]);
 #endif

@@ -2,6 +2,7 @@
 // counts (scan.cl), write. Zeros are equal to each other, NaNs to nothing.
 //
 // Compile parameters: E (tag of the elements); INVERSE, STARTS (1: it is wanted).
+#include "include/always_inline.clh"
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #ifndef E
@@ -44,6 +45,61 @@ kernel ITEM_BY_ITEM void consecutive_count(global const char* values, ulong valu
   const int4 sums4 = sums8.lo + sums8.hi;
   ((global uint*)(counts + counts_offset))[get_global_id(0)] =
       count + (uint)(sums4.x + sums4.y + sums4.z + sums4.w);
+}
+
+#if STARTS
+#define STARTS_PARAMETER , global long* starts
+#define STARTS_PASSED , starts
+#else
+#define STARTS_PARAMETER
+#define STARTS_PASSED
+#endif
+#if INVERSE
+#define INVERSE_PARAMETER , global long* inverse
+#define INVERSE_PASSED , inverse
+#else
+#define INVERSE_PARAMETER
+#define INVERSE_PASSED
+#endif
+
+/// Writes what LANES elements from the i-th on make, of which some begin runs, as `masks` says, the
+/// first of them run `run`. Up to `limit` what is stored too much is written over. How many begin.
+static ALWAYS_INLINE uint write_some(const TYPEV(E, LANES) here, const int16 masks, uint i,
+                                     uint run, uint limit,
+                                     global char* firsts STARTS_PARAMETER INVERSE_PARAMETER) {
+  int begins[LANES];
+  TYPE(E) found[LANES], kept[LANES];
+  vstore16(masks, 0, begins);
+  vstore16(here, 0, found);
+#if STARTS
+  long places[LANES];
+#endif
+  uint taken = 0;
+  _Pragma("unroll") for (uint j = 0; j < LANES; j++) {
+    kept[taken] = found[j];
+#if STARTS
+    places[taken] = i + j;
+#endif
+    taken -= begins[j];
+#if INVERSE
+    inverse[i + j] = (long)(run + taken) - 1;
+#endif
+  }
+  if (limit - run >= LANES) {
+    const TYPEV(E, LANES) all_kept = vload16(0, kept);
+    STOREV(E, LANES, firsts + (ulong)run * STORAGE_SIZE(E), 0, all_kept);
+#if STARTS
+    vstore16(vload16(0, places), 0, starts + run);
+#endif
+  } else {
+    for (uint j = 0; j < taken; j++) {
+      STORE(E, firsts, run + j, kept[j]);
+#if STARTS
+      starts[run + j] = places[j];
+#endif
+    }
+  }
+  return taken;
 }
 
 /// firsts: the first element of each run; starts (if wanted): where it begins, and n after the
@@ -106,39 +162,7 @@ kernel ITEM_BY_ITEM void consecutive_write(global const char* values, ulong valu
 #endif
       run += LANES;
     } else if (any(masks)) {
-      int begins[LANES];
-      TYPE(E) found[LANES], kept[LANES];
-      vstore16(masks, 0, begins);
-      vstore16(here, 0, found);
-#if STARTS
-      long places[LANES];
-#endif
-      uint taken = 0;
-      _Pragma("unroll") for (uint j = 0; j < LANES; j++) {
-        kept[taken] = found[j];
-#if STARTS
-        places[taken] = i + j;
-#endif
-        taken -= begins[j];
-#if INVERSE
-        inverse[i + j] = (long)(run + taken) - 1;
-#endif
-      }
-      if (limit - run >= LANES) {
-        const TYPEV(E, LANES) all_kept = vload16(0, kept);
-        STOREV(E, LANES, firsts + (ulong)run * STORAGE_SIZE(E), 0, all_kept);
-#if STARTS
-        vstore16(vload16(0, places), 0, starts + run);
-#endif
-      } else {
-        for (uint j = 0; j < taken; j++) {
-          STORE(E, firsts, run + j, kept[j]);
-#if STARTS
-          starts[run + j] = places[j];
-#endif
-        }
-      }
-      run += taken;
+      run += write_some(here, masks, i, run, limit, firsts STARTS_PASSED INVERSE_PASSED);
     } else {
 #if INVERSE
       vstore16((long16)((long)run - 1), 0, inverse + i);

@@ -15,6 +15,7 @@
 #ifndef VOTES
 #define VOTES 0
 #endif
+#include "include/always_inline.clh"
 #include "sort/radix.clh"
 
 #define GROUP DIGITS
@@ -64,6 +65,70 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_wide(
   WIDE_COUNTS((global uint*)(counts_base + counts_offset), pass, row, id, part) = sum;
 }
 
+#if VOTES
+#define MASKS_PARAMETER
+#define MASKS
+#else
+#define MASKS_PARAMETER local uint masks[WARPS][DIGITS],
+#define MASKS masks,
+#endif
+/// place[j] = how many of the warp's elements with the digit of own[j] come before it; counts them
+/// in `seen`.
+static ALWAYS_INLINE void rank_keys(private uint* place, private const Key* own,
+                                    local uint seen[WARPS][DIGITS], MASKS_PARAMETER uint warp,
+                                    uint lane, const RadixArguments pass) {
+  _Pragma("unroll") for (uint j = 0; j < ITEMS; j++) {
+    const uint digit = DIGIT(own[j], pass);
+#if VOTES
+    uint same = 0xffffffff;
+    _Pragma("unroll") for (uint b = 0; b < DIGIT_BITS; b++) {
+      const uint bit = digit >> b & 1, votes = votes_of(bit);
+      same &= bit ? votes : ~votes;
+    }
+#else
+    atomic_or(&masks[warp][digit], 1u << lane);
+    MEET();
+    const uint same = masks[warp][digit];
+#endif
+    const uint before = popcount(same & ((1u << lane) - 1)), earlier = seen[warp][digit];
+    place[j] = earlier + before;
+    MEET();
+    if (before == 0) {
+      seen[warp][digit] = earlier + popcount(same);
+#if !VOTES
+      masks[warp][digit] = 0;
+#endif
+    }
+    MEET();
+  }
+}
+
+/// A work-item's own digit: how many the tile and the row have, then what lies before it in both.
+/// Leaves where it begins in `seen`, for each warp, and in first_of.
+static ALWAYS_INLINE void place_digits(local uint seen[WARPS][DIGITS], local uint2* sums,
+                                       local uint* first_of, global const uint* counts, uint row,
+                                       uint part, uint id, const RadixArguments pass) {
+  uint tile_count = 0;
+  for (uint w = 0; w < WARPS; w++) tile_count += seen[w][id];
+  const uint row_count = WIDE_COUNTS(counts, pass, row, id, pass.parts);
+  uint2 sum = (uint2)(tile_count, row_count);
+  sums[id] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (uint step = 1; step < DIGITS; step <<= 1) {
+    if (id >= step) sum += sums[id - step];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sums[id] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  uint running = sum.x - tile_count;
+  first_of[id] = sum.y - row_count + WIDE_COUNTS(counts, pass, row, id, part) - running;
+  for (uint w = 0; w < WARPS; w++) {
+    const uint here = seen[w][id];
+    seen[w][id] = running;
+    running += here;
+  }
+}
+
 /// Global size: as above.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_wide(
     global const char* keys_base, ulong keys_offset, global const char* index_base,
@@ -107,30 +172,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_wide(
   barrier(CLK_LOCAL_MEM_FENCE);
 
   uint place[ITEMS];
-  _Pragma("unroll") for (uint j = 0; j < ITEMS; j++) {
-    const uint digit = DIGIT(own[j], pass);
-#if VOTES
-    uint same = 0xffffffff;
-    _Pragma("unroll") for (uint b = 0; b < DIGIT_BITS; b++) {
-      const uint bit = digit >> b & 1, votes = votes_of(bit);
-      same &= bit ? votes : ~votes;
-    }
-#else
-    atomic_or(&masks[warp][digit], 1u << lane);
-    MEET();
-    const uint same = masks[warp][digit];
-#endif
-    const uint before = popcount(same & ((1u << lane) - 1)), earlier = seen[warp][digit];
-    place[j] = earlier + before;
-    MEET();
-    if (before == 0) {
-      seen[warp][digit] = earlier + popcount(same);
-#if !VOTES
-      masks[warp][digit] = 0;
-#endif
-    }
-    MEET();
-  }
+  rank_keys(place, own, seen, MASKS warp, lane, pass);
   barrier(CLK_LOCAL_MEM_FENCE);
 
   uint from[ITEMS];
@@ -139,27 +181,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_move_wide(
     from[j] = pass.first ? begin + i : i < count ? index[i] : 0;
   }
 
-  // The work-item's own digit: how many the tile and the row have, then what lies before it in
-  // both.
-  uint tile_count = 0;
-  for (uint w = 0; w < WARPS; w++) tile_count += seen[w][id];
-  const uint row_count = WIDE_COUNTS(counts, pass, row, id, pass.parts);
-  uint2 sum = (uint2)(tile_count, row_count);
-  sums[id] = sum;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (uint step = 1; step < DIGITS; step <<= 1) {
-    if (id >= step) sum += sums[id - step];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    sums[id] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  uint running = sum.x - tile_count;
-  first_of[id] = sum.y - row_count + WIDE_COUNTS(counts, pass, row, id, part) - running;
-  for (uint w = 0; w < WARPS; w++) {
-    const uint here = seen[w][id];
-    seen[w][id] = running;
-    running += here;
-  }
+  place_digits(seen, sums, first_of, counts, row, part, id, pass);
   barrier(CLK_LOCAL_MEM_FENCE);
 
   _Pragma("unroll") for (uint j = 0; j < ITEMS; j++) {
