@@ -58,6 +58,41 @@ def test_starts_with_a_comment(path):
     assert path.read_text().startswith("// ")
 
 
+def functions(text):
+    """The name of each function and its number of lines, from its attributes to its last brace."""
+    found, first = [], None
+    for number, line in enumerate(text.splitlines()):
+        if first is None and re.match(r"(kernel|static|inline)\b", line):
+            first, words = number, ""
+        if first is None:
+            continue
+        words += line.split("//")[0] + " "
+        if line == "}" or re.match(r"\S.*[;}]$", line):
+            name = re.search(r"(\w+)\(", re.sub(r"__attribute__\(\(.*?\)\)\)?", "", words))
+            if name and "{" in words:
+                found.append((name[1], number - first + 1))
+            first = None
+    return found
+
+
+def test_lengths_of_functions_are_counted():
+    text = """
+static inline int one(int x) { return x; }
+static const int number = 1;
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+two(global int* x) {
+  if (x) {
+  }
+}
+"""
+    assert functions(text) == [("one", 1), ("two", 5)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_functions_are_below_100_lines(path):
+    assert not [(f, lines) for f, lines in functions(path.read_text()) if lines >= 100]
+
+
 def test_every_functor_of_the_op_table_is_defined():
     defined = {re.sub(r"^c?op2?_", "", functor) for functor in defined_functors()}
     missing = {f: line for f, line in table_functors().items() if f not in defined}
