@@ -45,6 +45,7 @@ def pages_beside_code() -> dict[Path, str]:
     top = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
     pages = {ROOT / f"{name}.md": f"beside/{name}" for name in top}
     pages[ROOT / "kernels" / "README.md"] = "beside/kernels"
+    pages[ROOT / "csrc" / "README.md"] = "beside/csrc"
     pages[ROOT / "codegen" / "ops" / "README.md"] = "beside/op-table"
     pages[ROOT / "docker" / "README.md"] = "beside/docker"
     for readme in sorted((ROOT / "csrc" / "engine").glob("*/README.md")):

@@ -112,6 +112,22 @@ def test_functors_of_floats_stand_for_special_ones():
     assert set(floats) <= set(defined_functors([folder / "special.clh"]))
 
 
+def test_floors_include_those_of_the_table():
+    """csrc/README.md says which."""
+    allowed = {
+        row[1]: {row[1], *re.findall(r"`(\w+)`", row[2])}
+        for row in re.finditer(
+            r"^\| \[(\w+)/\].*\| ([^|]*) \|$", (ROOT / "csrc/README.md").read_text(), re.MULTILINE
+        )
+    }
+    assert set(allowed) == {path.name for path in (ROOT / "csrc").iterdir() if path.is_dir()}
+    for path in sorted((ROOT / "csrc").glob("*/**/*.[ch]*")):
+        floor = path.relative_to(ROOT / "csrc").parts[0]
+        for line in re.findall(r'^#include "(\w+)/.*\.h"', path.read_text(), re.MULTILINE):
+            if (ROOT / "csrc" / line).is_dir():
+                assert line in allowed[floor], f"{path} includes {line}"
+
+
 def test_every_source_of_floor_1_has_a_header():
     sources = (ROOT / "csrc" / "opencl").glob("*.cpp")
     assert not [path.name for path in sources if not path.with_suffix(".h").exists()]
