@@ -182,6 +182,8 @@ repair:
 	auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libOpenCL.so*' \
 		-w $(DIST) $(RAW)/torch_ocl-*-linux_*.whl
 
+# Where every comment has a subject.
+COMMENTED = kernels csrc tests benchmarks codegen tools
 FORMATTED = $$(find csrc kernels examples -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
 
 lint: $(STAMPS)/lint
@@ -190,6 +192,7 @@ lint: $(STAMPS)/lint
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/docs/prose.py
 	$(BIN)/python tools/docs/links.py
+	$(BIN)/python tools/docs/comments.py $(COMMENTED)
 
 format: $(STAMPS)/lint
 	$(BIN)/clang-format -i $(FORMATTED)

@@ -27,7 +27,7 @@ namespace {
 // Chunks that are copied out ahead of the one that is sent.
 constexpr size_t kAhead = 2;
 
-/// The same part of all rows, where they have it.
+/// Narrows all rows to the same part, where they have it.
 Tensors narrow(const Tensors& rows, int64_t begin, int64_t length) {
   Tensors parts;
   for (const at::Tensor& row : rows) {
@@ -278,7 +278,7 @@ void Staged::run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked) {
     if (part.ready) part.ready->synchronize();
     const WorkPtr inner = (cut ? chunked->call : chunked->whole)(part.written, part.read);
     chunked->work->posted(inner);
-    // What was read lives as long as the inner call.
+    // The memory that was read lives as long as the inner call.
     follow(
         inner, [chunked, part] { chunked->arrive(part); },
         [chunked](std::exception_ptr error) { chunked->fail(error); });

@@ -85,7 +85,7 @@ class CudaBlock final : public SharedBlock {
     ours = static_cast<char*>(device_.addresses().map(mem_, bytes));
   }
 
-  /// What there is of it.
+  /// Releases as much of it as there is.
   void release() noexcept {
     try {
       if (ours != nullptr) device_.addresses().unmap(ours);

@@ -1,4 +1,4 @@
-// What comes after a call of the inner backend.
+// Functions that run after a call of the inner backend.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@ namespace ocl::distributed {
 void follow(const WorkPtr& inner, std::function<void()> arrived,
             std::function<void(std::exception_ptr)> failed);
 
-/// The same for a work that has ended well.
+/// Follows a work that has ended well in the same way.
 void conclude(std::function<void()> arrived, std::function<void(std::exception_ptr)> failed);
 
 /// Says that the calling thread is a CallQueue's.

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// What dist.split_group copies of a group for a new one.
+/// The part of a group that dist.split_group copies for a new one.
 struct Options final : c10d::Backend::Options {
   using Base = c10d::Backend::Options;
   explicit Options(const Base& base) : Base(base.backend, base.timeout) {

@@ -46,7 +46,7 @@ PinnedBudget::Turn PinnedBudget::enter(int64_t bytes) {
   Turn turn{std::unique_lock(order_), nullptr, nullptr};
   {
     std::lock_guard lock(mutex_);
-    // What a later call has would be missing to one in line, which the queue makes before it.
+    // A later call would take from one in line, which the queue makes before it.
     if (in_line_ == 0 && take_now(bytes)) turn.share = share_of(bytes);
   }
   if (!turn.share) turn.behind = stand_in_line();

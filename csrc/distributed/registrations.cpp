@@ -1,4 +1,4 @@
-// What torch.distributed asks of a device beside its backend.
+// The functions that torch.distributed asks of a device beside its backend.
 #include <torch/library.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

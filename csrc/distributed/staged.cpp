@@ -129,7 +129,7 @@ WorkPtr Staged::run(const Request& request, const Prepare& prepare) {
   InnerCall call = prepare(*staging);
   const auto work = make_work(request, device);
   const auto failed = failing(work);
-  // What is coalesced is waited for at the end.
+  // Coalesced calls are waited for at the end.
   const bool at_once = request.synchronous && !coalescing_;
   queue_->push({staging->ready(),
                 [work, call = std::move(call), arrived = arrival(request, staging, work), failed] {

@@ -33,7 +33,7 @@ void release(const at::Tensor& pinned);
 void copy_on(c10::Stream stream, const at::Tensor& to, const at::Tensor& from);
 
 using EventPtr = std::shared_ptr<c10::Event>;
-/// What is enqueued on the stream so far.
+/// An event behind all that is enqueued on the stream so far.
 EventPtr record(c10::Stream stream);
 
 /// One call's tensors on the inner backend's side, and the way back. Each transport has its own.
@@ -55,7 +55,8 @@ class Staging {
   c10::Device device() const { return streams_->out.device(); }
   /// The stream that was current when the call was made.
   c10::Stream callers_stream() const { return *callers_stream_; }
-  /// What the host waits for before it uses them; null: nothing. Call it after all of stage().
+  /// The event that the host waits for before it uses them; null if there is none. Call it after
+  /// all of stage().
   EventPtr ready() const;
   /// Enqueues the copies back, on the stream for them, and gives memory back.
   virtual void bring_back();

@@ -38,7 +38,7 @@ using Prepare = std::function<InnerCall(Staging&)>;
 /// A call on what is written and what is read: contiguous rows, of one length.
 using RowsCall = std::function<WorkPtr(Tensors&, Tensors&)>;
 
-/// What a call does with rows, one or one for each rank. It treats all elements of a row alike.
+/// A call's use of rows, one or one for each rank. It treats all elements of a row alike.
 struct RowsRequest {
   Tensors read, written;
   int64_t length;         // elements of a row, or of the longest one
@@ -71,7 +71,7 @@ class Transport {
   virtual std::unique_ptr<Transport> split(const c10::intrusive_ptr<c10d::Store>& store,
                                            const std::vector<int>& ranks,
                                            const c10::intrusive_ptr<c10d::Backend::Options>& opts);
-  /// What shared memory it has; none: it uses none.
+  /// The shared memory that it has, if it uses any.
   virtual std::optional<BlockPool::Counts> shared_memory() const { return std::nullopt; }
 
   /// The calls until end_coalescing() end together.
@@ -113,7 +113,7 @@ class Transport {
   c10::intrusive_ptr<PointToPoint> make_point_to_point(const Request& request,
                                                        std::optional<c10::Device> device,
                                                        const std::shared_ptr<Staging>& staging);
-  /// What a call's end does.
+  /// The function that a call's end runs.
   std::function<void()> arrival(const Request& request, const std::shared_ptr<Staging>& staging,
                                 const c10::intrusive_ptr<Work>& work);
   std::function<void(std::exception_ptr)> failing(const c10::intrusive_ptr<Work>& work) const;

@@ -1,4 +1,5 @@
-// What a collective on `ocl` tensors returns: how its end is asked for, waited for and followed.
+// The work that a collective on `ocl` tensors returns: how its end is asked for, waited for and
+// followed.
 #pragma once
 
 #include <atomic>
@@ -56,7 +57,7 @@ class PointToPoint final : public Work {
  public:
   using Work::Work;
   bool wait(std::chrono::milliseconds timeout) override;
-  /// What to do with what was received: the waiting thread calls it.
+  /// Sets the function for what was received: the waiting thread calls it.
   void on_arrival(std::function<void()> arrived) { arrived_ = std::move(arrived); }
   /// How to wait for the inner work, if its own wait() is not enough.
   void on_wait(std::function<void(c10d::Work&)> finish) { finish_ = std::move(finish); }

@@ -40,7 +40,7 @@ static inline void store_parts(global char* out, ulong plane, const private floa
   for (uint q = 0; q < 3; q++) *(global uint4*)(out + q * plane) = parts[q];
 }
 
-/// Of each plane, out[z * lines + line][i] is that part of
+/// In each plane, out[z * lines + line][i] is that part of
 /// in[z * batch_stride + line * line_stride + i * stride], and 0 from `length` on. Lines are
 /// `pitch` elements apart, a multiple of 8, and planes `plane` bytes.
 /// Global size: pitch / 8 * lines * batch, or more.
@@ -71,9 +71,9 @@ kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global 
 #define TURNED_CHANNELS 64
 #define TURNED_POSITIONS 32
 
-/// The same of images whose channels are planes of `positions` elements, with channels innermost:
-/// of each plane of parts, out[image][position][channel], and 0 from `channels` up to `pitch`.
-/// Global size: 256 * tiles of positions * tiles of channels * images; work-groups of 256.
+/// Makes planes of images whose channels are planes of `positions` elements, with channels
+/// innermost: of each plane of parts, out[image][position][channel], and 0 from `channels` up to
+/// `pitch`. Global size: 256 * tiles of positions * tiles of channels * images; work-groups of 256.
 kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16_planes_turned(
     global const char* in, ulong in_offset, global char* out, ulong out_offset,
     const uint positions, const uint channels, const uint pitch, const ulong plane) {

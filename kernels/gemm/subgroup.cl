@@ -45,7 +45,7 @@
 #define FN (WN / SIZE)  // and of SIZE columns
 #include "gemm/fetch.clh"
 
-// What is kept in local memory: of a, row after row; of b, the columns of a k. The instructions
+// Local memory keeps a row after row, and of b the columns of a k. The instructions
 // want b in pairs of neighbouring k.
 #if MATRIX
 typedef ushort Stored;
@@ -119,7 +119,7 @@ typedef short8 PieceOfA;
 #define MULTIPLY(u, v, sums) PASTE2(MATRIX_MAD_, IN0)(u, v, sums)
 #else
 #define ELEMENT(bits) DECODE_AS(f32, IN0, 1, (ushort)(bits))
-/// What the instructions are specified to do.
+/// Does what the instructions are specified to do.
 static inline float8 multiply(PieceOfA u, int8 v, float8 sums) {
   UNROLL_LANES
   for (uint pair = 0; pair < 8; pair++) {

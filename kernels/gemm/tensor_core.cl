@@ -222,7 +222,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #if PLANE_TERMS > 1
     if (++multiplied < PLANE_TERMS) continue;
     multiplied = 0;
-    // What the units cut off stays small where their sums are short.
+    // The units cut off little where their sums are short.
 #if WARPGROUP
     WAIT_SUMS(sum);
 #endif

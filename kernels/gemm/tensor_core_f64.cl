@@ -46,7 +46,7 @@
   __asm__("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" \
           : "+d"(sum[i][j][0]), "+d"(sum[i][j][1])                                          \
           : "d"(u[0][i]), "d"(v[0][j]))
-/// The same for pieces i and i + 1, and 8 of k.
+/// Multiplies pieces i and i + 1, with 8 of k.
 #define MULTIPLY_8(sum, i, j, u, v)                                                            \
   __asm__(                                                                                     \
       "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "                    \

@@ -15,7 +15,7 @@ from torch_ocl.inductor import forms, kernel
 from torch_ocl.inductor.forms import columns, rows, tiles
 
 FOLDER = pathlib.Path(kernel.__file__).parent
-# What all files speak: a call into these goes nowhere.
+# The words of all files: a call into these goes nowhere.
 VOCABULARY = {"values.py", "types.py", "device.py", "plan/access.py", "text/printer.py"}
 WRITING = {"kernel.py", "plan", "forms", "text"}
 

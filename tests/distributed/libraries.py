@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 STEPS = 6
-#: Of all processes together.
+#: The samples of all processes together.
 BATCH = 8
 RATE = 0.2
 

@@ -136,7 +136,7 @@ def all_to_all(rank: int) -> None:
         dist.all_to_all_single(out, rows[rank].to(ocl()))
         expected = torch.cat([row.chunk(size)[rank] for row in rows])
         equal(out, expected, what)
-    # What rank i sends to rank j has i + 2 j + 1 elements.
+    # Rank i sends i + 2 j + 1 elements to rank j.
     sent = [torch.full((rank + 2 * j + 1,), 10.0 * rank + j, device=ocl()) for j in range(size)]
     received = [torch.empty(i + 2 * rank + 1, device=ocl()) for i in range(size)]
     dist.all_to_all(received, sent)

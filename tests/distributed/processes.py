@@ -32,7 +32,7 @@ def run(
     dead: tuple = (),
     environment: dict | None = None,
 ) -> list:
-    """What a function of a test module returns in each rank: function(rank, *arguments).
+    """Results of a function of a test module in each rank: function(rank, *arguments).
 
     A rank that raises fails the test with its traceback. The group's backend is "" for none. Ranks
     that are to die give None."""

@@ -1,4 +1,4 @@
-"""What names a backend, what else can be inside, devices of one process, and work that overlaps."""
+"""Names of a backend, what else can be inside, devices of one process, and work that overlaps."""
 
 import time
 

@@ -16,7 +16,7 @@ BITS = ("BAND", "BOR", "BXOR")
 
 
 def numbers(dtype: str, rank: int, *shape: int) -> torch.Tensor:
-    """The same at every call, small enough for any reduction of three to be exact."""
+    """Numbers of a rank, alike at every call, small enough for reductions of three to be exact."""
     generator = torch.Generator().manual_seed(17 + rank)
     values = torch.randint(0, 4, shape, generator=generator)
     return (values > 1) if dtype == "bool" else values.to(getattr(torch, dtype))
@@ -71,7 +71,7 @@ def moves(device: str, rank: int, dtype: str) -> list:
     y = torch.empty(2 * size, 2, dtype=x.dtype, device=device)
     dist.all_to_all_single(y, numbers(dtype, rank, 2 * size, 2).to(device))
     found.append(y)
-    # What rank i sends to rank j has i + j + 1 rows.
+    # Rank i sends i + j + 1 rows to rank j.
     sent, received = [rank + j + 1 for j in range(size)], [i + rank + 1 for i in range(size)]
     y = torch.empty(sum(received), 2, dtype=x.dtype, device=device)
     dist.all_to_all_single(y, numbers(dtype, rank, sum(sent), 2).to(device), received, sent)

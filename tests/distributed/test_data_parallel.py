@@ -316,7 +316,7 @@ def normalized(rank):
         x.requires_grad_()
         y = reference(x)
         y.backward(grad)
-        # Of different sizes: 3 and 5 rows.
+        # The ranks have different sizes: 3 and 5 rows.
         rows = slice(0, 3) if rank == 0 else slice(3, 8)
         mine = x.detach()[rows].contiguous(memory_format=format).to("ocl").requires_grad_()
         out = net(mine)

@@ -1,4 +1,4 @@
-"""What goes wrong in a process group is an exception in good time, and nothing is left behind."""
+"""A fault in a process group is an exception in good time, and nothing is left behind."""
 
 import datetime
 import os
@@ -55,7 +55,7 @@ def test_a_missing_rank_is_waited_for_until_the_timeout():
 
 
 def mismatches(rank, device):
-    """Of each call that can't work: whether it raises. Where ranks send different sizes gloo ends
+    """Whether each call that can't work raises. Where ranks send different sizes gloo ends
     the process, on the CPU as well."""
     calls = {
         "gathered sizes": lambda: dist.all_gather(
@@ -124,7 +124,7 @@ def things():
 
 
 def many_groups(rank):
-    """Of pinned memory, which is cached, the groups all use the same: 16 KiB for a call."""
+    """All groups use the same pinned memory, which is cached: 16 KiB for a call."""
     counts = []
     for number in range(100):
         group = dist.new_group()

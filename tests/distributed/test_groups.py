@@ -1,4 +1,4 @@
-"""What goes beside tensors' collectives: objects, barriers, subgroups, sparse tensors, futures.
+"""Features beside tensors' collectives: objects, barriers, subgroups, sparse tensors, futures.
 
 Three ranks do all of it for tensors on the CPU and on ocl, and compare."""
 
@@ -46,7 +46,7 @@ def objects(device, rank):
 
 def lists(device, rank):
     """all_to_all and reduce_scatter of lists, of different sizes."""
-    # What rank i sends to rank j has i + j + 1 elements.
+    # Rank i sends i + j + 1 elements to rank j.
     sent = [numbers("float32", rank, rank + j + 1).to(device) for j in range(SIZE)]
     received = [torch.empty(i + rank + 1, device=device) for i in range(SIZE)]
     if device == "cpu":  # gloo's lists are of equal sizes
@@ -160,7 +160,7 @@ def differentiable(device, rank):
 
 
 def functional_gradients(device, rank):
-    """Of functional collectives, whose formulas are torch's own."""
+    """Gradients of functional collectives, whose formulas are torch's own."""
     group, found = dist.group.WORLD, []
     calls = (
         lambda x: functional.all_reduce(x, "sum", group),

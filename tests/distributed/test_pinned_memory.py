@@ -7,7 +7,7 @@ import torch.distributed as dist
 from tests.distributed import processes
 
 MIB = 1 << 20
-#: What a group has at a time, as docs/user/distributed.md says: six chunks.
+#: The memory of a group at a time, as docs/user/distributed.md says: six chunks.
 BUDGET = 48 * MIB
 COPIED = {"TORCH_OCL_WITHOUT": "unified_memory"}
 

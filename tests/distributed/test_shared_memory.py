@@ -60,7 +60,7 @@ def test_collectives_are_as_on_the_cpu(case):
 
 
 def blocks(rank):
-    """What is made and kept, of calls one after the other and of calls at a time."""
+    """Segments made and kept, by calls one after the other and by calls at a time."""
     backend = share(rank, kept=8 * MIB)
     found = []
     for _ in range(10):
@@ -243,7 +243,7 @@ def test_training(function):
 
 
 def names(rank):
-    """What "nccl" means, in a PyTorch that has it and in one that hasn't."""
+    """The meaning of "nccl", in a PyTorch that has it and in one that hasn't."""
 
     def devices(backend):
         return set(distributed_c10d.BackendConfig(backend).get_device_backend_map())

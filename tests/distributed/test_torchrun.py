@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "distributed"
 
 
 def torchrun(script: str, *arguments: str, options: tuple = (), **environment: str) -> str:
-    """What the processes write, one after the other."""
+    """The output of the processes, one after the other."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(

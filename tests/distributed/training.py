@@ -9,7 +9,7 @@ BATCH = 8
 
 
 def model(device: str = "cpu") -> nn.Module:
-    """The same parameters at every call."""
+    """A model with the same parameters at every call."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         net = nn.Sequential(

@@ -104,7 +104,7 @@ def make_suite(way: str) -> type[unittest.TestCase]:
 
 
 def outcome(case: unittest.TestCase) -> str:
-    """What became of one test: ok, skipped or failed."""
+    """The result of one test: ok, skipped or failed."""
     result = unittest.TestResult()
     with contextlib.redirect_stdout(io.StringIO()):
         case.run(result)

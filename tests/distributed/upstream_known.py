@@ -1,4 +1,4 @@
-"""What of PyTorch's own tests of process groups can't pass here, and what needs a smaller size."""
+"""PyTorch's own tests of process groups that can't pass here, or that need a smaller size."""
 
 import os
 from types import ModuleType

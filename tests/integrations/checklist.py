@@ -1,4 +1,4 @@
-"""What the libraries above PyTorch are tried with: a list of checks, each a small real use.
+"""The checks of the libraries above PyTorch: a list, each a small real use.
 
 A check gets a device and returns what it computed: a tensor, a number, or a structure of them. It
 is run on the CPU and on `ocl`, from the same seed, and the results are compared. One without a

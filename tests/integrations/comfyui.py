@@ -116,7 +116,7 @@ class Server:
         return self._log.read_text(encoding="utf-8")
 
     def get(self, path: str, data: dict | None = None) -> object:
-        """What the server answers: to a POST if there is data."""
+        """The server's answer: to a POST if there is data."""
         body = None if data is None else json.dumps(data).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._address + path, body, headers)
@@ -125,7 +125,7 @@ class Server:
         return json.loads(found) if "json" in answer.headers["Content-Type"] else found
 
     def device(self) -> dict:
-        """What it says of the device: type, name, memory."""
+        """The server's facts of the device: type, name, memory."""
         return self.get("/system_stats")["devices"][0]
 
     def image(self, nodes: dict):

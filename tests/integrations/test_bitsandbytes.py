@@ -1,6 +1,6 @@
-"""What `import bitsandbytes` gets, with a stand-in for the library, which is too large to install
-here: its ops' schemas, the set of devices that it knows, and a list of devices within a function.
-`make integrations` tries the library itself."""
+"""The backend that `import bitsandbytes` gets, with a stand-in for the library, which is too large
+to install here: its ops' schemas, the set of devices that it knows, and a list of devices within a
+function. `make integrations` tries the library itself."""
 
 import os
 import subprocess

@@ -50,7 +50,7 @@ def test_upstream_still_needs_the_integrations():
 def test_every_integration_has_a_check():
     from torch_ocl.integrations import KERNELS, LIBRARIES
 
-    # What adds kernels changes nothing that could be left out.
+    # An integration that adds kernels changes nothing that could be left out.
     tried = {c.integration for c in checklist.load()}
     assert tried - {None} == {v for name, v in LIBRARIES.items() if name not in KERNELS}
 

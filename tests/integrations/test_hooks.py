@@ -165,7 +165,7 @@ def test_off_replaces_no_loader(library, tmp_path, mode, printed):
 
 
 def test_kernels_are_there_with_off(library, tmp_path):
-    """Of an op that the library declares. Its function for other devices stays as it is."""
+    """An op that the library declares keeps its function for other devices."""
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text("from torchvision import extension")
     (tmp_path / "torchvision" / "extension.py").write_text(WITH_SCHEMAS)

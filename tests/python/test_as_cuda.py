@@ -22,7 +22,7 @@ def run(code, **environment):
     return done.stdout.split()
 
 
-#: What public programs do with a device, each a line that prints True.
+#: Uses of a device in public programs, each a line that prints True.
 IDIOMS = """
 d.type == "cuda"
 d.type != "cpu"

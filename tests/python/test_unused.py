@@ -170,7 +170,7 @@ def test_a_call_of_a_library(run):
         ("import a\ndef main():\n    with a.c() as d:\n        a.B(accelerator='ocl')\nmain()", 4),
         ("from a import B\nmodel = B()\nmodel.train(device='ocl')", 3),
         ("from a import B\nfor x in B(device_map='ocl'): pass", 2),
-        # What may not run, or isn't a library's, or isn't sure to be `ocl`.
+        # A call that may not run, isn't a library's, or isn't sure to be `ocl`.
         ("import a\nif a.c:\n    a.B(device='ocl')", None),
         ("import a\ndef main():\n    a.B(device='ocl')", None),
         ("import torch\ntorch.empty(0, device='ocl')", None),

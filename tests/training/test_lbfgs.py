@@ -89,7 +89,7 @@ def test_a_state_goes_on_after_loading():
 
 
 def test_steps_of_a_wrong_curvature_are_left_out():
-    """Of a function that curves downwards the pairs aren't kept."""
+    """Pairs of a function that curves downwards aren't kept."""
 
     def hill(p):
         return -(p * p).sum() + 0.1 * p.sum()

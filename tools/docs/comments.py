@@ -1,9 +1,9 @@
 """Comments have subjects: none begins with a word that leaves the reader to find what it is about.
 
-    python tools/docs/comments.py [FILE ...]
+    python tools/docs/comments.py [FILE OR FOLDER ...]
 
-`make lint` runs it over every source of the repository. It looks at the first word of a comment, of
-a docstring, and of a comment behind code.
+`make lint` names the folders that it keeps so. It looks at the first word of a comment, of a
+docstring, and of a comment behind code, in the files that git knows.
 """
 
 from __future__ import annotations
@@ -57,12 +57,9 @@ def complaints(path: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    names = (
-        arguments
-        or subprocess.run(
-            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-    )
+    names = subprocess.run(
+        ["git", "ls-files", "--", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     paths = [ROOT / name for name in names if name.endswith(C_LIKE + HASHED)]
     found = [line for path in paths if path.exists() for line in complaints(path)]
     print("\n".join(found) if found else f"{len(paths)} files: all comments have subjects")

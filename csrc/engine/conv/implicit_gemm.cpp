@@ -240,7 +240,7 @@ void run_input_gradient(const Plan& plan, Factors factors) {
   const int64_t channels = channels_of(weight.size(0) / groups, factors, window);
   const Factor image = image_of(plan.out.tensor, channels * groups, factors, window);
   const at::Tensor result = result_for(in);
-  // What no window covers is in `in` already.
+  // Elements that no window covers are in `in` already.
   if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
   std::array<int64_t, 3> phases{};
   for (size_t axis = 0; axis < kAxes; ++axis) {

@@ -199,7 +199,7 @@ void sum_weight_gradient(const Plan& plan, const Operand& weight) {
   Contraction sum = make_contraction(plan);
   const int64_t packed = out.size[1] * out.size[2] * out.size[3] * out.size[4] *
                          static_cast<int64_t>(c10::elementSize(sum.compute));
-  // What takes few columns can't go on with a sum.
+  // Kernels for few columns can't go on with a sum.
   const bool narrow = sum.device.is_cpu() && weight.size[0] / w.groups <= kNarrowColumns;
   const int64_t step =
       narrow ? in.size[0]

@@ -61,7 +61,7 @@ std::span<const Method* const> methods(const Device& device) {
 std::span<const Method* const> all_methods_of_windows() { return kAllOfWindows; }
 
 void run_product(const Plan& plan) {
-  // What is packed already is for that kernel alone, small as the product may be.
+  // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
     packed.run(plan);

@@ -86,7 +86,7 @@ void run(const Plan& source) {
   // A forced tile that isn't there.
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const SubgroupShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
-  // What has no such instructions gets here where TORCH_OCL_GEMM says so, and does without.
+  // A device without such instructions gets here where TORCH_OCL_GEMM says so, and does without.
   const int instructions = source.device.properties().subgroup_matrix_size != 0 ? 1 : 2;
   run_tiles(
       family, source, s.tile, choice.splits,

@@ -130,7 +130,7 @@ std::optional<Choice> choice_named(const Plan& plan, std::string_view name) {
         varied.parameters = variation.parameters;
         known = true;
       }
-      // What a later stage offers depends on sizes, which differ within a class.
+      // A later stage's offers depend on sizes, which differ within a class.
       if (!known && stage == 0) return std::nullopt;
     }
     return Choice{candidate, varied.parameters};

@@ -15,7 +15,7 @@ struct Geometry {
   int64_t columns_each = 1, rows_each = 1;
 };
 
-/// Of a launch with sizes of 1 and more.
+/// The geometry of a launch with sizes of 1 and more.
 Geometry geometry_of(const Description& of, const Device& device, const Sizes& sizes);
 
 }  // namespace ocl::generated

@@ -37,7 +37,7 @@ struct Size {
   bool is_number = false;
 };
 
-/// What a kernel needs to know of its calls.
+/// The facts of its calls that a kernel is made for.
 struct Description {
   int device = 0;
   std::string source, name, file;

@@ -19,7 +19,7 @@ namespace ocl::index {
 /// With more the kernels' arguments have room for fewer dimensions.
 inline constexpr int kFewIndices = 6;
 inline constexpr int kMaxOperands = 2 + kMaxIndices;
-/// Of NDRange::work: an element that is looked up takes a division per dimension.
+/// The cost in NDRange::work of an element that is looked up: it takes a division per dimension.
 inline constexpr int64_t kLookup = 4;
 
 /// The indexed operand, the other one, then the index tensors; dimensions innermost first.

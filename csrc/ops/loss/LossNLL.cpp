@@ -36,7 +36,7 @@ const KernelFamily backward_family{"loss/nll.cl", "nll_backward"};
 // other: each waits for the class before it can fetch the score.
 constexpr uint64_t kSamplesPerItem = 2048, kSamplesPerGroup = 1024;
 
-// Of NDRange::work, for a sample.
+// The cost of a sample in NDRange::work.
 constexpr int64_t kLookup = 4;
 
 using namespace kernel_types;

@@ -133,7 +133,7 @@ def _(device):
     x = torch.randn(8, 100, generator=torch.Generator().manual_seed(2)).to(device)
     losses = small.fit(model, lambda m: m(x).square().mean(), optimizer, 4)
     assert optimizer.state[model.weight]["state1"].dtype == torch.uint8
-    # Of each element little can be said: a small state goes to either of two numbers.
+    # An element says little: a small state goes to either of two numbers.
     return losses, [p.abs().mean() for p in model.parameters()]
 
 

@@ -25,7 +25,7 @@ def _():
     from lm_eval.models.huggingface import HFLM
 
     folder = str(small.llama_folder())
-    # What the command gives it where none is named.
+    # The command gives it this device where none is named.
     assert HFLM(pretrained=folder, device="cuda:0").model.device.type == "ocl"
     assert HFLM(pretrained=folder, device="cpu").model.device.type == "cpu"
 
