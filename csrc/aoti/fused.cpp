@@ -1,4 +1,4 @@
-// The C interface (shim.h): matrix products and convolutions with a text of torch.compile's.
+// The C interface (shim.h): matrix products and convolutions with a fused epilogue.
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <string>

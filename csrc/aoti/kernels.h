@@ -79,7 +79,7 @@ class Kernel {
   std::atomic<AOTIOclKernelHandle> handle_{nullptr};
 };
 
-/// A matrix product or convolution with a text. Thread-safe; it owns nothing.
+/// A matrix product or convolution with a fused epilogue. Thread-safe; it owns nothing.
 class Fused {
  public:
   constexpr explicit Fused(const AOTIOclFused& description) : description_(description) {}

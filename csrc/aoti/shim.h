@@ -67,13 +67,13 @@ AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_launch_kernel(AOTIOclKernelHandl
                                                               const uint64_t* numbers,
                                                               int64_t number_count);
 
-/// A matrix product or convolution whose kernels have a text in front of them, which stores what it
-/// computes of the results (engine/epilogue.h).
+/// A matrix product or convolution with a fused epilogue, whose source is `text`
+/// (engine/epilogue.h).
 struct AOTIOclFused {
   const char* name;
   const char* origin;  // the ops that it computes, for errors
   const char* text;
-  int64_t lanes;       // the most columns that the text's functions take
+  int64_t lanes;       // the most columns that the epilogue's functions take
   double alpha, beta;  // of a product: alpha * a @ b + beta * c
   int64_t axes;        // of a convolution; 0: a product
   const int64_t *stride, *padding, *dilation;
@@ -84,11 +84,11 @@ struct AOTIOclFused {
 struct AOTIOclTextOpaque;
 using AOTIOclTextHandle = AOTIOclTextOpaque*;
 
-/// The kernels with a text. They live until the process ends.
+/// The kernels with an epilogue. They live until the process ends.
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_kernels_of_text(const char* text,
                                                                 AOTIOclTextHandle* handle);
 /// Runs on the current stream of the current device. a, b and c: the factors and the addend, or the
-/// input, the weight and the bias; c may be null. tensors: what the text reads and writes.
+/// input, the weight and the bias; c may be null. tensors: what the epilogue reads and writes.
 AOTI_TORCH_EXPORT AOTITorchError
 aoti_torch_ocl_run_fused(const AOTIOclFused* fused, AOTIOclTextHandle kernels, AtenTensorHandle a,
                          AtenTensorHandle b, AtenTensorHandle c, const AtenTensorHandle* tensors,

@@ -10,21 +10,22 @@
 
 namespace ocl {
 
-/// A text that stores what is computed of each element of a result, in place of the result itself.
-/// It may be handed an element twice: it never reads what it writes.
+/// A fused epilogue: source in front of a kernel file, which computes something of each element of
+/// a result and stores that in place of the result. It may be handed an element twice: it never
+/// reads what it writes.
 struct Epilogue {
   const ModifiedKernels& kernels;
   int lanes = 0;                      // the most columns that its functions take; 0: one alone
-  std::vector<const void*> operands;  // what it reads and writes, in the text's order
+  std::vector<const void*> operands;  // what it reads and writes, in the order of its parameters
   std::vector<int64_t> numbers;
 };
 
-/// The kernels with the text in front of them, if there is one.
+/// The kernels with the epilogue in front of them, if there is one.
 inline const KernelFamily& family_with(const Epilogue* epilogue, const KernelFamily& family) {
   return epilogue == nullptr ? family : epilogue->kernels.family(family);
 }
 
-/// Sets what the text's functions take (EPILOGUE_PARAMETERS), from argument `index` on.
+/// Sets what the epilogue's functions take (EPILOGUE_PARAMETERS), from argument `index` on.
 inline void set_epilogue(Kernel& kernel, cl_uint& index, const Epilogue* epilogue) {
   if (epilogue == nullptr) return;
   for (const void* operand : epilogue->operands) {
@@ -33,7 +34,7 @@ inline void set_epilogue(Kernel& kernel, cl_uint& index, const Epilogue* epilogu
   for (const int64_t number : epilogue->numbers) kernel.set_value(index++, cl_long{number});
 }
 
-/// launch(), with the text's arguments behind the others.
+/// launch(), with the epilogue's arguments behind the others.
 template <class... Arguments>
 void launch_with(const Epilogue* epilogue, Kernel& kernel, Queue& queue, const NDRange& range,
                  const Arguments&... arguments) {

@@ -1,4 +1,4 @@
-// Kernels with a text in front of their files: what torch.compile writes for the places that the
+// Kernels with source in front of their files, which torch.compile writes for the places that the
 // files leave to it (kernels/attention/modification.clh, kernels/gemm/gemm.clh).
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace ocl {
 
-/// The kernels with one text.
+/// The kernels with one such source.
 class ModifiedKernels {
  public:
-  /// Those of a text. They live for ever, as kernel families do.
+  /// The kernels with `text`. They live for ever, as kernel families do.
   static const ModifiedKernels& of(const std::string& text);
   const KernelFamily& family(const KernelFamily& base) const;
 

@@ -1,4 +1,4 @@
-// Matrix products and convolutions whose results a text of torch.compile's takes on
+// Matrix products and convolutions with a fused epilogue of torch.compile's
 // (torch_ocl/inductor/templates/template.py): how Python calls them.
 #include <ATen/core/Tensor.h>
 #include <Python.h>
@@ -45,7 +45,7 @@ const at::Tensor& tensor_of(PyObject* object) {
   return THPVariable_Unpack(object);
 }
 
-/// The function's arguments: a, b, c or None, the tensors of the text, its numbers.
+/// The function's arguments: a, b, c or None, the tensors of the epilogue, its numbers.
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const auto& fused = *static_cast<const Fused*>(PyCapsule_GetPointer(self, kCapsule));
   try {
@@ -85,7 +85,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
 
 PyMethodDef method{"fused_product",
                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
-                   METH_FASTCALL, "A product or convolution that a text takes on."};
+                   METH_FASTCALL, "A product or convolution with a fused epilogue."};
 
 py::object function_of(std::unique_ptr<Fused> fused) {
   const py::capsule capsule(fused.release(), kCapsule, [](PyObject* self) {
@@ -97,7 +97,7 @@ py::object function_of(std::unique_ptr<Fused> fused) {
 }
 
 /// A function of a, b, c or None, so many tensors and numbers: alpha * a @ b + beta * c. Where the
-/// driver refuses the text, it calls `refuse` with the driver's log, which has to raise.
+/// driver refuses the epilogue, it calls `refuse` with the driver's log, which has to raise.
 py::object fused_product(const std::string& text, int lanes, size_t tensors, size_t numbers,
                          double alpha, double beta, py::object refuse) {
   const auto run = [alpha, beta](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,

@@ -1,4 +1,4 @@
-// flex_attention: functions of the user's own between the scores and the softmax, as a text in
+// flex_attention: functions of the user's own between the scores and the softmax, as source in
 // front of the kernels (kernels/attention/modification.clh).
 #pragma once
 
@@ -22,7 +22,7 @@ struct Modification {
   /// log(2), which the forward pass writes; and the gradient of logsumexp in these units.
   at::Tensor maxima, lse_slopes;
   /// Tensors that the functions read besides, and where they add gradients: [copies, ...] for each,
-  /// in the text's order.
+  /// in the order of its parameters.
   std::vector<at::Tensor> captured;
   std::vector<int64_t> numbers;
   std::vector<at::Tensor> gradients;

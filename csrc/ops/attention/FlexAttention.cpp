@@ -121,7 +121,7 @@ std::tuple<Tensor, Tensor, Tensor> flex_attention(
 }
 
 /// The gradients of query, key (for all batches), value, and of the first of `captured`, as many as
-/// `sinks`, which have its shapes and are float32: the text adds to them.
+/// `sinks`, which have its shapes and are float32: the functions add to them.
 std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> flex_attention_backward(
     const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& out,
     const Tensor& logsumexp, const Tensor& grad, const OptionalTensor& grad_logsumexp, double scale,
