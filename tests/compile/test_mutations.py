@@ -51,6 +51,41 @@ def seen_through_a_view(x):
     return y[1:]
 
 
+def written_beside_what_is_read(x):
+    x.diagonal().fill_(-4)
+    y = x.flip(0)
+    x.masked_fill_(y < 0, 7)
+    return y
+
+
+def written_after_it_is_concatenated(x):
+    x[..., 1:] = -4
+    y = torch.cat([x, x * 2])
+    x.index_add_(0, torch.tensor([1, 0], device=x.device), x[2:] + 1)
+    return y
+
+
+def written_whole_after_a_part(x):
+    x[:, 2:5] = 7
+    x.index_fill_(0, torch.tensor([0, 1], device=x.device), 2)
+    x[x > 2] = 5
+    return x.view(torch.int32), x[::2].view(torch.int32)
+
+
+def written_by_a_mask_through_a_dtype_view(x):
+    y = x.view(torch.int8)
+    y[y > 2] = -4
+    return x
+
+
+def written_twice_after_a_copy(x):
+    x.diagonal().fill_(-4)
+    y = x.clone()
+    y.diagonal().fill_(2)
+    x.fill_(-4)
+    return y.view(torch.int32)
+
+
 PROGRAMS = [
     through_a_dtype_view,
     of_another_view,
@@ -59,6 +94,11 @@ PROGRAMS = [
     kept_while_its_input_is_cleared,
     kept_while_its_input_gets_another,
     seen_through_a_view,
+    written_beside_what_is_read,
+    written_after_it_is_concatenated,
+    written_whole_after_a_part,
+    written_by_a_mask_through_a_dtype_view,
+    written_twice_after_a_copy,
 ]
 
 

@@ -31,6 +31,7 @@ PLACES = {
     "get_cpp_wrapper_config": [compile_fx],
     "create_backend": [scheduler.Scheduler],
     "get_current_backend": [utils, common],
+    "mutate_to": [lowering],
     "should_assume_input_aligned": [utils, compile_fx],
     "is_big_gpu": [utils],
     "check_multiple_devices_or_any_cpu_nodes": [cudagraph_utils],
@@ -303,7 +304,11 @@ def test_reads_of_aliases():
 @torch._inductor.config.patch(force_disable_caches=True)
 @pytest.mark.parametrize(
     "program",
-    [test_mutations.written_after_a_copy, test_mutations.kept_while_its_input_is_cleared],
+    [
+        test_mutations.written_after_a_copy,
+        test_mutations.kept_while_its_input_is_cleared,
+        test_mutations.written_twice_after_a_copy,
+    ],
 )
 def test_results_that_outlive_a_write(program):
     assert differs_without_a_change(program)
@@ -317,6 +322,44 @@ def test_old_values():
     test_mutations.two_inputs(*x)
     torch.compile(test_mutations.two_inputs)(*y)
     assert not torch.equal(x[0], y[0])
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_reads_of_fused_writes():
+    assert differs_without_a_change(test_mutations.written_beside_what_is_read)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_parts_of_concatenations():
+    assert differs_without_a_change(test_mutations.written_after_it_is_concatenated)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize(
+    "program",
+    [
+        test_mutations.written_whole_after_a_part,
+        test_mutations.written_by_a_mask_through_a_dtype_view,
+    ],
+)
+def test_other_names(without, program):
+    """The CPU has other lowerings for these: the device shows whether the change is needed."""
+    without("mutate_to")
+    assert test_mutations.differs(program)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_sums_of_constants():
+    def sums(x):
+        ones = torch.ones_like(x)
+        return ones.cumsum(0, dtype=torch.float32), ones.long().cumsum(0).view(torch.int32)
+
+    x = torch.zeros(3, 4, dtype=torch.int16, device="ocl")
+    for a, e in zip(torch.compile(sums)(x), sums(x.cpu()), strict=True):
+        assert a.dtype == e.dtype
+        assert torch.equal(a.cpu(), e)
+    found = torch.compile(lambda x: torch.ones_like(x).cumsum(0, dtype=torch.float32))(x.cpu())
+    assert found.dtype == torch.int64, "upstream keeps the dtype now"
 
 
 def test_guards_on_floats(tmp_path, monkeypatch):

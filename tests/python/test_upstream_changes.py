@@ -224,6 +224,7 @@ ELSEWHERE = {
     "compile.generated_cpp": "tests/compile/test_upstream.py",
     "compile.inductor": "tests/compile/test_upstream.py",
     "compile.mutations": "tests/compile/test_upstream.py",
+    "compile.patterns": "tests/compile/test_upstream.py",
     "compile.pt2_packages": "tests/compile/test_upstream.py",
 }
 

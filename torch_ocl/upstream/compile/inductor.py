@@ -13,7 +13,13 @@ from typing import Any
 import torch
 
 from torch_ocl.inductor import refused
-from torch_ocl.upstream.compile import device_types, float_guards, generated_cpp, mutations
+from torch_ocl.upstream.compile import (
+    device_types,
+    float_guards,
+    generated_cpp,
+    mutations,
+    patterns,
+)
 from torch_ocl.upstream.compile.replacement import replace
 
 
@@ -32,6 +38,7 @@ def install() -> None:
     _captured()
     float_guards.install()
     mutations.install()
+    patterns.install()
     refused.install()
 
 

@@ -17,6 +17,9 @@ import torch
 def install() -> None:
     """Applies the changes, once."""
     _reads_of_aliases()
+    _reads_of_fused_writes()
+    _other_names()
+    _parts_of_concatenations()
     _old_values()
 
 
@@ -53,6 +56,90 @@ def _aliases(graph: Any, name: str) -> set[str]:
         found |= new
         pending += new
     return found - {name}
+
+
+def _reads_of_fused_writes() -> None:
+    """A kernel may write in place what it reads, where it reads at the index that it writes.
+    fusable_weak_dep() in torch/_inductor/scheduler.py looks for the reads by the buffer's name. A
+    buffer that was written before has another name by then."""
+    from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.scheduler import Scheduler
+
+    upstream = Scheduler.fusable_weak_dep
+
+    @functools.wraps(upstream)
+    def fusable_weak_dep(self: Any, weak_dep: Any, node1: Any, node2: Any) -> bool:
+        if not upstream(self, weak_dep, node1, node2):
+            return False
+        if node2.get_device().type != "ocl":
+            return True
+        names = self.mutation_real_name
+        (write,) = (w for w in node2.read_writes.writes if w.name == weak_dep.mutating_buf)
+        reads = (r for r in node1.read_writes.reads if names.get(r.name) == names[write.name])
+        return all(
+            isinstance(read, MemoryDep) and (read.index, read.size) == (write.index, write.size)
+            for read in reads
+        )
+
+    Scheduler.fusable_weak_dep = fusable_weak_dep
+
+
+def _other_names() -> None:
+    """A result that replaces all of a tensor is the tensor's memory from then on: mutate_to() in
+    torch/_inductor/lowering.py. Where the old memory has another name, it is written instead. A
+    dtype view is another name. So is what an earlier write to a part of it left behind."""
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import V
+
+    from torch_ocl.inductor.upstream import _replace
+
+    upstream = lowering.mutate_to
+
+    @functools.wraps(upstream)
+    def mutate_to(changed: Any, val: Any, unsafe_alias: bool = False) -> Any:
+        box = changed.data if isinstance(changed, ir.TensorBox) else changed
+        if not isinstance(box, ir.StorageBox) or not isinstance(box.data, ir.Buffer):
+            return upstream(changed, val, unsafe_alias)
+        name = box.get_name()
+        if box.get_device().type != "ocl" or not (
+            name in V.graph.mutated_buffers or _aliases(V.graph, name)
+        ):
+            return upstream(changed, val, unsafe_alias)
+        ir.MutationLayoutSHOULDREMOVE.realize_into(val, box, unsafe_alias=unsafe_alias)
+        return changed
+
+    _replace("mutate_to", upstream, mutate_to)
+
+
+def _parts_of_concatenations() -> None:
+    """The inputs of a concatenation are computed straight into its memory. One that is written later
+    has memory of its own: can_realize_into_without_copy() in torch/_inductor/ir.py."""
+    from torch._inductor.ir import ConcatKernel
+    from torch._inductor.virtualized import V
+
+    upstream = ConcatKernel.can_realize_into_without_copy.__func__
+
+    @functools.wraps(upstream)
+    def can_realize_into_without_copy(cls: Any, src: Any, dst: Any = None) -> bool:
+        if not upstream(cls, src, dst):
+            return False
+        return src.get_device().type != "ocl" or not _is_written_later(V.graph, src)
+
+    ConcatKernel.can_realize_into_without_copy = classmethod(can_realize_into_without_copy)
+
+
+def _is_written_later(graph: Any, value: Any) -> bool:
+    """Whether an op after the current node writes to a value that the node reads."""
+    node = graph.current_node
+    sources = [n for n in node.all_input_nodes if getattr(graph.env.get(n), "data", None) is value]
+    storages = {_storage(source) for source in sources} - {None}
+    while storages and (node := node.next).op != "output":
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        if any(_storage(source) in storages for source in node.all_input_nodes):
+            return True
+    return False
 
 
 def _old_values() -> None:
@@ -118,10 +205,11 @@ def keep_results(graph: torch.fx.Graph, writers: set[Any]) -> None:
     for node in nodes if copies else ():
         if node.target not in writers:
             continue
-        names = _names_of(node)
+        results = _results_in_place(node, writers)
+        names = _names_of(results, writers)
         for source in node.all_input_nodes:
             copy = copies.get(_storage(source))
-            if copy is None or copy.args[1] in (node, *_items(node)):
+            if copy is None or copy.args[1] in results:
                 continue
             if any(order[user] > order[copy] for name in names for user in name.users):
                 node.replace_input_with(source, _copy_before(node, source))
@@ -131,12 +219,25 @@ def _items(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [user for user in node.users if user.target is operator.getitem]
 
 
-def _names_of(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """A node and all later ones with the same memory."""
+def _results_in_place(node: torch.fx.Node, writers: set[Any]) -> list[torch.fx.Node]:
+    """An op's results, and those of later ops that may be written into their memory in turn."""
     found = [node, *_items(node)]
+    for result in found:
+        for user in result.users:
+            if user.target in writers and user not in found:
+                found += [user, *_items(user)]
+    return found
+
+
+def _names_of(results: list[torch.fx.Node], writers: set[Any]) -> list[torch.fx.Node]:
+    """Results and all later nodes that may have the same memory."""
+    found = list(results)
     storages = {_storage(name) for name in found} - {None}
     for name in found:
-        found += [user for user in name.users if _storage(user) in storages and user not in found]
+        for user in name.users:
+            if user not in found and (user.target in writers or _storage(user) in storages):
+                found.append(user)
+                storages |= {_storage(user)} - {None}
     return found
 
 
