@@ -209,12 +209,18 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     record(*graph, range);
     return graph->added_by(queue);
   }
+  const bool traced = verbose(Verbose::launch);
+  const uint64_t before = __builtin_expect(traced, 0) ? queue.enqueued() : 0;
   const cl_int code = enqueue_kernel(queue, handle_, range, label_);
   if (__builtin_expect(code != CL_SUCCESS, 0)) {
     throw Error("clEnqueueNDRangeKernel", code, &device_, describe(range));
   }
   if (__builtin_expect(!launched_, 0)) after_first_launch(queue);
-  if (__builtin_expect(verbose(Verbose::launch), 0)) trace("launch: " + describe(range));
+  if (__builtin_expect(traced, 0)) {
+    // Only what goes to the driver's threads counts as enqueued.
+    const char* where = queue.enqueued() == before ? ", on the calling thread" : "";
+    trace("launch: " + describe(range) + where);
+  }
 }
 
 void Kernel::after_first_launch(Queue& queue) {

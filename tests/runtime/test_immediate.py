@@ -1,11 +1,14 @@
 """Small kernels that the calling thread executes itself keep their place in a stream, beside those
 that the driver's threads execute."""
 
+import os
 import threading
 
 import pytest
 import torch
 from torch.testing import assert_close
+
+from tests.fresh import run_script
 
 SMALL, LARGE = 10, 400_000
 
@@ -110,3 +113,64 @@ def test_a_failed_check_of_a_small_kernel_is_reported():
     torch.arange(10, device="ocl")[index]
     with pytest.raises(IndexError):
         torch.ocl.synchronize()
+
+
+#: Elements of an op of one operation for each, or a product's sizes: the most that the calling
+#: thread takes, and one more.
+LIMIT = 16384
+OPS = {
+    "add": ("x[:n] + 1", LIMIT, LIMIT + 1),
+    "fill": ("x[:n].fill_(2)", LIMIT, LIMIT + 1),
+    "where": ("torch.where(b[:n], x[:n], y[:n])", LIMIT, LIMIT + 1),
+    "cat": ("torch.cat([x[: n // 2], y[: n - n // 2]])", LIMIT, LIMIT + 1),
+    "index": ("x[i[:n]]", 1000, LIMIT + 1),
+    "softmax": ("x[:n].view(-1, 16).softmax(1)", 1024, LIMIT),
+    "sum of rows": ("x[:n].view(-1, 8).sum(1)", 1024, LIMIT * 2),
+    "mm": ("x[: n * 16].view(n, 16) @ y[:256].view(16, 16)", 16, 1024),
+}
+SCRIPT = """
+import torch
+x, y = torch.rand(1 << 16, device="ocl"), torch.rand(1 << 16, device="ocl")
+b = x > 0.5
+i = torch.arange(1 << 16, device="ocl")
+f = lambda n: OP
+for n in (FEW, MANY):
+    f(n)  # programs are built
+for n in (FEW, MANY):
+    torch.ocl.synchronize()
+    print("n", n, file=__import__("sys").stderr, flush=True)
+    f(n)
+torch.ocl.synchronize()
+"""
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_which_launches_the_calling_thread_takes(name):
+    op, few, many = OPS[name]
+    code = SCRIPT.replace("OP", op).replace("FEW", str(few)).replace("MANY", str(many))
+    run = run_script(code, environment=os.environ | {"TORCH_OCL_VERBOSE": "launch"})
+    assert run.returncode == 0, run.stderr
+    parts = run.stderr.split("n " + str(few) + "\n")[1].split("n " + str(many) + "\n")
+    launches = [[line for line in part.splitlines() if "launch: " in line] for part in parts]
+    brief, other = ([line.endswith("on the calling thread") for line in part] for part in launches)
+    assert brief and other
+    offered = "cl_intel_exec_by_local_thread" in torch.ocl.get_device_properties(0).extensions
+    assert all(brief) == offered and not any(other)
+
+
+@pytest.mark.parametrize("n", [LIMIT - 1, LIMIT + 1, 1 << 18])
+def test_failed_checks_on_both_sides_of_the_limit(n):
+    index = torch.zeros(n, dtype=torch.int64, device="ocl")
+    index[n // 2] = 12
+    for _ in range(2):  # the first one builds the program
+        torch.ocl.synchronize()
+        x = torch.arange(10, device="ocl")[index]
+        with pytest.raises(IndexError):
+            x.sum().item()
+    torch.ocl.synchronize()
+    divisors = torch.ones(n, dtype=torch.int64, device="ocl")
+    divisors[-1] = 0
+    quotient = index // divisors
+    with pytest.raises(RuntimeError, match="ZeroDivision"):
+        torch.ocl.synchronize()
+    assert quotient.shape == (n,)
