@@ -112,8 +112,8 @@ def _other_names() -> None:
 
 
 def _parts_of_concatenations() -> None:
-    """The inputs of a concatenation are computed straight into its memory. One that is written later
-    has memory of its own: can_realize_into_without_copy() in torch/_inductor/ir.py."""
+    """The inputs of a concatenation are computed straight into its memory. One that is written
+    later has memory of its own: can_realize_into_without_copy() in torch/_inductor/ir.py."""
     from torch._inductor.ir import ConcatKernel
     from torch._inductor.virtualized import V
 
