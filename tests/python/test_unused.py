@@ -19,6 +19,13 @@ class Model:
 
 def train(model, place):
     return torch.ones(3).sum()
+
+class Trainer:
+    def __init__(self, model, accelerator="auto", name="", *devices):
+        self.model = model
+
+    def fit(self, device="auto"):
+        return torch.ones(3).sum()
 """
 PROGRAM = """
 import argparse, sys
@@ -160,6 +167,37 @@ def test_a_call_of_a_library(run):
     )
     (line,) = run("-c", "from choosy import Model\nModel(device='ocl')")
     assert "choosy.Model.__init__ knows cuda, mps" in line
+
+
+POSITIONAL = [
+    "import choosy\nchoosy.Model('ocl')",
+    "from choosy import Trainer as T\nT(None, 'ocl')",
+    "import choosy as c\ndevice = 'ocl'\ntrainer = c.Trainer(None)\ntrainer.fit(device)",
+    "from choosy import Model\ndef main(where):\n    Model(where)\nmain('ocl')",
+    "from choosy import Model\ndef main(*, where='ocl'):\n    Model(device=where)\nmain()",
+    "def main(where):\n    import choosy\n    choosy.Model(where)\nmain(where='ocl')",
+]
+NAMELESS = [
+    "from choosy import Trainer\nTrainer('ocl')",
+    "from choosy import Trainer\nTrainer(None, 'cpu', 'ocl')",
+    "from choosy import Trainer\nTrainer(None, 'cpu', 'a name', 'ocl')",
+    "from choosy import Trainer\na = ['x']\nTrainer(*a, 'ocl')",
+    "from choosy import train\ntrain(None, 'ocl')",
+    "from choosy import Model\ndef f(x):\n    Model(x)\nf(Model)\nprint('ocl')",
+    "print('ocl')",
+]
+
+
+@pytest.mark.parametrize("text", POSITIONAL)
+def test_a_positional_argument_of_a_library(run, text):
+    """By the name of the library's parameter."""
+    (line,) = run("-c", text)
+    assert " was given " in line and "='ocl'" in line
+
+
+@pytest.mark.parametrize("text", NAMELESS)
+def test_other_positional_arguments(run, text):
+    assert run("-c", text) == []
 
 
 @pytest.mark.parametrize(
