@@ -86,6 +86,12 @@ def written_twice_after_a_copy(x):
     return y.view(torch.int32)
 
 
+def written_from_itself(x):
+    y = x.clone()
+    x[torch.tensor([1, 0], device=x.device)] = y[:2]
+    return x * 2
+
+
 PROGRAMS = [
     through_a_dtype_view,
     of_another_view,
@@ -99,6 +105,7 @@ PROGRAMS = [
     written_whole_after_a_part,
     written_by_a_mask_through_a_dtype_view,
     written_twice_after_a_copy,
+    written_from_itself,
 ]
 
 
@@ -146,6 +153,24 @@ def test_copies_between_inputs():
     two_inputs(*x)
     torch.compile(two_inputs)(*y)
     assert all(torch.equal(a.cpu(), e) for a, e in zip(y, x, strict=True))
+
+
+def test_memory_with_another_name():
+    """It is not used for the next result, though only the other name is read by then."""
+
+    def function(a, b):
+        kept = a.unsqueeze(0)
+        a.sub_(-4)
+        b.view(torch.int32)[..., 4:] = 2
+        y = b.contiguous()
+        y.diagonal().fill_(7)
+        return kept, b.view(torch.int8), y.view(torch.int8)
+
+    x = [torch.arange(16, dtype=torch.int32), torch.arange(64, dtype=torch.int8).view(8, 8)]
+    y = [t.to("ocl") for t in x]
+    expected = [*function(*x), *x]
+    for a, e in zip([*torch.compile(function)(*y), *y], expected, strict=True):
+        assert torch.equal(a.cpu(), e)
 
 
 def test_exchanged_inputs():

@@ -26,7 +26,8 @@ def install() -> None:
 def _reads_of_aliases() -> None:
     """Before a buffer is written, values that read it are computed: mark_buffer_mutated() in
     torch/_inductor/graph.py. A dtype view of another size is a buffer of its own, so what reads it
-    was left for later."""
+    was left for later. Nor may its memory be used again: what reads it after the write is not known
+    to read that buffer."""
     from torch._inductor.graph import GraphLowering
 
     upstream = GraphLowering.mark_buffer_mutated
@@ -39,6 +40,7 @@ def _reads_of_aliases() -> None:
         for alias in _aliases(self, name):
             for user in list(self.name_to_users.get(alias, ())):
                 user.realize()
+            self.never_reuse_buffers.add(alias)
 
     GraphLowering.mark_buffer_mutated = mark_buffer_mutated
 
@@ -164,11 +166,29 @@ def _old_values() -> None:
 
     @functools.wraps(upstream)
     def reinplace_inplaceable_ops_core(graph: torch.fx.Graph) -> None:
+        update_views(graph)
         keep_old_values(graph)
         keep_results(graph, writers)
+        keep_operands(graph, writers)
         upstream(graph)
 
     reinplace.reinplace_inplaceable_ops_core = reinplace_inplaceable_ops_core
+
+
+def update_views(graph: torch.fx.Graph) -> None:
+    """Has views share the storage of what they view. remove_noop_ops() takes an input for a copy of
+    it, and leaves the views of the copy with the copy's storage."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or schema.is_mutable or not any(r.alias_info for r in schema.returns):
+            continue
+        base = node.args[0] if node.args else None
+        if not isinstance(base, torch.fx.Node) or None in (_storage(base), _storage(node)):
+            continue
+        if _storage(base) != _storage(node) and base.meta["val"].device.type == "ocl":
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            with base.meta["val"].fake_mode:
+                node.meta["val"] = node.target(*args, **kwargs)
 
 
 def keep_old_values(graph: torch.fx.Graph) -> None:
@@ -212,6 +232,19 @@ def keep_results(graph: torch.fx.Graph, writers: set[Any]) -> None:
             if copy is None or copy.args[1] in results:
                 continue
             if any(order[user] > order[copy] for name in names for user in name.users):
+                node.replace_input_with(source, _copy_before(node, source))
+
+
+def keep_operands(graph: torch.fx.Graph, writers: set[Any]) -> None:
+    """Copies what ops of `writers` read from the memory that they may be written into."""
+    for node in list(graph.nodes):
+        target = node.args[0] if node.target in writers and node.args else None
+        if not isinstance(target, torch.fx.Node) or _storage(target) is None:
+            continue
+        if target.meta["val"].device.type != "ocl":
+            continue
+        for source in node.all_input_nodes:
+            if source is not target and _storage(source) == _storage(target):
                 node.replace_input_with(source, _copy_before(node, source))
 
 
