@@ -1,4 +1,4 @@
-"""What Dynamo and Inductor ask of the device."""
+"""Dynamo and Inductor ask this of the device."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class OclKernel(Collector, SIMDKernel):
 
     @functools.cached_property
     def parameters(self) -> Parameters:
-        """What a call passes."""
+        """Lists what a call passes."""
         return self.parameters_of(self.layout)
 
     def codegen_kernel(self) -> str:
@@ -274,7 +274,7 @@ class OclKernel(Collector, SIMDKernel):
 
     # --- the call
     def parameters_of(self, layout: Layout) -> Parameters:
-        """What a call of a text passes."""
+        """Lists what a call of a text passes."""
         _, call_args, args, _ = self.args.python_argdefs()
         tensors: list[tuple[str, str]] = []
         numbers: list[Number] = []

@@ -1,4 +1,4 @@
-"""What a compiled graph depends on beside its code: part of the key of inductor's cache."""
+"""The key of inductor's cache has what a compiled graph depends on beside its code."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def _text(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """The same double."""
+    """This writes the same double."""
     if math.isfinite(value):
         return repr(float(value))
     return "NAN" if math.isnan(value) else ("-" if value < 0 else "") + "INFINITY"

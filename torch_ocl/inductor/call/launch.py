@@ -25,7 +25,7 @@ class Launched(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """What a call passes."""
+        """Lists what a call passes."""
 
 
 def description_of(kernel: Launched) -> dict[str, Any]:

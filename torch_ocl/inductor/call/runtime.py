@@ -1,4 +1,4 @@
-"""What compiled graphs call: their kernels' programs, built by threads, and the kernels."""
+"""Compiled graphs call this: their kernels' programs, built by threads, and the kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from torch_ocl import _C
 from torch_ocl.inductor import refused
 
-# What build logs call a program, before the name of its first kernel.
+# Build logs call a program by this name, before the name of its first kernel.
 _FILE = "inductor:"
 # Kernels of one program: several programs are built side by side.
 _KERNELS_PER_PROGRAM = 6
@@ -31,7 +31,7 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def _refusal(name: str, origin: str, text: str) -> Callable[[str], None]:
-    """What raises, given the log of a driver that does not build a text."""
+    """Gives what raises, given the log of a driver that does not build a text."""
 
     def refuse(log: str) -> None:
         raise refused.RefusedKernel(refused.explain(name, origin, text, RuntimeError(log)), ())

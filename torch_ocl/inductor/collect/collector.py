@@ -134,7 +134,7 @@ class Collector:
         return cast(self.emit("index", own, *values, index=expr), dtype)
 
     def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
-        """What body computes where the mask is true, else `other`."""
+        """Gives what body computes where the mask is true, else `other`."""
         parent = self.region
         region = Region(mask, parent)
         if parent is not None and parent.full_mask is not None:
@@ -219,7 +219,7 @@ def _plain(index: sympy.Expr) -> sympy.Expr:
 
 
 def _shape_of(region: Region, result: Value) -> tuple[Any, ...]:
-    """What two regions that compute the same have in common."""
+    """Finds what two regions that compute the same have in common."""
     number = {item: i for i, item in enumerate(region.items)}
 
     def name(value: Value) -> Any:

@@ -48,7 +48,7 @@ class Columns(Form):
         at_hand: dict[Value, str] | None = None,
         inner: IterationRangesRoot | None = None,
     ) -> Body:
-        """What is done at one place of the columns.
+        """This is done at one place of the columns.
 
         Args:
             width: Lanes.
@@ -113,7 +113,7 @@ class OwnColumns(Columns):
         self.has_rest = self.width > 1 and not is_multiple(columns, self.width)
 
     def places(self) -> list[Body]:
-        """What is done with a vector, and with one column where some are left."""
+        """This is done with a vector, and with one column where some are left."""
         return [self.place(self.width), *([self.place(1)] if self.has_rest else [])]
 
     def sizes(self) -> tuple[sympy.Expr, ...]:

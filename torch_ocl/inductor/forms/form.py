@@ -1,4 +1,4 @@
-"""What a form is given, and what it returns.
+"""This is what a form is given, and what it returns.
 
 A form shares a kernel's elements out to work-items: a work-item of a CPU walks a run of columns, a
 work-group of a GPU reduces a row. csrc/engine/generated/README.md lists them.

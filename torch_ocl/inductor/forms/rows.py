@@ -44,7 +44,7 @@ class Rows(Form):
         return 1, rows, self.nest.length
 
     def row(self) -> Body:
-        """What is done with one row."""
+        """This is done with one row."""
         plan, out, one = self.nest.plan, Code(), self.renderer(1)
         bodies: list[Body] = []
         memory: list[str] = []
@@ -75,7 +75,7 @@ class Rows(Form):
         return bodies
 
     def _element(self, stage: int, made: Accumulators, width: int, end: str) -> Body:
-        """What is done with one vector, or with one element of the rest; `end` is that of the
+        """This is done with one vector, or with one element of the rest; `end` is that of the
         accumulators' names."""
         kept, lines = self.nest.plan.kept, Code()
         place = "_rest[k]" if end == "_rest" else "[k]"

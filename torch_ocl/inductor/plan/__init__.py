@@ -1,1 +1,1 @@
-"""What is decided of a kernel before its text is written: passes over rows, lanes, sizes."""
+"""The plan of a kernel, before its text is written, has passes over rows, lanes and sizes."""
