@@ -17,8 +17,8 @@ std::string sizes(const std::array<size_t, 3>& values, cl_uint dims) {
 
 using LocalSizes = std::map<cl_uint, size_t>;
 
-/// What local arguments of these sizes get where all launches of a kernel must have the same amount
-/// of local memory (quirks.h): together all that the device has, the last one what is left.
+/// Bytes that local arguments of these sizes get where all launches of a kernel must have the same
+/// amount of local memory (quirks.h): together all that the device has, the last one what is left.
 LocalSizes filled_up(LocalSizes sizes, const Device& device, size_t own) {
   constexpr size_t kAlignment = 128;  // the most that a type asks for
   const auto rounded = [](size_t size) {

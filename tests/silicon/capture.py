@@ -1,4 +1,4 @@
-"""What the package gives a device: programs to compile, and launches of their kernels."""
+"""The package's work for a device: programs to compile, and launches of their kernels."""
 
 import collections
 import dataclasses

@@ -14,7 +14,7 @@ TIMEOUT = 300
 
 @dataclasses.dataclass
 class Kernel:
-    """What a compiler says of a kernel. Bytes are a work-item's, or a work-group's local ones."""
+    """A compiler's report on a kernel. Bytes are a work-item's, or a work-group's local ones."""
 
     name: str
     registers: int = 0
@@ -26,7 +26,7 @@ class Kernel:
     instructions: int = 0
 
     def problems(self, sizes):
-        """What makes it slow: "spills", "private", "occupancy". `sizes`: a SIMD32 or SIMD16 that
+        """Reasons for which it is slow: "spills", "private", "occupancy". `sizes`: a SIMD32 or SIMD16 that
         the device has."""
         few = self.waves and self.waves < 4 or self.simd == 8 and max(sizes, default=0) > 8
         # Spilled registers lie in private memory, too.
@@ -86,7 +86,7 @@ def warnings_of(log):
 
 
 class Clang(Compiler):
-    """What clang's drivers share."""
+    """Options that clang's drivers share."""
 
     def __init__(self, folder, profile):
         super().__init__(folder, profile)

@@ -1,4 +1,4 @@
-"""What is wrong with the programs of a device, and which of it known.yaml has a reason for."""
+"""Findings about the programs of a device, and which of it known.yaml has a reason for."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ import pathlib
 import yaml
 
 KNOWN = pathlib.Path(__file__).with_name("known.yaml")
-#: What can be wrong: a program that does not compile, a warning, and what makes a kernel slow.
+#: Kinds of findings: a program that does not compile, a warning, and what makes a kernel slow.
 KINDS = ("fails", "warns", "spills", "private", "occupancy")
 #: Kinds that need a reason. A kernel that runs on few waves is in the table alone.
 JUDGED = KINDS[:4]

@@ -61,7 +61,7 @@ QUESTIONS = {
     "wavefront": (0x4043, "I"),
     "sub_group_sizes": (0x4108, "Q"),
 }
-#: What every device says unless its files say otherwise.
+#: Every device says this unless its file says otherwise.
 USUAL = {
     "platform_version": "OpenCL 3.0",
     "platform_extensions": ["cl_khr_icd"],
@@ -86,7 +86,7 @@ USUAL = {
     "svm": 1,
     "work_group_multiple": 32,
 }
-#: What describes the device to us alone.
+#: Fields that describe the device to us alone.
 OURS = {"title", "driver", "sources", "compiler", "target", "full_waves"}
 
 

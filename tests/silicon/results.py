@@ -1,4 +1,4 @@
-"""What the compilers said, kept in a file of JSON lines."""
+"""The compilers' results, kept in a file of JSON lines."""
 
 import concurrent.futures
 import dataclasses

@@ -1,4 +1,4 @@
-"""What the package would run on other vendors' GPUs: captured from devices that aren't there, and a
+"""Programs that the package would run on other vendors' GPUs: captured from devices that aren't there, and a
 sample of it compiled by their compilers, where `make silicon` has fetched them."""
 
 import os
@@ -16,7 +16,7 @@ SAMPLE = {"gfx1030": 30, "gfx90a": 25, "arc-b": 25, "mali-g610": 20}
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory):
-    """What samples run, by device: each runs once."""
+    """The programs of samples, by device: each runs once."""
     folder, known = tmp_path_factory.mktemp("silicon"), {}
 
     def programs_of(name):

@@ -1,4 +1,4 @@
-"""What runs on a device that isn't there, so that its programs and launches are captured.
+"""Workloads for a device that isn't there, so that its programs and launches are captured.
 
     python -m tests.silicon.workloads samples networks
 

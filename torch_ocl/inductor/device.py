@@ -27,7 +27,7 @@ def is_cpu_form(index: int) -> bool:
 
 
 def vector_bytes(index: int) -> int:
-    """Of a CPU's vector register, as the engines take it."""
+    """Bytes of a CPU's vector register, as the engines take it."""
     return min(max(int(_properties(index)["vector_width_float"]) * 4, 16), 64)
 
 
@@ -71,7 +71,7 @@ class Interface(DeviceInterface):
     Stream = torch.ocl.Stream
 
     class Worker:
-        """Of inductor's other processes, which build nothing for this device."""
+        """The interface of inductor's other processes, which build nothing for this device."""
 
         set_device = staticmethod(torch.ocl.set_device)
         current_device = staticmethod(torch.ocl.current_device)

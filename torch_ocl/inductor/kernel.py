@@ -64,8 +64,8 @@ class OclKernel(Collector, SIMDKernel):
         return Printer(V.kernel.index_torch_dtype == torch.int64).doprint(e)
 
     def should_use_persistent_reduction(self) -> bool:
-        # What is kept from pass to pass is this backend's affair (plan/stages.py), and so is where
-        # passes end: Inductor needn't close its loops.
+        # This backend decides which values are kept from pass to pass, and where passes end
+        # (plan/stages.py): Inductor needn't close its loops.
         return self.features.is_reduction()
 
     def codegen_body(self) -> None:
@@ -131,7 +131,7 @@ class OclKernel(Collector, SIMDKernel):
     def _check_loop_index(
         self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool
     ) -> None:
-        """Of an index that is computed of loop indices, such as arange's."""
+        """Checks an index that is computed of loop indices, such as arange's."""
         index = self.index_value(expr, torch.int64)
         text = f"index out of bounds: {expr} of {size}"
         if lower:

@@ -56,7 +56,7 @@ def describe(nodes: Iterable[torch.fx.Node]) -> str:
 
 
 def explain(name: str, origin: str, source: str, error: Exception) -> str:
-    """What is raised in the place of the driver's error. Keeps the source in a file."""
+    """The text that is raised in the place of the driver's error. Keeps the source in a file."""
     from torch._inductor.runtime.runtime_utils import cache_dir
 
     folder = Path(cache_dir()) / "ocl_refused"

@@ -1,4 +1,4 @@
-"""What is fused, and how kernels get into the graph's module."""
+"""Decides which nodes are fused, and puts kernels into the graph's module."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TAGS = {
     torch.float8_e5m2fnuz: "f8e5m2uz",
 }
 FLOAT8 = frozenset(d for d, tag in TAGS.items() if tag.startswith("f8"))
-# Of a computed value. A bool is an int.
+# C types of computed values. A bool is an int.
 _NAMES = {
     torch.float32: "float",
     torch.float64: "double",
@@ -46,7 +46,7 @@ _NAMES = {
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What values of a dtype are computed in: float for those of 16 bits and 8 bits."""
+    """The dtype that values of a dtype are computed in: float for those of 16 bits and 8 bits."""
     if dtype.is_floating_point and dtype != torch.float64:
         return torch.float32
     return dtype
@@ -68,7 +68,7 @@ def c_type(dtype: torch.dtype, width: int = 1) -> str:
 
 
 def bits(dtype: torch.dtype) -> int:
-    """Of a computed value."""
+    """Bits of a computed value."""
     return 32 if dtype == torch.bool else dtype.itemsize * 8
 
 

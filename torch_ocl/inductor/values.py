@@ -1,4 +1,4 @@
-"""What a kernel computes, as Inductor's ops hand it over: values, and their effects on memory.
+"""A kernel's computation, as Inductor's ops hand it over: values, and their effects on memory.
 
 Nothing is text yet: how many lanes a value has, in which pass over a row it is computed and how
 often is decided when the kernel is complete (plan/, forms/).
@@ -71,7 +71,7 @@ class Assert:
 
 @dataclass(eq=False)
 class Region:
-    """What is computed where a mask is true only."""
+    """Values that are computed where a mask is true only."""
 
     mask: Value
     parent: Region | None = None

@@ -175,7 +175,7 @@ class _Capture:
                     del _own_places[place]
 
     def _result(self, value: Any) -> tuple[Any, Callable[[Any, list[Any]], Any]]:
-        """What is held of a result, and what makes it the result of a replay."""
+        """The part of a result that is held, and a function that makes a replay's result of it."""
         if not isinstance(value, torch.Tensor):
             return value, _same
         for i in self._copied:

@@ -218,8 +218,8 @@ def _first_call(
     building: Future[None],
     names: dict[str, Any],
 ) -> Callable[..., None]:
-    """What stands for a kernel until it is called: waits for its program, and puts the kernel in
-    its place."""
+    """A function that stands for a kernel until it is called. It waits for its program, and puts
+    the kernel in its place."""
 
     def call(*args: Any) -> None:
         try:

@@ -93,7 +93,7 @@ class _OneDevice(EnterDeviceContextManagerLine):
 
 
 class OclWrapper(_Calls, PythonWrapperCodegen):
-    """Of a graph."""
+    """The wrapper of a graph."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,8 @@ class OclWrapper(_Calls, PythonWrapperCodegen):
 
 
 class OclSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
-    """Of a part of a graph, such as a branch of torch.cond: its kernels are the whole graph's."""
+    """The wrapper of a part of a graph, such as a branch of torch.cond: its kernels are the whole
+    graph's."""
 
     def add_kernel(self, device: int, kernel: runtime.Kernel, comments: list[str]) -> None:
         self.parent_wrapper.add_kernel(device, kernel, comments)

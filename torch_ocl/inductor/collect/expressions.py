@@ -24,7 +24,7 @@ SMALL = {torch.int8, torch.int16, torch.uint8, torch.uint16}
 
 
 def unwrap(x: Operand) -> Operand:
-    """What stands in an OpsValue."""
+    """The value that stands in an OpsValue."""
     return x.value if isinstance(x, OpsValue) else x
 
 

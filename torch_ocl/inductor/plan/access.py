@@ -46,7 +46,7 @@ class Lanes:
         return Lanes(self.entries, self.tree, width, self.segment)
 
     def kind(self, symbol: sympy.Symbol) -> str:
-        """Of a symbol: "same" for all lanes, "step" by one, or "any"."""
+        """A symbol's kind: "same" for all lanes, "step" by one, or "any"."""
         entry = self.entries.get(symbol)
         if entry is None or entry.root is not self.tree or self.width == 1:
             return "same"
@@ -56,7 +56,7 @@ class Lanes:
         return "step" if whole or is_multiple(entry.length, self._unit) else "any"
 
     def _begins_at_a_multiple(self, symbol: sympy.Symbol) -> bool:
-        """Of width: at the first lane."""
+        """Whether it is a multiple of the width at the first lane."""
         return self.segment is None or self.entries[symbol].length == self.segment
 
     def _linear(self, index: sympy.Expr) -> sympy.Expr | None:

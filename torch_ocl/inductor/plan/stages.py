@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from torch_ocl.inductor.values import Assert, Item, Reduction, Store, Value, loads_of, operands_of
 
-# What computing something once more costs, in vector instructions: as much as storing and loading
-# it costs at most.
+# Most vector instructions that computing something once more may cost: as many as storing and
+# loading it costs.
 _KEPT_FROM = 5
 _COSTS = {
     "load": 1,
@@ -110,7 +110,7 @@ class Plan:
         return needed
 
     def _cost(self, value: Value) -> float:
-        """Of computing it again in a later pass."""
+        """The cost of computing it again in a later pass."""
         if value not in self._costs:
             if not self.in_row[value] or value in self.kept:
                 cost = 0.0

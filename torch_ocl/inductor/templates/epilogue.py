@@ -28,7 +28,7 @@ from torch_ocl.inductor.values import Item, Value, loads_of, operands_of
 
 # A kernel's parameters are 1 KiB together, and operands are some of them.
 _MOST_OPERANDS = 16
-# What these need would have to reach the gemm kernels by other ways than operands.
+# Things that these need would have to reach the gemm kernels by other ways than operands.
 _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "special_f64"}
 
 

@@ -73,7 +73,7 @@ class _Function(Collector, Kernel):
         self.checked[value.name] = unwrap(Overrides.maximum(index, 0))
 
     def run(self, buffer: Any) -> Any:
-        """What a graph's output is computed by."""
+        """The value that a graph's output is computed by."""
         data = buffer.data
         if isinstance(data, ir.InputBuffer):
             return unwrap(data.make_loader()(()))
@@ -236,7 +236,7 @@ def _check(query: Any, key: Any, value: Any) -> None:
 
 
 def _read(others: Sequence[Any]) -> list[Any]:
-    """What functions capture, in memory and as it will lie there."""
+    """The tensors that functions capture, in memory and as they will lie there."""
     realized = common.maybe_realize(list(others))
     common.freeze_irnodes(realized)
     return list(realized)

@@ -123,7 +123,7 @@ def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable
 def _scaled(
     result: Any, scales: Sequence[Any], c: Sequence[Any], beta: float, dtype: torch.dtype
 ) -> Any:
-    """What a product's scales and addend make of it, rounded once."""
+    """A product with its scales and addend, rounded once."""
     aten = torch.ops.aten
     wide = result.get_dtype()
 

@@ -51,7 +51,7 @@ _PRODUCTS = {
 
 @dataclass
 class Operand:
-    """What a product reads in the place of a cast operand.
+    """An operand that a product reads in the place of a cast one.
 
     Args:
         source: The tensor before the cast, seen as the operand is.

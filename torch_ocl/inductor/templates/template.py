@@ -96,7 +96,7 @@ class Template(ir.TemplateBuffer):
         raise NotImplementedError
 
     def settings(self) -> tuple[Any, ...]:
-        """What the runtime's function of `kind` takes besides the epilogue's."""
+        """Settings that the runtime's function of `kind` takes besides the epilogue's."""
         raise NotImplementedError
 
     def names(self, lanes: int) -> dict[str, str]:

@@ -94,7 +94,7 @@ class Printer(ExprPrinter):
     def _print_Relational(self, e: sympy.Expr) -> str:
         return f"({self.doprint(e.lhs)} {e.rel_op} {self.doprint(e.rhs)})"
 
-    # What follows is for one value only.
+    # The functions that follow are for one value only.
     def _real(self, e: sympy.Expr) -> str:
         return f"(REAL)({self.doprint(e)})"
 

@@ -210,7 +210,7 @@ class Renderer:
 
     # --- values
     def expression(self, value: Value) -> str:
-        """What a value is computed by, in its number of lanes."""
+        """The expression that computes a value, in its number of lanes."""
         method = getattr(self, f"_{value.op}", None) if value.op.isidentifier() else None
         width = self.width_of(value)
         if value.op.startswith("hidden_zero"):
@@ -325,7 +325,7 @@ class Renderer:
 
     # --- memory
     def mask(self) -> Value | None:
-        """Of the accesses under way, if lanes have masks of their own."""
+        """The mask of the accesses under way, if lanes have masks of their own."""
         region = self._region
         while region is not None:
             if self.varies(region.mask):
