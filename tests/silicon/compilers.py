@@ -26,8 +26,8 @@ class Kernel:
     instructions: int = 0
 
     def problems(self, sizes):
-        """Reasons for which it is slow: "spills", "private", "occupancy". `sizes`: a SIMD32 or SIMD16 that
-        the device has."""
+        """Reasons for which it is slow: "spills", "private", "occupancy". `sizes`: a SIMD32 or
+        SIMD16 that the device has."""
         few = self.waves and self.waves < 4 or self.simd == 8 and max(sizes, default=0) > 8
         # Spilled registers lie in private memory, too.
         private = 0 if self.spilled else self.private

@@ -1,5 +1,5 @@
-"""Programs that the package would run on other vendors' GPUs: captured from devices that aren't there, and a
-sample of it compiled by their compilers, where `make silicon` has fetched them."""
+"""Programs that the package would run on other vendors' GPUs: captured from devices that aren't
+there, and a sample of it compiled by their compilers, where `make silicon` has fetched them."""
 
 import os
 import pathlib

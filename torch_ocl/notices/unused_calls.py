@@ -103,8 +103,8 @@ class _Program:
         return ""
 
     def _object(self, function: ast.expr) -> Any:
-        """The object that an expression of names stands for: of a library that the program imported, or of an
-        object's class."""
+        """The object that an expression of names stands for: of a library that the program
+        imported, or of an object's class."""
         if isinstance(function, ast.Attribute):
             return getattr(self._object(function.value), function.attr)
         if not isinstance(function, ast.Name):
