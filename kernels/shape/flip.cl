@@ -53,7 +53,7 @@ kernel ITEM_BY_ITEM void copy_signed_rows(global char* out, const ulong out_offs
   for (uint row = first_row; row < end_row; row++) {
     uint at[2] = {0};
     uint rest = row;
-    for (uint d = 1; d < layout.dims; d++) {
+    FOR_DIMENSIONS(d, 1, layout.dims, layout.size) {
       const uint quotient = rest / layout.size[d], coordinate = rest - quotient * layout.size[d];
       rest = quotient;
       for (uint k = 0; k < 2; k++) at[k] += coordinate * layout.stride[k][d];
