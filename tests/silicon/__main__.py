@@ -34,6 +34,7 @@ def parse():
         "--worst", type=int, default=0, help="show that many kernels of each device"
     )
     parser.add_argument("--recapture", action="store_true", help="run the workloads once more")
+    parser.add_argument("--page", action="store_true", help="the page alone, of what is known")
     return parser.parse_args()
 
 
@@ -46,8 +47,20 @@ def captured_programs(profile, workloads, again):
     return capture.read(folder)
 
 
+def known_devices():
+    """Devices of which something was compiled, with all that was."""
+    for name in profiles.names():
+        known = results.Results(FOLDER / "results" / f"{name}.jsonl")
+        programs = capture.read(FOLDER / "captured" / name)
+        if known.known and programs:
+            yield findings.Device(profiles.load(name), programs, known, len(programs))
+
+
 def main():
     chosen = parse()
+    if chosen.page:
+        PAGE.write_text(table.page(list(known_devices())))
+        return
     tools = FOLDER / "tools"
     if not (tools / "root").exists():
         print("Fetching the compilers: 250 MB", flush=True)

@@ -3,6 +3,7 @@
 import collections
 import datetime
 
+from tests.silicon import profiles
 from tests.silicon.findings import JUDGED, explains, reasons
 
 COMPILERS = {
@@ -28,11 +29,12 @@ work-items to a thread that could have sixteen.
 Registers are 32 bits of a work-item on AMD's GPUs, and 32 or 64 bytes of a thread on Intel's. Where
 a vendor's compiler can't be had, clang's front end says whether a program is OpenCL C with that
 device's extensions. llvm-spirv and spirv-val say whether it is SPIR-V for OpenCL.
+{others}
 
 ## Sources
 
-What a device answers is from published outputs of clinfo and the like. What those leave out is from
-the vendor's specification.
+What a device answers is from published outputs of clinfo and the like. What those don't show is
+assumed. [Profiles](../../tests/silicon/profiles) say what that is.
 
 {sources}
 
@@ -95,7 +97,10 @@ def page(devices):
     header = "device,compiler,programs,failed,with warnings,launched kernels,spills,private memory"
     header += ",few,most registers,most local memory,work-items of a thread"
     sources = [[d.profile.name, "<br>".join(d.profile.fields["sources"])] for d in devices]
+    left = sorted(set(profiles.names()) - {device.profile.name for device in devices})
+    others = f"\nNothing was compiled yet for {', '.join(left)}." if left else ""
     return TEXT.format(
+        others=others,
         date=datetime.datetime.now(datetime.UTC).date(),
         devices=rows(header.split(","), map(device_row, devices)),
         sources=rows(["device", "where its answers were published"], sources),
