@@ -37,8 +37,11 @@ kernel ITEM_BY_ITEM void reduce_columns(global const char* in, const ulong in_of
   const uint end_chunk = (ulong)args.chunks * (split + 1) / args.splits;
 
   in += in_offset + (ulong)column * STORAGE_SIZE(IN);
-  const long out0_step = args.out_stride[0][args.reduced_dims];
-  const long out1_step = args.out_stride[1][args.reduced_dims];
+  long out0_step = 0, out1_step = 0;
+  FOR_DIMENSIONS(d, args.reduced_dims, args.reduced_dims + 1, args.size) {
+    out0_step = args.out_stride[0][d];
+    out1_step = args.out_stride[1][d];
+  }
   out0 += out0_offset + column * out0_step;
   out1 += out1_offset + column * out1_step;
   partial += partial_offset;
