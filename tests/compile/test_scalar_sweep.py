@@ -39,7 +39,7 @@ def _caches_of_this_test(tmp_path, monkeypatch):
 
 
 def differences(cases, dynamic):
-    """What differs or raises, by the case."""
+    """The cases that differ or raise, each with how."""
     try:
         scalars.check(cases, dynamic=dynamic)
     except Exception as error:  # noqa: BLE001 - the report is the test's message
