@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl.upstream.compile.replacement import replace
+
 
 def install() -> None:
     """Applies the changes, once."""
@@ -93,8 +95,6 @@ def _other_names() -> None:
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import V
 
-    from torch_ocl.inductor.upstream import _replace
-
     upstream = lowering.mutate_to
 
     @functools.wraps(upstream)
@@ -110,7 +110,7 @@ def _other_names() -> None:
         ir.MutationLayoutSHOULDREMOVE.realize_into(val, box, unsafe_alias=unsafe_alias)
         return changed
 
-    _replace("mutate_to", upstream, mutate_to)
+    replace("mutate_to", upstream, mutate_to)
 
 
 def _parts_of_concatenations() -> None:
