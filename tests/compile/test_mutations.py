@@ -155,6 +155,31 @@ def test_copies_between_inputs():
     assert all(torch.equal(a.cpu(), e) for a, e in zip(y, x, strict=True))
 
 
+def kept_in_another_input(a, b):
+    """The diagonal's write may not be in `a`, which is written once more before `b` gets it."""
+    a.diagonal().fill_(7)
+    y = b.view(torch.int32)
+    b.copy_(a)
+    a[a > 2] = 2
+    return y.view(torch.int8)
+
+
+def through_a_view_that_is_computed(a, b):
+    a.view(torch.uint8)[..., 1:] = 7
+    a.index_fill_(0, torch.tensor([0, 1], device=a.device), 7)
+    return b.view(torch.int8)
+
+
+@pytest.mark.parametrize("program", [kept_in_another_input, through_a_view_that_is_computed])
+def test_writes_to_two_inputs(program):
+    dtype = torch.int16 if program is kept_in_another_input else torch.int8
+    x = [torch.arange(-8, 8).to(dtype).view(4, 4), torch.arange(16).to(dtype).view(4, 4)]
+    y = [t.to("ocl") for t in x]
+    expected = [program(*x), *x]
+    for a, e in zip([torch.compile(program)(*y), *y], expected, strict=True):
+        assert torch.equal(a.cpu(), e)
+
+
 def test_memory_with_another_name():
     """It is not used for the next result, though only the other name is read by then."""
 

@@ -22,6 +22,7 @@ def install() -> None:
     _reads_of_fused_writes()
     _other_names()
     _parts_of_concatenations()
+    _writes_through_dtype_views()
     _old_values()
 
 
@@ -130,6 +131,21 @@ def _parts_of_concatenations() -> None:
     ConcatKernel.can_realize_into_without_copy = classmethod(can_realize_into_without_copy)
 
 
+def _writes_through_dtype_views() -> None:
+    """An op that writes in place asks a view where its elements lie. DtypeView in
+    torch/_inductor/ir.py doesn't say: each lies where the viewed one does, since both have one
+    size."""
+    from torch._inductor.ir import DtypeView
+
+    upstream = DtypeView.make_reindexer
+
+    @functools.wraps(upstream)
+    def make_reindexer(self: Any) -> Any:
+        return list if self.get_device().type == "ocl" else upstream(self)
+
+    DtypeView.make_reindexer = make_reindexer
+
+
 def _is_written_later(graph: Any, value: Any) -> bool:
     """Whether an op after the current node writes to a value that the node reads."""
     node = graph.current_node
@@ -225,12 +241,11 @@ def keep_results(graph: torch.fx.Graph, writers: set[Any]) -> None:
     for node in nodes if copies else ():
         if node.target not in writers:
             continue
-        results = _results_in_place(node, writers)
-        names = _names_of(results, writers)
         for source in node.all_input_nodes:
             copy = copies.get(_storage(source))
-            if copy is None or copy.args[1] in results:
+            if copy is None:
                 continue
+            names = _names_of(_results(node, source), writers, copy.args[1])
             if any(order[user] > order[copy] for name in names for user in name.users):
                 node.replace_input_with(source, _copy_before(node, source))
 
@@ -248,29 +263,33 @@ def keep_operands(graph: torch.fx.Graph, writers: set[Any]) -> None:
                 node.replace_input_with(source, _copy_before(node, source))
 
 
-def _items(node: torch.fx.Node) -> list[torch.fx.Node]:
-    return [user for user in node.users if user.target is operator.getitem]
+def _results(node: torch.fx.Node, source: torch.fx.Node) -> list[torch.fx.Node]:
+    """Results of an op that may be written into the memory of an operand: of an op over lists, the
+    ones at the operand's places in the first."""
+    items = [user for user in node.users if user.target is operator.getitem]
+    written = node.args[0] if node.args else None
+    if items and isinstance(written, (list, tuple)):
+        return [item for item in items if written[item.args[1]] is source]
+    return [node, *items]
 
 
-def _results_in_place(node: torch.fx.Node, writers: set[Any]) -> list[torch.fx.Node]:
-    """An op's results, and those of later ops that may be written into their memory in turn."""
-    found = [node, *_items(node)]
-    for result in found:
-        for user in result.users:
-            if user.target in writers and user not in found:
-                found += [user, *_items(user)]
-    return found
-
-
-def _names_of(results: list[torch.fx.Node], writers: set[Any]) -> list[torch.fx.Node]:
-    """Results and all later nodes that may have the same memory."""
-    found = list(results)
+def _names_of(
+    results: list[torch.fx.Node], writers: set[Any], copied: torch.fx.Node
+) -> list[torch.fx.Node]:
+    """Results and all later nodes that may have the same memory. `copied` isn't one of them: it is
+    the memory's value after the copy, and so are the nodes behind it."""
+    found = [result for result in results if result is not copied]
     storages = {_storage(name) for name in found} - {None}
     for name in found:
         for user in name.users:
-            if user not in found and (user.target in writers or _storage(user) in storages):
-                found.append(user)
-                storages |= {_storage(user)} - {None}
+            if user in found or user is copied:
+                continue
+            if user.target in writers:
+                new = [r for r in _results(user, name) if r not in found and r is not copied]
+            else:
+                new = [user] if _storage(user) in storages else []
+            found += new
+            storages |= {_storage(n) for n in new} - {None}
     return found
 
 
