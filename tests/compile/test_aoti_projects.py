@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._inductor.package import load_package
 
-from torch_ocl.upstream.compile import inductor as upstream
+from torch_ocl.upstream.compile import generated_cpp
 from torch_ocl.utils import cpp_extension
 
 TOOLS = Path(sys.executable).parent
@@ -72,7 +72,7 @@ def test_upstreams_project_lacks_the_device(tmp_path, monkeypatch):
     """Needless once upstream asks devices for their packages of CMake."""
     from torch._inductor.cpp_builder import CppBuilder
 
-    assert hasattr(upstream, "_cpp_projects")
+    assert hasattr(generated_cpp, "_projects")
     ours = CppBuilder.save_compile_cmd_to_cmake
     monkeypatch.setattr(CppBuilder, "save_compile_cmd_to_cmake", ours.__wrapped__)
     _, package = exported(tmp_path)
