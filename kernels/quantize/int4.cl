@@ -30,6 +30,7 @@ static inline float2 scale_of(global const char* scales, ulong at) {
   return (float2)(scale.x, fma(-8.0f, scale.x, scale.y));
 }
 
+#ifdef OCL_DEVICE_CPU
 // The products of a half of 32 columns. Rows of x past the end repeat the last one, so that the
 // loop has no conditions.
 #define ADD_HALF(half_, bits_)                                                       \
@@ -92,6 +93,8 @@ kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_o
     }
   }
 }
+
+#endif
 
 /// The product for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by
 /// side. x and the weights are aligned to vectors.

@@ -50,6 +50,7 @@ kernel void permute_feistel(global char* out, const ulong out_offset, const Feis
   STORE_FROM(OUT, i64, out + out_offset, i, (long)value);
 }
 
+#ifdef OCL_DEVICE_CPU
 #define STRETCH 512  // numbers of a work-item
 #define AT_ONCE 32   // of them, in two vectors
 
@@ -120,3 +121,4 @@ kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, const ulong out
     STORE_FROM(OUT, i64, out, j, (long)number);
   }
 }
+#endif
