@@ -1,4 +1,5 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/mul.h>
@@ -11,6 +12,7 @@
 #include "engine/pointwise/pointwise.h"
 #include "ops/DtypeChecks.h"
 #include "ops/ldexp.h"
+#include "ops/pow.h"
 
 namespace ocl::native {
 
@@ -50,6 +52,16 @@ bool has_exponents(const at::Tensor& self, const at::Tensor& other) {
 }
 
 }  // namespace
+
+// Upstream's puts the base on the device, as float64 if it is a float: not all devices have that.
+TORCH_IMPL_FUNC(pow_scalar_out)
+(const c10::Scalar& base, const at::Tensor& exponent, const at::Tensor& out) {
+  if (base.equal(1.0)) {
+    out.fill_(1);
+  } else {
+    at::pow_out(const_cast<at::Tensor&>(out), at::native::wrapped_scalar_tensor(base), exponent);
+  }
+}
 
 // Behind pow_tensor_scalar_stub. CPU torch takes square roots of all dtypes but half. Past
 // complex64's range the exponent becomes infinite, as on the CPU: other scalars there are errors.

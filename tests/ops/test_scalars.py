@@ -1,8 +1,12 @@
 """Numbers beyond a dtype's range: infinite, wrapped or an error, as on CPU torch."""
 
+import os
+
 import pytest
 import torch
 import torch.nn.functional as F
+
+from tests.fresh import run_script
 
 BEYOND = [
     (torch.float16, 1e5),
@@ -116,3 +120,22 @@ def test_fill_takes_a_tensor_without_dimensions(device):
     z = torch.zeros(2, dtype=torch.complex64, device=device)
     assert z.conj().fill_(torch.tensor(1 + 2j)).tolist() == [1 + 2j] * 2
     assert z.tolist() == [1 - 2j] * 2
+
+
+@pytest.mark.parametrize("base", [2.5, 2, 1.0, -2.0, 1 + 2j])
+def test_a_scalar_to_the_power_of_a_tensor(base):
+    exponent = torch.tensor([0.0, 1.0, -2.0, 3.0, float("nan"), float("inf")])
+    torch.testing.assert_close((base ** exponent.to("ocl")).cpu(), base**exponent, equal_nan=True)
+    out = torch.empty(0, device="ocl", dtype=(base**exponent).dtype)
+    torch.pow(base, exponent.to("ocl"), out=out)
+    torch.testing.assert_close(out.cpu(), base**exponent, equal_nan=True)
+
+
+def test_a_scalar_to_the_power_of_a_tensor_needs_no_double():
+    code = """
+import torch
+exponent = torch.arange(4.0)
+assert torch.allclose((10000.0 ** (exponent.to("ocl") / 8)).cpu(), 10000.0 ** (exponent / 8))
+"""
+    done = run_script(code, environment={**os.environ, "TORCH_OCL_WITHOUT": "fp64"})
+    assert done.returncode == 0, done.stdout + done.stderr
