@@ -12,7 +12,9 @@
 // SIZE (of a sub-group), MATRIX (0: broadcasts, 1: matrix instructions, 2: the same by broadcasts,
 // to test what surrounds them where there are none). IN0 = IN1 is f16 or bf16 if MATRIX is not 0; C
 // is not complex.
+#ifdef cl_khr_subgroups  // else they are a feature of OpenCL C 3.0
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#endif
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
 
