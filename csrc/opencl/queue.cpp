@@ -1,7 +1,6 @@
 #include "opencl/queue.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "opencl/device_assert.h"
@@ -329,29 +328,8 @@ void Queue::keep_watching(const std::vector<Queue*>& queues) {
   watches_.store(!watched_.empty());
 }
 
-namespace {
-
-/// The host's own address of that memory, for a small copy by this thread: where kernels use it,
-/// too (system SVM), and all commands so far are done. Null otherwise, and in profiles and
-/// captures.
-void* host_memory(Queue& queue, const void* address, size_t bytes) {
-  Device& device = queue.device();
-  if (bytes > kImmediateCopy || !device.properties().has_system_svm || profile::on() ||
-      Queue::captures() || queue.immediate() == nullptr) {
-    return nullptr;
-  }
-  check_not_forked();
-  return reinterpret_cast<void*>(device.addresses().find_host(address));
-}
-
-}  // namespace
-
 void Queue::write(void* address, const void* source, size_t bytes, bool blocking) {
   if (bytes == 0) return;
-  if (void* host = host_memory(*this, address, bytes)) {
-    std::memcpy(host, source, bytes);
-    return;
-  }
   const Location to = device_.addresses().find(address);
   write(to.mem, to.offset, source, bytes, blocking);
 }
@@ -379,10 +357,6 @@ void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, b
 
 void Queue::read(void* destination, const void* address, size_t bytes, bool blocking) {
   if (bytes == 0) return;
-  if (const void* host = host_memory(*this, address, bytes)) {
-    std::memcpy(destination, host, bytes);
-    return;
-  }
   const Location from = device_.addresses().find(address);
   read(destination, from.mem, from.offset, bytes, blocking);
 }
