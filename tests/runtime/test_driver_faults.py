@@ -300,6 +300,7 @@ call = lambda: fixed(y, memory, global_size=1, local_size=1)
 """
     zink = {"FAULT_PLATFORM_NAME": "rusticl", "FAULT_DRIVER_VERSION": "26.2.6"}
     zink |= {"FAULT_DEVICE_NAME": "zink Vulkan 1.4", "FAULT_LOCAL_ARGUMENTS": "1"}
+    zink["TORCH_OCL_DEVICES"] = "0"  # no other name is left
     refused = 'raises(RuntimeError, "reqd_work_group_size", call)'
     for kernels_for in ("cpu", "gpu"):
         check(code + refused, TORCH_OCL_TUNE_AS=kernels_for, **zink)
