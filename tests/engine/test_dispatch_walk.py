@@ -45,7 +45,6 @@ WITHOUT_CHOICE = {
     "im2col",
     "ldl_factor",
     "ldl_solve",
-    "logsumexp_rows",
     "max_unpool",
     "nearest",
     "nonzero_count",

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "engine/device_table.h"
+#include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_share.h"
@@ -25,54 +27,112 @@ const KernelFamily columns_family{"softmax/logsumexp.cl", "logsumexp_columns"};
 // A work-item, or a work-group of a GPU, goes along that many elements whatever the others do.
 constexpr int64_t kShortRow = 1 << 14;
 
+struct Plan {
+  Queue& queue;
+  const at::Tensor& input;
+  const at::Tensor& out;
+  int64_t outer, length, inner;
+  int64_t width = 1;  ///< elements of a vector
+  RowShare share;     ///< work-items of a row
+  int64_t items = 0;  ///< of all rows or columns
+
+  Device& device() const { return queue.device(); }
+  bool cpu() const { return queue.device().is_cpu(); }
+  int64_t along() const { return length / share.items; }
+};
+
+const char* refuse_long(const Plan& plan) {
+  return plan.along() > kShortRow && plan.items < parts_of_work(plan.device())
+             ? "few long reductions are shared among more work-items by the reduce engine"
+             : nullptr;
+}
+
+const char* refuse_rows(const Plan& plan) {
+  return plan.inner != 1 ? "the dimension isn't the innermost" : refuse_long(plan);
+}
+
+const char* refuse_columns(const Plan& plan) {
+  if (plan.inner == 1) return "the dimension is the innermost";
+  if (plan.width == 1 && plan.input.numel() > kShortRow) {
+    return "single columns are many small reads, which the reduce engine shares among cores";
+  }
+  if (!plan.cpu() && plan.along() > 64 && plan.items < items_of_units(plan.device())) {
+    return "there are few columns for a GPU";
+  }
+  return refuse_long(plan);
+}
+
+void run(const KernelFamily& family, Plan& plan, size_t count, size_t local,
+         const Arguments& arguments) {
+  const at::ScalarType dtype = plan.input.scalar_type();
+  Kernel& kernel = family.get(plan.device(), {{"IN", tag(dtype)},
+                                              {"OUT", tag(dtype)},
+                                              {"ACC", tag(compute_dtype(dtype))},
+                                              {"LOG", 1},
+                                              {"STASH", 0},
+                                              {"WIDTH", plan.width},
+                                              {"GROUP", size_t{plan.share.items}}});
+  launch(kernel, plan.queue, NDRange::linear(count, local).of_work(4 * plan.input.numel()),
+         Pointer{plan.input.const_data_ptr()}, Pointer{plan.out.data_ptr()}, arguments);
+}
+
+Arguments arguments_of(const Plan& plan) {
+  Arguments arguments{};
+  arguments.outer = static_cast<uint32_t>(plan.outer);
+  arguments.length = static_cast<uint32_t>(plan.length);
+  arguments.inner = static_cast<uint32_t>(plan.inner);
+  arguments.outer_per_item = 1;
+  return arguments;
+}
+
+void run_rows(Plan& plan) {
+  Arguments arguments = arguments_of(plan);
+  if (plan.cpu()) {
+    const int64_t rows = device_row(plan.device()).item_elements / plan.length;
+    arguments.outer_per_item = static_cast<uint32_t>(std::max<int64_t>(1, rows));
+  }
+  const size_t group = plan.share.items;
+  const size_t local = group > 1 ? group : plan.cpu() ? 1 : group_of_rows(plan.device());
+  const size_t count = ceil_div(plan.outer, int64_t{arguments.outer_per_item}) * group;
+  run(rows_family, plan, count, local, arguments);
+}
+
+void run_columns(Plan& plan) {
+  const size_t local = plan.cpu() ? 1 : group_of_rows(plan.device());
+  run(columns_family, plan, static_cast<size_t>(plan.items), local, arguments_of(plan));
+}
+
+const Implementation<Plan> by_rows{"rows", refuse_rows, run_rows};
+const Implementation<Plan> by_columns{"columns", refuse_columns, run_columns};
+
+std::string describe(const Plan& plan) {
+  return "logsumexp " + std::to_string(plan.outer) + "x" + std::to_string(plan.length) + "x" +
+         std::to_string(plan.inner) + " " + tag(plan.input.scalar_type());
+}
+
 }  // namespace
 
 bool logsumexp(const at::Tensor& input, int64_t outer, int64_t length, int64_t inner,
                const at::Tensor& out) {
-  Queue& queue = current_queue(input.device().index());
-  Device& device = queue.device();
-  const bool cpu = device.is_cpu(), rows = inner == 1;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (outer > kMost || inner > kMost || length > kMost) return false;
-  const at::ScalarType dtype = input.scalar_type(), acc = compute_dtype(dtype);
-  const auto acc_bytes = static_cast<int64_t>(c10::elementSize(acc));
-  int64_t width = cpu    ? 64 / acc_bytes
-                  : rows ? gpu_row_width(length, input.element_size())
-                         : 16 / acc_bytes;
-  if (!rows && inner < width) width = 1;
-  const RowShare share =
-      rows && !cpu ? share_row(device, length, width, input.element_size()) : RowShare{};
-  const int64_t items = rows ? outer * share.items : outer * ceil_div(inner, width);
-  const int64_t along = length / share.items;
-  // Single columns are many small reads, which the reduce engine shares among cores.
-  if (!rows && width == 1 && input.numel() > kShortRow) return false;
-  if (along > kShortRow && items < parts_of_work(device)) return false;
-  if (!rows && !cpu && along > 64 && items < items_of_units(device)) return false;
-
-  Arguments arguments{};
-  arguments.outer = static_cast<uint32_t>(outer);
-  arguments.length = static_cast<uint32_t>(length);
-  arguments.inner = static_cast<uint32_t>(inner);
-  arguments.outer_per_item = 1;
-  if (rows && cpu) {
-    arguments.outer_per_item =
-        static_cast<uint32_t>(std::max<int64_t>(1, device_row(device).item_elements / length));
+  Plan plan{current_queue(input.device().index()), input, out, outer, length, inner};
+  const bool rows = inner == 1;
+  const auto bytes = static_cast<int64_t>(c10::elementSize(compute_dtype(input.scalar_type())));
+  plan.width = plan.cpu() ? 64 / bytes
+               : rows     ? gpu_row_width(length, input.element_size())
+                          : 16 / bytes;
+  if (!rows && inner < plan.width) plan.width = 1;
+  if (rows && !plan.cpu()) {
+    plan.share = share_row(plan.device(), length, plan.width, input.element_size());
   }
-  const size_t group = share.items;
-  const size_t local = rows && group > 1 ? group : cpu ? 1 : group_of_rows(device);
-  const size_t count = rows ? ceil_div(outer, int64_t{arguments.outer_per_item}) * group
-                            : static_cast<size_t>(items);
-  Kernel& kernel = (rows ? rows_family : columns_family)
-                       .get(device, {{"IN", tag(dtype)},
-                                     {"OUT", tag(dtype)},
-                                     {"ACC", tag(acc)},
-                                     {"LOG", 1},
-                                     {"STASH", 0},
-                                     {"WIDTH", width},
-                                     {"GROUP", group}});
-  launch(kernel, queue, NDRange::linear(count, local).of_work(4 * input.numel()),
-         Pointer{input.const_data_ptr()}, Pointer{out.data_ptr()}, arguments);
-  return true;
+  plan.items = rows ? outer * plan.share.items : outer * ceil_div(inner, plan.width);
+  for (const Implementation<Plan>* way : {&by_rows, &by_columns}) {
+    if (!accepts(*way, plan, describe)) continue;
+    way->run(plan);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace ocl::softmax
