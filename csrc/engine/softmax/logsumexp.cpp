@@ -106,8 +106,8 @@ const Implementation<Plan> by_rows{"rows", refuse_rows, run_rows};
 const Implementation<Plan> by_columns{"columns", refuse_columns, run_columns};
 
 std::string describe(const Plan& plan) {
-  return "logsumexp " + std::to_string(plan.outer) + "x" + std::to_string(plan.length) + "x" +
-         std::to_string(plan.inner) + " " + tag(plan.input.scalar_type());
+  return "softmax logsumexp " + std::to_string(plan.outer) + "x" + std::to_string(plan.length) +
+         "x" + std::to_string(plan.inner) + " " + tag(plan.input.scalar_type());
 }
 
 }  // namespace
