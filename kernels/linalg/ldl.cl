@@ -144,14 +144,15 @@ kernel void ldl_factor(global char* a, ulong a_offset, global char* pivots, ulon
     }
     if (nothing && failed == 0) failed = (int)k + 1;
     const uint from = k + step - 1;
-    // Everything above has been read.
-    barrier(CLK_GLOBAL_MEM_FENCE);
-    if (with != from) swap_with(matrix, sa, n, k, from, with, lane);
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    // Between the two calls PoCL 3.1 would leave this out.
     if (lane == 0) {
       pivot[k] = step == 1 ? (int)with + 1 : -(int)with - 1;
       if (step == 2) pivot[k + 1] = pivot[k];
     }
+    // Everything above has been read.
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    if (with != from) swap_with(matrix, sa, n, k, from, with, lane);
+    barrier(CLK_GLOBAL_MEM_FENCE);
     const T first = DIAGONAL(AT(matrix, sa, k, k));
     const T inverse = nothing ? FROM_REAL((R)0) : DIV(FROM_REAL((R)1), first);
     Block block = {first, first, first, first};

@@ -37,7 +37,7 @@ struct Plan {
   int64_t items = 0;  ///< of all rows or columns
 
   Device& device() const { return queue.device(); }
-  bool cpu() const { return queue.device().is_cpu(); }
+  bool is_cpu() const { return queue.device().is_cpu(); }
   int64_t along() const { return length / share.items; }
 };
 
@@ -56,7 +56,7 @@ const char* refuse_columns(const Plan& plan) {
   if (plan.width == 1 && plan.input.numel() > kShortRow) {
     return "single columns are many small reads, which the reduce engine shares among cores";
   }
-  if (!plan.cpu() && plan.along() > 64 && plan.items < items_of_units(plan.device())) {
+  if (!plan.is_cpu() && plan.along() > 64 && plan.items < items_of_units(plan.device())) {
     return "there are few columns for a GPU";
   }
   return refuse_long(plan);
@@ -87,18 +87,18 @@ Arguments arguments_of(const Plan& plan) {
 
 void run_rows(Plan& plan) {
   Arguments arguments = arguments_of(plan);
-  if (plan.cpu()) {
+  if (plan.is_cpu()) {
     const int64_t rows = device_row(plan.device()).item_elements / plan.length;
     arguments.outer_per_item = static_cast<uint32_t>(std::max<int64_t>(1, rows));
   }
   const size_t group = plan.share.items;
-  const size_t local = group > 1 ? group : plan.cpu() ? 1 : group_of_rows(plan.device());
+  const size_t local = group > 1 ? group : plan.is_cpu() ? 1 : group_of_rows(plan.device());
   const size_t count = ceil_div(plan.outer, int64_t{arguments.outer_per_item}) * group;
   run(rows_family, plan, count, local, arguments);
 }
 
 void run_columns(Plan& plan) {
-  const size_t local = plan.cpu() ? 1 : group_of_rows(plan.device());
+  const size_t local = plan.is_cpu() ? 1 : group_of_rows(plan.device());
   run(columns_family, plan, static_cast<size_t>(plan.items), local, arguments_of(plan));
 }
 
@@ -119,11 +119,11 @@ bool logsumexp(const at::Tensor& input, int64_t outer, int64_t length, int64_t i
   Plan plan{current_queue(input.device().index()), input, out, outer, length, inner};
   const bool rows = inner == 1;
   const auto bytes = static_cast<int64_t>(c10::elementSize(compute_dtype(input.scalar_type())));
-  plan.width = plan.cpu() ? 64 / bytes
+  plan.width = plan.is_cpu() ? 64 / bytes
                : rows     ? gpu_row_width(length, input.element_size())
                           : 16 / bytes;
   if (!rows && inner < plan.width) plan.width = 1;
-  if (rows && !plan.cpu()) {
+  if (rows && !plan.is_cpu()) {
     plan.share = share_row(plan.device(), length, plan.width, input.element_size());
   }
   plan.items = rows ? outer * plan.share.items : outer * ceil_div(inner, plan.width);
