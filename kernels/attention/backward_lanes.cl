@@ -193,30 +193,29 @@ typedef struct {
   uint first_head, last_head, first_key, last_key, first_query, last_query;
 } Range;
 
-static ALWAYS_INLINE Range own_range(const Arguments p) {
+// Inlined, a returned struct is a noalias pointer, whose declaration oclgrind does not know.
+static ALWAYS_INLINE void own_range(private Range* own, const Arguments p) {
   const uint range = get_global_id(0), z = get_global_id(1);
-  Range own;
 #if FOR_KEY
   const uint key_heads = p.heads / p.group;
-  own.b = z / key_heads;
-  own.hk = z % key_heads;
-  own.first_head = own.hk * p.group;
-  own.last_head = own.first_head + p.group;
-  own.first_key = range * p.per_item;
-  own.last_key = min(p.keys, own.first_key + p.per_item);
-  own.first_query = p.causal ? own.first_key / NQ * NQ : 0;
-  own.last_query = p.queries;
+  own->b = z / key_heads;
+  own->hk = z % key_heads;
+  own->first_head = own->hk * p.group;
+  own->last_head = own->first_head + p.group;
+  own->first_key = range * p.per_item;
+  own->last_key = min(p.keys, own->first_key + p.per_item);
+  own->first_query = p.causal ? own->first_key / NQ * NQ : 0;
+  own->last_query = p.queries;
 #else
-  own.b = z / p.heads;
-  own.first_head = z % p.heads;
-  own.last_head = own.first_head + 1;
-  own.hk = own.first_head / p.group;
-  own.first_key = 0;
-  own.last_key = p.keys;
-  own.first_query = (uint)(get_global_size(0) - 1 - range) * NQ;
-  own.last_query = min(p.queries, own.first_query + NQ);
+  own->b = z / p.heads;
+  own->first_head = z % p.heads;
+  own->last_head = own->first_head + 1;
+  own->hk = own->first_head / p.group;
+  own->first_key = 0;
+  own->last_key = p.keys;
+  own->first_query = (uint)(get_global_size(0) - 1 - range) * NQ;
+  own->last_query = min(p.queries, own->first_query + NQ);
 #endif
-  return own;
 }
 
 /// Declares query_rows and grad_rows, those of a block of queries, and their strides in elements.
@@ -248,7 +247,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     global char* grad_key, const ulong grad_key_offset, global char* grad_value,
     const ulong grad_value_offset, const Arguments p, const T factor, const T scale,
     const T keep_threshold, const T keep_scale MODIFICATION_PARAMETERS, local V* scratch) {
-  const Range own = own_range(p);
+  Range own;
+  own_range(&own, p);
   const uint b = own.b, hk = own.hk;
   key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
   value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
