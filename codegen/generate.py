@@ -20,6 +20,7 @@ from codegen.bindings import kernel_source, pointwise_source  # noqa: E402
 from codegen.errors import TableError  # noqa: E402
 from codegen.foreach import foreach_source  # noqa: E402
 from codegen.functors import FUNCTOR_DIR, Functor, find_functors  # noqa: E402
+from codegen.fused import fused_source  # noqa: E402
 from codegen.manifest import manifest  # noqa: E402
 from codegen.optable import TABLE_DIR, Entry, load_table  # noqa: E402
 from codegen.registration import (  # noqa: E402
@@ -44,6 +45,7 @@ def output_names(registered: list[Registered]) -> list[str]:
         *(f"PointwiseStubs_{shard}.cpp" for shard in range(POINTWISE_SHARDS)),
         *(f"RegisterPrivateUse1_{shard}.cpp" for shard in range(REGISTRATION_SHARDS)),
         "ForeachFunctions.cpp",
+        "FusedOptimizers.cpp",
         "KernelStubs.cpp",
         "RegisterSparse.cpp",
         "ops_manifest.json",
@@ -65,6 +67,8 @@ def outputs(
     files["KernelStubs.cpp"] = kernel_source([b for b in bindings if b.kind == "kernel"])
     each = [r for r in registered if r.entry.each]
     files["ForeachFunctions.cpp"] = foreach_source(each, Aten.installed(), backend_index(each))
+    fused = [r for r in registered if r.entry.fused]
+    files["FusedOptimizers.cpp"] = fused_source(fused, backend_index(fused))
     files["RegisterSparse.cpp"] = sparse_source(Aten.installed())
     files |= shims(Aten.installed())
     for shard in range(POINTWISE_SHARDS):

@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 _OP_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 _VERSION = re.compile(r"\d+\.\d+\Z")
 _MODIFIERS = {
-    "impl": {"across_devices", "each"},
+    "impl": {"across_devices", "each", "fused"},
     "kernel": {"composite", "stub"},
     "native": set(),
     "pointwise": {"composite", "flags", "scalars", "stub"},
@@ -42,6 +42,7 @@ class Entry:
     flags: tuple[str, ...] = ()
     scalars: int | None = None
     each: str | None = None  # the functor that runs over lists of tensors
+    fused: str | None = None  # the function of a fused optimiser
     across_devices: bool = False  # arguments may be on several devices
     composite: bool = False  # upstream's composite runs; only the stubs are bound
     since: tuple[int, int] | None = None
@@ -154,6 +155,7 @@ def _parse_entry(
         flags=reader.identifiers("flags"),
         scalars=reader.integer("scalars"),
         each=reader.name("each"),
+        fused=reader.name("fused"),
         across_devices=reader.flag("across_devices"),
         composite=reader.flag("composite"),
         since=reader.version("since"),

@@ -120,8 +120,8 @@ bool logsumexp(const at::Tensor& input, int64_t outer, int64_t length, int64_t i
   const bool rows = inner == 1;
   const auto bytes = static_cast<int64_t>(c10::elementSize(compute_dtype(input.scalar_type())));
   plan.width = plan.is_cpu() ? 64 / bytes
-               : rows     ? gpu_row_width(length, input.element_size())
-                          : 16 / bytes;
+               : rows        ? gpu_row_width(length, input.element_size())
+                             : 16 / bytes;
   if (!rows && inner < plan.width) plan.width = 1;
   if (rows && !plan.is_cpu()) {
     plan.share = share_row(plan.device(), length, plan.width, input.element_size());

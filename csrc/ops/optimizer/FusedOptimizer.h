@@ -1,4 +1,4 @@
-// The fused optimisers share these: their options, and the launch.
+// The fused optimisers, and what they share: their options, and the launch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -65,5 +65,38 @@ void run_optimizer(const char* op, const KernelFamily& family,
     }
   });
 }
+
+// Generated functions call these (codegen/fused.py), with lists and numbers in the schema's order.
+namespace fused {
+
+struct AdamLists {
+  at::TensorList params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
+};
+struct AdamNumbers {
+  double beta1, beta2, weight_decay, eps;
+  bool amsgrad;
+};
+void adam(const char* op, const AdamLists& lists, const AdamNumbers& numbers,
+          const Options& options);
+
+struct AdagradLists {
+  at::TensorList params, grads, state_sums, steps;
+};
+struct AdagradNumbers {
+  double lr_decay, weight_decay, eps;
+};
+void adagrad(const char* op, const AdagradLists& lists, const AdagradNumbers& numbers,
+             const Options& options);
+
+struct SgdLists {
+  at::TensorList params, grads, momentum_buffers;
+};
+struct SgdNumbers {
+  double weight_decay, momentum, dampening;
+  bool nesterov, first;
+};
+void sgd(const char* op, const SgdLists& lists, const SgdNumbers& numbers, const Options& options);
+
+}  // namespace fused
 
 }  // namespace ocl::native
