@@ -14,7 +14,7 @@
 // Totals, where k is summed in several parts, are [split][z][m][n].
 #include "conv/conv.clh"
 #include "conv/epilogue.clh"
-#include "gemm/tile_sizes.clh"
+#include "gemm/tile_product.clh"
 
 #ifndef TABLE
 #define TABLE 1
@@ -45,8 +45,6 @@
 #endif
 #define STEPS_FIT(steps) (STEPS % (steps) == 0 && SLICES * (steps) * LINES * LINE <= 2 * STAGE)
 #define AT_ONCE (STEPS_FIT(8) ? 8 : STEPS_FIT(4) ? 4 : STEPS_FIT(2) ? 2 : 1)
-
-typedef TYPEV(C, RUN) Run;
 
 /// (place along the tile's rows or columns, place along k) of a work-item's load `e`.
 static inline uint2 place_in_tile(uint e, const bool by_k, const uint size) {
@@ -106,33 +104,14 @@ static ALWAYS_INLINE void find_tile(private int* at_a, private int* at_b, privat
   }
 }
 
-/// sum += a work-item's rows times its columns of the tiles at x and y.
-static ALWAYS_INLINE void multiply_tiles(private T sum[TM][TN], local const T* x,
-                                         local const T* y) {
-  _Pragma("unroll") for (uint kk = 0; kk < DEPTH; kk++) {
-    Run rows[TM / RUN], columns[TN / RUN];
-    _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
-      rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
-    }
-    _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
-      columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
-    }
-    _Pragma("unroll") for (uint i = 0; i < TM; i++) {
-      _Pragma("unroll") for (uint j = 0; j < TN; j++) {
-        const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
-        sum[i][j] = MAD(u, v, sum[i][j]);
-      }
-    }
-  }
-}
-
 /// A work-item's sums of the steps [first, first + AT_ONCE), into local memory.
-static ALWAYS_INLINE void share_sums(local T* memory, private T sum[TM][TN], uint first, uint slice,
-                                     uint lx, uint ly) {
+static ALWAYS_INLINE void share_sums(local T* memory, private T sum[TM][TN], uint first,
+                                     const TilePlace place) {
   _Pragma("unroll") for (uint s = 0; s < AT_ONCE; s++) {
     const uint step = first + s;
 #if OUT_BY_ROW
-    local T* to = memory + ((slice * AT_ONCE + s) * LINES + lx) * LINE + ly * RUN;
+    local T* to =
+        memory + ((place.slice * AT_ONCE + s) * LINES + place.column) * LINE + place.row * RUN;
     _Pragma("unroll") for (uint i = 0; i < TM / RUN; i++) {
       Run values;
       _Pragma("unroll") for (uint r = 0; r < RUN; r++) {
@@ -141,7 +120,8 @@ static ALWAYS_INLINE void share_sums(local T* memory, private T sum[TM][TN], uin
       *(local Run*)(to + i * LM * RUN) = values;
     }
 #else
-    local T* to = memory + ((slice * AT_ONCE + s) * LINES + ly) * LINE + lx * RUN;
+    local T* to =
+        memory + ((place.slice * AT_ONCE + s) * LINES + place.row) * LINE + place.column * RUN;
     _Pragma("unroll") for (uint j = 0; j < TN / RUN; j++) {
       *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[step] + j);
     }
@@ -222,10 +202,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
     const uint column = min(column0 + place_in_tile(item + i * ITEMS, B_BY_K, BN).x, p.n - 1);
     column_at[i] = (int)(column * p.column_b);
   }
-  const uint slice = item / (LM * LN), in_slice = item % (LM * LN);
-  const uint in_block = in_slice % (BLOCK_M * BLOCK_N), block = in_slice / (BLOCK_M * BLOCK_N);
-  const uint lx = block % (LN / BLOCK_N) * BLOCK_N + in_block % BLOCK_N;
-  const uint ly = block / (LN / BLOCK_N) * BLOCK_M + in_block / BLOCK_N;
+  TilePlace place;
+  place_in_group(&place, item);
   T sum[TM][TN];
   _Pragma("unroll") for (uint i = 0; i < TM; i++) {
     _Pragma("unroll") for (uint j = 0; j < TN; j++) sum[i][j] = (T)(0);
@@ -253,9 +231,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
       fetch_b(next_b, b, at_b, item, k0, end, true);
     }
     find_tile(at_a, at_b, row_at, column_at, places, k0 + BK, start, end, item, p);
-    local const T* x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
-    local const T* y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
-    multiply_tiles(sum, x, y);
+    multiply_tiles(sum, memory + now * STAGE, place);
     now ^= 1;
     if (k0 < end) {
       store_a(next_a, memory + now * STAGE, item);
@@ -271,7 +247,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_tiled(
   global T* totals = (global T*)(sums + sums_offset) + ((ulong)split * p.groups + z) * p.m * p.n;
   _Pragma("unroll") for (uint first = 0; first < STEPS; first += AT_ONCE) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    share_sums(memory, sum, first, slice, lx, ly);
+    share_sums(memory, sum, first, place);
     barrier(CLK_LOCAL_MEM_FENCE);
     store_sums(memory, row_to, first, row0, column0, z, item, bias, out, totals, p EPILOGUE_PASSED);
   }

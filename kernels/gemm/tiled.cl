@@ -10,7 +10,7 @@
 // contiguous and aligned along rows).
 #include "gemm/gemm.clh"
 #include "gemm/tiles.clh"
-#include "gemm/tile_sizes.clh"
+#include "gemm/tile_product.clh"
 #include "gemm/fetch.clh"
 #include "gemm/store_tiles.clh"
 
@@ -22,7 +22,6 @@
 #define ROWS_FIT(rows) (TM % (rows) == 0 && SLICES * (rows) * LM * BN <= 2 * STAGE)
 #define ROWS (ROWS_FIT(16) ? 16 : ROWS_FIT(8) ? 8 : ROWS_FIT(4) ? 4 : ROWS_FIT(2) ? 2 : 1)
 
-typedef TYPEV(C, RUN) Run;
 /// Stores OUT_WIDTH neighbouring elements from their sums, or keeps the sums where k is split.
 #if OUT_WIDTH > 1
 typedef TYPEV(C, OUT_WIDTH) Out;
@@ -61,11 +60,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
   const uint start = split * p.split_k, end = min(start + p.split_k, p.k);
   ADVANCE_OPERANDS((ulong)z);
 
-  const uint slice = item / (LM * LN), in_slice = item % (LM * LN);
-  const uint in_block = in_slice % (BLOCK_M * BLOCK_N), block = in_slice / (BLOCK_M * BLOCK_N);
-  const uint lx = block % (LN / BLOCK_N) * BLOCK_N + in_block % BLOCK_N;
-  const uint ly = block / (LN / BLOCK_N) * BLOCK_M + in_block / BLOCK_N;
-
+  TilePlace place;
+  place_in_group(&place, item);
   T sum[TM][TN];
 #pragma unroll
   for (uint i = 0; i < TM; i++) {
@@ -83,28 +79,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
   }
   while (left > 0) {
     FETCH_NEXT_TILES(item);
-    local const T* x = memory + now * STAGE + slice * DEPTH * A_LINE + ly * RUN;
-    local const T* y = memory + now * STAGE + BK * A_LINE + slice * DEPTH * B_LINE + lx * RUN;
-#pragma unroll
-    for (uint kk = 0; kk < DEPTH; kk++) {
-      Run rows[TM / RUN], columns[TN / RUN];
-#pragma unroll
-      for (uint i = 0; i < TM / RUN; i++) {
-        rows[i] = *(local const Run*)(x + kk * A_LINE + i * LM * RUN);
-      }
-#pragma unroll
-      for (uint j = 0; j < TN / RUN; j++) {
-        columns[j] = *(local const Run*)(y + kk * B_LINE + j * LN * RUN);
-      }
-#pragma unroll
-      for (uint i = 0; i < TM; i++) {
-#pragma unroll
-        for (uint j = 0; j < TN; j++) {
-          const T u = ((private const T*)rows)[i], v = ((private const T*)columns)[j];
-          sum[i][j] = MAD(u, v, sum[i][j]);
-        }
-      }
-    }
+    multiply_tiles(sum, memory + now * STAGE, place);
     now ^= 1;
     if (left > 0) {
       store_a(raw_a, memory + now * STAGE, item, p.flags & kConjugateA);
@@ -121,7 +96,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
       const uint i = first + r;
-      local T* to = memory + ((slice * ROWS + r) * LM + ly) * BN + lx * RUN;
+      local T* to = memory + ((place.slice * ROWS + r) * LM + place.row) * BN + place.column * RUN;
 #pragma unroll
       for (uint j = 0; j < TN / RUN; j++) {
         *(local Run*)(to + j * LN * RUN) = *((private const Run*)sum[i] + j);
