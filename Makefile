@@ -34,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory silicon bench docs docs-site wheel manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory silicon drivers bench docs docs-site wheel manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -46,6 +46,7 @@ help:
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
 	@echo "make silicon   compile what other vendors' GPUs would run, and write docs/reference/silicon.md"
+	@echo "make drivers   try other OpenCL drivers for processors, and write docs/reference/drivers.md"
 	@echo "make docs    regenerate the tables in README.md and docs/"
 	@echo "make docs-site   build the documentation as a site, in build/site"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
@@ -150,6 +151,10 @@ check-memory: build
 # Hours for all: ARGS='gfx1030 arc-a --programs 60' compiles a sample of two devices' programs.
 silicon: build
 	$(BIN)/python -m tests.silicon --jobs $(TEST_JOBS) $(ARGS)
+
+# Some minutes for each. Drivers that are not installed are fetched from Debian into build/drivers.
+drivers: build
+	$(BIN)/python -m tests.drivers $(ARGS)
 
 bench: build
 	$(BIN)/python -m benchmarks $(ARGS)
