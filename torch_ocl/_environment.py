@@ -78,6 +78,10 @@ VARIABLES = {
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
     ),
+    "TORCH_OCL_AMD_TARGET": (
+        "the AMD processor (`gfx90a`, say) whose instructions for matrix products are taken to be "
+        "there, on a GPU unchecked; CPUs do what they are specified to do; for tests"
+    ),
     "TORCH_OCL_WINOGRAD": (
         "`0`: 3 x 3 convolutions on CPUs are sums of all products, not of transformed tiles "
         "([precision](differences.md#convolutions))"

@@ -107,7 +107,8 @@ constexpr auto kConvTiled8 =
     shape_table(tiled_shape(64, 64, 8, 4, 4, 2, 1.00F), tiled_shape(64, 32, 8, 4, 4, 2, 0.90F),
                 tiled_shape(64, 16, 8, 4, 4, 2, 0.70F));
 
-/// Sub-groups of Intel's GPUs: each of `size` work-items takes rows x columns of the tile's sums.
+/// Sub-groups of Intel's and AMD's GPUs: each of `size` work-items takes rows x columns of the
+/// tile's sums.
 struct SubgroupShape {
   TileShape tile;
   int rows, columns, size;
@@ -132,6 +133,25 @@ constexpr auto kSubgroup4 = shape_table(
 constexpr auto kSubgroup8 = shape_table(subgroup_shape(64, 64, 16, 16, 16, 8, 1.00F),
                                         subgroup_shape(32, 32, 16, 8, 16, 8, 0.70F),
                                         subgroup_shape(32, 32, 16, 8, 16, 16, 0.65F));
+
+// gemm/subgroup.cl by waves of AMD's GPUs: WMMA of 32 work-items, MFMA of 64, that of single
+// precision, and dot products of two halves by waves of 64 and 32. Tiles leave two waves to a SIMD,
+// by registers and by local memory, as clang counts them. Derived from how often an operand is read
+// again; not measured.
+constexpr auto kWmma = shape_table(
+    subgroup_shape(128, 128, 32, 64, 32, 32, 1.00F), subgroup_shape(128, 64, 32, 32, 32, 32, 0.85F),
+    subgroup_shape(64, 64, 32, 32, 32, 32, 0.75F), subgroup_shape(32, 32, 32, 16, 16, 32, 0.40F));
+constexpr auto kMfma = shape_table(
+    subgroup_shape(128, 128, 32, 64, 64, 64, 1.00F), subgroup_shape(128, 64, 32, 64, 32, 64, 0.85F),
+    subgroup_shape(64, 64, 32, 32, 32, 64, 0.70F), subgroup_shape(32, 32, 32, 16, 16, 64, 0.35F));
+constexpr auto kMfmaFloats = shape_table(
+    subgroup_shape(128, 128, 16, 64, 64, 64, 1.00F), subgroup_shape(128, 64, 16, 64, 32, 64, 0.90F),
+    subgroup_shape(64, 64, 16, 32, 32, 64, 0.75F), subgroup_shape(32, 32, 16, 16, 16, 64, 0.40F));
+constexpr auto kDot64 = shape_table(subgroup_shape(128, 128, 16, 64, 64, 64, 1.00F),
+                                    subgroup_shape(128, 64, 32, 64, 32, 64, 0.90F),
+                                    subgroup_shape(64, 64, 32, 32, 32, 64, 0.70F));
+constexpr auto kDot32 = shape_table(subgroup_shape(128, 128, 32, 64, 32, 32, 1.00F),
+                                    subgroup_shape(64, 64, 32, 32, 32, 32, 0.80F));
 
 /// NVIDIA's tensor cores: each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in
 /// local memory.

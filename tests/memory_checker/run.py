@@ -40,6 +40,7 @@ NOT_LAUNCHED = {
     "attention/forward_tensor_core.cl": "PTX",
     "conv/tiled_parts.cl": "oclgrind's device has one compute unit, for which k isn't split",
     "gemm/subgroup.cl": "sub-groups, which OpenCL 1.2 hasn't",
+    "gemm/check_fragments.cl": "for AMD's GPUs; tests/engine/test_wave_matrix.py launches it",
     "gemm/bfloat16_parts.cl": "needs units for bfloat16",
     "gemm/bfloat16_planes.cl": "for Hopper; tests/engine/test_bfloat16_planes.py launches it",
     "gemm/tensor_core.cl": "PTX",

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/dispatch.h"
+#include "engine/gemm/fragments.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "engine/tuner/tuner.h"
@@ -24,16 +25,24 @@ constexpr const Method* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
 constexpr const Method* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
                                           &subgroup_matrix, &subgroup,  &tiled,
                                           &packed,          &direct};
+// AMD's GPUs, by their own driver.
+constexpr const Method* kOnWaveGpu[] = {&group_axpy, &group_dot, &bfloat16_parts, &wave_matrix,
+                                        &tiled,      &packed,    &direct};
 constexpr const Method* kAll[] = {
-    &small,           &skinny_axpy,    &skinny_dot,      &group_axpy,  &group_dot,
-    &k_blocking,      &bfloat16_parts, &bfloat16_planes, &tensor_core, &tensor_core_f64,
-    &subgroup_matrix, &subgroup,       &tiled,           &packed,      &direct};
+    &small,       &skinny_axpy,     &skinny_dot,      &group_axpy,
+    &group_dot,   &k_blocking,      &bfloat16_parts,  &bfloat16_planes,
+    &tensor_core, &tensor_core_f64, &subgroup_matrix, &subgroup,
+    &wave_matrix, &tiled,           &packed,          &direct};
 
-constexpr const Method* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &tiled};
+constexpr const Method* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &wave_matrix, &tiled};
 constexpr const Method* kOfWindows[] = {&tensor_core, &tiled};
+constexpr const Method* kOfWindowsOnMatrixGpu[] = {&subgroup_matrix, &tiled};
+constexpr const Method* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
 
 std::span<const Method* const> methods_of_windows(const Device& device) {
-  if (device.properties().subgroup_matrix_size != 0) return kAllOfWindows;
+  const DeviceProperties& p = device.properties();
+  if (p.subgroup_matrix_size != 0) return kOfWindowsOnMatrixGpu;
+  if (amd_target(device) != 0) return kOfWindowsOnWaveGpu;
   return kOfWindows;
 }
 
@@ -55,6 +64,7 @@ std::span<const Method* const> methods(const Device& device) {
   if (p.device_class != DeviceClass::gpu) return kOnGpu;
   if (p.subgroup_matrix_size != 0) return kOnMatrixGpu;
   if (p.required_sub_group_sizes != 0) return kOnSubgroupGpu;
+  if (amd_target(device) != 0) return kOnWaveGpu;
   return kOnGpu;
 }
 

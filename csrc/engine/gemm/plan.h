@@ -68,8 +68,8 @@ struct Method : Implementation<const Plan> {
 
 extern Engine engine;
 extern const Method small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy, group_dot,
-    bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix, subgroup, tiled,
-    direct;
+    bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix, subgroup,
+    wave_matrix, tiled, direct;
 
 /// Whether the driver turned out not to take programs with Hopper's instructions.
 bool warpgroups_fail();

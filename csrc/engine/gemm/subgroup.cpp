@@ -9,6 +9,7 @@
 
 #include "engine/device_table.h"
 #include "engine/device_tiles.h"
+#include "engine/gemm/fragments.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
 #include "opencl/kernel_family.h"
@@ -87,10 +88,13 @@ void run(const Plan& source) {
   if (choice.index < 0) choice.index = std::countr_zero(fits);
   const SubgroupShape& s = candidates.shapes[static_cast<size_t>(choice.index)];
   // A device without such instructions gets here where TORCH_OCL_GEMM says so, and does without.
-  const int instructions = source.device.properties().subgroup_matrix_size != 0 ? 1 : 2;
-  run_tiles(
-      family, source, s.tile, choice.splits,
-      {{"WM", s.rows}, {"WN", s.columns}, {"SIZE", s.size}, {"MATRIX", matrix ? instructions : 0}});
+  const bool emulated = matrix && source.device.properties().subgroup_matrix_size == 0;
+  run_tiles(family, source, s.tile, choice.splits,
+            {{"WM", s.rows},
+             {"WN", s.columns},
+             {"SIZE", s.size},
+             {"FRAGMENTS", static_cast<int>(matrix ? kIntel : kBroadcast)},
+             {"EMULATED", emulated}});
 }
 
 template <bool matrix>

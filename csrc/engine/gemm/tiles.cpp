@@ -46,11 +46,13 @@ void warn_of_forced_tile() {
        ": a product has no such tile, ignored there");
 }
 
-/// Elements per load of an operand: up to 16 bytes, 4 elements at most.
+/// Elements per load of an operand: up to 16 bytes.
 int load_width(const Plan& plan, const char* data, size_t size, uint64_t lines,
-               uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride) {
+               uint64_t line_stride, uint64_t k_stride, uint64_t batch_stride,
+               size_t most_along_k) {
   if (plan.complex) return 1;
-  const int width = static_cast<int>(std::min<size_t>(4, 16 / size));
+  const size_t most = reads_by_k(line_stride, k_stride) ? most_along_k : 4;
+  const int width = static_cast<int>(std::min(most, 16 / size));
   return takes_vectors(data, size, width, lines, line_stride, plan.problem.k, k_stride,
                        batch_stride, true)
              ? width
@@ -183,8 +185,8 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
 }
 
 void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
-               int64_t splits, std::initializer_list<Define> parameters) {
-  constexpr size_t kFetchDefines = 8, kMostParameters = 5, kWindowDefines = 2;
+               int64_t splits, std::initializer_list<Define> parameters, size_t most_along_k) {
+  constexpr size_t kFetchDefines = 8, kMostParameters = 6, kWindowDefines = 2;
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
   Plan plan = source;
   Arguments& p = plan.problem;
@@ -197,8 +199,10 @@ void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& 
              k = static_cast<uint64_t>(tile.k);
   const bool near = is_near(m, p.a.row, k, p.a.column, plan.a_size) &&
                     is_near(n, p.b.column, k, p.b.row, plan.b_size);
-  const int a_width = load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch);
-  const int b_width = load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch);
+  const int a_width =
+      load_width(plan, plan.a, plan.a_size, p.m, p.a.row, p.a.column, p.a.batch, most_along_k);
+  const int b_width =
+      load_width(plan, plan.b, plan.b_size, p.n, p.b.column, p.b.row, p.b.batch, most_along_k);
   std::array<Define, kFetchDefines + kMostParameters + kWindowDefines> defines{
       {{"BM", tile.m},
        {"BN", tile.n},

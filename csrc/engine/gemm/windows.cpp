@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/dtype.h"
+#include "engine/gemm/fragments.h"
 #include "engine/gemm/plan.h"
 #include "opencl/ceil_div.h"
 #include "runtime/stream.h"
@@ -21,6 +23,11 @@ const char* refuse_windows(ScalarType dtype, bool tf32, bool tiles) {
     return halves ? nullptr : "not of 16 bits";
   }
   if (halves && (p.has_tensor_cores || p.subgroup_matrix_size != 0)) return nullptr;
+  if (forced == &wave_matrix || (amd_target(device) != 0 && !device.is_cpu() && !tiles)) {
+    const WaveAnswer answer = wave_unit(current_queue(current_device()), tag(dtype));
+    if (answer.unit != nullptr) return nullptr;
+    if (forced == &wave_matrix) return answer.reason;
+  }
   if (dtype == ScalarType::Float && p.has_tensor_cores && tf32) return nullptr;
   if (tiles && !device.is_cpu() && (halves || dtype == ScalarType::Float)) return nullptr;
   if (halves) return "the device has neither NVIDIA's tensor cores nor Intel's matrix units";
