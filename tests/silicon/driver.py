@@ -37,8 +37,11 @@ def environment(profile, folder, captured):
     answers.write_text(profile.answers())
     captured.mkdir(parents=True, exist_ok=True)
     inherited = {name: value for name, value in os.environ.items() if "TORCH_OCL" not in name}
+    # Nothing runs, so nothing can show that its instructions for matrix products are right.
+    believed = {"TORCH_OCL_AMD_TARGET": profile.target} if profile.compiler == "amd" else {}
     return {
         **inherited,
+        **believed,
         "TORCH_OCL_LOADER": str(build(folder)),
         "TORCH_OCL_CACHE": "0",
         "TORCH_OCL_NOTICES": "0",
