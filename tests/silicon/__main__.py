@@ -2,6 +2,7 @@
 
     python -m tests.silicon                  all programs of all devices: hours
     python -m tests.silicon --programs 60    a sample of them
+    python -m tests.silicon --sample         100 programs of four devices: four minutes
     python -m tests.silicon gfx1030 arc-a --workloads networks --worst 30
 
 A run of all devices writes docs/reference/silicon.md. What ran and what was compiled is kept in
@@ -11,14 +12,16 @@ finding that known.yaml has no reason for.
 
 import argparse
 import pathlib
+import subprocess
 import sys
 import time
 
-from tests.silicon import capture, compilers, findings, packages, profiles, results, table
+from tests.silicon import capture, compilers, findings, packages, profiles, results, sample, table
 from tests.silicon.workloads import WORKLOADS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "silicon"
+SAMPLE_SECONDS = 240
 PAGE = ROOT / "docs" / "reference" / "silicon.md"
 
 
@@ -30,6 +33,7 @@ def parse():
     parser.add_argument("--programs", type=int, default=10**9, help="at most so many of a device")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after that long")
+    parser.add_argument("--sample", action="store_true", help="100 programs of the day's devices")
     parser.add_argument(
         "--worst", type=int, default=0, help="show that many kernels of each device"
     )
@@ -64,7 +68,13 @@ def main():
     tools = FOLDER / "tools"
     if not (tools / "root").exists():
         print("Fetching the compilers: 250 MB", flush=True)
-        packages.fetch(tools)
+        try:
+            packages.fetch(tools)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            sys.exit(f"The compilers could not be fetched: {error}")
+    if chosen.sample:
+        chosen.profiles, chosen.workloads = list(sample.devices()), "samples"
+        chosen.seconds = min(chosen.seconds, SAMPLE_SECONDS)
     workloads = chosen.workloads.split(",") if chosen.workloads else list(WORKLOADS)
     deadline = time.monotonic() + chosen.seconds
     devices = []
@@ -74,7 +84,8 @@ def main():
         if compiler is None:
             sys.exit(f"{name}: the compiler {profile.compiler} is not in {tools}")
         captured = captured_programs(profile, workloads, chosen.recapture)
-        programs = capture.sample(captured, chosen.programs)
+        count = sample.devices()[name] if chosen.sample else chosen.programs
+        programs = capture.sample(captured, count)
         known = results.Results(FOLDER / "results" / f"{name}.jsonl")
         known.compile(compiler, programs, chosen.jobs, deadline)
         devices.append(findings.Device(profile, programs, known, len(captured)))

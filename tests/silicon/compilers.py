@@ -24,6 +24,8 @@ class Kernel:
     waves: int = 0  # that fit on a SIMD (AMD)
     simd: int = 0  # work-items in a thread (Intel)
     instructions: int = 0
+    loop: int = 0  # instructions of the innermost loop with the most arithmetic (AMD)
+    loop_math: int = 0  # those of them that multiply and add
 
     def problems(self, sizes):
         """Reasons for which it is slow: "spills", "private", "occupancy". `sizes`: a SIMD32 or
@@ -132,21 +134,59 @@ class Amd(Clang):
                 kernels.append(Kernel(value))
             elif kernels and what in self.NUMBERS:
                 setattr(kernels[-1], self.NUMBERS[what], int(value))
-        counts = instruction_counts(listing.read_text())
+        functions = functions_of(listing.read_text())
         for kernel in kernels:
-            kernel.instructions = counts.get(kernel.name, 0)
+            lines = functions.get(kernel.name, [])
+            kernel.instructions = sum(map(is_instruction, lines))
+            kernel.loop, kernel.loop_math = busiest_loop(lines)
         return Compiled("", warnings_of(done.stdout), tuple(kernels))
 
 
-def instruction_counts(listing):
-    """Instructions of each function of an assembler listing."""
-    counts, name = {}, None
+#: AMD's instructions that multiply and add: of vectors, packed ones, dot products, of matrices.
+MATH = re.compile(r"\tv_(pk_)?(fma|fmac|mac|mad|dot|dual_fmac|dual_fma|mfma|wmma|smfmac)")
+
+
+def is_instruction(line):
+    """Whether a line of a listing is one, and not a label or a directive."""
+    return re.match(r"\t[a-z]\w+", line) is not None
+
+
+def functions_of(listing):
+    """The lines of each function of an assembler listing."""
+    functions, lines = {}, []
     for line in listing.splitlines():
         if label := re.match(r"([A-Za-z_]\w*):", line):
-            name = label[1]
-        elif name and re.match(r"\t[a-z]\w+", line):
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+            lines = functions.setdefault(label[1], [])
+        else:
+            lines.append(line)
+    return functions
+
+
+def busiest_loop(lines):
+    """(instructions, those that multiply and add) of the loop that has most of the latter, among
+    loops with no other one inside."""
+    labels, loops = {}, []
+    for at, line in enumerate(lines):
+        if label := re.match(r"(\.\w+):", line):
+            labels[label[1]] = at
+        jump = re.match(r"\ts_c?branch\w*\s+(\.\w+)", line)
+        if jump and jump[1] in labels:
+            loops.append((labels[jump[1]], at))
+    inner = [
+        (first, last)
+        for first, last in loops
+        if not any(
+            first <= other[0] and other[1] <= last and other != (first, last) for other in loops
+        )
+    ]
+    found = [
+        (
+            sum(map(is_instruction, lines[first : last + 1])),
+            sum(MATH.match(line) is not None for line in lines[first : last + 1]),
+        )
+        for first, last in inner
+    ]
+    return max(found, key=lambda loop: (loop[1], loop[0]), default=(0, 0))
 
 
 class Intel(Compiler):

@@ -31,6 +31,13 @@ a vendor's compiler can't be had, clang's front end says whether a program is Op
 device's extensions. llvm-spirv and spirv-val say whether it is SPIR-V for OpenCL.
 {others}
 
+## Inner loops
+
+A kernel's loop with the most multiplications: how many instructions multiply and add, of how many.
+AMD's compiler lists them. The first program that has such a loop stands for all of the kernel's.
+
+{loops}
+
 ## Sources
 
 What a device answers is from published outputs of clinfo and the like. What those don't show is
@@ -76,6 +83,28 @@ def device_row(device):
     ]
 
 
+#: Kernels that hold most of a network's work.
+BUSY = (
+    "gemm_tiled",
+    "conv_tiled",
+    "attention_forward_local",
+    "attention_query_gradient",
+    "attention_key_gradient",
+)
+
+
+def loop_rows(devices):
+    """For each device of AMD's the inner loops of the busy kernels."""
+    for device in devices:
+        if device.profile.compiler != "amd":
+            continue
+        loops = {}
+        for _, kernel in device.launched():
+            if kernel.loop_math:
+                loops.setdefault(kernel.name, f"{kernel.loop_math} of {kernel.loop}")
+        yield [device.profile.name, *(loops.get(name, "") for name in BUSY)]
+
+
 def known_rows(devices):
     """The reasons, with how many kernels or programs each stands for."""
     found = {f: of for device in devices for f, of in device.findings().items()}
@@ -103,6 +132,7 @@ def page(devices):
         others=others,
         date=datetime.datetime.now(datetime.UTC).date(),
         devices=rows(header.split(","), map(device_row, devices)),
+        loops=rows(["device", *BUSY], loop_rows(devices)),
         sources=rows(["device", "where its answers were published"], sources),
         known=rows(["what", "where", "devices", "seen", "why"], known_rows(devices)),
     )

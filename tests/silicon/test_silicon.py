@@ -6,12 +6,12 @@ import pathlib
 
 import pytest
 
-from tests.silicon import capture, compilers, findings, profiles, results
+from tests.silicon import capture, compilers, findings, profiles, results, sample
 
 #: Where `make silicon` keeps the compilers.
 TOOLS = pathlib.Path(os.environ.get("SILICON_TOOLS", "build/silicon/tools")).resolve()
-#: Devices of four kinds, and programs of each: four minutes on two cores.
-SAMPLE = {"gfx1030": 30, "gfx90a": 25, "arc-b": 25, "mali-g610": 20}
+#: Devices of four kinds, and programs of each; `make silicon ARGS=--sample` has each day's.
+SAMPLE = sample.devices(0)
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +95,30 @@ def test_findings_need_reasons_and_reasons_findings(tmp_path, monkeypatch):
     entries.write_text(f"{entries.read_text()}private: [{reason % 'b.cl'}]\n")
     assert not findings.unexplained([device], whole=False)
     assert "nothing private any more" in findings.unexplained([device], whole=True)[0]
+
+
+def test_a_year_s_samples_have_all_devices():
+    days = [sample.devices(day) for day in range(365)]
+    assert {name for day in days for name in day} == set(profiles.names())
+    assert all(sum(day.values()) == 100 and len(day) == 4 for day in days)
+
+
+def test_the_loop_with_most_arithmetic_is_found():
+    lines = """.LBB0_1:
+\tv_mov_b32 v0, v1
+.LBB0_2:
+\tds_read_b128 v[0:3], v4
+\tv_fma_f32 v5, v0, v1, v5
+\tv_pk_fma_f16 v6, v0, v1, v6
+\ts_cbranch_scc1 .LBB0_2
+.LBB0_3:
+\tv_add_f32 v5, v5, v6
+\ts_cbranch_scc0 .LBB0_3
+\ts_cbranch_vccnz .LBB0_1
+\ts_cbranch_execz .LBB0_9
+.LBB0_9:
+\ts_endpgm"""
+    assert compilers.busiest_loop(lines.split("\n")) == (4, 2)
+    found = compilers.functions_of(f"first:\n{lines}\nsecond:\n\ts_endpgm")
+    assert sum(map(compilers.is_instruction, found["first"])) == 10
+    assert compilers.busiest_loop(found["second"]) == (0, 0)
