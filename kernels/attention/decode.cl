@@ -7,6 +7,7 @@
 // rows of all operands are contiguous and whole vectors).
 #include "include/item_by_item.clh"
 #include "attention/vectors.clh"
+#include "attention/splits.clh"
 #include "include/philox.clh"
 
 #ifndef RQ
@@ -15,15 +16,8 @@
 #ifndef DV
 #define DV 4
 #endif
-#ifndef VV
-#define VV 4
-#endif
 #ifndef BLOCK
 #define BLOCK 64
-#endif
-
-#ifndef WHOLE
-#define WHOLE 0
 #endif
 // Keys whose products with the rows fill a vector.
 #define KEYS (WIDTH / RQ)
@@ -68,28 +62,6 @@ static inline V load_lanes(global const char* row, ulong column, uint first, uin
     x.element[e] = first + e < columns ? LOAD_AS(C, IN, row, (first + e) * column) : (T)(0);
   }
   return x.vector;
-#endif
-}
-
-/// Elements of a row in the workspace: the maximum, the sum, then the unscaled result.
-#define STATE (2 + VV * WIDTH)
-
-/// Stores the logarithm of a row.
-#define STORE_LOGARITHM(h, q, maximum, total) \
-  ((global T*)lse)[((ulong)b * p.heads + (h)) * p.queries + (q)] = (maximum) + log2(total)
-/// A row's sums are multiplied by this. A row that is masked whole is 0, as in CPU torch.
-#define SHRINK(total) ((total) == (T)(0) ? (T)(0) : (T)(1) / (total))
-
-/// Stores a vector of a row from element `first` on, as far as the row goes.
-static inline void store_lanes(global char* row, ulong column, uint first, uint columns, V value) {
-#if WHOLE
-  STOREV_FROM(IN, C, WIDTH, row + first * STORAGE_SIZE(IN), 0, value);
-#else
-  Lanes x;
-  x.vector = value;
-  for (uint e = 0; e < WIDTH && first + e < columns; e++) {
-    STORE_FROM(IN, C, row, (first + e) * column, x.element[e]);
-  }
 #endif
 }
 
@@ -262,36 +234,4 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
       for (uint v = 0; v < VV; v++) VECTOR_NAME(vstore)(sums[r][v], v, state + 2);
     }
   }
-}
-
-/// Global size: rows, batch * heads of key, VV. Buffers: as attention_decode's.
-kernel ITEM_BY_ITEM void attention_combine(
-    global const char* query, const ulong query_offset, global const char* key,
-    const ulong key_offset, global const char* value, const ulong value_offset,
-    global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
-    global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
-    const Arguments p, const T factor, const T keep_threshold, const T keep_scale) {
-  const uint row = get_global_id(0), z = get_global_id(1), v = get_global_id(2);
-  const uint key_heads = p.heads / p.group, b = z / key_heads;
-  const uint h = z % key_heads * p.group + row / p.queries, q = row % p.queries;
-  lse = OPERAND(lse);
-  global const T* const states = (global const T*)OPERAND(workspace) +
-                                 ((ulong)z * get_global_size(0) + row) * p.splits * STATE;
-  T maximum = -INFINITY;
-  for (uint s = 0; s < p.splits; s++) {
-    const T x = states[s * STATE];
-    maximum = x > maximum ? x : maximum;
-  }
-  const T base = FINITE(T, maximum);
-  T total = 0;
-  V sum = (V)(0);
-  for (uint s = 0; s < p.splits; s++) {
-    global const T* const state = states + s * STATE;
-    const T weight = EXP2(state[0] - base);
-    total = fma(weight, state[1], total);
-    sum = fma((V)(weight), VECTOR_NAME(vload)(v, state + 2), sum);
-  }
-  if (v == 0) STORE_LOGARITHM(h, q, maximum, total);
-  global char* const to = OPERAND(out) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
-  store_lanes(to, p.out.column, v * WIDTH, p.columns, sum * (V)(SHRINK(total)));
 }

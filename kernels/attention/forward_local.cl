@@ -2,7 +2,7 @@
 // a time, with the maximum and the sum of each query's row kept up to date (online softmax).
 //
 // With SPLIT the keys are split among work-groups, where there are few queries, and
-// attention_combine of decode.cl combines what they leave.
+// attention_combine of combine.cl combines what they leave.
 #include "attention/local.clh"
 
 #ifndef SPLIT

@@ -10,7 +10,7 @@
 //
 // Compile parameters besides attention.clh's: DEPTH and COLUMNS (of a row of query and key, and of
 // value, rounded up to multiples of 16), BK (32 or 64), SPLIT (1: keys are split among work-groups,
-// where there are few queries, and attention_combine of decode.cl combines what they leave). IN is
+// where there are few queries, and attention_combine of combine.cl combines what they leave). IN is
 // f16 or bf16, C f32. Rows of query, key and value are contiguous, aligned to 16 bytes and a
 // multiple of 8 elements long.
 #ifndef IN

@@ -15,7 +15,7 @@ namespace ocl::attention {
 namespace {
 
 const KernelFamily decode_family{"attention/decode.cl", "attention_decode"};
-const KernelFamily combine_family{"attention/decode.cl", "attention_combine"};
+const KernelFamily combine_family{"attention/combine.cl", "attention_combine"};
 
 constexpr uint32_t kLeastKeys = 256;  // of a split
 
@@ -47,8 +47,7 @@ void combine_splits(const Plan& plan, std::span<const at::Tensor> operands, uint
                     uint32_t vectors) {
   const Arguments& a = plan.arguments;
   Kernel& kernel = combine_family.get(
-      plan.device,
-      {{"IN", plan.in}, {"C", plan.compute}, {"WIDTH", width}, {"RQ", 1}, {"VV", vectors}});
+      plan.device, {{"IN", plan.in}, {"C", plan.compute}, {"WIDTH", width}, {"VV", vectors}});
   const size_t heads = size_t{plan.batch} * plan.key_heads;
   // A CPU's work-item takes a vector; a GPU's work-group, a row.
   const size_t together = plan.device.is_cpu() ? 1 : vectors;
