@@ -2,7 +2,7 @@
 //
 // device_table.h makes its structs of them, and tuner/constants.cpp the names by which the tuner's
 // file sets them. Who includes this file defines ROW for those of a device's row, and REDUCE, SCAN,
-// FFT and CHANNELS for those of its parts; what is not defined is left out.
+// FFT, CHANNELS and HARDWARE for those of its parts; what is not defined is left out.
 #ifndef ROW
 #define ROW(type, name, value)
 #endif
@@ -17,6 +17,9 @@
 #endif
 #ifndef CHANNELS
 #define CHANNELS(type, name, value)
+#endif
+#ifndef HARDWARE
+#define HARDWARE(type, name, value)
 #endif
 
 // Matrix products, and convolutions with their register tiles: the bytes of a vector; rows x
@@ -149,8 +152,28 @@ CHANNELS(int64_t, element_groups_per_unit, 32)
 CHANNELS(int64_t, group_channels, 8)
 CHANNELS(int64_t, part_items, 128)
 
+// These are numbers of a GPU's programming guide. A compute unit, as OpenCL counts them: its bytes
+// of local memory, how many banks of 4 bytes that has, and the work-items of a wave, which go in
+// step.
+HARDWARE(int, unit_local_memory, 64 << 10)
+HARDWARE(int, local_banks, 32)
+HARDWARE(int, wave_items, 32)
+// Registers that a work-item can have, and that it can have beyond (occupancy.h): 0 if no more.
+// Work-items of a unit that a tile is to leave room for: 0 where the cost model alone decides.
+HARDWARE(int, item_registers, 255)
+HARDWARE(int, large_registers, 0)
+HARDWARE(int, wanted_items, 0)
+// 1: compilers load what all steps of an unrolled loop need before the first one, which takes twice
+// the registers. The loop over a tile's k is not unrolled then (ROLLED).
+HARDWARE(int, loads_early, 0)
+// Bytes of a line of the caches; how fast double and half precision are beside single precision.
+HARDWARE(int, cache_line, 128)
+HARDWARE(double, fp64_rate, 0.5)
+HARDWARE(double, fp16_rate, 1)
+
 #undef ROW
 #undef REDUCE
 #undef SCAN
 #undef FFT
 #undef CHANNELS
+#undef HARDWARE

@@ -31,6 +31,11 @@ struct ChannelRow {
 #include "engine/device_constants.h"
 };
 
+#define HARDWARE DECLARE
+struct HardwareRow {
+#include "engine/device_constants.h"
+};
+
 #define ROW DECLARE
 struct DeviceRow {
   const char* device_class;
@@ -41,6 +46,7 @@ struct DeviceRow {
   ScanRow scan;
   FftRow fft;
   ChannelRow channels;
+  HardwareRow hardware;
 };
 #undef DECLARE
 
@@ -85,6 +91,11 @@ inline int64_t groups_of_units(const Device& device) {
 }
 inline int64_t items_of_units(const Device& device) {
   return int64_t{device.properties().compute_units} * device_row(device).resident_items;
+}
+/// Whether sums of floats are taken in double precision.
+inline bool has_fast_fp64(const Device& device) {
+  constexpr double kFast = 0.25;
+  return device.properties().has_fp64 && device_row(device).hardware.fp64_rate >= kFast;
 }
 /// Parts of work that the device's cores share evenly: a CPU's work-items, a GPU's work-groups.
 inline int64_t parts_of_work(const Device& device) {

@@ -1,9 +1,8 @@
 // The device table's part on tiles: which tiles of sums a GPU's kernels of products and
 // convolutions can take, and how fast a compute unit is that is full of one. The kernels choose by
 // these numbers (gemm/tiles.h); what the tuner finds for one device takes their place. GPUs with a
-// table of their own say so in its name; all others start from what was measured on NVIDIA's, less
-// the tiles that exceed a class's registers (Arm's and Qualcomm's take those of up to 4 x 8 sums)
-// or local memory.
+// table of their own say so in its name. All others start from what was measured on NVIDIA's, less
+// the tiles that exceed a class's registers or local memory (occupancy.h).
 #pragma once
 
 #include <array>
@@ -34,6 +33,17 @@ struct ShapeTable {
   std::array<TileShape, count> tiles;
   TileModel model{};
   constexpr ShapeTable with(const TileModel& other) const { return {shapes, tiles, other}; }
+  /// This table with more shapes.
+  template <class... Shapes>
+  constexpr ShapeTable<Shape, count + sizeof...(Shapes)> also(const Shapes&... others) const {
+    ShapeTable<Shape, count + sizeof...(Shapes)> all{{}, {}, model};
+    const Shape more[] = {others...};
+    for (size_t i = 0; i < count + sizeof...(Shapes); ++i) {
+      all.shapes[i] = i < count ? shapes[i] : more[i - count];
+      all.tiles[i] = all.shapes[i].tile;
+    }
+    return all;
+  }
 };
 template <class Shape, class... Shapes>
 constexpr ShapeTable<Shape, 1 + sizeof...(Shapes)> shape_table(const Shape& first,
@@ -83,6 +93,14 @@ constexpr auto kTiled4 = shape_table(known_shape(tiled_shape(256, 128, 8, 16, 8,
                                      known_shape(tiled_shape(32, 32, 32, 4, 4, 4, 0.71F)),
                                      known_shape(tiled_shape(32, 32, 8, 4, 4, 4, 0.72F)))
                              .with({8.5, 37, 3, 40});
+// For GPUs whose waves are counted (DeviceRow::wanted_items): those, and tiles with less local
+// memory and fewer registers to a work-item. Derived from kTiled4's, by sums of a work-item; not
+// measured.
+constexpr auto kTiledWaves4 = kTiled4.also(known_shape(tiled_shape(128, 128, 8, 8, 8, 4, 1.65F)),
+                                           known_shape(tiled_shape(128, 64, 8, 8, 4, 4, 1.35F)),
+                                           known_shape(tiled_shape(64, 64, 8, 8, 4, 4, 1.10F)),
+                                           known_shape(tiled_shape(64, 64, 8, 4, 4, 4, 0.90F)),
+                                           known_shape(tiled_shape(32, 64, 16, 4, 8, 4, 0.88F, 4)));
 constexpr auto kTiled8 =
     shape_table(tiled_shape(64, 128, 8, 8, 8, 2, 1.00F), tiled_shape(64, 64, 8, 8, 8, 2, 0.96F),
                 tiled_shape(64, 64, 8, 8, 4, 2, 0.86F), tiled_shape(64, 64, 8, 4, 4, 2, 0.72F),
@@ -103,6 +121,12 @@ constexpr auto kConvTiled4 = shape_table(known_shape(tiled_shape(128, 128, 8, 16
                                          known_shape(tiled_shape(32, 64, 32, 4, 8, 4, 0.60F, 4)),
                                          known_shape(tiled_shape(64, 16, 8, 4, 4, 4, 0.44F)))
                                  .with({2.9, 90, 3, 526});
+// As kTiledWaves4.
+constexpr auto kConvTiledWaves4 =
+    kConvTiled4.also(known_shape(tiled_shape(128, 64, 8, 8, 4, 4, 0.85F)),
+                     known_shape(tiled_shape(64, 64, 8, 8, 4, 4, 0.72F)),
+                     known_shape(tiled_shape(64, 64, 8, 4, 4, 4, 0.60F)),
+                     known_shape(tiled_shape(32, 64, 16, 4, 8, 4, 0.58F, 4)));
 constexpr auto kConvTiled8 =
     shape_table(tiled_shape(64, 64, 8, 4, 4, 2, 1.00F), tiled_shape(64, 32, 8, 4, 4, 2, 0.90F),
                 tiled_shape(64, 16, 8, 4, 4, 2, 0.70F));

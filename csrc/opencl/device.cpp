@@ -26,6 +26,7 @@ constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
 constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
 constexpr cl_device_info kWarpSizeNv = 0x4003;
 constexpr cl_device_info kWavefrontWidthAmd = 0x4043;
+constexpr cl_device_info kIpVersionIntel = 0x4250;
 // A name of cl_khr_command_buffer.
 constexpr cl_device_info kCommandBufferCapabilities = 0x12A9;
 constexpr cl_device_info kCommandBufferQueueProperties = 0x12AA;  // that queues must have
@@ -156,19 +157,27 @@ void probe_command_buffers(cl_device_id id, DeviceProperties& p) {
   }
 }
 
+constexpr uint32_t kXeHpg = 1255, kXeHpc = 1260, kXe2 = 2000;
+
+/// A hundred times the major number, and the minor one. Newer drivers have 10 bits of the first, 8
+/// of the second and 14 of a revision; older ones have a byte of each.
+uint32_t intel_architecture(cl_uint version) {
+  const uint32_t major = version >> 22;
+  return major != 0 ? major * 100 + (version >> 14 & 0xff)
+                    : (version >> 16) * 100 + (version >> 8 & 0xff);
+}
+
 void probe_vendor(cl_device_id id, DeviceProperties& p) {
   const std::string_view extensions = p.extensions;
   if (p.device_class == DeviceClass::cpu) {
     p.has_system_svm = (number<cl_device_svm_capabilities>(id, CL_DEVICE_SVM_CAPABILITIES, 0) &
                         CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
-    p.registers_per_item = 255;  // memory near the core: a work-item's values may well live there
 #if defined(__x86_64__)
     // The device is this processor.
     p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");
     p.has_int8_dot = __builtin_cpu_supports("avx512vnni");
 #endif
   } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
-    p.registers_per_item = 255;
     const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
     const cl_uint minor = number<cl_uint>(id, kComputeCapabilityMinorNv, 0);
     p.has_tensor_cores = major >= 8;
@@ -177,14 +186,12 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
     p.has_warpgroup_mma = major == 9 && minor == 0;
     p.has_assembled_local_memory = p.has_warpgroup_mma;
     p.has_fast_bfloat16 = p.has_warpgroup_mma && !has_word(p.name, "H20");
-  } else if (has_word(extensions, "cl_amd_device_attribute_query")) {
-    p.registers_per_item = 255;
   } else if (has_word(extensions, "cl_intel_subgroups")) {
-    p.registers_per_item = 64;  // 128 registers of 32 bytes, shared by the 16 lanes of a sub-group
-  } else if (p.extensions.find("cl_arm_") != std::string::npos) {
-    p.registers_per_item = 64;  // Mali, Bifrost and newer; with more than 32, half as many run
-  } else if (p.extensions.find("cl_qcom_") != std::string::npos) {
-    p.registers_per_item = 96;  // Adreno: 48 of 16 bytes would leave one wave of a unit
+    p.intel_architecture = intel_architecture(number<cl_uint>(id, kIpVersionIntel, 0));
+    const bool own = p.platform.find("Intel") != std::string::npos;
+    p.offers_large_registers = own && p.intel_architecture >= kXeHpg;
+    p.chooses_large_registers = own && p.intel_architecture >= kXeHpc &&
+                                (p.intel_architecture == kXeHpc || p.intel_architecture >= kXe2);
   }
 }
 

@@ -48,9 +48,8 @@ struct DeviceProperties {
   /// Kernels may be given addresses of this process's memory instead of buffers: fine-grained
   /// system SVM on a CPU, whose segments are the process's own pages (OpenCL 3.0, 5.6).
   bool has_system_svm = false;
-  /// 32-bit values that a work-item can keep in registers; an estimate from the vendor's
-  /// extensions, since OpenCL has no question for it.
-  uint32_t registers_per_item = 128;
+  /// The number of an architecture of Intel's GPUs, as 1255 for 12.55; 0 where no driver says it.
+  uint32_t intel_architecture = 0;
   /// The sub-groups of Intel's matrix instructions (cl_intel_subgroup_matrix_multiply_accumulate);
   /// 0: there are none.
   uint32_t subgroup_matrix_size = 0;
@@ -72,6 +71,9 @@ struct DeviceProperties {
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time
+  /// Intel's own driver can give a work-item twice the registers: where a program's options say so
+  /// (-cl-intel-256-GRF-per-thread), and by itself (-cl-intel-enable-auto-large-GRF-mode).
+  bool offers_large_registers = false, chooses_large_registers = false;
 };
 
 /// Bytes that a work-group may have with compute capability 9.0 (CUDA C++ Programming Guide,

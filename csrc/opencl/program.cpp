@@ -48,6 +48,7 @@ std::string common_options(const Device& device) {
   if (p.correctly_rounded_divide_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
   // A constant without a suffix is of double, which compilers read as float there, with a warning.
   if (!p.has_fp64) options += " -cl-single-precision-constant";
+  if (p.chooses_large_registers) options += " -cl-intel-enable-auto-large-GRF-mode";
   define(p.tuning_class == DeviceClass::cpu, "OCL_DEVICE_CPU");
   define(p.tuning_class == DeviceClass::gpu, "OCL_DEVICE_GPU");
   define(p.has_fp64, "OCL_HAS_FP64");
@@ -224,6 +225,9 @@ struct ProgramCache::Impl {
     if (device.properties().limits_registers) {
       const std::string registers = value_of_define(extra, "OCL_MAX_REGISTERS");
       if (!registers.empty() && registers != "0") all += " -cl-nv-maxrregcount=" + registers;
+    }
+    if (value_of_define(extra, "OCL_LARGE_REGISTERS") == "1") {
+      all += " -cl-intel-256-GRF-per-thread";
     }
     return all;
   }

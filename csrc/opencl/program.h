@@ -37,8 +37,9 @@ class ProgramCache {
   /// OCL_HAS_WORK_GROUP_REDUCE, OCL_SLOW_VLOAD_HALF. Contraction is off: fma happens only where it
   /// is written. -DOCL_PTX_TARGET=... has the driver's PTX retargeted (retarget.h);
   /// -DOCL_MAX_REGISTERS=... limits a work-item's registers where the compiler takes a limit (0:
-  /// none). Throws Error with the file, the options and the build log if it does not build;
-  /// programs live as long as the cache. Thread-safe.
+  /// none). -DOCL_LARGE_REGISTERS=1 asks Intel's compiler for twice as many. Throws Error with the
+  /// file, the options and the build log if it does not build; programs live as long as the cache.
+  /// Thread-safe.
   cl_program get(const std::string& path, const std::string& options);
   /// As get, for source text that is not a file (torch.ocl.compile_kernel); contraction is as
   /// OpenCL C has it by default.

@@ -91,7 +91,6 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["max_clock_mhz"] = p.max_clock_mhz;
   d["max_work_group_size"] = p.max_work_group_size;
   d["max_sub_group_size"] = p.max_sub_group_size;
-  d["registers_per_item"] = p.registers_per_item;
   d["required_sub_group_sizes"] = sizes_of(p.required_sub_group_sizes);
   d["subgroup_matrix_size"] = p.subgroup_matrix_size;
   d["host_unified_memory"] = p.host_unified_memory;
@@ -154,6 +153,7 @@ void bind_device(py::module_& module) {
       found = &device(checked_index(index));
     }
     py::dict properties = properties_dict(found->properties());
+    properties["registers_per_item"] = device_row(*found).hardware.item_registers;
     add_identity(properties, *found);
     return properties;
   });

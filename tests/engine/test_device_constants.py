@@ -93,3 +93,44 @@ def test_a_line_that_no_kernel_could_take_is_ignored(run, tmp_path, line):
     shown, warning = run("print(tunable.get_constants()['row_group'] != 48)")
     assert shown.split() == ["True"]
     assert "is ignored: it is" in warning
+
+
+SMALL_TILES = """
+import os
+for name, value in {constants}.items():
+    tunable.set_constant(name, value)
+
+def check(function, *arguments):
+    torch.manual_seed(0)
+    both = []
+    for device in ("cpu", "ocl"):
+        inputs = [x.detach().to(device).requires_grad_() for x in arguments]
+        result = function(*inputs)
+        result.backward(torch.linspace(-1, 1, result.numel()).view(result.shape).to(device))
+        both.append([result] + [x.grad for x in inputs])
+    for a, b in zip(*both):
+        torch.testing.assert_close(b.cpu(), a, rtol=1e-4, atol=1e-3)
+
+torch.manual_seed(1)
+check(torch.matmul, torch.randn(150, 70), torch.randn(70, 90))
+check(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1),
+      torch.randn(2, 16, 20, 20), torch.randn(40, 16, 3, 3))
+check(torch.nn.functional.scaled_dot_product_attention,
+      *(torch.randn(1, 2, 70, 64) for _ in range(3)))
+check(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), torch.randn(50, 768))
+print("right")
+"""
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [
+        {"hardware.item_registers": 64, "hardware.loads_early": 1, "norm_registers": 48},
+        {"hardware.wanted_items": 832, "hardware.loads_early": 1, "unit_registers": 65536},
+        {"hardware.item_registers": 1},
+    ],
+    ids=["few registers", "many waves", "no registers"],
+)
+def test_tiles_for_fewer_registers_are_right(run, constants):
+    shown, said = run(SMALL_TILES.format(constants=constants), TORCH_OCL_TUNE_AS="gpu")
+    assert shown.split() == ["right"], said[-2000:]

@@ -60,6 +60,7 @@ QUESTIONS = {
     "c_features": (0x106F, "versions"),
     "wavefront": (0x4043, "I"),
     "sub_group_sizes": (0x4108, "Q"),
+    "intel_architecture": (0x4250, "I"),
 }
 #: Every device says this unless its file says otherwise.
 USUAL = {

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <span>
 
 #include "engine/attention/plan.h"
+#include "engine/occupancy.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
@@ -20,7 +23,8 @@ const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gr
 
 // Sizes in kernels/attention/local.clh.
 constexpr uint32_t kChunk = 32, kSide = 16;
-constexpr uint32_t kDeltaItems = 16;  // ROW_ITEMS of kernels/attention/backward_local.cl
+constexpr uint32_t kColumns = kChunk / kSide;  // of a work-item's, in a chunk
+constexpr uint32_t kDeltaItems = 16;           // ROW_ITEMS of kernels/attention/backward_local.cl
 
 /// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
 /// the queries.
@@ -38,7 +42,42 @@ struct Tile {
   }
 };
 
-/// `sums`: values that a work-item has in registers per chunk and row.
+/// The work-group's needs. `sums`: chunks of columns that it sums for each of its rows; `shared`:
+/// values in local memory for each. Fitted to the registers that AMD's and Intel's compilers take:
+/// twice the values.
+GroupNeed need_of(const Plan& plan, const Tile& tile, uint32_t sums, uint32_t shared) {
+  const bool backward = plan.gradients != nullptr;
+  const int64_t scores = int64_t{tile.queries} * tile.keys * (backward ? 2 : 1);
+  const int64_t of_rows = int64_t{tile.queries} * (kColumns * sums + (backward ? 1 : 2));
+  const int64_t held = 2 * std::max(tile.query_block(), tile.key_block()) * kChunk / tile.items();
+  const int64_t operands = 4 * int64_t{tile.queries + tile.keys};
+  const int64_t values = scores + of_rows + held + operands;
+  const bool early = device_row(plan.device).hardware.loads_early != 0;
+  return {tile_registers(early ? 2 * values : values, 0, plan.compute_size), tile.items(),
+          static_cast<int64_t>(tile.local_bytes(plan.compute_size, shared))};
+}
+
+/// The tile, or the first of smaller ones that does best by the device's registers and local
+/// memory.
+Tile best_tile(const Plan& plan, const Tile& wanted, uint32_t sums, uint32_t shared) {
+  std::array<Tile, 4> tiles{wanted, wanted, wanted, wanted};
+  for (size_t i = 1; i < tiles.size(); ++i) {
+    Tile& tile = tiles[i];
+    tile = tiles[i - 1];
+    tile.queries = std::max(1U, tile.queries / 2);
+    if (tile.side != kSide) {
+      tile.side = kSide;
+    } else {
+      tile.keys = std::max(1U, tile.keys / 2);
+    }
+  }
+  const auto need = [&](const Tile& tile) { return need_of(plan, tile, sums, shared); };
+  // The least one reads most of what it multiplies: it serves where the one before lacks registers.
+  const size_t count = occupancy(plan.device, need(tiles[2])) < 0 ? 4 : 3;
+  const uint64_t bits = best_occupied(plan.device, std::span(tiles).first(count), need);
+  return bits == 0 ? wanted : tiles[static_cast<size_t>(std::countr_zero(bits))];
+}
+
 Tile make_tile(const Plan& plan, uint32_t shared) {
   const Arguments& a = plan.arguments;
   Tile tile{4, 4, std::max(1U, ceil_div(a.depth, kChunk)),
@@ -58,7 +97,7 @@ Tile make_tile(const Plan& plan, uint32_t shared) {
   return tile;
 }
 
-std::array<Define, 10> defines_of(const Plan& plan, const Tile& tile) {
+std::array<Define, 11> defines_of(const Plan& plan, const Tile& tile, const GroupNeed& need) {
   return {{{"IN", plan.in},
            {"C", plan.compute},
            {"MASK", plan.mask},
@@ -68,7 +107,8 @@ std::array<Define, 10> defines_of(const Plan& plan, const Tile& tile) {
            {"RK", tile.keys},
            {"CD", tile.depth_chunks},
            {"CV", tile.column_chunks},
-           {"SPLIT", plan.arguments.splits > 1}}};
+           {"SPLIT", plan.arguments.splits > 1},
+           large_registers(plan.device, need.registers)}};
 }
 
 NDRange groups(const Tile& tile, size_t count, size_t heads) {
@@ -93,6 +133,7 @@ void run_forward(Plan& plan) {
     tile.side = kSide / 2;
     tile.queries = 8;
   }
+  tile = best_tile(plan, tile, tile.column_chunks, kSide);
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = ceil_div(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
@@ -105,7 +146,7 @@ void run_forward(Plan& plan) {
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(std::max(1U, a.columns), kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);
-  const auto defines = defines_of(plan, tile);
+  const auto defines = defines_of(plan, tile, need_of(plan, tile, tile.column_chunks, kSide));
   plan.launch(plan.kernel(forward_family, defines),
               groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
               tile.local_bytes(plan.compute_size, kSide));
@@ -123,24 +164,28 @@ Tile backward_tile(const Plan& plan, uint32_t sums) {
     tile.side = kSide / 2;
     tile.queries = 8;
   }
-  return tile;
+  return best_tile(plan, tile, sums, 0);
 }
 
 void run_backward(Plan& plan) {
   const auto operands = backward_operands(plan);
   const Arguments& a = plan.arguments;
-  const auto run = [&](const KernelFamily& family, const Tile& tile, const NDRange& range) {
-    plan.launch(plan.kernel(family, defines_of(plan, tile)), range, operands,
-                {plan.scalar(plan.problem.scale)}, tile.local_bytes(plan.compute_size, 0));
+  const auto run = [&](const KernelFamily& family, const Tile& tile, uint32_t sums,
+                       const NDRange& range) {
+    const auto defines = defines_of(plan, tile, need_of(plan, tile, sums, 0));
+    plan.launch(plan.kernel(family, defines), range, operands, {plan.scalar(plan.problem.scale)},
+                tile.local_bytes(plan.compute_size, 0));
   };
   const size_t heads = size_t{plan.batch} * a.heads;
   const Tile whole = make_tile(plan, 0);
-  const Tile of_queries = backward_tile(plan, whole.depth_chunks);
-  const Tile of_keys = backward_tile(plan, whole.depth_chunks + whole.column_chunks);
-  run(delta_of, of_keys, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));
-  run(query_gradient, of_queries,
+  const uint32_t query_sums = whole.depth_chunks;
+  const uint32_t key_sums = whole.depth_chunks + whole.column_chunks;
+  const Tile of_queries = backward_tile(plan, query_sums);
+  const Tile of_keys = backward_tile(plan, key_sums);
+  run(delta_of, of_keys, key_sums, NDRange::grid(size_t{a.queries} * kDeltaItems, heads, 64, 1));
+  run(query_gradient, of_queries, query_sums,
       groups(of_queries, ceil_div(a.queries, of_queries.query_block()), heads));
-  run(key_gradient, of_keys,
+  run(key_gradient, of_keys, key_sums,
       groups(of_keys, ceil_div(a.keys, of_keys.query_block()),
              size_t{plan.batch} * plan.key_heads));
 }

@@ -12,6 +12,7 @@
 #include "engine/device_tiles.h"
 #include "engine/dtype.h"
 #include "engine/gemm/tiles.h"
+#include "engine/occupancy.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 
@@ -23,15 +24,29 @@ constexpr int64_t kMostSplits = 128, kLeastPart = 128;
 
 constexpr int64_t kMostTable = 2048;  // elements of k in a table of each work-group
 
-bool fits(const Device& device, const TiledShape& s, size_t element) {
-  const TileShape& t = s.tile;
-  const size_t local = 2 * static_cast<size_t>(t.k * (t.m + t.n + 2 * s.run)) * element +
-                       static_cast<size_t>(t.m) * 12 + 2 * kMostTable * sizeof(int32_t);
-  const size_t values = static_cast<size_t>(s.rows * s.columns + s.rows + s.columns);
-  const bool least = &s == &kConvTiled4.shapes.back() || &s == &kConvTiled8.shapes.back();
-  if (!least && values * element / 4 + 16 > device.properties().registers_per_item) return false;
-  return local <= device.properties().local_memory &&
-         static_cast<size_t>(t.items) <= device.properties().max_work_group_size;
+using Candidates = TileCandidates<TiledShape>;
+
+Candidates candidates_of(const Device& device, size_t element) {
+  if (element == 8) return Candidates(kConvTiled8);
+  return device_row(device).hardware.wanted_items > 0 ? Candidates(kConvTiledWaves4)
+                                                      : Candidates(kConvTiled4);
+}
+
+int64_t registers_of(const TiledShape& s, size_t element) {
+  constexpr int64_t kPlaces = 32;  // of what is loaded next, and addresses
+  return tile_registers(s.rows * s.columns, s.rows + s.columns, element, kPlaces);
+}
+
+/// A bit for each shape that the device has the registers and the memory for, with a table of so
+/// many elements of k.
+uint64_t fitting(const Device& device, std::span<const TiledShape> shapes, size_t element,
+                 int64_t table) {
+  return best_occupied(device, shapes, [&](const TiledShape& s) -> GroupNeed {
+    const TileShape& t = s.tile;
+    const int64_t operands = 2 * t.k * (t.m + t.n + 2 * s.run) * static_cast<int64_t>(element);
+    return {registers_of(s, element), t.items,
+            operands + t.m * 12 + 2 * table * static_cast<int64_t>(sizeof(int32_t))};
+  });
 }
 
 struct Choice {
@@ -49,8 +64,10 @@ Choice choose(const TileCandidates<TiledShape>& candidates, const Device& device
   Choice best{&shapes.back(), least};
   double best_cost = 0;
   bool found = false;
-  for (const TiledShape& s : shapes) {
-    if (!fits(device, s, element)) continue;
+  const uint64_t fits = fitting(device, shapes, element, kMostTable);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const TiledShape& s = shapes[i];
+    if ((fits >> i & 1) == 0) continue;
     const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n) * c.groups;
     for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
       const int64_t part = ceil_div(c.k, splits);
@@ -77,13 +94,11 @@ const char* refuse(const Contraction& contraction) {
   const int64_t b =
       contraction.k.second_span() + (contraction.columns - 1) * std::abs(contraction.column_b);
   if (std::max(a, b) > std::numeric_limits<int32_t>::max()) return "places past 2^31 elements";
-  const bool wide = contraction.element_size() == 8;
-  const auto fitting = [&](const TiledShape& s) {
-    return fits(contraction.device, s, contraction.element_size());
-  };
-  const bool any = wide ? std::ranges::any_of(kConvTiled8.shapes, fitting)
-                        : std::ranges::any_of(kConvTiled4.shapes, fitting);
-  return any ? nullptr : "no tile fits into local memory and a work-group";
+  const size_t element = contraction.element_size();
+  const Candidates candidates = candidates_of(contraction.device, element);
+  return fitting(contraction.device, candidates.shapes, element, kMostTable) != 0
+             ? nullptr
+             : "no tile fits into local memory and a work-group";
 }
 
 void run(Contraction& contraction) {
@@ -97,9 +112,8 @@ void run(Contraction& contraction) {
   const Accumulator* const accumulator = contraction.accumulator;
   const bool separate = !contraction.is_whole();
   const int64_t least = gemm::least_parts(c.k, size_t{c.m} * c.n * c.groups * element);
-  using Candidates = TileCandidates<TiledShape>;
-  auto [chosen, splits] = choose(element == 8 ? Candidates(kConvTiled8) : Candidates(kConvTiled4),
-                                 contraction.device, c, element, least);
+  auto [chosen, splits] =
+      choose(candidates_of(contraction.device, element), contraction.device, c, element, least);
   const TiledShape& s = *chosen;
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
@@ -110,20 +124,23 @@ void run(Contraction& contraction) {
                        splits > 1 || separate ? total_bytes : 0);
 
   const AffineIndex::Dimension row = contraction.rows.innermost(), k = contraction.k.innermost();
-  const std::array<Define, 14> defines{{{"C", contraction.compute_tag()},
-                                        {"IN", tag(contraction.b_dtype)},
-                                        {"OUT", tag(contraction.dtype)},
-                                        {"BM", s.tile.m},
-                                        {"BN", s.tile.n},
-                                        {"BK", s.tile.k},
-                                        {"TM", s.rows},
-                                        {"TN", s.columns},
-                                        {"RUN", s.run},
-                                        {"SLICES", s.slices},
-                                        {"TABLE", own_table},
-                                        {"A_BY_K", k.first == 1 && row.first != 1},
-                                        {"B_BY_K", contraction.column_b != 1},
-                                        {"OUT_BY_ROW", contraction.column_out != 1}}};
+  const std::array<Define, 16> defines{
+      {{"C", contraction.compute_tag()},
+       {"IN", tag(contraction.b_dtype)},
+       {"OUT", tag(contraction.dtype)},
+       {"BM", s.tile.m},
+       {"BN", s.tile.n},
+       {"BK", s.tile.k},
+       {"TM", s.rows},
+       {"TN", s.columns},
+       {"RUN", s.run},
+       {"SLICES", s.slices},
+       {"TABLE", own_table},
+       {"A_BY_K", k.first == 1 && row.first != 1},
+       {"B_BY_K", contraction.column_b != 1},
+       {"OUT_BY_ROW", contraction.column_out != 1},
+       {"ROLLED", device_row(contraction.device).hardware.loads_early},
+       large_registers(contraction.device, registers_of(s, element))}};
   const std::array<Define, 4> parts_defines{{{"C", contraction.compute_tag()},
                                              {"IN", tag(contraction.b_dtype)},
                                              {"OUT", tag(contraction.dtype)},

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/fft/launcher.h"
 #include "engine/fft/tables.h"
@@ -22,7 +23,7 @@ constexpr uint32_t kItems = 64;
 // Local memory that a work-group takes at most; GPUs offer 48 KiB or more.
 constexpr uint64_t kLocalMemory = 46 << 10;
 // Registers that the elements and what is computed of them take.
-constexpr uint32_t kRegisters = 128;
+constexpr int kRegisters = 128;
 
 const KernelFamily registers_family{"fft/registers.cl", "fft_registers"};
 
@@ -51,7 +52,7 @@ const RegisterSchedule& remembered_schedule(uint32_t length) {
 bool Launcher::fits_registers(uint32_t length, uint32_t lanes) const {
   const DeviceProperties& properties = device_.properties();
   if (properties.max_work_group_size < kMostItems || properties.local_memory < kLocalMemory ||
-      properties.registers_per_item < kRegisters) {
+      device_row(device_).hardware.item_registers < kRegisters) {
     return false;
   }
   const uint32_t items = remembered_schedule(length).items;

@@ -12,6 +12,7 @@
 #include "engine/gemm/fragments.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
+#include "engine/occupancy.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -25,7 +26,15 @@ Candidates candidates_of(const Plan& plan, bool matrix) {
   return plan.compute_size == 8 ? Candidates(kSubgroup8) : Candidates(kSubgroup4);
 }
 
-/// A bit for each shape that the device has the sub-groups and the memory for.
+/// Registers of a work-item, as a thread of the row's wave shares them: fewer work-items have more.
+/// Fitted to what Intel's compiler takes and spills.
+int64_t registers_of(const Plan& plan, const SubgroupShape& s) {
+  const int64_t sums = s.rows * s.columns / s.size;
+  return tile_registers(3 * sums, 0, plan.compute_size, 40) * s.size /
+         device_row(plan.device).hardware.wave_items;
+}
+
+/// A bit for each shape that the device has the sub-groups, the registers and the memory for.
 uint64_t fitting(const Plan& plan, bool matrix) {
   const DeviceProperties& properties = plan.device.properties();
   const std::span<const SubgroupShape> shapes = candidates_of(plan, matrix).shapes;
@@ -34,20 +43,19 @@ uint64_t fitting(const Plan& plan, bool matrix) {
   // work-items have more registers.
   uint32_t sizes = properties.required_sub_group_sizes;
   if (matrix && properties.subgroup_matrix_size != 0) sizes = properties.subgroup_matrix_size;
-  uint64_t fits = 0;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    const SubgroupShape& s = shapes[i];
+  return best_occupied(plan.device, shapes, [&](const SubgroupShape& s) -> GroupNeed {
     const size_t row = static_cast<size_t>(s.tile.k) + 16 / element;
     const size_t stage =
         (static_cast<size_t>(s.tile.m) * row + static_cast<size_t>(s.tile.n * s.tile.k)) * element;
     const size_t lines = static_cast<size_t>(s.tile.m / s.rows * 8 * s.tile.n) * plan.compute_size;
-    if ((sizes & static_cast<uint32_t>(s.size)) != 0 &&
-        std::max(2 * stage, lines) <= properties.local_memory &&
-        static_cast<size_t>(s.tile.items) <= properties.max_work_group_size) {
-      fits |= uint64_t{1} << i;
-    }
-  }
-  return fits;
+    // The compiler can't take smaller sub-groups instead of more registers.
+    const int64_t registers = registers_of(plan, s);
+    const bool enough = properties.offers_large_registers ||
+                        registers <= device_row(plan.device).hardware.item_registers;
+    const bool there = enough && (sizes & static_cast<uint32_t>(s.size)) != 0;
+    return {registers, there ? s.tile.items : INT64_MAX,
+            static_cast<int64_t>(std::max(2 * stage, lines))};
+  });
 }
 
 bool is_half_tag(const char* tag) {
@@ -94,7 +102,8 @@ void run(const Plan& source) {
              {"WN", s.columns},
              {"SIZE", s.size},
              {"FRAGMENTS", static_cast<int>(matrix ? kIntel : kBroadcast)},
-             {"EMULATED", emulated}});
+              {"EMULATED", emulated},
+              large_registers(source.device, registers_of(source, s))});
 }
 
 template <bool matrix>

@@ -9,6 +9,7 @@
 #include "engine/device_tiles.h"
 #include "engine/gemm/plan.h"
 #include "engine/gemm/tiles.h"
+#include "engine/occupancy.h"
 #include "opencl/kernel_family.h"
 
 namespace ocl::gemm {
@@ -20,26 +21,22 @@ using Candidates = TileCandidates<TiledShape>;
 Candidates candidates_of(const Plan& plan) {
   if (plan.complex)
     return plan.compute_size == 8 ? Candidates(kTiledComplex8) : Candidates(kTiledComplex16);
-  return plan.compute_size == 8 ? Candidates(kTiled8) : Candidates(kTiled4);
+  if (plan.compute_size == 8) return Candidates(kTiled8);
+  return device_row(plan.device).hardware.wanted_items > 0 ? Candidates(kTiledWaves4)
+                                                           : Candidates(kTiled4);
 }
 
-/// A bit for each shape that the device has the memory for.
+int64_t registers_of(const Plan& plan, const TiledShape& s) {
+  return tile_registers(s.rows * s.columns, s.rows + s.columns, plan.compute_size);
+}
+
+/// A bit for each shape that the device has the registers and the memory for.
 uint64_t fitting(const Plan& plan, std::span<const TiledShape> shapes) {
-  const DeviceProperties& properties = plan.device.properties();
-  uint64_t fits = 0;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    const TiledShape& s = shapes[i];
-    const size_t lines = static_cast<size_t>(s.tile.m + s.tile.n + 2 * s.run);
-    const size_t local = 2 * static_cast<size_t>(s.tile.k) * lines * plan.compute_size;
-    const size_t values = static_cast<size_t>(s.rows * s.columns + s.rows + s.columns);
-    const size_t registers = values * plan.compute_size / 4 + 16;
-    if (local <= properties.local_memory &&
-        static_cast<size_t>(s.tile.items) <= properties.max_work_group_size &&
-        (registers <= properties.registers_per_item || i + 1 == shapes.size())) {
-      fits |= uint64_t{1} << i;
-    }
-  }
-  return fits;
+  return best_occupied(plan.device, shapes, [&](const TiledShape& s) -> GroupNeed {
+    const int64_t lines = s.tile.m + s.tile.n + 2 * s.run;
+    return {registers_of(plan, s), s.tile.items,
+            2 * s.tile.k * lines * static_cast<int64_t>(plan.compute_size)};
+  });
 }
 
 const char* refuse_tiled(const Plan& plan) {
@@ -89,7 +86,9 @@ void run_tiled(const Plan& source) {
              {"TN", s.columns},
              {"RUN", s.run},
              {"SLICES", s.slices},
-             {"OUT_WIDTH", store_width(source)}});
+             {"OUT_WIDTH", store_width(source)},
+             {"ROLLED", device_row(source.device).hardware.loads_early},
+             large_registers(source.device, registers_of(source, s))});
 }
 
 std::vector<Variation> vary_tiled(const Plan& plan, int stage) {

@@ -186,7 +186,7 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
 
 void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
                int64_t splits, std::initializer_list<Define> parameters, size_t most_along_k) {
-  constexpr size_t kFetchDefines = 8, kMostParameters = 6, kWindowDefines = 2;
+  constexpr size_t kFetchDefines = 8, kMostParameters = 7, kWindowDefines = 2;
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(parameters.size() <= kMostParameters);
   Plan plan = source;
   Arguments& p = plan.problem;

@@ -106,9 +106,6 @@ constexpr int64_t kMostRowsPerItem = 1024;
 // Without them: most rows are worked off beside the one before.
 constexpr int64_t kMostRowsAlone = 64;
 
-// Sizes in kernels/norm/rows_registers_backward.cl: elements of a row in a work-item's registers,
-// and its groups.
-constexpr int64_t kMostHeld = 16;
 constexpr int64_t kSumColumns = 16;  // of a work-group of norm_partial_sums_group
 
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
@@ -335,10 +332,12 @@ void RowPlan::hold_backward() {
   if (device.is_cpu() || shape.grouped) return;
   const auto small = static_cast<uint32_t>(group_of_rows(device)) / 2;
   const auto large = static_cast<uint32_t>(group_of_elements(device));
+  // An element takes four registers beside 32 others.
+  const int64_t most = (device_row(device).norm_registers - 32) / 4;
   for (const uint32_t lanes : {width, 1U}) {
     for (const uint32_t items : {small, large}) {
       const int64_t each = ceil_div(shape.length / lanes, items);
-      if (each * lanes > kMostHeld || shape.length % lanes != 0) continue;
+      if (each * lanes > most || shape.length % lanes != 0) continue;
       held_width = lanes;
       held_group = items;
       held_vectors = each;

@@ -42,6 +42,7 @@ struct Constant {
 #define SCAN(type, name, value) CONSTANT(scan.name),
 #define FFT(type, name, value) CONSTANT(fft.name),
 #define CHANNELS(type, name, value) CONSTANT(channels.name),
+#define HARDWARE(type, name, value) CONSTANT(hardware.name),
 constexpr Constant kConstants[] = {
 #include "engine/device_constants.h"
 };
