@@ -13,7 +13,6 @@ from torch_ocl.upstream.compile import float_guards
 FLOATS = (0.5, 0.75, 0.1, 0.9)
 
 #: Sizes of interpolate's results are not once or twice 6, where the CPU forgets the factor.
-#: lerp's weight and pow's operands are not among them: the compiler raises, on the CPU as here.
 PROGRAMS = {
     "where": lambda t, v: torch.where(t > v, t, v),
     "threshold": lambda t, v: F.threshold(t, v, -v),
@@ -56,6 +55,13 @@ PROGRAMS = {
     "renorm": lambda t, v: torch.renorm((t * v).view(2, 3), 2, 0, v),
     "logit": lambda t, v: torch.logit(t * v, eps=v / 2),
     "rsub": lambda t, v: torch.rsub(t * v, t, alpha=v),
+    "lerp": lambda t, v: torch.lerp(t * v, t + 1, v),
+    "pow": lambda t, v: torch.pow((t * v).abs(), v),
+    "pow of a number": lambda t, v: torch.pow(v, t * v),
+    "float_power": lambda t, v: torch.float_power((t * v).abs(), v),
+    "norm of an order": lambda t, v: torch.linalg.norm(t * v, v),
+    "local_response_norm": lambda t, v: F.local_response_norm((t * v).view(1, 6, 1), 2, beta=v),
+    "two numbers": lambda t, v: torch.lerp(torch.pow(v, t * v), t * (v - 0.3), v + 1),
 }  # fmt: skip
 
 
@@ -96,7 +102,7 @@ def test_floats_that_change(name, dynamic):
     check(PROGRAMS[name], dynamic=dynamic)
 
 
-@pytest.mark.parametrize("name", ["where", "clamp", "full", "rms_norm"])
+@pytest.mark.parametrize("name", ["where", "clamp", "full", "rms_norm", "lerp", "pow of a number"])
 def test_without_dynamic_shapes(name):
     check(PROGRAMS[name], dynamic=False)
 
@@ -109,15 +115,29 @@ def test_integers_bools_and_mixtures(name, values):
     check(PROGRAMS[name], values, dynamic=True)
 
 
-@pytest.mark.parametrize("name", ["where", "clamp", "rms_norm"])
+@pytest.mark.parametrize("name", ["where", "clamp", "rms_norm", "lerp", "pow of a number"])
 def test_replayed(name):
     check(PROGRAMS[name], mode="reduce-overhead")
 
 
-@pytest.mark.parametrize("name", ["where", "clamp"])
+@pytest.mark.parametrize("name", ["where", "clamp", "lerp", "pow of a number"])
 def test_from_cpp(name):
     with torch._inductor.config.patch(cpp_wrapper=True):
         check(PROGRAMS[name])
+
+
+@pytest.mark.filterwarnings("error:Error detected")
+def test_a_float_that_a_gradient_refuses_is_no_error():
+    check(PROGRAMS["pow of a number"])
+
+
+def test_only_the_float_that_must_be_known_is_compiled_for():
+    """Others stay symbols: new values of theirs compile nothing."""
+    compiled = torch.compile(lambda t, v, w: torch.lerp(t * v, t, v) * w, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for w in FLOATS:
+            x = leaf()
+            torch.testing.assert_close(compiled(x, 0.5, w), torch.lerp(x * 0.5, x, 0.5) * w)
 
 
 def test_a_later_process_finds_the_graphs_of_its_floats():
@@ -135,5 +155,5 @@ def test_a_later_process_finds_the_graphs_of_its_floats():
 
 def test_graphs_of_other_devices_are_left_alone():
     graph = torch.fx.symbolic_trace(lambda x: abs(x))
-    assert not float_guards._is_on_ocl(graph, [torch.ones(2), 3])
-    assert float_guards._is_on_ocl(graph, [torch.ones(2, device="ocl")])
+    assert not float_guards.is_on_ocl(graph, [torch.ones(2), 3])
+    assert float_guards.is_on_ocl(graph, [torch.ones(2, device="ocl")])

@@ -16,13 +16,10 @@ GAPS = {
     ("histogram", 1): "derivative",
     ("histogram", "density"): "derivative",
     ("histogramdd", "density"): "derivative",
-    ("lerp", 2): "unbacked_bindings",
     ("linalg.ldl_factor", "hermitian"): "derivative",
     ("linalg.ldl_factor_ex", "hermitian"): "derivative",
     ("linalg.ldl_solve", "hermitian"): "derivative",
-    ("linalg.norm", 1): "unbacked_bindings",
     ("nn.functional.adaptive_avg_pool2d", 1): "truth value of Relational",
-    ("nn.functional.local_response_norm", "beta"): "unbacked_bindings",
 }
 
 NAMES = scalars.ops()

@@ -375,3 +375,20 @@ def test_guards_on_floats(tmp_path, monkeypatch):
     with torch._inductor.config.patch(fx_graph_cache=True, force_disable_caches=False):
         found = [torch.allclose(compiled(x, v), function(x, v)) for v in (0.5, 0.75, 0.1, 0.9)]
     assert not all(found)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda x, v: torch.lerp(x * v, x, v), "unbacked_bindings"),
+        (lambda x, v: torch.pow(v, x * v), "NYI log symbolic float"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Error detected")
+def test_specialized_floats(function, error):
+    x = torch.ones(6, requires_grad=True)
+    with pytest.raises(Exception, match=error):
+        torch.compile(function, dynamic=True)(x, 0.5)
+    function = torch.compile(function, dynamic=True)
+    function(torch.ones(6, device="ocl", requires_grad=True), 0.5)

@@ -43,7 +43,7 @@ def install() -> None:
     @functools.wraps(symints)
     def _filter_backed_symints(cls: Any, inputs: Sequence[Any]) -> list[Any]:
         found = symints(cls, inputs)
-        return found + _floats(inputs) if _on_ocl.get() else found
+        return found + floats(inputs) if _on_ocl.get() else found
 
     @functools.wraps(value_of_integer)
     def value_of(symbol: Any) -> Any:
@@ -57,23 +57,24 @@ def install() -> None:
 
 @contextlib.contextmanager
 def _graph(mod: Any, args: Sequence[Any]) -> Iterator[None]:
-    token = _on_ocl.set(_is_on_ocl(mod, args))
+    token = _on_ocl.set(is_on_ocl(mod, args))
     try:
         yield
     finally:
         _on_ocl.reset(token)
 
 
-def _is_on_ocl(mod: Any, args: Sequence[Any]) -> bool:
+def is_on_ocl(mod: Any, args: Sequence[Any]) -> bool:
     """Whether a graph takes, makes or returns a tensor on ocl."""
     modules = mod.modules() if isinstance(mod, torch.nn.Module) else ()
     graphs = [m.graph for m in modules if isinstance(m, torch.fx.GraphModule)]
-    values = (node.meta.get("example_value") for graph in graphs for node in graph.nodes)
+    metas = [node.meta for graph in graphs for node in graph.nodes]
+    values = (meta.get(key) for meta in metas for key in ("example_value", "val"))
     leaves = torch.utils._pytree.arg_tree_leaves(*args, *values)
     return any(isinstance(t, torch.Tensor) and t.device.type == "ocl" for t in leaves)
 
 
-def _floats(inputs: Sequence[Any]) -> list[torch.SymFloat]:
+def floats(inputs: Sequence[Any]) -> list[torch.SymFloat]:
     """The symbols of a graph's floats, which come as tensors."""
     from torch._subclasses import FakeTensor
 

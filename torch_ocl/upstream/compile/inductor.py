@@ -19,6 +19,7 @@ from torch_ocl.upstream.compile import (
     generated_cpp,
     mutations,
     patterns,
+    specialized_floats,
 )
 from torch_ocl.upstream.compile.replacement import replace
 
@@ -39,6 +40,7 @@ def install() -> None:
     float_guards.install()
     mutations.install()
     patterns.install()
+    specialized_floats.install()
     refused.install()
 
 
