@@ -317,6 +317,22 @@ def test_compile(mode):
     """)
 
 
+def test_a_compiled_function_writes_devices_as_the_program_does():
+    run("""
+    def texts(x):
+        d = x.device
+        return [f"{d}", f"{d!s:>8}", f"{d!r}", f"{x.dtype} {d}", str(d), format(d), d.type,
+                "{}".format(d), "{0} {d!r} {i}".format(d, d=d, i=d.index), "%s" % d,
+                "%s %d" % (d, 3), "on " + str(d), str(d).split(":"), f"{torch.device('cuda')}"]
+
+    x = torch.ones(3, device="cuda")
+    found, _ = torch.compile(lambda x: (texts(x), x + 1), backend="eager", fullgraph=True)(x)
+    assert found == texts(x), found
+    assert found[0] == "cuda:0"
+    assert torch.compile(lambda x: (str(7 % 4), "%d" % 7), backend="eager")(x) == ("3", "7")
+    """)
+
+
 def test_ops_cost_no_more():
     """The functions of ops are upstream's own: only places that name devices were changed."""
     run("""

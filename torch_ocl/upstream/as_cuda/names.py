@@ -7,6 +7,7 @@ torch's own code sees `ocl` (csrc/python/device_names.cpp).
 
 import functools
 import inspect
+import operator
 import os
 import sys
 import types
@@ -285,21 +286,28 @@ def _change_dynamo(module: types.ModuleType) -> None:
 
 
 def _change_dynamos_text(module: types.ModuleType) -> None:
-    """So is its text, which Dynamo makes by calling str()."""
+    """So is its text. Dynamo makes that in its own modules, where a device is `ocl`. The text is
+    made once more, by code that counts as the program's."""
     kind = module.BuiltinVariable
     upstream = kind.call_function
+    makers = (str, format, str.format, operator.mod, operator.imod)
+    as_program = eval("lambda make, args, kwargs: make(*args, **kwargs)", {"__name__": "program"})
 
     @functools.wraps(upstream)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         made = upstream(self, tx, args, kwargs)
-        if self.fn not in (str, format) or not args:
+        if not any(self.fn is maker for maker in makers):
             return made
-        device = getattr(args[0], "value", None)
-        if type(device) is not _Device or device.type != "ocl":
+        if not all(v.is_python_constant() for v in (made, *args, *kwargs.values())):
+            return made
+        text = made.as_python_constant()
+        if type(text) is not str or "ocl" not in text:
             return made
         if _is_of_torch(tx.f_globals.get("__name__", "")):
             return made
-        return type(args[0]).create(made.value.replace("ocl", "cuda", 1))
+        values = [v.as_python_constant() for v in args]
+        named = {name: v.as_python_constant() for name, v in kwargs.items()}
+        return module.ConstantVariable.create(as_program(self.fn, values, named))
 
     kind.call_function = call_function
 
