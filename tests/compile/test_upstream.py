@@ -24,6 +24,7 @@ from torch._inductor.kernel import conv
 
 from tests.compile import test_mutations
 from tests.fresh import run_script
+from torch_ocl.upstream.compile import mutations
 
 PLACES = {
     "get_cpp_torch_device_options": [cpp_builder],
@@ -346,6 +347,27 @@ def test_other_names(without, program):
     """The CPU has other lowerings for these: the device shows whether the change is needed."""
     without("mutate_to")
     assert test_mutations.differs(program)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize(
+    ("change", "program"),
+    [
+        ("keep_memory", test_mutations.with_another_name),
+        ("keep_old_values", test_mutations.two_inputs),
+        ("keep_operands", test_mutations.written_from_itself),
+        ("keep_results", test_mutations.kept_in_another_input),
+        ("separate_results", test_mutations.copied_through_a_view),
+        ("update_views", test_mutations.copied_through_a_view),
+    ],
+)
+def test_values_that_are_kept(monkeypatch, change, program):
+    pairs = test_mutations.PAIRS
+    differs = test_mutations.differs_for_two if program in pairs else test_mutations.differs
+    assert not differs(program)
+    torch._dynamo.reset()
+    monkeypatch.setattr(mutations, change, lambda *arguments: None)
+    assert differs(program)
 
 
 @torch._inductor.config.patch(force_disable_caches=True)

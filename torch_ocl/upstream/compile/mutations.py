@@ -23,6 +23,7 @@ def install() -> None:
     _other_names()
     _parts_of_concatenations()
     _writes_through_dtype_views()
+    _copies_that_are_left_out()
     _old_values()
 
 
@@ -43,9 +44,14 @@ def _reads_of_aliases() -> None:
         for alias in _aliases(self, name):
             for user in list(self.name_to_users.get(alias, ())):
                 user.realize()
-            self.never_reuse_buffers.add(alias)
+            keep_memory(self, alias)
 
     GraphLowering.mark_buffer_mutated = mark_buffer_mutated
+
+
+def keep_memory(graph: Any, name: str) -> None:
+    """Has no later buffer take a buffer's memory."""
+    graph.never_reuse_buffers.add(name)
 
 
 def _aliases(graph: Any, name: str) -> set[str]:
@@ -160,6 +166,58 @@ def _is_written_later(graph: Any, value: Any) -> bool:
     return False
 
 
+def _copies_that_are_left_out() -> None:
+    """A copy that changes nothing is left out, but not where a result would then be an input:
+    remove_noop_ops() in torch/_inductor/fx_passes/post_grad.py. It goes by storages, and leaves the
+    views of a copy with the storage of the copy. So a copy of such a view is left out, too."""
+    from torch._inductor.fx_passes import post_grad
+
+    upstream = post_grad.remove_noop_ops
+
+    @functools.wraps(upstream)
+    def remove_noop_ops(graph: torch.fx.Graph) -> None:
+        before = [_storage(result) for result in _results_of_graph(graph)]
+        upstream(graph)
+        update_views(graph)
+        separate_results(graph, before)
+
+    replace("remove_noop_ops", upstream, remove_noop_ops)
+
+
+def separate_results(graph: torch.fx.Graph, before: list[int | None]) -> None:
+    """Copies results that have come into the storage of an input or of another result."""
+    owners = {_storage(node): _storage(node) for node in graph.find_nodes(op="placeholder")}
+    for storage, result in zip(before, _results_of_graph(graph), strict=True):
+        if owners.setdefault(_storage(result), storage) == storage or not _is_on_ocl(result):
+            continue
+        place = result.next
+        while place.op == "placeholder":
+            place = place.next
+        (output,) = graph.find_nodes(op="output")
+        output.replace_input_with(result, _copy_before(place, result))
+
+
+def _results_of_graph(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    (output,) = graph.find_nodes(op="output")
+    leaves = torch.utils._pytree.arg_tree_leaves(*output.args)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
+
+
+def update_views(graph: torch.fx.Graph) -> None:
+    """Has views share the storage of what they view."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or schema.is_mutable or not any(r.alias_info for r in schema.returns):
+            continue
+        base = node.args[0] if node.args else None
+        if not isinstance(base, torch.fx.Node) or None in (_storage(base), _storage(node)):
+            continue
+        if _storage(base) != _storage(node) and _is_on_ocl(base):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            with base.meta["val"].fake_mode:
+                node.meta["val"] = node.target(*args, **kwargs)
+
+
 def _old_values() -> None:
     """A graph has no ops in place but the copies into its inputs, which come last. What stands
     behind such a copy and reads the input means its old value. remove_noop_ops() in
@@ -182,29 +240,12 @@ def _old_values() -> None:
 
     @functools.wraps(upstream)
     def reinplace_inplaceable_ops_core(graph: torch.fx.Graph) -> None:
-        update_views(graph)
         keep_old_values(graph)
         keep_results(graph, writers)
         keep_operands(graph, writers)
         upstream(graph)
 
     reinplace.reinplace_inplaceable_ops_core = reinplace_inplaceable_ops_core
-
-
-def update_views(graph: torch.fx.Graph) -> None:
-    """Has views share the storage of what they view. remove_noop_ops() takes an input for a copy of
-    it, and leaves the views of the copy with the copy's storage."""
-    for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or schema.is_mutable or not any(r.alias_info for r in schema.returns):
-            continue
-        base = node.args[0] if node.args else None
-        if not isinstance(base, torch.fx.Node) or None in (_storage(base), _storage(node)):
-            continue
-        if _storage(base) != _storage(node) and base.meta["val"].device.type == "ocl":
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-            with base.meta["val"].fake_mode:
-                node.meta["val"] = node.target(*args, **kwargs)
 
 
 def keep_old_values(graph: torch.fx.Graph) -> None:
@@ -256,7 +297,7 @@ def keep_operands(graph: torch.fx.Graph, writers: set[Any]) -> None:
         target = node.args[0] if node.target in writers and node.args else None
         if not isinstance(target, torch.fx.Node) or _storage(target) is None:
             continue
-        if target.meta["val"].device.type != "ocl":
+        if not _is_on_ocl(target):
             continue
         for source in node.all_input_nodes:
             if source is not target and _storage(source) == _storage(target):
@@ -298,8 +339,11 @@ def _target(node: torch.fx.Node) -> torch.fx.Node | None:
     if node.target is not torch.ops.aten.copy_.default:
         return None
     target = node.args[0]
-    on_ocl = target.op == "placeholder" and target.meta["val"].device.type == "ocl"
-    return target if on_ocl else None
+    return target if target.op == "placeholder" and _is_on_ocl(target) else None
+
+
+def _is_on_ocl(node: torch.fx.Node) -> bool:
+    return node.meta["val"].device.type == "ocl"
 
 
 def _storage(node: torch.fx.Node) -> int | None:
