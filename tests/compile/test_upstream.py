@@ -371,6 +371,19 @@ def test_values_that_are_kept(monkeypatch, change, program):
 
 
 @torch._inductor.config.patch(force_disable_caches=True)
+def test_writes_through_windows():
+    """Upstream clears what lies between the windows."""
+
+    def program(x):
+        x.unfold(0, 2, 3).add_(10)
+        return x * 1
+
+    x = torch.arange(7)
+    torch._dynamo.reset()
+    assert torch.compile(program)(x)[2] == 0
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
 def test_sums_of_constants():
     def sums(x):
         ones = torch.ones_like(x)

@@ -19,6 +19,8 @@ VIEWS = (
     "{x}.unsqueeze(0)",
     "{x}.view(-1, 4)",
     "{x}.diagonal()",
+    "{x}.unfold(0, {i}, {i})",
+    "{x}.unfold(-1, 1, {i})",
     "{x}[:]",
     "{x}.detach()",
 )

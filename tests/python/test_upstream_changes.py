@@ -227,6 +227,7 @@ ELSEWHERE = {
     "compile.patterns": "tests/compile/test_upstream.py",
     "compile.pt2_packages": "tests/compile/test_upstream.py",
     "compile.specialized_floats": "tests/compile/test_upstream.py",
+    "compile.windows": "tests/compile/test_upstream.py",
 }
 
 # Imports torch once, and tries each program in a child: with the change, and without.

@@ -20,6 +20,7 @@ from torch_ocl.upstream.compile import (
     mutations,
     patterns,
     specialized_floats,
+    windows,
 )
 from torch_ocl.upstream.compile.replacement import replace
 
@@ -41,6 +42,7 @@ def install() -> None:
     mutations.install()
     patterns.install()
     specialized_floats.install()
+    windows.install()
     refused.install()
 
 
