@@ -41,7 +41,7 @@ def change_tracker(module: ModuleType) -> None:
     )
 
     def is_ours(tracker: Any, spec: Any) -> bool:
-        return tracker._device.type == "ocl" and _is_box(spec) and local_tensor_mode() is None
+        return tracker._device.type == "ocl" and local_tensor_mode() is None
 
     @contextlib.contextmanager
     @functools.wraps(region)
@@ -70,9 +70,17 @@ def change_tracker(module: ModuleType) -> None:
     kind._set_post_op_offset = _set_post_op_offset
 
 
-def _is_box(spec: Any) -> bool:
-    """Whether a rank's elements are a range in each dimension. Those of strided shards aren't."""
-    return not any(type(placement).__name__ == "_StridedShard" for placement in spec.placements)
+def _places(spec: Any) -> list[torch.Tensor]:
+    """Which indices a rank has in each dimension, where some of its shards are strided."""
+    places = [torch.arange(size) for size in spec.shape]
+    at = spec.mesh.get_coordinate()
+    for number, placement in enumerate(spec.placements):
+        d = getattr(placement, "dim", None)
+        if d is not None:
+            row = places[d].view([1] * d + [-1])
+            shards, _ = placement._split_tensor(row, spec.mesh.size(number), with_padding=False)
+            places[d] = shards[at[number]].flatten()
+    return places
 
 
 class _OfTheWhole(TorchDispatchMode):
@@ -82,11 +90,22 @@ class _OfTheWhole(TorchDispatchMode):
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
         super().__init__()
-        shape, start = compute_local_shape_and_global_offset(spec.shape, spec.mesh, spec.placements)
-        self.shape, self.whole = tuple(shape), list(spec.shape)
-        self.box = tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
+        self.whole = list(spec.shape)
+        if any(type(placement).__name__ == "_StridedShard" for placement in spec.placements):
+            places = _places(spec)
+            self.shape = tuple(map(len, places))
+            ends = [int(place.max()) + 1 if len(place) else 0 for place in places]
+            # Each along its own dimension: indexing broadcasts them.
+            shapes = ([-1] + [1] * (len(places) - 1 - d) for d in range(len(places)))
+            columns = (place.view(shape) for place, shape in zip(places, shapes, strict=True))
+            self.part = tuple(column.to(spec.mesh.device_type) for column in columns)
+        else:
+            found = compute_local_shape_and_global_offset(spec.shape, spec.mesh, spec.placements)
+            self.shape = tuple(found[0])
+            ends = [at + n for n, at in zip(*found, strict=True)]
+            self.part = tuple(slice(at, at + n) for n, at in zip(*found, strict=True))
         if self.whole:
-            self.whole[0] = self.box[0].stop  # nothing after the shard's last row is needed
+            self.whole[0] = ends[0]  # nothing after the shard's last row is needed
         self.is_part = self.shape != tuple(self.whole) and 0 not in self.shape
 
     def __torch_dispatch__(
@@ -96,23 +115,23 @@ class _OfTheWhole(TorchDispatchMode):
         if not self.is_part:
             return func(*args, **kwargs)
         if func in _FACTORIES and tuple(args[0]) == self.shape:
-            return func(self.whole, *args[1:], **kwargs)[self.box].clone()
+            return func(self.whole, *args[1:], **kwargs)[self.part].clone()
         if func not in (*_LIKE, *_IN_PLACE) or tuple(args[0].shape) != self.shape:
             return func(*args, **kwargs)
         shard = args[0]
         whole = shard.new_zeros(self.whole)
         if func in _IN_PLACE:
             func(whole, *args[1:], **kwargs)
-            return shard.copy_(whole[self.box])
-        whole[self.box] = shard
+            return shard.copy_(whole[self.part])
+        whole[self.part] = shard
         results = func(whole, *args[1:], **kwargs)
         if isinstance(results, torch.Tensor):
-            return self._part(results, shard)
-        return tuple(self._part(result, shard) for result in results)
+            return self._of_shard(results, shard)
+        return tuple(self._of_shard(result, shard) for result in results)
 
-    def _part(self, result: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
+    def _of_shard(self, result: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
         part = torch.empty_like(shard, dtype=result.dtype)
-        return part.copy_(result[self.box])
+        return part.copy_(result[self.part])
 
 
 #: Modules of torch, each with what changes it once it is imported.
