@@ -4,7 +4,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <utility>
+
+#include "engine/quarantine.h"
+#include "runtime/stream.h"
 
 namespace ocl {
 
@@ -23,8 +27,11 @@ std::string variable_of(std::string name) {
 
 struct Record {
   std::mutex mutex;
+  bool on = false;
   std::vector<std::string> lines;
 };
+
+thread_local DispatchListener* listener = nullptr;
 
 /// Not destroyed: threads may still launch kernels at exit.
 Record& record() {
@@ -34,14 +41,32 @@ Record& record() {
 
 }  // namespace
 
-void trace_dispatch(std::string line) {
-  if (verbose(Verbose::dispatch)) trace(line);
-  if (!dispatch_is_recorded) return;
-  const std::lock_guard lock(record().mutex);
-  record().lines.push_back(std::move(line));
+std::atomic<bool> Engine::force_any_ = true;
+
+DispatchListener::DispatchListener() {
+  listener = this;
+  ++dispatch_readers;
 }
 
-void record_dispatch(bool on) { dispatch_is_recorded = on; }
+DispatchListener::~DispatchListener() {
+  listener = nullptr;
+  --dispatch_readers;
+}
+
+void trace_dispatch(std::string line) {
+  if (listener != nullptr) {
+    listener->lines.push_back(std::move(line));
+    return;
+  }
+  if (verbose(Verbose::dispatch)) trace(line);
+  const std::lock_guard lock(record().mutex);
+  if (record().on) record().lines.push_back(std::move(line));
+}
+
+void record_dispatch(bool on) {
+  const std::lock_guard lock(record().mutex);
+  dispatch_readers += static_cast<int>(on) - static_cast<int>(std::exchange(record().on, on));
+}
 
 std::vector<std::string> take_recorded_dispatch() {
   const std::lock_guard lock(record().mutex);
@@ -81,6 +106,29 @@ bool Engine::force(std::string_view implementation) {
   if (found == nullptr && !implementation.empty()) return false;
   forced_.store(found, std::memory_order_relaxed);
   return true;
+}
+
+const LeftOutForm* Engine::left_out() const {
+  const auto device = static_cast<size_t>(current_device());
+  const LeftOutForm* forms = left_out_[device].load(std::memory_order_acquire);
+  return __builtin_expect(forms != &kUnsettled, 1) ? forms : quarantine::settle(*this);
+}
+
+const char* Engine::reason_among(const LeftOutForm* forms, std::string_view implementation) {
+  for (; forms->name != nullptr; ++forms) {
+    if (implementation == forms->name) return forms->reason;
+  }
+  return nullptr;
+}
+
+void Engine::warn_of_left_out(const char* implementation) const {
+  static std::mutex mutex;
+  static auto* const told = new std::set<std::pair<const Engine*, std::string_view>>;
+  const std::lock_guard lock(mutex);
+  if (!told->insert({this, implementation}).second) return;
+  warn(std::string("the kernel ") + name_ + " " + implementation +
+       " is known to fail on this device, and runs because there is no other for the problem: its "
+       "results may be wrong (python -m torch_ocl check tells more)");
 }
 
 std::vector<Engine*> Engine::all() {

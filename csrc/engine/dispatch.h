@@ -1,8 +1,10 @@
 // How an engine chooses among its kernels: an ordered list of implementations, of which the first
 // that does not refuse runs. TORCH_OCL_VERBOSE=dispatch prints who refused, and why, and who ran;
-// TORCH_OCL_<ENGINE>=name, or torch_ocl.testing.force(), puts one in front.
+// TORCH_OCL_<ENGINE>=name, or torch_ocl.testing.force(), puts one in front. One that is wrong on
+// the device is left out (quarantine.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <span>
 #include <string>
@@ -10,8 +12,16 @@
 #include <vector>
 
 #include "opencl/log.h"
+#include "runtime/stream_table.h"
 
 namespace ocl {
+
+/// An implementation that is left out on a device. Lists of them end with a null name; they and
+/// their texts stay for ever.
+struct LeftOutForm {
+  const char* name;
+  const char* reason;
+};
 
 /// One way to do what a plan asks for. Engines whose implementations need more derive from it.
 template <class Plan>
@@ -31,6 +41,7 @@ class Engine {
   template <class... Lists>
   explicit Engine(const char* name, const Lists&... lists) : name_(name) {
     (add_names(lists), ...);
+    for (auto& forms : left_out_) forms.store(&kUnsettled, std::memory_order_relaxed);
     enter();
   }
   Engine(const Engine&) = delete;
@@ -46,6 +57,24 @@ class Engine {
   /// An empty name forces nothing any more. False: there is no such implementation.
   bool force(std::string_view implementation);
 
+  /// Whether any engine may be forced to take what is for other kinds of devices.
+  static void force_any(bool any) { force_any_.store(any, std::memory_order_relaxed); }
+  static bool may_force_any() { return force_any_.load(std::memory_order_relaxed); }
+
+  /// What is left out on the calling thread's device; null if nothing is. The device's first call
+  /// reads the list from disk, and may try kernels.
+  const LeftOutForm* left_out() const;
+  /// Why the implementation is left out there; null if it is not.
+  const char* reason_to_leave_out(const char* implementation) const {
+    const LeftOutForm* forms = left_out();
+    return __builtin_expect(forms == nullptr, 1) ? nullptr : reason_among(forms, implementation);
+  }
+  void set_left_out(int device, const LeftOutForm* forms) const {
+    left_out_[static_cast<size_t>(device)].store(forms, std::memory_order_release);
+  }
+  /// Says once that the implementation runs though it is left out.
+  void warn_of_left_out(const char* implementation) const;
+
   /// All engines, in the order of their names.
   static std::vector<Engine*> all();
 
@@ -59,18 +88,31 @@ class Engine {
   void enter();
   const char* read_environment() const;
   const char* find(std::string_view implementation) const;
+  static const char* reason_among(const LeftOutForm* forms, std::string_view implementation);
 
   static constexpr char kUnread[] = "?";
+  static constexpr LeftOutForm kUnsettled{nullptr, nullptr};
+  static std::atomic<bool> force_any_;
   const char* name_;
   std::vector<const char*> implementations_;
   mutable std::atomic<const char*> forced_ = kUnread;
+  mutable std::array<std::atomic<const LeftOutForm*>, kMaxDevices> left_out_;
 };
 
-/// Whether anybody reads what follows: dispatch is traced to stderr, or recorded.
-inline std::atomic<bool> dispatch_is_recorded = false;
+/// How many read what follows beside stderr: those who record, and listeners.
+inline std::atomic<int> dispatch_readers = 0;
 inline bool dispatch_is_traced() {
-  return verbose(Verbose::dispatch) || dispatch_is_recorded.load(std::memory_order_relaxed);
+  return verbose(Verbose::dispatch) || dispatch_readers.load(std::memory_order_relaxed) != 0;
 }
+/// Collects the calling thread's lines for as long as it lives, so that nobody else reads them.
+class DispatchListener {
+ public:
+  DispatchListener();
+  ~DispatchListener();
+  DispatchListener(const DispatchListener&) = delete;
+  DispatchListener& operator=(const DispatchListener&) = delete;
+  std::vector<std::string> lines;
+};
 /// A line for those readers.
 void trace_dispatch(std::string line);
 /// Records the lines of all threads from now on, or no more.
@@ -81,8 +123,10 @@ std::vector<std::string> take_recorded_dispatch();
 /// Whether the implementation takes the plan, with a line of trace. `describe(plan)` says what it
 /// is, as in "gemm 1x64x64x64 f32"; it is called for the trace alone.
 template <class Chosen, class Plan, class Describe>
-bool accepts(const Chosen& implementation, const Plan& plan, const Describe& describe) {
+bool accepts(const Engine& engine, const Chosen& implementation, const Plan& plan,
+             const Describe& describe) {
   const char* reason = implementation.refuse(plan);
+  if (reason == nullptr) reason = engine.reason_to_leave_out(implementation.name);
   if (__builtin_expect(dispatch_is_traced(), 0)) {
     trace_dispatch(std::string(describe(plan)) + ": " + implementation.name +
                    (reason ? " refuses: " : " runs") + (reason ? reason : ""));
@@ -109,25 +153,43 @@ auto forced_among(const Engine& engine, const List& list) -> decltype(&**std::be
   return nullptr;
 }
 
+/// Runs the last implementation of `list` that only its being left out keeps from the plan: a wrong
+/// kernel that is named serves better than none. False if there is none.
+template <class List, class Plan, class Describe>
+bool run_left_out(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
+  for (auto it = std::end(list); it != std::begin(list);) {
+    const auto& implementation = **--it;
+    if (implementation.refuse(plan) != nullptr) continue;
+    engine.warn_of_left_out(implementation.name);
+    if (dispatch_is_traced()) {
+      trace_dispatch(std::string(describe(plan)) + ": " + implementation.name + " runs");
+    }
+    implementation.run(plan);
+    return true;
+  }
+  return false;
+}
+
 /// Runs the first implementation of `list` that takes the plan; before them the one of `all` that
 /// is forced, if it takes the plan (`all` has those of other kinds of devices, too). Each is asked
 /// once. The last of the list should take everything; false if all refuse.
 template <class All, class List, class Plan, class Describe>
 bool run_first(const Engine& engine, const All& all, const List& list, Plan& plan,
                const Describe& describe) {
-  const auto* forced = forced_among(engine, all);
-  if (__builtin_expect(forced != nullptr, 0) && accepts(*forced, plan, describe)) {
+  const auto* forced =
+      Engine::may_force_any() ? forced_among(engine, all) : forced_among(engine, list);
+  if (__builtin_expect(forced != nullptr, 0) && accepts(engine, *forced, plan, describe)) {
     forced->run(plan);
     return true;
   }
   if (__builtin_expect(forced == nullptr, 1)) trace_other_list(engine, plan, describe);
   for (const auto* implementation : list) {
-    if (implementation != forced && accepts(*implementation, plan, describe)) {
+    if (implementation != forced && accepts(engine, *implementation, plan, describe)) {
       implementation->run(plan);
       return true;
     }
   }
-  return false;
+  return engine.left_out() != nullptr && run_left_out(engine, list, plan, describe);
 }
 
 /// run_first() for an engine whose devices all have one list.

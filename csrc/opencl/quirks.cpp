@@ -28,6 +28,10 @@ bool is_intel_cpu(const DeviceProperties& p) {
 
 }  // namespace
 
+bool is_tested_driver(const DeviceProperties& p) {
+  return is_intel_cpu(p) || is_pocl(p) || has(p.platform, "NVIDIA CUDA");
+}
+
 Refusal refusal_of(const DeviceProperties& p) {
   if (!p.has_compiler) return {"it has no compiler for OpenCL C, or is not available"};
   // Intel's FPGA emulator (platform "Intel(R) FPGA Emulation Platform for OpenCL(TM)") comes with

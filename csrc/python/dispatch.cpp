@@ -6,7 +6,11 @@
 #include <pybind11/stl.h>
 
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "engine/quarantine.h"
+#include "opencl/platform.h"
 #include "ops/bitsandbytes/bitsandbytes.h"
 #include "ops/vision/vision.h"
 #include "python/bindings.h"
@@ -26,9 +30,37 @@ Engine& engine_of(const std::string& name) {
   throw py::value_error("no engine is called '" + name + "'; there are:" + known);
 }
 
+using Form = std::tuple<std::string, std::string, std::string>;
+
+/// What is left out on a device: engine, implementation and reason of each.
+void bind_quarantine(py::module_& module) {
+  module.def("left_out_forms", [](int index) {
+    std::vector<Form> forms;
+    for (auto& form : quarantine::left_out(device(index))) {
+      forms.emplace_back(form.engine, form.implementation, form.reason);
+    }
+    return forms;
+  });
+  module.def("set_left_out_forms", [](int index, const std::vector<Form>& forms) {
+    std::vector<quarantine::LeftOut> all;
+    for (const auto& [engine, implementation, reason] : forms) {
+      all.push_back({engine, implementation, reason});
+    }
+    quarantine::set_left_out(device(index), all);
+  });
+  module.def("keep_left_out_forms", [](int index, const std::string& tried) {
+    return quarantine::keep(device(index), tried);
+  });
+  module.def("forget_left_out_forms", [](int index) { return quarantine::forget(device(index)); });
+  module.def("quarantine_file", [](int index) { return quarantine::filename(device(index)); });
+}
+
 }  // namespace
 
 void bind_dispatch(py::module_& module) {
+  bind_quarantine(module);
+  // False: only implementations of the device's own lists.
+  module.def("force_any_implementation", &Engine::force_any);
   module.def("engines", [] {
     py::dict engines;
     for (const Engine* engine : Engine::all()) {

@@ -128,7 +128,7 @@ bool logsumexp(const at::Tensor& input, int64_t outer, int64_t length, int64_t i
   }
   plan.items = rows ? outer * plan.share.items : outer * ceil_div(inner, plan.width);
   for (const Implementation<Plan>* way : {&by_rows, &by_columns}) {
-    if (!accepts(*way, plan, describe)) continue;
+    if (!accepts(engine, *way, plan, describe)) continue;
     way->run(plan);
     return true;
   }

@@ -3,7 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/dispatch.h"
+
 namespace ocl::softmax {
+
+extern Engine engine;  // softmax.cpp
 
 /// out[o][i] = log(sum over l of exp(input[o][l][i])), both contiguous and of one floating dtype,
 /// with elements. False, and nothing is done, where few long rows would keep few cores busy.

@@ -12,6 +12,7 @@
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
 #include "engine/row_share.h"
+#include "engine/softmax/logsumexp.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -276,7 +277,11 @@ constexpr Implementation<Plan> kRowsPrefetch{"rows_prefetch", refuse_prefetch, r
 constexpr const Implementation<Plan>* kImplementations[] = {&kRowsPrefetch, &kRowsRegisters,
                                                             &kRowsHeld, &kRows, &kColumns};
 
+}  // namespace
+
 Engine engine{"softmax", kImplementations};
+
+namespace {
 
 std::string describe(const Plan& plan) {
   const Arguments& a = plan.arguments;

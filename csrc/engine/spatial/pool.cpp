@@ -333,7 +333,7 @@ void max_pool(const at::Tensor& out, const at::Tensor& indices, const at::Tensor
 bool max_pool_only(const at::Tensor& out, const at::Tensor& in, const PoolWindow& window) {
   check_plane(in, window.axes);
   Plan plan{max_engine, out, in, nullptr, window};
-  if (!accepts(max_by_lines, plan, describe)) return false;
+  if (!accepts(max_engine, max_by_lines, plan, describe)) return false;
   max_by_lines.run(plan);
   return true;
 }
