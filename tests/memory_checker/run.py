@@ -67,6 +67,7 @@ def check(runtime, tune_as, families):
         command += families
         environment = {**os.environ, "TORCH_OCL_LOADER": runtime, "TORCH_OCL_CACHE": "0"}
         environment |= {"TORCH_OCL_TUNE_AS": tune_as, "TORCH_OCL_VERBOSE": "launch"}
+        environment["TORCH_OCL_FIRST_USE_CHECK"] = "0"
         environment.pop("TORCH_OCL_DEVICES", None)
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         run = subprocess.run(command, env=environment, **output)

@@ -44,6 +44,7 @@ def environment(profile, folder, captured):
         **believed,
         "TORCH_OCL_LOADER": str(build(folder)),
         "TORCH_OCL_CACHE": "0",
+        "TORCH_OCL_FIRST_USE_CHECK": "0",
         "TORCH_OCL_NOTICES": "0",
         "TORCH_OCL_TUNE_AS": "gpu",  # samples ask
         "SILICON_ANSWERS": str(answers),
