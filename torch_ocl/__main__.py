@@ -2,6 +2,7 @@
 
 python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
+python -m torch_ocl check [--device ocl:1] [--only gemm ...] [--report FILE] [--forget]
 python -m torch_ocl run [-m] PROGRAM [ARGUMENT ...]
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_ocl
-from torch_ocl.cli import cache, info, warm
+from torch_ocl.cli import cache, check, info, warm
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -46,6 +47,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     warm_parser.add_argument(
         "--only", nargs="+", choices=list(warm.WORK), default=[], help="for these alone"
     )
+    _add_check(commands.add_parser("check", help="try all kernels of a device against the CPU"))
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
     run.add_argument("program", help="its file, or its name with -m")
@@ -55,6 +57,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if all(argument == "--json" for argument in arguments):
         arguments = ["info", *arguments]
     return parser.parse_args(arguments)
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="ocl", help="this one; default the first")
+    parser.add_argument("--only", nargs="+", default=[], help="these families alone")
+    parser.add_argument("--report", default="", help="the report's file; torch_ocl_check_0.md")
+    parser.add_argument(
+        "--timeout", type=float, default=60, help="seconds after which a case hangs; default 60"
+    )
+    parser.add_argument(
+        "--forget", action="store_true", help="only remove the list of kernels that fail"
+    )
 
 
 def _cache_command(options: argparse.Namespace) -> int:
@@ -90,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "cache":
             return _cache_command(options)
+        if options.command == "check":
+            return check.main(options)
         report = info.collect()
         print(json.dumps(report, indent=2) if options.json else info.text(report))
         return 0 if any(device["works"] for device in report["devices"]) else 1

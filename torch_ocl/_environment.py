@@ -104,6 +104,14 @@ VARIABLES = {
         "the file of results; default: one in `TORCH_OCL_CACHE_DIR` for each device and driver"
     ),
     "TORCH_OCL_LOADER": "the ICD loader (`libOpenCL.so.1`) to open instead of the one found",
+    "TORCH_OCL_QUARANTINE": (
+        "`0`: kernels that fail on the device are not left out ([a driver that computes "
+        "wrongly](troubleshooting.md#a-driver-that-computes-wrongly))"
+    ),
+    "TORCH_OCL_FIRST_USE_CHECK": (
+        "`1` or `0`: a few kernels are tried before the first use of a device in every process, or "
+        "never; default once where the driver was not tested"
+    ),
     "TORCH_OCL_TUNE_AS": (
         "`cpu` or `gpu`: choose kernels as for that class of device, to test the variants "
         "for GPUs where there is none"

@@ -4,7 +4,6 @@ import importlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,11 +13,15 @@ import torch_ocl.testing as testing
 from benchmarks.studies.trace import problems, training_step
 from tests import fresh
 
-HERE = Path(__file__).parent
-# For each engine: functions of a device that make it choose, and return what it computed.
+# For each engine: functions of a device that make it choose, and return what it computed. Most are
+# those of `python -m torch_ocl check`.
 CASES = {}
-for path in sorted(HERE.glob("dispatch_cases_*.py")):
-    for engine, calls in importlib.import_module(f"tests.engine.{path.stem}").CASES.items():
+MODULES = [
+    f"torch_ocl.cli.check.cases_{part}" for part in ("elements", "order", "products", "rows")
+]
+MODULES.append("tests.engine.dispatch_cases_bags")
+for module in MODULES:
+    for engine, calls in importlib.import_module(module).CASES.items():
         CASES.setdefault(engine, []).extend(calls)
 IMPLEMENTATIONS = [(engine, name) for engine, names in testing.engines().items() for name in names]
 
@@ -45,7 +48,7 @@ def choices(lines, engine):
 @pytest.mark.parametrize("engine", testing.engines())
 def test_every_engine_speaks(engine):
     """At each call some implementation of it runs, and each line has the form documented."""
-    assert engine in CASES, f"no tests/engine/dispatch_cases_*.py makes {engine} choose a kernel"
+    assert engine in CASES, f"no case makes {engine} choose a kernel"
     names = testing.engines()[engine]
     for call in CASES[engine]:
         with testing.dispatches() as lines:

@@ -1,4 +1,4 @@
-"""Cases that make the engines of products, convolutions and attention choose (test_dispatch.py)."""
+"""Cases that make the engines of products, convolutions and attention choose."""
 
 import torch
 from torch.nn import functional

@@ -1,5 +1,4 @@
-"""Cases that make the engines of elements, Fourier transforms and factorisations choose
-(test_dispatch.py)."""
+"""Cases that make the engines of elements, Fourier transforms and factorisations choose."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Cases of softmax, norms, reductions, scans, random numbers, which choose (test_dispatch.py)."""
+"""Cases of softmax, norms, reductions, scans, random numbers, which choose."""
 
 import torch
 from torch.nn import functional

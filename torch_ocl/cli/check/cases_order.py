@@ -1,4 +1,4 @@
-"""Cases that make the engine of sorting choose (test_dispatch.py)."""
+"""Cases that make the engine of sorting choose."""
 
 import torch
 

@@ -1,0 +1,66 @@
+"""The check's progress, table and report."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch_ocl.cli import info
+
+if TYPE_CHECKING:
+    from torch_ocl.cli.check import Row
+    from torch_ocl.cli.check.process import Outcome
+
+_WIDTH = 30
+_MOST_LAUNCHES = 12
+
+
+def progress(part: float, text: str) -> None:
+    """A bar on a terminal, and nothing elsewhere. At the end it goes."""
+    if not sys.stderr.isatty():
+        return
+    if part >= 1:
+        sys.stderr.write("\r\x1b[K")
+    else:
+        full = int(part * _WIDTH)
+        bar = "#" * full + "." * (_WIDTH - full)
+        sys.stderr.write(f"\r[{bar}] {100 * part:3.0f}%  {text}\x1b[K")
+    sys.stderr.flush()
+
+
+def _result(row: "Row") -> str:
+    if row.fault:
+        kind = row.fault.split(":")[0].split()[0]
+        kind = {"crashes": "CRASHES", "hangs": "HANGS", "raises": "RAISES"}.get(kind, "WRONG")
+        return f"{kind}, {'there is no other' if row.alone else 'left out'}"
+    return f"right in {sum(row.passed.values())} cases" if row.passed else "not of this device"
+
+
+def table(rows: Sequence["Row"]) -> str:
+    """A line for each implementation, in Markdown."""
+    lines = ["| family | form | dtypes | result |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        dtypes = ", ".join(row.passed)
+        lines.append(f"| {row.engine} | {row.form} | {dtypes} | {_result(row)} |")
+    return "\n".join(lines)
+
+
+def details(dtype: str, number: int, outcome: "Outcome") -> str:
+    """What failed, with the kernels that ran and the options of their programs."""
+    lines = [f"case {number}, {dtype}: {outcome.fault}"]
+    lines += [f"{engine}: {form} ran" for engine, form in outcome.ran]
+    lines += outcome.launches[:_MOST_LAUNCHES]
+    lines += [f"{name} {options}" for name, options in outcome.options.items()]
+    return "\n".join(lines)
+
+
+def write(path: str, index: int, text: str, failing: Sequence["Row"], kept: str) -> None:
+    """The report, as an issue takes it."""
+    found = info.collect()
+    device = found["devices"][index]
+    title = f"# Check of {device['name']}, {device['platform_name']} {device['driver_version']}"
+    parts = [title, f"{len(failing)} kernels fail. {kept}" if failing else "No kernel fails."]
+    for row in failing:
+        parts += [f"## {row.engine} {row.form}", f"```\n{row.details}\n```"]
+    parts += ["## Kernels", text, "## Environment", f"```\n{info.text(found)}\n```"]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n\n".join(parts) + "\n")
