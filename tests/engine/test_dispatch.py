@@ -19,7 +19,7 @@ CASES = {}
 MODULES = [
     f"torch_ocl.cli.check.cases_{part}" for part in ("elements", "order", "products", "rows")
 ]
-MODULES.append("tests.engine.dispatch_cases_bags")
+MODULES.append("tests.engine.dispatch_cases_vision")
 for module in MODULES:
     for engine, calls in importlib.import_module(module).CASES.items():
         CASES.setdefault(engine, []).extend(calls)

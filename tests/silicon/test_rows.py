@@ -139,6 +139,7 @@ def test_nvidia_s_tiles_are_those_that_were_measured(run, tmp_path):
     nvidia = changed(
         "gfx90a",
         vendor="NVIDIA Corporation",
+        compiler="none",
         compute_units=132,
         extensions=[
             "cl_khr_fp64",

@@ -102,8 +102,8 @@ void run(const Plan& source) {
              {"WN", s.columns},
              {"SIZE", s.size},
              {"FRAGMENTS", static_cast<int>(matrix ? kIntel : kBroadcast)},
-              {"EMULATED", emulated},
-              large_registers(source.device, registers_of(source, s))});
+             {"EMULATED", emulated},
+             large_registers(source.device, registers_of(source, s))});
 }
 
 template <bool matrix>

@@ -54,7 +54,9 @@ class _Rounding(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        moves = function is torch.Tensor.to and isinstance(args[1], (str, torch.device))
+        moves = function is torch.Tensor.to and any(
+            isinstance(to, (str, torch.device)) for to in args[1:2]
+        )
         if moves and args[0].is_floating_point():
             x = args[0].to(self._dtype)
             return function(x.double() if self._judge else x, args[1])

@@ -93,7 +93,7 @@ def pooled(call, *shape):
 
 def turned(x):
     """A grid for grid_sample that turns and shifts the images a little."""
-    matrix = torch.tensor([[0.8, 0.3, 0.1], [-0.2, 0.9, 0.0]], device=x.device)
+    matrix = torch.tensor([[0.8, 0.3, 0.1], [-0.2, 0.9, 0.0]], dtype=x.dtype, device=x.device)
     return F.affine_grid(matrix.expand(x.shape[0], 2, 3), list(x.shape), align_corners=False)
 
 
@@ -101,6 +101,24 @@ def counted(bins):
     def run(device):
         i = torch.randint(0, bins, (9000,), generator=torch.Generator().manual_seed(0))
         return i.to(device).bincount(minlength=bins)
+
+    return run
+
+
+def bags(rows, columns, count, **options):
+    """The gradient of the weight, from small integers, whose sums are exact."""
+
+    def run(device):
+        g = torch.Generator().manual_seed(0)
+        weight = torch.randint(-3, 4, (rows, columns), generator=g).float()
+        indices = torch.randint(0, rows, (count,), generator=g)
+        offsets = torch.arange(0, count, 4)
+        grad = torch.randint(-3, 4, (len(offsets), columns), generator=g).float()
+        factors = torch.randint(1, 4, (count,), generator=g).float()
+        given = {"per_sample_weights": factors.to(device)} if options["mode"] == "sum" else {}
+        weight = weight.to(device).requires_grad_()
+        out = F.embedding_bag(indices.to(device), weight, offsets.to(device), **given, **options)
+        return torch.autograd.grad(out, weight, grad.to(device))[0]
 
     return run
 
@@ -125,6 +143,12 @@ CASES = {
     "col2im": [
         pooled(lambda x: F.fold(x, (12, 21), (3, 2), stride=2), 2, 18, 50),
         pooled(lambda x: F.fold(x.mT, (9, 9), 2), 2, 64, 12),
+    ],
+    "backward_embedding_bag": [
+        bags(30, 33, 80, mode="sum"),
+        bags(200, 128, 50, mode="mean"),
+        bags(9, 5, 64, mode="sum", padding_idx=2),
+        bags(30, 1, 41, mode="mean"),
     ],
     "backward_grid_sample": [
         pooled(lambda x: F.grid_sample(x, turned(x), align_corners=False), 2, 3, 9, 20),

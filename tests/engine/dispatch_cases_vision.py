@@ -1,27 +1,8 @@
-"""Cases of embedding bags' and torchvision's gradients, which choose (test_dispatch.py)."""
+"""Cases of torchvision's gradients, which choose (test_dispatch.py)."""
 
 import torch
-import torch.nn.functional as F
 
 from tests.ops import vision_reference as reference
-
-
-def bags(rows, columns, count, **options):
-    """The gradient of the weight, from small integers, whose sums are exact."""
-
-    def run(device):
-        g = torch.Generator().manual_seed(0)
-        weight = torch.randint(-3, 4, (rows, columns), generator=g).float()
-        indices = torch.randint(0, rows, (count,), generator=g)
-        offsets = torch.arange(0, count, 4)
-        grad = torch.randint(-3, 4, (len(offsets), columns), generator=g).float()
-        factors = torch.randint(1, 4, (count,), generator=g).float()
-        given = {"per_sample_weights": factors.to(device)} if options["mode"] == "sum" else {}
-        weight = weight.to(device).requires_grad_()
-        out = F.embedding_bag(indices.to(device), weight, offsets.to(device), **given, **options)
-        return torch.autograd.grad(out, weight, grad.to(device))[0]
-
-    return run
 
 
 def boxed(device):
@@ -58,11 +39,5 @@ def deformed(device):
 
 
 CASES = {
-    "backward_embedding_bag": [
-        bags(30, 33, 80, mode="sum"),
-        bags(200, 128, 50, mode="mean"),
-        bags(9, 5, 64, mode="sum", padding_idx=2),
-        bags(30, 1, 41, mode="mean"),
-    ],
     "backward_vision": [boxed, deformed],
 }
