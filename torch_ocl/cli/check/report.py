@@ -45,7 +45,7 @@ def table(rows: Sequence["Row"]) -> str:
 
 
 def details(dtype: str, number: int, outcome: "Outcome") -> str:
-    """What failed, with the kernels that ran and the options of their programs."""
+    """Each failure, with the kernels that ran and the options of their programs."""
     lines = [f"case {number}, {dtype}: {outcome.fault}"]
     lines += [f"{engine}: {form} ran" for engine, form in outcome.ran]
     lines += outcome.launches[:_MOST_LAUNCHES]
