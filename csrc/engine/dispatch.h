@@ -61,8 +61,8 @@ class Engine {
   static void force_any(bool any) { force_any_.store(any, std::memory_order_relaxed); }
   static bool may_force_any() { return force_any_.load(std::memory_order_relaxed); }
 
-  /// What is left out on the calling thread's device; null if nothing is. The device's first call
-  /// reads the list from disk, and may try kernels.
+  /// The list of what is left out on the calling thread's device; null if nothing is. The device's
+  /// first call reads the list from disk, and may try kernels.
   const LeftOutForm* left_out() const;
   /// Why the implementation is left out there; null if it is not.
   const char* reason_to_leave_out(const char* implementation) const {

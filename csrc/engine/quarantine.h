@@ -10,12 +10,13 @@
 
 namespace ocl::quarantine {
 
-/// What is left out. No member has a comma or a line end in it, but for the reason's commas.
+/// An implementation that is left out. No member has a comma or a line end in it, but for the
+/// reason's commas.
 struct LeftOut {
   std::string engine, implementation, reason;
 };
 
-/// What is left out on the device; the file is read at first.
+/// The list of those left out on the device; the file is read at first.
 std::vector<LeftOut> left_out(const Device& device);
 /// Leaves these out in this process, and no others.
 void set_left_out(const Device& device, const std::vector<LeftOut>& forms);
@@ -42,7 +43,8 @@ class Trying {
   Trying& operator=(const Trying&) = delete;
 };
 
-/// What Engine::left_out() does at the device's first call: reads the file, has kernels tried.
+/// The part of Engine::left_out() that runs at the device's first call: reads the file, has kernels
+/// tried.
 const LeftOutForm* settle(const Engine& engine);
 
 }  // namespace ocl::quarantine

@@ -103,7 +103,7 @@ std::vector<std::string> that_ran(const Known& known, const std::vector<std::str
   return names;
 }
 
-/// What is wrong with what the device computes; empty if nothing is. `names` get who ran.
+/// The fault of what the device computes; empty if nothing is. `names` get who ran.
 std::string fault_of(const Known& known, const Tensor& expected, c10::Device device,
                      std::vector<std::string>& names) {
   const DispatchListener listener;

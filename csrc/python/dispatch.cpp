@@ -32,7 +32,7 @@ Engine& engine_of(const std::string& name) {
 
 using Form = std::tuple<std::string, std::string, std::string>;
 
-/// What is left out on a device: engine, implementation and reason of each.
+/// The list of those left out on a device: engine, implementation and reason of each.
 void bind_quarantine(py::module_& module) {
   module.def("left_out_forms", [](int index) {
     std::vector<Form> forms;

@@ -25,7 +25,7 @@ FOLDER = ROOT / "build" / "drivers"
 KNOWN = ROOT / "docs" / "reference" / "drivers.json"
 PAGE = ROOT / "docs" / "reference" / "drivers.md"
 PYTEST = "-m pytest -q -p no:cacheprovider -n 1 --max-worker-restart=100".split()
-#: What a stage runs, and for how many seconds at most.
+#: The arguments of a stage, and for how many seconds at most.
 STAGES = {
     "smoke": ([*PYTEST, "tests/drivers"], 1200),
     "check": (["-m", "torch_ocl", "check"], 1800),
@@ -46,7 +46,7 @@ def parse():
 
 
 def run(command, environment, seconds):
-    """What a process printed, and how it ended: an exit code, or None after so many seconds."""
+    """The output of a process, and how it ended: an exit code, or None after so many seconds."""
     try:
         done = subprocess.run(
             command,

@@ -87,7 +87,7 @@ def prepare(driver, folder):
         # An installed driver of the same name in one process with this one would crash both.
         "OCL_ICD_VENDORS": f"{vendors}/",
         "DRIVER_ROOTS": f"{files}:{root}",
-        # What the package knows of a build on disk is true of the installed drivers alone.
+        # Programs on disk are those of the installed drivers.
         "TORCH_OCL_CACHE_DIR": str(folder / name / "cache"),
     }
     for vulkan in root.glob("usr/share/vulkan/icd.d/lvp_icd*.json"):

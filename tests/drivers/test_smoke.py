@@ -186,7 +186,7 @@ CASES = [
         (normal(4, 20, 32),),
     ),
 ]
-#: The same in half types, with the tolerance of one rounding of operands.
+#: Calls in half types, with the tolerance of one rounding of operands.
 HALVES = {torch.float16: 5e-3, torch.bfloat16: 4e-2}
 HALF_CASES = [
     ("product", lambda a, b: a @ b, (normal(64, 96) / 8, normal(96, 80) / 4)),

@@ -162,7 +162,7 @@ WaveAnswer wave_unit(Queue& queue, const char* tag) {
   Entry& entry = entries[index][static_cast<size_t>(type)];
   State state = entry.state.load(std::memory_order_acquire);
   if (__builtin_expect(state == State::unknown, 0)) {
-    // What is captured runs later, and is not to hold a check.
+    // A capture runs later, and is not to hold a check.
     if (queue.capture() != nullptr) return {nullptr, "not checked before this graph's capture"};
     static std::mutex mutex;
     const std::lock_guard<std::mutex> lock(mutex);

@@ -20,7 +20,7 @@ struct WaveUnit {
   bool emulated = false;
 };
 
-/// What a device has for operands of a tag: if nothing, the reason.
+/// The unit that a device has for operands of a tag: if nothing, the reason.
 struct WaveAnswer {
   const WaveUnit* unit = nullptr;
   const char* reason = nullptr;

@@ -20,7 +20,7 @@ ONLY = "the only one"
 
 @dataclass
 class Row:
-    """What was found of one implementation."""
+    """The findings about one implementation."""
 
     engine: str
     form: str

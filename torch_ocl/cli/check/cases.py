@@ -1,4 +1,4 @@
-"""What the check computes: cases of all engines, by dtypes, against the CPU in double precision."""
+"""The cases of the check: all engines, by dtypes, against the CPU in double precision."""
 
 import importlib
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DTYPES = {
     **dict.fromkeys(("index", "scan", "sort", "max_pool", "average_pool", "positions"), _EXACT),
     **dict.fromkeys(("fft", "linalg_lu", "linalg_cholesky", "linalg_qr"), _EXACT),
 }
-#: Of the largest element. Half types are rounded between an op and its gradient.
+#: Shares of the largest element. Half types are rounded between an op and its gradient.
 _TOLERANCES = {"float32": 3e-5, "float64": 1e-11, "float16": 1e-2, "bfloat16": 8e-2}
 
 
@@ -67,14 +67,14 @@ class _Rounding(TorchFunctionMode):
 
 
 def compute(case: Case, dtype: str, device: str | None) -> list[torch.Tensor]:
-    """What the case computes there, as tensors of the CPU; without a device the judge's."""
+    """The case's results there, as tensors of the CPU; without a device the judge's."""
     with _Rounding(getattr(torch, dtype), device is None):
         results = case(device or "cpu")
     return [leaf.detach().cpu() for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
 
 
 def difference(actual: list[torch.Tensor], expected: list[torch.Tensor], dtype: str) -> str:
-    """What is wrong; empty if nothing is."""
+    """The difference in words; empty if there is none."""
     if len(actual) != len(expected):
         return f"{len(actual)} results instead of {len(expected)}"
     for a, e in zip(actual, expected, strict=True):

@@ -26,7 +26,7 @@ LeftOut = tuple[str, str, str]
 
 @dataclass
 class Outcome:
-    """What became of one case. `ran` has pairs of an engine and its implementation."""
+    """The outcome of one case. `ran` has pairs of an engine and its implementation."""
 
     fault: str = ""
     skipped: str = ""
