@@ -3,16 +3,15 @@
     python tools/docs/links.py [file ...]
 
 A link's file must exist, and its anchor must be a heading there. Links to other sites are left
-alone. Code blocks and code spans have no links. Without arguments it reads the files
-that prose.py does.
+alone. Code blocks and code spans have no links. Without arguments it reads all
+Markdown files of the repository.
 """
 
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 #: [text](target), [text](target "title"), and images.
@@ -81,8 +80,17 @@ def problems(path: Path) -> list[str]:
     return found
 
 
+def tracked() -> list[Path]:
+    """All Markdown files that git knows, but those that stand for others."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    paths = [ROOT / name for name in listed.stdout.splitlines()]
+    return [path for path in paths if path.exists() and not path.is_symlink()]
+
+
 def main(arguments: Sequence[str]) -> int:
-    paths = [Path(name).resolve() for name in arguments] or prose.files_of(prose.CHECKED, ROOT)
+    paths = [Path(name).resolve() for name in arguments] or tracked()
     found = [text for path in paths for text in problems(path)]
     print("\n".join(found) or f"{len(paths)} files: all links within the repository lead somewhere")
     return int(bool(found))
