@@ -55,7 +55,7 @@ print(json.dumps({"step": time.perf_counter() - start, **torch.ocl.program_stats
 
 
 def run(script, arguments, cache):
-    """What a new process that keeps its kernels in the folder `cache` prints."""
+    """The times of a new process that keeps its kernels in the folder `cache` prints."""
     done = subprocess.run(
         [sys.executable, "-c", script, json.dumps(arguments)],
         env={**os.environ, "TORCH_OCL_CACHE_DIR": cache, "TORCH_OCL_CACHE": "1"},

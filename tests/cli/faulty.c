@@ -13,7 +13,7 @@ typedef cl_int(CL_API_CALL* Enqueue)(cl_command_queue, cl_kernel, cl_uint, const
                                      const size_t*, const size_t*, cl_uint, const cl_event*,
                                      cl_event*);
 
-/* What the list says of a kernel: 'w', 'c', 'h', or 0. */
+/* The fault that the list names for a kernel: 'w', 'c', 'h', or 0. */
 static char fault_of(cl_kernel kernel) {
   char name[256], wanted[260];
   const char* list = getenv("FAULTY_KERNELS");

@@ -135,7 +135,7 @@ def test_sparse_functions_that_serve_every_device(generated):
     assert compressed.startswith("aten, SparseCsrPrivateUse1")
     assert 'm.impl("sin", static_cast<at::Tensor (*)(const at::Tensor & self)>' in coo
     assert 'm.impl("crow_indices"' in compressed
-    # What only the CPU has, and what ours replaces.
+    # Functions of the CPU alone, and those that ours replace.
     assert 'm.impl("_coalesce"' not in coo and 'm.impl("sparse_mask"' not in coo
     assert 'm.impl("_to_sparse_bsr"' not in compressed
 

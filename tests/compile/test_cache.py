@@ -52,7 +52,7 @@ def test_a_second_process_builds_nothing(run):
     built, hits = run()
     assert built > 0 and hits == 0
     assert run() == (0, 2)
-    # What would be generated differently is no hit.
+    # A graph that would be generated differently is no hit.
     assert run("another generator")[1] == 0
     tuned_as = "cpu" if os.environ.get("TORCH_OCL_TUNE_AS") == "gpu" else "gpu"
     assert run(TORCH_OCL_TUNE_AS=tuned_as)[1] == 0

@@ -159,7 +159,7 @@ def test_what_is_no_number_of_parts_is_warned_of(value):
 
 
 def test_copies_between_devices():
-    """Of every layout and dtype. They are converted and laid out on the devices."""
+    """Copies of every layout and dtype. They are converted and laid out on the devices."""
     code = """
 import itertools, torch
 dtypes = torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.complex64

@@ -49,8 +49,8 @@ def test_the_program_goes_on():
 
 
 def test_both_streams_keep_their_order():
-    """What follows on the source's stream may overwrite it, and what is before on the other side
-    may still read what the copy overwrites."""
+    """Work that follows on the source's stream may overwrite it, and what is before on the other
+    side may still read what the copy overwrites."""
     run("""
     for count in (3, 1000, 1 << 20, 9_000_001):
         x = torch.empty(count, device="ocl:0")

@@ -54,7 +54,7 @@ PROBLEM = "gemm_f32_f32_f32 nnn_m112_n80_k224_b1_unaligned_b"
 
 
 def run(script, *arguments, **environment):
-    """What a process with the tuner on prints, and its trace."""
+    """The output of a process with the tuner on, and its trace."""
     variables = {"TORCH_OCL_TUNABLE": "1", "TORCH_OCL_VERBOSE": "tune,dispatch", **environment}
     done = run_script(PRELUDE + script, *arguments, environment={**os.environ, **variables})
     assert done.returncode == 0, done.stderr[-3000:]
@@ -241,7 +241,7 @@ assert_close(nan.addmm_(a.to("ocl"), b.to("ocl"), beta=0).cpu(), a @ b)
 
 
 def test_values_do_not_matter(file):
-    """What a search goes by is not the operands' own values, which may be anything."""
+    """A search doesn't go by the operands' own values, which may be anything."""
     script = """
 a = torch.full((100, 200), float("nan"))
 assert_close((a.to("ocl") @ make(200, 70).to("ocl")).cpu(), a @ make(200, 70), equal_nan=True)

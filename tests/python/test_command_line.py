@@ -187,7 +187,7 @@ def warm(how_much, cache):
 
 @pytest.mark.parametrize("how_much", ["less", pytest.param("all", marks=pytest.mark.slow)])
 def test_warm(how_much, tmp_path):
-    """What the first run builds, the second finds."""
+    """The second run finds what the first one built."""
     cache = tmp_path / "cache"
     built, found = warm(how_much, cache)
     assert built > 0 == found

@@ -286,7 +286,7 @@ for change, program in json.load(sys.stdin).items():
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """What became of each program, by its change and whether that was left out."""
+    """The outcome of each program, by its change and whether that was left out."""
     programs = {name: textwrap.dedent(program) for name, program in PROGRAMS.items()}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SERVER],

@@ -117,7 +117,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint d, const 
   return REAL(clEnqueueNDRangeKernel)(q, k, d, o, g, l, c, w, e);
 }
 
-/* What a platform and its devices say of themselves, where the environment names it. */
+/* The answers of a platform and its devices, where the environment names it. */
 static cl_int answer(const char* text, size_t size, void* value, size_t* needed) {
   const size_t length = strlen(text) + 1;
   if (needed != NULL) *needed = length;

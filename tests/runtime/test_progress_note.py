@@ -31,7 +31,7 @@ print(torch.ocl.program_stats()["build_seconds"])
 
 
 def in_terminal(code, **variables):
-    """What a program writes to a terminal's stderr, and its stdout."""
+    """A program's stderr, which is a terminal, and its stdout."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TORCH_OCL_CACHE": "0", **variables}
     with subprocess.Popen(

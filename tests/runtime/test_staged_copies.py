@@ -37,7 +37,7 @@ print("same")
 
 @pytest.mark.parametrize("unified", [True, False], ids=["unified", "own"])
 def test_large_copies(unified):
-    """The same results with staging and without; on a CPU staging is for tests alone."""
+    """Results are the same with staging and without; on a CPU staging is for tests alone."""
     environment = dict(os.environ)
     if not unified:
         environment |= {"TORCH_OCL_TUNE_AS": "gpu", "TORCH_OCL_WITHOUT": "unified_memory"}

@@ -324,7 +324,7 @@ API cl_int clEnqueueReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_boo
   }
   return done(event, CL_COMMAND_READ_BUFFER_RECT, queue);
 }
-/* What is written is lost. Zeros are harmless as sizes, indices and flags, which what was left
+/* Writes are lost. Zeros are harmless as sizes, indices and flags, which what was left
    there would not be: the kernels that come between do nothing. */
 API cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
                                 size_t offset, size_t size, const void* from, WAITS) {

@@ -107,7 +107,7 @@ TILES = {
     "attention/forward_local.cl": "SIDE RQ RK CD CV",
     "attention/backward_local.cl": "SIDE RQ RK CD CV",
 }
-#: What ran on an H100 is chosen by what was measured there.
+#: Tiles of an H100 are chosen by what was measured there.
 NVIDIA_TILES = {
     "attention/backward_local.cl: 16 4 4 4 4",
     "attention/backward_local.cl: 8 8 4 1 1",
