@@ -125,7 +125,8 @@ bool is_alive(const std::string& process) {
 bool wants_trial(const Device& device, const State& state) {
   const char* const asked = std::getenv("TORCH_OCL_FIRST_USE_CHECK");
   if (asked != nullptr && *asked != '\0') return switched_on("TORCH_OCL_FIRST_USE_CHECK", false);
-  if (!is_on() || is_tested_driver(device.properties())) return false;
+  // Without a place for the outcome, every process would try.
+  if (!is_on() || is_tested_driver(device.properties()) || filename(device).empty()) return false;
   if (state.tried.empty()) return true;
   const size_t space = state.tried.find(' ');
   if (space == std::string::npos || is_alive(state.tried)) return false;

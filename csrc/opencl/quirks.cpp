@@ -29,7 +29,8 @@ bool is_intel_cpu(const DeviceProperties& p) {
 }  // namespace
 
 bool is_tested_driver(const DeviceProperties& p) {
-  return is_intel_cpu(p) || is_pocl(p) || has(p.platform, "NVIDIA CUDA");
+  return is_intel_cpu(p) || is_pocl(p) || has(p.platform, "NVIDIA CUDA") ||
+         has(p.platform, "Oclgrind");
 }
 
 Refusal refusal_of(const DeviceProperties& p) {

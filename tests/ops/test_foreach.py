@@ -198,3 +198,18 @@ def test_launches_of_a_step():
     few, many = (launches([(7 + i,) for i in range(count)]) for count in (60, 200))
     assert few == many
     assert all(0 < count <= (2 if form == "fused" else 8) for (_, form), count in few.items()), few
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "copy", "zero", "sqrt", "addcmul", "lerp", "neg"])
+def test_versions(device, name):
+    """Autograd sees that a list was written, and refuses gradients of what was there."""
+    values = [torch.rand(3, device=device)]
+    others = {"add": (2.0,), "mul": (3.0,), "copy": (values,), "lerp": (values, 0.5)}
+    others["addcmul"] = values, values
+    w = torch.rand(3, device=device, requires_grad=True)
+    loss = (w * w).sum()
+    with torch.no_grad():
+        getattr(torch, f"_foreach_{name}_")([w], *others.get(name, ()))
+    assert w._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

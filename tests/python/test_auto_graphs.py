@@ -317,3 +317,49 @@ def test_not_more_graphs_than_asked_for():
         for _ in range(3):
             assert call(x, n).tolist() == [float(n)] * 2
     assert call.graphs == 2
+
+
+def test_arguments_that_share_memory_are_another_form():
+    def function(a, b):
+        a.add_(1)
+        return b * 2
+
+    auto = torch.ocl.graphs.auto(function)
+
+    def apart():
+        return torch.zeros(2, device="ocl"), torch.zeros(2, device="ocl")
+
+    def same():
+        return (torch.zeros(2, device="ocl"),) * 2
+
+    def overlapping():
+        x = torch.zeros(3, device="ocl")
+        return x[:2], x[1:]
+
+    for make in (apart, same, overlapping):
+        for _ in range(6):
+            given, expected = make(), make()
+            assert torch.equal(auto(*given), function(*expected))
+            assert all(map(torch.equal, given, expected))
+    assert auto.replays > 0
+
+
+def test_a_number_in_a_tensor_of_the_cpu_is_compared():
+    number = torch.tensor(0.0)
+    auto = torch.ocl.graphs.auto(lambda x: x + number)
+    for i in range(8):
+        number.fill_(i)
+        assert auto(torch.zeros(1, device="ocl")).item() == i
+
+
+def test_the_precision_of_products_is_compared():
+    auto = torch.ocl.graphs.auto(lambda x: x @ x)
+    x = torch.randn(64, 64, device="ocl")
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "medium", "highest"):
+            torch.set_float32_matmul_precision(precision)
+            for _ in range(5):
+                assert torch.equal(auto(x), x @ x), precision
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -104,3 +104,32 @@ def test_sparse_and_complex_gradients():
         optimizer.step()
         results.append([table.weight.detach().cpu(), number.detach().cpu()])
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_a_step_counts_as_a_write(kind, options):
+    """A gradient through what the parameters were before is refused, as on the CPU."""
+    w = torch.ones(3, device="ocl", requires_grad=True)
+    loss, optimizer = (w * w).sum(), kind([w], lr=0.1, **options)
+    for _ in range(2):
+        w.grad = torch.ones_like(w)
+        optimizer.step()
+    assert w._version >= 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"weight_decay": 0.1}])
+def test_a_differentiable_step_of_sgd(options):
+    def gradient(device):
+        w = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+        parameter = (w * 2).clone()
+        given = [torch.zeros(2, device=device, requires_grad=True)]
+        optimizer = torch.optim.SGD(given, lr=0.1, differentiable=True, **options)
+        optimizer.param_groups[0]["params"] = [parameter]
+        parameter.grad = w * 3
+        optimizer.step()
+        parameter.sum().backward()
+        return w.grad.cpu()
+
+    torch.testing.assert_close(gradient("ocl"), gradient("cpu"))

@@ -45,6 +45,8 @@ def _place(tensor: torch.Tensor) -> Hashable:
     """The parts of a tensor that isn't copied which a captured kernel knows."""
     if tensor.layout != torch.strided:
         return id(tensor)
+    if tensor.is_cpu and tensor.dim() == 0:
+        return tensor.dtype, tensor.item()  # an argument of a kernel
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
@@ -56,6 +58,7 @@ def _modes() -> Hashable:
         torch.is_autocast_enabled("ocl"),
         torch.get_autocast_dtype("ocl"),
         torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
         torch.get_default_dtype(),
         torch.ocl.current_stream().stream_id,
         torch.ocl.current_device(),
@@ -295,6 +298,7 @@ class AutoGraph:
 
     def _key(self, leaves: list[Any], form: Any) -> Hashable:
         parts: list[Hashable] = []
+        memory: dict[int, int] = {}
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 if not isinstance(leaf, _PLAIN):
@@ -305,7 +309,9 @@ class AutoGraph:
             elif leaf.requires_grad and torch.is_grad_enabled():
                 raise _Refused("an argument needs a gradient: see make_graphed_callables()")
             else:
-                parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device.index))
+                # Which arguments share memory, and so may be written through each other.
+                owner = memory.setdefault(leaf.untyped_storage().data_ptr(), len(memory))
+                parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device.index, owner))
         if torch.is_autocast_enabled("ocl") and torch.is_autocast_cache_enabled():
             raise _Refused("autocast around it caches weights: cache_enabled=False doesn't")
         return form, tuple(parts), _modes(), self._surroundings.form(), self.users.form()

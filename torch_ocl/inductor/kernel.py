@@ -23,6 +23,7 @@ from torch_ocl.inductor.forms import layout_of
 from torch_ocl.inductor.forms.columns import Part
 from torch_ocl.inductor.forms.form import Layout, Nest
 from torch_ocl.inductor.plan.lanes import lanes_of
+from torch_ocl.inductor.plan.numbers import numbers_fit
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.code import Code
@@ -40,6 +41,8 @@ class OclKernel(Collector, SIMDKernel):
 
     def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
         super().__init__(tiling, **kwargs)
+        if self._index_dtype == torch.int32 and not numbers_fit(self.features):
+            self._index_dtype = torch.int64
         self.start()
         self.reductions: dict[Any, Any] = {}
         self.reduction_count = itertools.count()

@@ -86,6 +86,7 @@ def _adam(theirs: Callable[..., None]) -> Callable[..., None]:
             found_inf=None,
             **numbers,
         )
+        torch.autograd.graph.increment_version(params)
 
     return multi_tensor_adam
 
@@ -100,6 +101,9 @@ def _sgd(theirs: Callable[..., None]) -> Callable[..., None]:
         found_inf: torch.Tensor | None,
         **options: Any,
     ) -> None:
+        if torch.is_grad_enabled():  # differentiable=True, of which this form takes no notice
+            lists = (params, grads, momentum_buffer_list)
+            return sgd._single_tensor_sgd(*lists, grad_scale, found_inf, **options)
         momentum = options["momentum"]
         buffers = momentum_buffer_list if momentum != 0 else []
         numbers = {k: options[k] for k in ("lr", "weight_decay", "momentum", "dampening")}
@@ -124,5 +128,6 @@ def _sgd(theirs: Callable[..., None]) -> Callable[..., None]:
             found_inf=None,
             **numbers,
         )
+        torch.autograd.graph.increment_version(params)
 
     return multi_tensor_sgd

@@ -30,8 +30,6 @@ struct Entry {
 constexpr size_t kDevices = 64;
 std::array<std::array<Entry, kTypes>, kDevices> entries;
 
-constexpr const char* kTargetVariable = "TORCH_OCL_AMD_TARGET";
-
 /// The number of a name such as "gfx90a:sramecc+:xnack-"; 0 for others.
 uint32_t number_of(const char* name) {
   unsigned target = 0;
@@ -39,7 +37,7 @@ uint32_t number_of(const char* name) {
 }
 
 uint32_t find_target(const Device& device) {
-  if (const char* name = std::getenv(kTargetVariable)) return number_of(name);
+  if (const char* name = std::getenv("TORCH_OCL_AMD_TARGET")) return number_of(name);
   const DeviceProperties& p = device.properties();
   const bool own = p.extensions.find("cl_amd_device_attribute_query") != std::string::npos;
   return own && p.device_class == DeviceClass::gpu ? number_of(p.name.c_str()) : 0;
@@ -171,7 +169,7 @@ WaveAnswer wave_unit(Queue& queue, const char* tag) {
       state = State::absent;
       if (find_unit(target, type, entry.unit)) {
         entry.unit.emulated = queue.device().properties().device_class != DeviceClass::gpu;
-        const bool asked = std::getenv(kTargetVariable) != nullptr;
+        const bool asked = std::getenv("TORCH_OCL_AMD_TARGET") != nullptr;
         state =
             asked && !entry.unit.emulated ? State::there : checked(queue, entry.unit, tag, type);
       }

@@ -89,6 +89,8 @@ void run(const char* functor, at::TensorList out, Lists inputs, const Extra& ext
                                        : extra.numbers.empty() ? 0
                                                                : 1}};
   multi_tensor::run(each_family, operands, defines, [](Kernel&, cl_uint) {});
+  // Autograd sees the list alone, and counts no versions of its tensors.
+  for (const at::Tensor& tensor : out) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
 std::vector<at::Tensor> run(const char* functor, Lists inputs, const Extra& extra) {
