@@ -167,6 +167,7 @@ HARDWARE(int, wanted_items, 0)
 // the registers. The loop over a tile's k is not unrolled then (ROLLED).
 HARDWARE(int, loads_early, 0)
 // Bytes of a line of the caches; how fast double and half precision are beside single precision.
+// Nothing chooses by these three yet, nor by the banks.
 HARDWARE(int, cache_line, 128)
 HARDWARE(double, fp64_rate, 0.5)
 HARDWARE(double, fp16_rate, 1)

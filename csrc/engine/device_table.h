@@ -92,11 +92,6 @@ inline int64_t groups_of_units(const Device& device) {
 inline int64_t items_of_units(const Device& device) {
   return int64_t{device.properties().compute_units} * device_row(device).resident_items;
 }
-/// Whether sums of floats are taken in double precision.
-inline bool has_fast_fp64(const Device& device) {
-  constexpr double kFast = 0.25;
-  return device.properties().has_fp64 && device_row(device).hardware.fp64_rate >= kFast;
-}
 /// Parts of work that the device's cores share evenly: a CPU's work-items, a GPU's work-groups.
 inline int64_t parts_of_work(const Device& device) {
   if (device.is_cpu()) return items_of_cores(device);

@@ -34,7 +34,7 @@ ScalarType acc_dtype(const Op& op, const Device& device, ScalarType in, ScalarTy
   // Means in float lose the digits that tell a small variance apart from a large mean's square, and
   // squares of what float and bfloat16 hold are infinite in float; GPUs have them in float anyway.
   const bool wide = out == ScalarType::Float || (out == ScalarType::BFloat16 && device.is_cpu());
-  if (op.form == Form::moments && wide && has_fast_fp64(device)) return ScalarType::Double;
+  if (op.form == Form::moments && wide && device.properties().has_fp64) return ScalarType::Double;
   return compute_dtype(op.types == Types::input ? in : out);
 }
 

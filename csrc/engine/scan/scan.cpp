@@ -41,7 +41,7 @@ const KernelFamily rows_family{"scan/rows.cl", "scan_rows"};
 const KernelFamily columns_family{"scan/columns.cl", "scan_columns"};
 
 ScalarType acc_dtype(const Device& device, ScalarType out) {
-  if (has_fast_fp64(device)) {
+  if (device.properties().has_fp64) {
     if (out == ScalarType::Float) return ScalarType::Double;
     if (out == ScalarType::ComplexFloat) return ScalarType::ComplexDouble;
   }
