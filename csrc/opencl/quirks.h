@@ -34,8 +34,8 @@ Quirks quirks_of(const DeviceProperties& properties);
 void configure_compiler(const DeviceProperties& properties);
 /// The environment's settings of drivers' compilers, a line each: binaries depend on them.
 std::string compiler_settings();
-/// Whether all tests of this package ran with this driver. Others are tried at a device's first
-/// use.
+/// Whether tests of this package run with this driver regularly. Others are tried at a device's
+/// first use.
 bool is_tested_driver(const DeviceProperties& properties);
 /// Why a device must not be used at all, empty for others.
 struct Refusal {

@@ -101,8 +101,10 @@ def _sgd(theirs: Callable[..., None]) -> Callable[..., None]:
         found_inf: torch.Tensor | None,
         **options: Any,
     ) -> None:
-        if torch.is_grad_enabled():  # differentiable=True, of which this form takes no notice
-            lists = (params, grads, momentum_buffer_list)
+        lists = (params, grads, momentum_buffer_list)
+        differentiable = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if differentiable and params[0].device.type == "ocl":
+            # This form takes no notice of what needs a gradient.
             return sgd._single_tensor_sgd(*lists, grad_scale, found_inf, **options)
         momentum = options["momentum"]
         buffers = momentum_buffer_list if momentum != 0 else []
@@ -115,7 +117,6 @@ def _sgd(theirs: Callable[..., None]) -> Callable[..., None]:
             and _are_ours(params, grads, buffers)
         )
         if not ours:
-            lists = (params, grads, momentum_buffer_list)
             return theirs(*lists, grad_scale, found_inf, **options)
         torch._fused_sgd_(
             params,

@@ -57,7 +57,7 @@ bool takes_vectors(const char* data, size_t element_size, int64_t width, uint64_
                    bool whole_lines);
 
 /// Runs a kernel whose work-groups take those tiles, brought by kernels/gemm/fetch.clh, with the
-/// compile parameters that it has besides those of fetch.clh (at most 6), and adds up the parts
+/// compile parameters that it has besides those of fetch.clh (at most 7), and adds up the parts
 /// into which k is split. Loads have up to 4 elements, along k up to `most_along_k`.
 void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& tile,
                int64_t splits, std::initializer_list<Define> parameters, size_t most_along_k = 4);
