@@ -9,13 +9,14 @@ from torch.nn import functional
 
 @family
 def binning():
-    """Counts of few and many bins, edges of bins, places in sorted rows."""
+    """Counts of few and many bins, edges of bins, places in sorted rows, a check on the device."""
     x, y = operands()
     edges = torch.linspace(-2, 2, 9, device="ocl")
     keep = [torch.bincount(x.long().abs().view(-1)), torch.histc(x, 7, -2, 2)]
     keep += [torch.bincount(x.long().abs().view(-1), minlength=4100)]
     keep += [torch.histogram(y, edges)[0], torch.histogram(y, 5)[0]]
     keep += [torch.searchsorted(edges, x), torch.bucketize(y.long(), edges.long(), right=True)]
+    torch._assert_async(keep[0][0] >= 0)
     return keep
 
 
