@@ -67,6 +67,9 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=60, help="seconds after which a case hangs; default 60"
     )
     parser.add_argument(
+        "--processes", type=int, default=0, help="that try kernels; default three to four cores"
+    )
+    parser.add_argument(
         "--forget", action="store_true", help="only remove the list of kernels that fail"
     )
 

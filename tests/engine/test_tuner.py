@@ -19,6 +19,9 @@ from tests.dtypes import chosen
 from tests.fresh import run_script
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+ON_CPU = pytest.mark.skipif(
+    torch.ocl.get_device_properties(0).type != "cpu", reason="GPUs' programs lack these kernels"
+)
 
 PRELUDE = """
 import sys, time, torch
@@ -148,8 +151,8 @@ def test_results_are_this_users_own(file):
     "tune_as, choice, runs",
     [
         ("cpu", "direct", "direct"),
-        ("cpu", "packed:4x3x8", "packed"),
-        ("cpu", "packed:-:-:block=65536", "packed"),
+        pytest.param("cpu", "packed:4x3x8", "packed", marks=ON_CPU),
+        pytest.param("cpu", "packed:-:-:block=65536", "packed", marks=ON_CPU),
         ("gpu", "tiled:32x32x8/64", "tiled"),
         ("gpu", "tiled:32x32x8/64:splits=2", "tiled"),
     ],
@@ -169,6 +172,7 @@ def test_the_choice_runs(write_result, tune_as, choice, runs):
     assert "tuned" not in trace and ": direct runs" in trace
 
 
+@ON_CPU
 def test_a_choice_that_refuses_the_shape(write_result):
     write_result("skinny_dot")
     _, trace = run(ONE_PRODUCT)
@@ -273,6 +277,7 @@ WRONG = [
 ]
 
 
+@ON_CPU
 @pytest.mark.parametrize("replacement, reason", WRONG)
 def test_wrong_candidates_are_discarded(file, broken_kernels, replacement, reason):
     if replacement.startswith("#"):

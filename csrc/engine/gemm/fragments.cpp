@@ -36,11 +36,16 @@ uint32_t number_of(const char* name) {
   return std::sscanf(name, "gfx%x", &target) == 1 ? target : 0;
 }
 
+/// Whether AMD's own driver drives the device, whose compiler knows the instructions.
+bool has_amd_driver(const DeviceProperties& properties) {
+  return properties.device_class == DeviceClass::gpu &&
+         properties.extensions.find("cl_amd_device_attribute_query") != std::string::npos;
+}
+
 uint32_t find_target(const Device& device) {
   if (const char* name = std::getenv("TORCH_OCL_AMD_TARGET")) return number_of(name);
-  const DeviceProperties& p = device.properties();
-  const bool own = p.extensions.find("cl_amd_device_attribute_query") != std::string::npos;
-  return own && p.device_class == DeviceClass::gpu ? number_of(p.name.c_str()) : 0;
+  const DeviceProperties& properties = device.properties();
+  return has_amd_driver(properties) ? number_of(properties.name.c_str()) : 0;
 }
 
 const char* reason_of(State state) {
@@ -168,7 +173,7 @@ WaveAnswer wave_unit(Queue& queue, const char* tag) {
     if (state == State::unknown) {
       state = State::absent;
       if (find_unit(target, type, entry.unit)) {
-        entry.unit.emulated = queue.device().properties().device_class != DeviceClass::gpu;
+        entry.unit.emulated = !has_amd_driver(queue.device().properties());
         const bool asked = std::getenv("TORCH_OCL_AMD_TARGET") != nullptr;
         state =
             asked && !entry.unit.emulated ? State::there : checked(queue, entry.unit, tag, type);

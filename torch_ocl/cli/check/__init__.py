@@ -3,9 +3,12 @@
 What is wrong, crashes or hangs is left out of the engines' lists from then on, by a file in the
 cache's folder, until a check finds it right or `--forget` removes the file."""
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +19,8 @@ from torch_ocl.cli.check.process import LeftOut, Outcome, Runner
 
 #: The form of kernels that are the only ones for their op.
 ONLY = "the only one"
+#: More processes than this wait for the longest family.
+_MOST_PROCESSES = 12
 
 
 @dataclass
@@ -37,8 +42,9 @@ def forget(device: str) -> int:
     return 0
 
 
-def check(device: str, only: Sequence[str], path: str, timeout: float) -> int:
-    """Tries the kernels, prints a table and writes the report. Returns 1 where one fails."""
+def check(device: str, only: Sequence[str], path: str, timeout: float, processes: int = 0) -> int:
+    """Tries the kernels, prints a table and writes the report. Returns 1 where one fails. 0 processes
+    stand for three to four cores, because kernels' compilers take nearly all the time."""
     index = _index(device)
     device = f"ocl:{index}"
     everything = cases.cases()
@@ -47,10 +53,7 @@ def check(device: str, only: Sequence[str], path: str, timeout: float) -> int:
         raise ValueError(f"no family is called {unknown[0]}; there are: {', '.join(everything)}")
     start = time.monotonic()
     run = _Check(device, index, timeout, [e for e in everything if not only or e in only])
-    try:
-        rows = run.all()
-    finally:
-        run.runner.close()
+    rows = run.all(processes or min(_MOST_PROCESSES, max(1, len(os.sched_getaffinity(0)) * 3 // 4)))
     kept = _keep(index, run, only)
     seconds = time.monotonic() - start
     text = report.table(rows)
@@ -87,55 +90,83 @@ def _keep(index: int, run: "_Check", only: Sequence[str]) -> str:
 
 
 class _Check:
+    """Runs the cases of a family in a dtype one after the other, and those units side by side."""
+
     def __init__(self, device: str, index: int, timeout: float, engines: list[str]) -> None:
-        self.runner = Runner(device, timeout)
+        self.device, self.timeout = device, timeout
         self.cases, self.engines = cases.cases(), engines
         self.forms = _C.engines()
         self.fp64 = torch.ocl.get_device_properties(index).has_fp64
         self.left_out: list[LeftOut] = []
         self.rows: dict[tuple[str, str], Row] = {}
         self.count = self.done = 0
-        self.total = sum(
-            len(self.cases[engine]) * len(cases.dtypes_of(engine, self.fp64)) for engine in engines
-        )
+        self.counting, self.blaming = threading.Lock(), threading.Lock()
+        self.free: list[Runner] = []
 
-    def all(self) -> list[Row]:
+    def all(self, processes: int) -> list[Row]:
+        units = []
         for engine in self.engines:
             for form in self.forms.get(engine, [ONLY]):
                 self.rows[engine, form] = Row(engine, form)
-            for dtype in cases.dtypes_of(engine, self.fp64):
-                for number in range(len(self.cases[engine])):
-                    self._case(engine, number, dtype)
-                    self.done += 1
-                    report.progress(self.done / self.total, f"{engine} {dtype}")
+            units += [(engine, dtype) for dtype in cases.dtypes_of(engine, self.fp64)]
+        units.sort(key=lambda unit: -len(self.cases[unit[0]]))  # the longest begin
+        self.total = sum(len(self.cases[engine]) for engine, _ in units)
+        self.free = runners = [Runner(self.device, self.timeout) for _ in range(processes)]
+        pool = ThreadPoolExecutor(processes)
+        try:
+            list(pool.map(self._unit, units))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            for runner in runners:
+                runner.end()
+            for runner in runners:
+                runner.close()
         report.progress(1, "")
         return list(self.rows.values())
 
-    def _case(self, engine: str, number: int, dtype: str) -> None:
+    def _unit(self, unit: tuple[str, str]) -> None:
+        engine, dtype = unit
+        runner = self.free.pop()
+        try:
+            for number in range(len(self.cases[engine])):
+                self._case(runner, engine, number, dtype)
+                with self.counting:
+                    self.done += 1
+                    report.progress(self.done / self.total, f"{engine} {dtype}")
+        finally:
+            self.free.append(runner)
+
+    def _case(self, runner: Runner, engine: str, number: int, dtype: str) -> None:
         """The choice of the list, then each form where it takes the problem. One that fails leaves
         the list, and the case is computed by the next."""
         for form in ["", *self.forms.get(engine, [])]:
             while not (form and self.rows[engine, form].fault):
-                outcome = self._run(engine, number, dtype, form)
+                known = len(self.left_out)
+                outcome = self._run(runner, engine, number, dtype, form)
                 if outcome.skipped:
                     return
                 if not outcome.fault:
                     self._pass(engine, dtype, outcome)
                     break
-                if not self._blame(engine, number, dtype, form, outcome):
-                    break
+                with self.blaming:
+                    # Another unit may have found the culprit meanwhile.
+                    again = len(self.left_out) != known
+                    if not again and not self._blame(runner, engine, number, dtype, form, outcome):
+                        break
 
-    def _run(self, engine, number, dtype, form="", without=()) -> Outcome:
-        self.count += 1
-        return self.runner.run(engine, number, dtype, form, (*self.left_out, *without))
+    def _run(self, runner, engine, number, dtype, form="", without=()) -> Outcome:
+        with self.counting:
+            self.count += 1
+        return runner.run(engine, number, dtype, form, (*self.left_out, *without))
 
     def _pass(self, engine: str, dtype: str, outcome: Outcome) -> None:
         ran = {form for name, form in outcome.ran if name == engine}
-        for form in ran if engine in self.forms else [ONLY]:
-            row = self.rows[engine, form]
-            row.passed[dtype] = row.passed.get(dtype, 0) + 1
+        with self.counting:
+            for form in ran if engine in self.forms else [ONLY]:
+                row = self.rows[engine, form]
+                row.passed[dtype] = row.passed.get(dtype, 0) + 1
 
-    def _blame(self, engine, number, dtype, form, outcome) -> bool:
+    def _blame(self, runner, engine, number, dtype, form, outcome) -> bool:
         """Finds the implementation whose absence mends the case, and leaves it out. False: nothing
         runs in its place, or the fault is not the engine's own."""
         details = report.details(dtype, number, outcome)
@@ -145,7 +176,7 @@ class _Check:
         last = ""  # it runs though it is left out
         for name in suspects:
             left_out = (engine, name, f"{_short(outcome.fault)} (check)")
-            without = self._run(engine, number, dtype, "", [left_out])
+            without = self._run(runner, engine, number, dtype, "", [left_out])
             if not without.fault:
                 self._fail(engine, name, outcome, details)
                 self.left_out.append(left_out)
@@ -174,6 +205,9 @@ def main(options) -> int:
     if options.forget:
         return forget(options.device)
     print(
-        "Tries all kernels in a process of its own. That takes a minute or a few.", file=sys.stderr
+        "Tries all kernels in processes of their own. That takes a minute or a few.",
+        file=sys.stderr,
     )
-    return check(options.device, options.only, options.report, options.timeout)
+    return check(
+        options.device, options.only, options.report, options.timeout, options.processes
+    )

@@ -36,7 +36,7 @@ class Outcome:
 
 
 class Runner:
-    """Answers run() for a device; close() ends the process."""
+    """Answers run() for a device; close() ends the process, and end() does so without a wait."""
 
     def __init__(self, device: str, timeout: float) -> None:
         self.device, self.timeout, self.restarts = device, timeout, 0
@@ -101,9 +101,14 @@ class Runner:
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         return {"fault": f"crashes: the process ended with {how}"}
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """Tells the process to end, which close() waits for."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+
+    def close(self) -> None:
+        self.end()
+        if self._process is not None:
             try:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:
