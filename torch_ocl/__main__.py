@@ -3,6 +3,7 @@
 python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
 python -m torch_ocl check [--device ocl:1] [--only gemm ...] [--report FILE] [--forget]
+python -m torch_ocl tune [--device ocl:1] [--seconds 180] [--share] [--forget]
 python -m torch_ocl run [-m] PROGRAM [ARGUMENT ...]
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_ocl
-from torch_ocl.cli import cache, check, info, warm
+from torch_ocl.cli import cache, check, info, tune, warm
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -48,6 +49,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", nargs="+", choices=list(warm.WORK), default=[], help="for these alone"
     )
     _add_check(commands.add_parser("check", help="try all kernels of a device against the CPU"))
+    _add_tune(commands.add_parser("tune", help="find what suits a device, and use it"))
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
     run.add_argument("program", help="its file, or its name with -m")
@@ -72,6 +74,17 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forget", action="store_true", help="only remove the list of kernels that fail"
     )
+
+
+def _add_tune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="ocl", help="this one; default the first")
+    parser.add_argument(
+        "--seconds", type=float, default=180, help="that it takes, about; default 180"
+    )
+    parser.add_argument(
+        "--share", action="store_true", help="also print a row for the table of devices"
+    )
+    parser.add_argument("--forget", action="store_true", help="only remove what was tuned")
 
 
 def _cache_command(options: argparse.Namespace) -> int:
@@ -109,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _cache_command(options)
         if options.command == "check":
             return check.main(options)
+        if options.command == "tune":
+            return tune.main(options)
         report = info.collect()
         print(json.dumps(report, indent=2) if options.json else info.text(report))
         return 0 if any(device["works"] for device in report["devices"]) else 1

@@ -80,8 +80,9 @@ VARIABLES = {
     ),
     "TORCH_OCL_AMD_TARGET": (
         "the AMD processor (`gfx90a`, say) whose instructions for matrix products are taken to be "
-        "there, on a GPU unchecked; CPUs do what they are specified to do; for tests"
+        "there, by AMD's driver unchecked; others do what they are specified to do; for tests"
     ),
+    "TORCH_OCL_DEVICE_CLASS": "`other`: a GPU is one that nobody knows, for tests of `tune`",
     "TORCH_OCL_WINOGRAD": (
         "`0`: 3 x 3 convolutions on CPUs are sums of all products, not of transformed tiles "
         "([precision](differences.md#convolutions))"
@@ -92,7 +93,8 @@ VARIABLES = {
     ),
     "TORCH_OCL_TUNABLE": (
         "`1`: the fastest kernels and tiles for a program's matrix products are searched for "
-        "and kept, as with `torch.ocl.tunable.enable()`"
+        "and kept, as with `torch.ocl.tunable.enable()`; `0`: nothing that was found is used; "
+        "default: what `python -m torch_ocl tune` found"
     ),
     "TORCH_OCL_TUNABLE_TUNING": "`0`: only what was found before is used",
     "TORCH_OCL_TUNABLE_DURATION": (

@@ -1,4 +1,4 @@
-"""A device's peaks, measured: bytes and floating point operations per second.
+"""The current device's peaks, measured: bytes and floating point operations per second.
 
 The kernels are kernels/probe/*.cl."""
 
@@ -93,16 +93,16 @@ def least_seconds(launch):
 
 
 def launch_sizes():
-    """Work-items, work-items per group, and floats that a work-item of device 0 moves at a time."""
-    properties = torch.ocl.get_device_properties(0)
+    """Work-items, work-items per group, and floats that a work-item of the device has at a time."""
+    properties = torch.ocl.get_device_properties(torch.ocl.current_device())
     if properties.type == "cpu":
         return properties.max_compute_units * 64, 1, 16
     return properties.max_compute_units * 8 * 256, 256, 4
 
 
 def mover(read, written, out=None):
-    """A call that reads the tensors `read` of device 0, four at most, and writes `written`, two at
-    most, and does nothing else; and how many bytes it leaves out of all. The tensors' sizes are
+    """A call that reads the tensors `read` of the device, four at most, and writes `written`, two
+    at most, and does nothing else; and how many bytes it leaves out of all. The tensors' sizes are
     about multiples of the least one's. Where nothing is written, `out` has place for a vector per
     work-item."""
     items, local, width = launch_sizes()
@@ -126,7 +126,7 @@ def mover(read, written, out=None):
 
 
 def moving(bytes_, reads, writes, mib=512):
-    """A call that moves `mib` MiB of device 0, more than caches hold, `reads` arrays in and
+    """A call that moves `mib` MiB of the device, more than caches hold, `reads` arrays in and
     `writes` arrays out, and how often it would have to be called to move `bytes_`."""
     items, local, width = launch_sizes()
     step = width * items * AT_ONCE
@@ -139,14 +139,14 @@ def moving(bytes_, reads, writes, mib=512):
 
 
 def measure_bandwidth(mib=256):
-    """Bytes per second that device 0 copies, read and written together, and reads, of 2 * `mib`
+    """Bytes per second that the device copies, read and written together, and reads, of 2 * `mib`
     MiB."""
     calls = (moving(1, *moves, 2 * mib) for moves in (COPY, READ))
     return tuple(1 / (times * least_seconds(call)) for call, times in calls)
 
 
 def products_per_second(size=PRODUCT):
-    """Operations per second of device 0's matrix units, by dtype: what torch.mm makes of them."""
+    """Operations per second of the device's matrix units, by dtype: what torch.mm makes of them."""
     rates = {}
     tf32 = ["tf32"] * torch.ocl.is_tf32_supported()
     for name in ("float16", "bfloat16", *tf32):
@@ -161,14 +161,14 @@ def products_per_second(size=PRODUCT):
     return rates
 
 
-def measure_peaks(mib=256):
-    """Probes device 0 with buffers of `mib` MiB."""
-    properties = torch.ocl.get_device_properties(0)
+def flops_per_second():
+    """Multiplications and additions per second of the device, by dtype."""
+    properties = torch.ocl.get_device_properties(torch.ocl.current_device())
     on_cpu = properties.type == "cpu"
     items, local, _ = launch_sizes()
     taken = torch.zeros(items * 16, device="ocl")
-    peaks = Peaks(*measure_bandwidth(mib))
     has = {"float32": True, "float64": properties.has_fp64, "float16": properties.has_fp16}
+    rates = {}
     for dtype, (real, bytes_) in REALS.items():
         if not has[dtype]:
             continue
@@ -179,7 +179,14 @@ def measure_peaks(mib=256):
         while best < ENOUGH and steps < MOST_STEPS:  # some devices only emulate half
             steps *= 4
             best = least_seconds(lambda k=kernel, s=steps: k([items], [local], taken, uint(s)))
-        peaks.flops[dtype] = 2.0 * items * lanes * CHAINS * steps / best
+        rates[dtype] = 2.0 * items * lanes * CHAINS * steps / best
+    return rates
+
+
+def measure_peaks(mib=256):
+    """Probes the device with buffers of `mib` MiB."""
+    properties = torch.ocl.get_device_properties(torch.ocl.current_device())
+    peaks = Peaks(*measure_bandwidth(mib), flops_per_second())
     if properties.has_tensor_cores or properties.subgroup_matrix_size:
         peaks.products = products_per_second()
     return peaks

@@ -8,11 +8,12 @@ import torch
 
 
 class Kernel:
-    """A kernel of `source`, built for one device with -D definitions."""
+    """A kernel of `source`, built for the current device with -D definitions."""
 
-    def __init__(self, source, name, device=0, **definitions):
+    def __init__(self, source, name, **definitions):
         from torch_ocl import _C
 
+        device = torch.ocl.current_device()
         options = " ".join(f"-D{key}={value}" for key, value in definitions.items())
         self._kernel = _C.SourceKernel(device, source, name, options)
         self._alignment = _C.launch_limits(device)["alignment"]

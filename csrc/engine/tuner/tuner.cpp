@@ -1,5 +1,8 @@
 #include "engine/tuner/tuner.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "engine/device_table.h"
+#include "opencl/disk_cache.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
 
@@ -29,10 +33,18 @@ constexpr double kPreparing = 0.7;
 constexpr double kTiming = 1;
 constexpr int kMostRuns = 32;
 
+/// Whether `python -m torch_ocl tune` has left its mark: what it found is used, and nothing else is
+/// searched for.
+bool tuned() {
+  const int folder = cache_folder().path().empty() ? -1 : cache_folder().open();
+  return folder >= 0 && faccessat(folder, "use_tuned", F_OK, 0) == 0;
+}
+
 Settings settings_from_environment() {
   Settings settings;
-  settings.enabled = switched_on("TORCH_OCL_TUNABLE", false);
-  settings.tuning = switched_on("TORCH_OCL_TUNABLE_TUNING", true);
+  const bool known_only = std::getenv("TORCH_OCL_TUNABLE") == nullptr && tuned();
+  settings.enabled = switched_on("TORCH_OCL_TUNABLE", known_only);
+  settings.tuning = switched_on("TORCH_OCL_TUNABLE_TUNING", !known_only);
   settings.duration_ms = positive_number("TORCH_OCL_TUNABLE_DURATION", kDuration);
   settings.iterations = positive_number("TORCH_OCL_TUNABLE_ITERATIONS", kIterations);
   if (const char* name = std::getenv("TORCH_OCL_TUNABLE_FILENAME")) settings.filename = name;

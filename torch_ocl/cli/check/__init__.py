@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_ocl import _C
+from torch_ocl.cli import progress
 from torch_ocl.cli.check import cases, report
 from torch_ocl.cli.check.process import LeftOut, Outcome, Runner
 
@@ -43,8 +44,9 @@ def forget(device: str) -> int:
 
 
 def check(device: str, only: Sequence[str], path: str, timeout: float, processes: int = 0) -> int:
-    """Tries the kernels, prints a table and writes the report. Returns 1 where one fails. 0 processes
-    stand for three to four cores, because kernels' compilers take nearly all the time."""
+    """Tries the kernels, prints a table and writes the report. Returns 1 where one fails.
+
+    0 processes stand for three to four cores: kernels' compilers take nearly all the time."""
     index = _index(device)
     device = f"ocl:{index}"
     everything = cases.cases()
@@ -121,7 +123,7 @@ class _Check:
                 runner.end()
             for runner in runners:
                 runner.close()
-        report.progress(1, "")
+        progress.show(1, "")
         return list(self.rows.values())
 
     def _unit(self, unit: tuple[str, str]) -> None:
@@ -132,7 +134,7 @@ class _Check:
                 self._case(runner, engine, number, dtype)
                 with self.counting:
                     self.done += 1
-                    report.progress(self.done / self.total, f"{engine} {dtype}")
+                    progress.show(self.done / self.total, f"{engine} {dtype}")
         finally:
             self.free.append(runner)
 
@@ -208,6 +210,4 @@ def main(options) -> int:
         "Tries all kernels in processes of their own. That takes a minute or a few.",
         file=sys.stderr,
     )
-    return check(
-        options.device, options.only, options.report, options.timeout, options.processes
-    )
+    return check(options.device, options.only, options.report, options.timeout, options.processes)

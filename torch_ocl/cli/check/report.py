@@ -1,6 +1,5 @@
 """The check's progress, table and report."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,21 +9,7 @@ if TYPE_CHECKING:
     from torch_ocl.cli.check import Row
     from torch_ocl.cli.check.process import Outcome
 
-_WIDTH = 30
 _MOST_LAUNCHES = 12
-
-
-def progress(part: float, text: str) -> None:
-    """A bar on a terminal, and nothing elsewhere. At the end it goes."""
-    if not sys.stderr.isatty():
-        return
-    if part >= 1:
-        sys.stderr.write("\r\x1b[K")
-    else:
-        full = int(part * _WIDTH)
-        bar = "#" * full + "." * (_WIDTH - full)
-        sys.stderr.write(f"\r[{bar}] {100 * part:3.0f}%  {text}\x1b[K")
-    sys.stderr.flush()
 
 
 def _result(row: "Row") -> str:
