@@ -73,7 +73,9 @@ VARIABLES = {
     ),
     "TORCH_OCL_<ENGINE>": (
         "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
-        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them"
+        "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them. With `-` before "
+        "the name it is left out: `TORCH_OCL_CONVOLUTION=-winograd` has 3 x 3 convolutions on CPUs "
+        "be sums of all products ([precision](differences.md#convolutions))"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"
@@ -83,10 +85,6 @@ VARIABLES = {
         "there, by AMD's driver unchecked; others do what they are specified to do; for tests"
     ),
     "TORCH_OCL_DEVICE_CLASS": "`other`: a GPU is one that nobody knows, for tests of `tune`",
-    "TORCH_OCL_WINOGRAD": (
-        "`0`: 3 x 3 convolutions on CPUs are sums of all products, not of transformed tiles "
-        "([precision](differences.md#convolutions))"
-    ),
     "TORCH_OCL_GEMM_WORKSPACE": (
         "the bytes a matrix product may take for packed operands; small values make it work "
         "in blocks"
@@ -217,7 +215,7 @@ def wrong_values() -> list[str]:
     found = []
     for engine, implementations in _C.engines().items():
         value = os.environ.get(name := f"TORCH_OCL_{engine.upper()}", "")
-        if value and value not in implementations:
+        if value and value.removeprefix("-") not in implementations:
             found.append(_none_of(name, value, implementations))
     for name, several in (("VERBOSE", True), ("WITHOUT", True), ("TUNE_AS", False)):
         name = f"TORCH_OCL_{name}"

@@ -167,7 +167,8 @@ HARDWARE(int, wanted_items, 0)
 // the registers. The loop over a tile's k is not unrolled then (ROLLED).
 HARDWARE(int, loads_early, 0)
 // Bytes of a line of the caches; how fast double and half precision are beside single precision.
-// Nothing chooses by these three yet, nor by the banks.
+// No code reads these three yet, nor local_banks above, beside the tuner's list of names. The rows
+// have them from the guides, for choices by memory transactions and by arithmetic.
 HARDWARE(int, cache_line, 128)
 HARDWARE(double, fp64_rate, 0.5)
 HARDWARE(double, fp16_rate, 1)

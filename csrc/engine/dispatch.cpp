@@ -89,16 +89,19 @@ const char* Engine::find(std::string_view implementation) const {
 const char* Engine::read_environment() const {
   const std::string variable = variable_of(name_);
   const char* wanted = std::getenv(variable.c_str());
-  const char* found = wanted == nullptr ? nullptr : find(wanted);
+  const bool excludes = wanted != nullptr && *wanted == '-';
+  const char* found = wanted == nullptr ? nullptr : find(excludes ? wanted + 1 : wanted);
+  if (excludes) excluded_.store(found, std::memory_order_relaxed);
+  const char* forced = excludes ? nullptr : found;
   const char* unread = kUnread;
   // Another thread may have read it meanwhile; one of them says what is wrong.
-  if (!forced_.compare_exchange_strong(unread, found)) return unread;
+  if (!forced_.compare_exchange_strong(unread, forced)) return unread;
   if (found == nullptr && wanted != nullptr && *wanted != '\0') {
     std::string known;
     for (const char* implementation : implementations_) known += std::string(" ") + implementation;
     warn(variable + "=" + wanted + " names none of:" + known);
   }
-  return found;
+  return forced;
 }
 
 bool Engine::force(std::string_view implementation) {
@@ -126,9 +129,14 @@ void Engine::warn_of_left_out(const char* implementation) const {
   static auto* const told = new std::set<std::pair<const Engine*, std::string_view>>;
   const std::lock_guard lock(mutex);
   if (!told->insert({this, implementation}).second) return;
-  warn(std::string("the kernel ") + name_ + " " + implementation +
-       " is known to fail on this device, and runs because there is no other for the problem: its "
-       "results may be wrong (python -m torch_ocl check tells more)");
+  const std::string kernel = std::string("the kernel ") + name_ + " " + implementation;
+  const std::string reason = " runs because there is no other for the problem";
+  if (const char* out = excluded(); out != nullptr && std::string_view(out) == implementation) {
+    warn(kernel + reason + ", though " + variable_of(name_) + " leaves it out");
+    return;
+  }
+  warn(kernel + " is known to fail on this device, and" + reason +
+       ": its results may be wrong (python -m torch_ocl check tells more)");
 }
 
 std::vector<Engine*> Engine::all() {

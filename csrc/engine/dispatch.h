@@ -1,7 +1,8 @@
 // How an engine chooses among its kernels: an ordered list of implementations, of which the first
 // that does not refuse runs. TORCH_OCL_VERBOSE=dispatch prints who refused, and why, and who ran;
-// TORCH_OCL_<ENGINE>=name, or torch_ocl.testing.force(), puts one in front. One that is wrong on
-// the device is left out (quarantine.h).
+// TORCH_OCL_<ENGINE>=name, or torch_ocl.testing.force(), puts one in front, and
+// TORCH_OCL_<ENGINE>=-name leaves one out. One that is wrong on the device is left out, too
+// (quarantine.h).
 #pragma once
 
 #include <array>
@@ -54,6 +55,11 @@ class Engine {
     const char* forced = forced_.load(std::memory_order_relaxed);
     return __builtin_expect(forced != kUnread, 1) ? forced : read_environment();
   }
+  /// The one that the environment leaves out on all devices; null if it leaves out none.
+  const char* excluded() const {
+    forced();
+    return excluded_.load(std::memory_order_relaxed);
+  }
   /// An empty name forces nothing any more. False: there is no such implementation.
   bool force(std::string_view implementation);
 
@@ -95,7 +101,7 @@ class Engine {
   static std::atomic<bool> force_any_;
   const char* name_;
   std::vector<const char*> implementations_;
-  mutable std::atomic<const char*> forced_ = kUnread;
+  mutable std::atomic<const char*> forced_ = kUnread, excluded_ = nullptr;
   mutable std::array<std::atomic<const LeftOutForm*>, kMaxDevices> left_out_;
 };
 
@@ -153,8 +159,8 @@ auto forced_among(const Engine& engine, const List& list) -> decltype(&**std::be
   return nullptr;
 }
 
-/// Runs the last implementation of `list` that only its being left out keeps from the plan: a wrong
-/// kernel that is named serves better than none. False if there is none.
+/// Runs the last implementation of `list` that only its being left out keeps from the plan: one that
+/// is named in a warning serves better than none. False if there is none.
 template <class List, class Plan, class Describe>
 bool run_left_out(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
   for (auto it = std::end(list); it != std::begin(list);) {

@@ -99,12 +99,13 @@ const char* kept(const std::string& text) {
   return texts->insert(text).first->c_str();
 }
 
-/// The engine's part of a list. The caller holds States::mutex.
+/// The engine's part of a list, and what the environment leaves out. The caller holds States::mutex.
 const LeftOutForm* forms_of(const Engine& engine, const std::vector<LeftOut>& forms) {
   std::vector<LeftOutForm> own;
   for (const LeftOut& form : forms) {
     if (form.engine == engine.name()) own.push_back({kept(form.implementation), kept(form.reason)});
   }
+  if (const char* name = engine.excluded()) own.push_back({name, "the environment leaves it out"});
   if (own.empty()) return nullptr;
   auto* const list = new LeftOutForm[own.size() + 1]{};  // a launch may read it at any time
   std::copy(own.begin(), own.end(), list);

@@ -143,7 +143,16 @@ def test_choice():
 
 def test_switched_off():
     """A setting, so that a whole program has the sums of all products."""
-    settings = {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_WINOGRAD": "0"}
+    settings = {"TORCH_OCL_VERBOSE": "dispatch", "TORCH_OCL_CONVOLUTION": "-winograd"}
     run = fresh.run_script(SCRIPT, environment={**os.environ, **settings})
     assert run.returncode == 0, run.stderr
-    assert "winograd runs" not in run.stderr
+    assert "winograd runs" not in run.stderr and "sums runs" in run.stderr
+
+
+def test_the_last_one_left_out():
+    """It runs where there is no other, and says so."""
+    settings = {"TORCH_OCL_CONVOLUTION": "-sums"}
+    script = SCRIPT.replace("32, 16, 16", "32, 5, 5")
+    run = fresh.run_script(script, environment={**os.environ, **settings})
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("though TORCH_OCL_CONVOLUTION leaves it out") == 1, run.stderr

@@ -10,7 +10,6 @@
 #include "engine/dtype.h"
 #include "engine/gemm/parameters.h"
 #include "opencl/ceil_div.h"
-#include "opencl/environment.h"
 #include "opencl/kernel_family.h"
 #include "runtime/allocator.h"
 
@@ -25,11 +24,6 @@ constexpr int64_t kPoints = 16;
 /// for the windows'.
 constexpr int64_t kLeastChannels = 16, kLeastTiles = 64;
 constexpr int64_t kLeastLanes = 4;
-
-bool is_wanted() {
-  static const bool wanted = switched_on("TORCH_OCL_WINOGRAD", true);
-  return wanted;
-}
 
 /// Tiles of a strip: as many as waste the least of a line. Two vectors of columns and their
 /// loads take as long as 2 * tiles + 3 sums.
@@ -65,7 +59,6 @@ Geometry geometry_of(const Plan& plan) {
 }
 
 const char* refuse(const Plan& plan) {
-  if (!is_wanted()) return "TORCH_OCL_WINOGRAD is 0";
   if (plan.pass == Pass::weight_gradient) return "it doesn't serve gradients of weights";
   const Window& w = plan.window;
   const std::array<int64_t, 3> window{1, 3, 3}, one{1, 1, 1};
