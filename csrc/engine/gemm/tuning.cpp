@@ -201,7 +201,8 @@ class MethodCandidates : public tuner::Candidates {
       if (method->refuse(plan_) != nullptr) continue;
       if (list_.empty()) {
         list_.push_back({method, plan.parameters, kDefault});
-      } else if (worth_trying(plan_, *method)) {
+      } else if (engine.reason_to_leave_out(method->name) == nullptr &&
+                 worth_trying(plan_, *method)) {
         list_.push_back({method, plan.parameters, method->name});
       }
     }
@@ -327,6 +328,7 @@ bool run_tuned(const Plan& plan) {
   Plan tuned = plan;
   tuned.parameters = choice->parameters;
   if (choice->method->refuse(tuned) != nullptr) return false;
+  if (engine.reason_to_leave_out(choice->method->name) != nullptr) return false;
   if (__builtin_expect(dispatch_is_traced(), 0)) {
     trace_dispatch(std::string("gemm, tuned: ") + choice->method->name + " runs");
   }
