@@ -80,8 +80,10 @@ def dispatches() -> Iterator[list[str]]:
     """Records what ``TORCH_OCL_VERBOSE=dispatch`` prints.
 
     Yields a list, empty until the block ends. A line is the problem, a colon, the implementation's
-    name and ``runs``, or ``refuses:`` and the reason. Lines of all threads are recorded, in each of
-    the blocks under way.
+    name and ``runs``, or ``refuses:`` and the reason. A convolution or a product whose
+    implementation chooses once more is one block: the lines of inner choices are indented, and
+    those of copies follow behind it. Lines of all threads are recorded, in each of the blocks under
+    way.
     """
     lines: list[str] = []
     with _lock:

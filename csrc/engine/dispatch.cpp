@@ -33,6 +33,17 @@ struct Record {
 
 thread_local DispatchListener* listener = nullptr;
 
+/// The blocks that are open on this thread, by their engines, and the lines that follow behind.
+struct Blocks {
+  std::vector<const Engine*> engines;
+  std::vector<std::string> behind;
+};
+
+Blocks& blocks() {
+  static thread_local Blocks blocks;
+  return blocks;
+}
+
 /// Not destroyed: threads may still launch kernels at exit.
 Record& record() {
   static auto* const record = new Record;
@@ -53,7 +64,9 @@ DispatchListener::~DispatchListener() {
   --dispatch_readers;
 }
 
-void trace_dispatch(std::string line) {
+namespace {
+
+void write(std::string line) {
   if (listener != nullptr) {
     listener->lines.push_back(std::move(line));
     return;
@@ -61,6 +74,25 @@ void trace_dispatch(std::string line) {
   if (verbose(Verbose::dispatch)) trace(line);
   const std::lock_guard lock(record().mutex);
   if (record().on) record().lines.push_back(std::move(line));
+}
+
+}  // namespace
+
+void trace_dispatch(const Engine& engine, std::string line) {
+  constexpr size_t kIndent = 2;
+  auto& [engines, behind] = blocks();
+  if (engines.empty()) return write(std::move(line));
+  if (std::ranges::find(engines, &engine) == engines.end()) return behind.push_back(std::move(line));
+  write(std::string(kIndent * (engines.size() - 1), ' ') + line);
+}
+
+void DispatchBlock::enter(const Engine& engine) { blocks().engines.push_back(&engine); }
+
+void DispatchBlock::leave() {
+  auto& [engines, behind] = blocks();
+  engines.pop_back();
+  if (!engines.empty()) return;
+  for (std::string& line : std::exchange(behind, {})) write(std::move(line));
 }
 
 void record_dispatch(bool on) {

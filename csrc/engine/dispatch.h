@@ -119,8 +119,27 @@ class DispatchListener {
   DispatchListener& operator=(const DispatchListener&) = delete;
   std::vector<std::string> lines;
 };
-/// A line for those readers.
-void trace_dispatch(std::string line);
+/// A line of the engine for those readers.
+void trace_dispatch(const Engine& engine, std::string line);
+/// Lives while an engine runs what it chose, where that may choose again. So the whole choice is one
+/// block: lines of engines with a block are indented by how many of them there are around. Lines of
+/// others, such as those of copies, follow behind it.
+class DispatchBlock {
+ public:
+  explicit DispatchBlock(const Engine& engine) : open_(dispatch_is_traced()) {
+    if (__builtin_expect(open_, 0)) enter(engine);
+  }
+  ~DispatchBlock() {
+    if (__builtin_expect(open_, 0)) leave();
+  }
+  DispatchBlock(const DispatchBlock&) = delete;
+  DispatchBlock& operator=(const DispatchBlock&) = delete;
+
+ private:
+  static void enter(const Engine& engine);
+  static void leave();
+  bool open_;
+};
 /// Records the lines of all threads from now on, or no more.
 void record_dispatch(bool on);
 /// The lines recorded since the last call.
@@ -134,8 +153,8 @@ bool accepts(const Engine& engine, const Chosen& implementation, const Plan& pla
   const char* reason = implementation.refuse(plan);
   if (reason == nullptr) reason = engine.reason_to_leave_out(implementation.name);
   if (__builtin_expect(dispatch_is_traced(), 0)) {
-    trace_dispatch(std::string(describe(plan)) + ": " + implementation.name +
-                   (reason ? " refuses: " : " runs") + (reason ? reason : ""));
+    trace_dispatch(engine, std::string(describe(plan)) + ": " + implementation.name +
+                               (reason ? " refuses: " : " runs") + (reason ? reason : ""));
   }
   return reason == nullptr;
 }
@@ -144,8 +163,8 @@ bool accepts(const Engine& engine, const Chosen& implementation, const Plan& pla
 template <class Plan, class Describe>
 void trace_other_list(const Engine& engine, const Plan& plan, const Describe& describe) {
   if (engine.forced() == nullptr || !dispatch_is_traced()) return;
-  trace_dispatch(std::string(describe(plan)) + ": " + engine.forced() +
-                 " refuses: it is for other problems of " + engine.name());
+  trace_dispatch(engine, std::string(describe(plan)) + ": " + engine.forced() +
+                             " refuses: it is for other problems of " + engine.name());
 }
 
 /// The implementation among `list` that the user forces; null if none or another list's.
@@ -168,7 +187,7 @@ bool run_left_out(const Engine& engine, const List& list, Plan& plan, const Desc
     if (implementation.refuse(plan) != nullptr) continue;
     engine.warn_of_left_out(implementation.name);
     if (dispatch_is_traced()) {
-      trace_dispatch(std::string(describe(plan)) + ": " + implementation.name + " runs");
+      trace_dispatch(engine, std::string(describe(plan)) + ": " + implementation.name + " runs");
     }
     implementation.run(plan);
     return true;

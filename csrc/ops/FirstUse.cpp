@@ -94,7 +94,9 @@ Tensor expected_of(const Known& known) {
 std::vector<std::string> that_ran(const Known& known, const std::vector<std::string>& lines) {
   constexpr std::string_view kRuns = " runs";
   std::vector<std::string> names;
-  for (const std::string& line : lines) {
+  for (const std::string& said : lines) {
+    // Lines within a block are indented.
+    const std::string line = said.substr(said.find_first_not_of(' '));
     const size_t colon = line.rfind(": ");
     if (!line.starts_with(std::string(known.engine) + " ") || !line.ends_with(kRuns)) continue;
     const std::string name = line.substr(colon + 2, line.size() - kRuns.size() - colon - 2);

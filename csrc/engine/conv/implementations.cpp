@@ -80,25 +80,46 @@ std::span<const Method* const> methods(const Plan& plan) {
   }
 }
 
-std::string sizes_of(const at::Tensor& tensor) {
+std::string joined(at::IntArrayRef sizes) {
   std::string text;
-  for (const int64_t size : tensor.sizes())
-    text += (text.empty() ? "" : "x") + std::to_string(size);
+  for (const int64_t size : sizes) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
+}
+
+/// A number for each axis, of which the last `axes` are the tensors'; nothing if it is the usual.
+std::string setting(const char* name, const std::array<int64_t, kAxes>& values, size_t axes,
+                    int64_t usual) {
+  const at::IntArrayRef own = at::IntArrayRef(values).slice(kAxes - axes);
+  const bool all = std::ranges::all_of(own, [&](int64_t value) { return value == usual; });
+  return all ? "" : std::string(", ") + name + " " + joined(own);
+}
+
+const char* layout_of(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return "planes";
+  return tensor.movedim(1, -1).is_contiguous() ? "channels last" : "strides";
 }
 
 std::string describe(const Plan& plan) {
   constexpr const char* kPasses[] = {"forward", "input gradient", "weight gradient"};
+  const Window& w = plan.window;
+  const size_t axes = static_cast<size_t>(plan.in.tensor.dim()) - 2;
+  const std::string in = layout_of(plan.in.tensor), out = layout_of(plan.out.tensor);
   return std::string("convolution ") + kPasses[static_cast<size_t>(plan.pass)] + " " +
-         sizes_of(plan.in.tensor) + " with " + sizes_of(plan.weight.tensor) + " " +
-         tag(plan.in.dtype);
+         joined(plan.in.tensor.sizes()) + " with " + joined(plan.weight.tensor.sizes()) + " " +
+         tag(plan.in.dtype) + setting("stride", w.stride, axes, 1) +
+         setting("padding", w.pad, axes, 0) + setting("dilation", w.dilation, axes, 1) +
+         (w.groups > 1 ? ", groups " + std::to_string(w.groups) : "") + ", " +
+         (in == out ? in : "in " + in + ", out " + out) + (plan.epilogue ? ", epilogue" : "");
 }
 
 }  // namespace
 
 Engine engine{"convolution", by_name};
 
-void run_convolution(Plan& plan) { run_first(engine, by_name, methods(plan), plan, describe); }
+void run_convolution(Plan& plan) {
+  const DispatchBlock block(engine);
+  run_first(engine, by_name, methods(plan), plan, describe);
+}
 
 std::span<const Sum* const> sums_of(const Device& device) {
   if (device.is_cpu()) return kSumsOnCpu;

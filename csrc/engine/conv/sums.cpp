@@ -48,6 +48,7 @@ std::string describe_sum(const Contraction& c) {
 }
 
 void run_sum(Contraction& sum) {
+  const DispatchBlock block(engine);
   run_first(engine, all_sums(), sums_of(sum.device), sum, describe_sum);
 }
 

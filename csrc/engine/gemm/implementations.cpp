@@ -71,9 +71,10 @@ std::span<const Method* const> methods(const Device& device) {
 std::span<const Method* const> all_methods_of_windows() { return kAllOfWindows; }
 
 void run_product(const Plan& plan) {
+  const DispatchBlock block(engine);  // bfloat16_parts and bfloat16_planes choose again
   // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
-    if (dispatch_is_traced()) trace_dispatch(describe(plan) + ": packed runs");
+    if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": packed runs");
     packed.run(plan);
     return;
   }

@@ -330,7 +330,7 @@ bool run_tuned(const Plan& plan) {
   if (choice->method->refuse(tuned) != nullptr) return false;
   if (engine.reason_to_leave_out(choice->method->name) != nullptr) return false;
   if (__builtin_expect(dispatch_is_traced(), 0)) {
-    trace_dispatch(std::string("gemm, tuned: ") + choice->method->name + " runs");
+    trace_dispatch(engine, std::string("gemm, tuned: ") + choice->method->name + " runs");
   }
   choice->method->run(tuned);
   return true;
