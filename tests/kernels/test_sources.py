@@ -1,6 +1,7 @@
 """The kernel sources against each other and against the op table: no device needed."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -58,17 +59,33 @@ def test_starts_with_a_comment(path):
     assert path.read_text().startswith("// ")
 
 
+def without_macros(text):
+    """The lines, with those of macros as they are where a macro stands."""
+    lines, body = [], None
+    for line in text.splitlines():
+        if body is None and not (re.match(r"\s*#\s*define\b", line) and line.endswith("\\")):
+            lines.append(line)
+            continue
+        body = [] if body is None else body
+        body.append(line.rstrip("\\ "))
+        if not line.endswith("\\"):
+            lines += [body[0], *textwrap.dedent("\n".join(body[1:])).split("\n")]
+            body = None
+    return lines
+
+
 def functions(text):
-    """The name of each function and its number of lines, from its attributes to its last brace."""
+    """The name of each function and its number of lines, from its attributes to its last brace.
+    Those that macros make are counted, too."""
     found, first = [], None
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(without_macros(text)):
         if first is None and re.match(r"(kernel|static|inline)\b", line):
             first, words = number, ""
         if first is None:
             continue
         words += line.split("//")[0] + " "
         if line == "}" or re.match(r"\S.*[;}]$", line):
-            name = re.search(r"(\w+)\(", re.sub(r"__attribute__\(\(.*?\)\)\)?", "", words))
+            name = re.search(r"([\w#]+)\(", re.sub(r"__attribute__\(\(.*?\)\)\)?", "", words))
             if name and "{" in words:
                 found.append((name[1], number - first + 1))
             first = None
@@ -84,8 +101,23 @@ two(global int* x) {
   if (x) {
   }
 }
+#define DEFINE_BOTH(S, n) \\
+  /* Both. */             \\
+  static inline S##n three_##S##n(S##n x) { \\
+    return x;             \\
+  }                       \\
+  static inline S##n four_##S##n(S##n x) { return x; }
+kernel void five(void) {
+}
 """
-    assert functions(text) == [("one", 1), ("two", 5)]
+    counted = [("one", 1), ("two", 5), ("three_##S##n", 3), ("four_##S##n", 1), ("five", 2)]
+    assert functions(text) == counted
+
+
+def test_functions_of_macros_are_found():
+    """A macro of 126 lines makes eight functions."""
+    text = (KERNELS / "math" / "float_bessel.clh").read_text()
+    assert len(functions(text)) == 8
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
