@@ -4,15 +4,14 @@ wrong, crash or hang (faulty.c), and with the real one."""
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
 
-from tests.runtime.test_driver_faults import headers
-from torch_ocl import _C, _loader
+from tests.c_library import build_loader
+from torch_ocl import _C
 from torch_ocl.cli.check import cases
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -22,15 +21,7 @@ WITH_TRIAL = {"TORCH_OCL_FIRST_USE_CHECK": "1"}
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory):
     """The loader with faults, linked against the one that the package would take."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler, "the tests of faults need a C compiler"
-    library = tmp_path_factory.mktemp("faulty") / "libfaulty.so"
-    real = next(iter(_loader.find_loaders()), "-l:libOpenCL.so.1")
-    options = ["-shared", "-fPIC", "-I", headers(), "-Wl,--no-as-needed", "-Wl,--disable-new-dtags"]
-    paths = [f"-Wl,-rpath,{pathlib.Path(real).parent}"] if "/" in real else []
-    command = [compiler, *options, HERE / "faulty.c", real, *paths, "-ldl", "-o", library]
-    subprocess.run(command, check=True)
-    return str(library)
+    return build_loader(HERE / "faulty.c", tmp_path_factory.mktemp("faulty") / "libfaulty.so")
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 
+from tests import programs
 from tests.drivers import drivers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -48,17 +49,7 @@ def parse():
 def run(command, environment, seconds):
     """The output of a process, and how it ended: an exit code, or None after so many seconds."""
     try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
+        done = programs.run(command, seconds, cwd=ROOT, env=environment)
     except subprocess.TimeoutExpired as error:
         return (error.stdout or b"").decode(errors="replace"), None
     return done.stdout, done.returncode

@@ -3,12 +3,10 @@ crashes. The loader is one whose calls fail on demand (faults.c)."""
 
 import os
 import pathlib
-import shutil
-import subprocess
-import sys
 
 import pytest
 
+from tests.c_library import build_loader
 from tests.fresh import run_script
 from torch_ocl import _loader
 
@@ -35,25 +33,10 @@ def variable(name):
 """
 
 
-def headers():
-    for folder in map(pathlib.Path, sys.path):
-        for found in folder.glob("nvidia/*/include/CL/cl.h"):
-            return found.parents[1]
-    return pathlib.Path("/usr/include")
-
-
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory):
     """The loader that fails, linked against the one that the package would take."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler, "the tests of faults need a C compiler"
-    library = tmp_path_factory.mktemp("faults") / "libfaults.so"
-    real = next(iter(_loader.find_loaders()), "-l:libOpenCL.so.1")
-    options = ["-shared", "-fPIC", "-I", headers(), "-Wl,--no-as-needed", "-Wl,--disable-new-dtags"]
-    paths = [f"-Wl,-rpath,{pathlib.Path(real).parent}"] if "/" in real else []
-    command = [compiler, *options, HERE / "faults.c", real, *paths, "-ldl", "-o", library]
-    subprocess.run(command, check=True)
-    return str(library)
+    return build_loader(HERE / "faults.c", tmp_path_factory.mktemp("faults") / "libfaults.so")
 
 
 @pytest.fixture

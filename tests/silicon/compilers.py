@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 
+from tests import programs
 from tests.silicon import packages
 
 #: Seconds for a program.
@@ -62,17 +63,7 @@ class Compiler:
                 return Compiled(error=f"it took more than {TIMEOUT} s")
 
     def _run(self, command, folder):
-        return subprocess.run(
-            [*map(str, command)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT,
-            check=False,
-        )
+        return programs.run(command, TIMEOUT, cwd=folder)
 
 
 def first_error(log):

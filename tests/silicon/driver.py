@@ -1,34 +1,23 @@
-"""The driver of devices that aren't there (driver.c): built, and set up for a process."""
+"""The driver of devices that aren't there (driver.c, programs.c): built and set up for a process."""
 
 import os
 import pathlib
-import shutil
-import subprocess
-import sys
 
-SOURCE = pathlib.Path(__file__).with_name("driver.c")
+from tests import c_library
 
-
-def headers():
-    """The folder of CL/cl.h: from pip, else the system's."""
-    for folder in map(pathlib.Path, sys.path):
-        for found in folder.glob("nvidia/*/include/CL/cl.h"):
-            return found.parents[1]
-    return pathlib.Path("/usr/include")
+SOURCES = [pathlib.Path(__file__).with_name(name) for name in ("driver.c", "programs.c")]
+HEADER = SOURCES[0].with_suffix(".h")
 
 
 def build(folder):
-    """The driver's library in a folder, built if the source is newer."""
+    """The driver's library in a folder, built if a source is newer."""
     library = folder / "libsilicon.so"
-    if library.exists() and library.stat().st_mtime > SOURCE.stat().st_mtime:
+    newest = max(path.stat().st_mtime for path in (*SOURCES, HEADER))
+    if library.exists() and library.stat().st_mtime > newest:
         return library
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise RuntimeError("a C compiler is needed")
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-I", headers()]
-    subprocess.run([compiler, *options, SOURCE, "-lpthread", "-o", library], check=True)
-    return library
+    options = ["-O1", "-Wall", "-fvisibility=hidden", "-lpthread"]
+    return c_library.build(SOURCES, library, *options)
 
 
 def environment(profile, folder, captured):
