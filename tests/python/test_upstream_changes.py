@@ -1,22 +1,18 @@
 """Each change of torch that `import torch_ocl` makes is needed: without it, its program fails.
 
 A program that fails here says that this version of torch does without a change. Those of Inductor
-are in tests/compile/test_upstream.py. torch_ocl/upstream/README.md lists all.
+are in tests/compile/test_upstream.py. torch_ocl/upstream/README.md lists all, and
+tests/packaging/test_tables_of_changes.py reads its table.
 """
 
 import json
 import os
-import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-import torch_ocl.upstream
-
-FOLDER = Path(torch_ocl.upstream.__file__).parent
 #: Each by the function that makes the change, with a program that passes with it.
 PROGRAMS = {
     "compile.fake_tensors._install_convolution_format": """
@@ -216,20 +212,6 @@ PROGRAMS = {
         assert repr(torch.ones(1, device="ocl")) == "tensor([1.], device='ocl:0')"
     """,
 }
-#: Changes with tests of their own, as README.md names them.
-ELSEWHERE = {
-    "as_cuda.names": "it is a feature: programs that say cuda",
-    "compile.device_types": "tests/compile/test_upstream.py",
-    "compile.float_guards": "tests/compile/test_upstream.py",
-    "compile.generated_cpp": "tests/compile/test_upstream.py",
-    "compile.inductor": "tests/compile/test_upstream.py",
-    "compile.mutations": "tests/compile/test_upstream.py",
-    "compile.patterns": "tests/compile/test_upstream.py",
-    "compile.pt2_packages": "tests/compile/test_upstream.py",
-    "compile.specialized_floats": "tests/compile/test_upstream.py",
-    "compile.windows": "tests/compile/test_upstream.py",
-}
-
 # Imports torch once, and tries each program in a child: with the change, and without.
 SERVER = r"""
 import importlib.abc, importlib.util, json, os, sys, traceback, warnings
@@ -305,13 +287,3 @@ def outcomes():
 def test_a_change_is_needed(outcomes, change):
     assert outcomes[change, False] == "passed"
     assert outcomes[change, True] != "passed"
-
-
-def test_the_table_has_every_module():
-    table = (FOLDER / "README.md").read_text(encoding="utf-8")
-    rows = set(re.findall(r"^\| \[([a-z0-9_/]+)\.py\]", table, re.MULTILINE))
-    files = {p.relative_to(FOLDER).with_suffix("").as_posix() for p in FOLDER.rglob("*.py")}
-    tools = {"as_cuda/stand_in", "as_cuda/native", "as_cuda/tensor_types", "compile/replacement"}
-    assert rows == {f for f in files if not f.endswith("__init__")} - tools
-    tried = {change.rpartition(".")[0] for change in PROGRAMS} | set(ELSEWHERE)
-    assert {row.replace("/", ".") for row in rows} == tried

@@ -1,4 +1,4 @@
-"""The driver of devices that aren't there (driver.c, programs.c): built and set up for a process."""
+"""The driver of devices that aren't there (driver.c, programs.c), for a process."""
 
 import os
 import pathlib
