@@ -13,10 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/conv/epilogue.h"
 #include "engine/epilogue.h"
 #include "engine/gemm/gemm.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
+#include "opencl/platform.h"
 #include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/linalg/GemmEpilogue.h"
 #include "python/bindings.h"
@@ -127,6 +129,9 @@ py::object fused_convolution(const std::string& text, int lanes, size_t tensors,
 void bind_fused_product(py::module_& module) {
   module.def("fused_product", &fused_product);
   module.def("fused_convolution", &fused_convolution);
+  module.def("convolution_takes_other_tensors", [](int index, bool channels_last, bool depthwise) {
+    return conv::takes_other_tensors(device(index), channels_last, depthwise);
+  });
 }
 
 }  // namespace ocl::python

@@ -12,6 +12,10 @@
 
 namespace ocl::conv {
 
+bool takes_other_tensors(const Device& device, bool channels_last, bool depthwise) {
+  return !device.is_cpu() || channels_last || depthwise;
+}
+
 void apply(const MatrixEpilogue& epilogue, const void* memory, c10::ScalarType dtype, int64_t first,
            int64_t rows, int64_t columns) {
   static const KernelFamily family{"conv/epilogue.cl", "conv_epilogue"};

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/epilogue.h"
+#include "opencl/device.h"
 
 namespace ocl::conv {
 
@@ -16,6 +17,12 @@ struct MatrixEpilogue {
   bool channels_last = false;
   bool images_as_z = false;  // a matrix per image will do, if there is one group
 };
+
+/// Whether an epilogue that reads or writes another tensor of the result's size is no slower within
+/// the kernels than in a pass of its own, in place. CPUs' kernels store a few elements of each of
+/// many planes at a time, but for those of a channel per group. An epilogue would go through
+/// another tensor so, too.
+bool takes_other_tensors(const Device& device, bool channels_last, bool depthwise);
 
 /// Applies the epilogue to dense memory of that dtype, where a kernel has no place for it: `rows`
 /// rows of `columns`, from row `first` on (kernels/conv/epilogue.cl).

@@ -26,7 +26,8 @@ namespace ocl::native {
 
 namespace {
 
-struct Window {
+/// The lists that these ops take.
+struct Settings {
   at::IntArrayRef stride, padding, dilation;
   int64_t groups;
 };
@@ -70,7 +71,7 @@ void check_list(const char* op, const char* name, at::IntArrayRef list, int64_t 
 
 /// Upstream's convolution checks this, but these ops don't go through it.
 void check_operands(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                    const at::Tensor& bias, const Window& w) {
+                    const at::Tensor& bias, const Settings& settings) {
   const int64_t axes = input.dim() - 2;
   TORCH_CHECK(axes >= 1 && axes <= 3, op, ": expected an input of 3 to 5 dimensions, but got ",
               input.sizes());
@@ -78,16 +79,17 @@ void check_operands(const char* op, const at::Tensor& input, const at::Tensor& w
               " dimensions, but got ", weight.sizes());
   check_floating(op, input);
   check_same_dtype(weight, input.scalar_type());
-  check_list(op, "stride", w.stride, axes, 1);
-  check_list(op, "padding", w.padding, axes, 0);
-  check_list(op, "dilation", w.dilation, axes, 1);
-  TORCH_CHECK(w.groups > 0, op,
-              ": expected groups to be greater than 0, but got groups=", w.groups);
-  TORCH_CHECK(weight.size(0) % w.groups == 0, op, ": expected weight to be divisible by ", w.groups,
-              " at dimension 0, but got weight of size ", weight.sizes());
-  TORCH_CHECK(input.size(1) == weight.size(1) * w.groups, op, ": given groups=", w.groups,
-              ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ",
-              weight.size(1) * w.groups, " channels, but got ", input.size(1), " channels instead");
+  check_list(op, "stride", settings.stride, axes, 1);
+  check_list(op, "padding", settings.padding, axes, 0);
+  check_list(op, "dilation", settings.dilation, axes, 1);
+  TORCH_CHECK(settings.groups > 0, op,
+              ": expected groups to be greater than 0, but got groups=", settings.groups);
+  TORCH_CHECK(weight.size(0) % settings.groups == 0, op, ": expected weight to be divisible by ",
+              settings.groups, " at dimension 0, but got weight of size ", weight.sizes());
+  TORCH_CHECK(input.size(1) == weight.size(1) * settings.groups, op,
+              ": given groups=", settings.groups, ", weight of size ", weight.sizes(),
+              ", expected input", input.sizes(), " to have ", weight.size(1) * settings.groups,
+              " channels, but got ", input.size(1), " channels instead");
   if (bias.defined()) {
     check_same_dtype(bias, input.scalar_type());
     TORCH_CHECK(bias.dim() == 1 && bias.size(0) == weight.size(0), op, ": expected bias to be 1-",
@@ -98,8 +100,8 @@ void check_operands(const char* op, const at::Tensor& input, const at::Tensor& w
     const auto at = static_cast<size_t>(i);
     TORCH_CHECK(weight.size(2 + i) > 0, op, ": expected a window of at least one element, but got ",
                 "weight of size ", weight.sizes());
-    const int64_t window = w.dilation[at] * (weight.size(2 + i) - 1) + 1;
-    const int64_t padded = input.size(2 + i) + 2 * w.padding[at];
+    const int64_t window = settings.dilation[at] * (weight.size(2 + i) - 1) + 1;
+    const int64_t padded = input.size(2 + i) + 2 * settings.padding[at];
     TORCH_CHECK(padded >= window, op,
                 ": Kernel size can't be greater than actual input size: ", window, " and ", padded,
                 " in dimension ", 2 + i);
@@ -112,12 +114,12 @@ bool rounds_once(at::ScalarType dtype) { return at::toOpMathType(dtype) == dtype
 /// relu(convolution + alpha * z), or relu(convolution) if z is undefined.
 at::Tensor convolution_relu(const char* op, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& z, double alpha, const at::Tensor& bias,
-                            const Window& w) {
-  check_operands(op, input, weight, bias, w);
+                            const Settings& settings) {
+  check_operands(op, input, weight, bias, settings);
   const at::ScalarType dtype = input.scalar_type();
   const at::MemoryFormat format = convolution_format(input, weight);
-  const at::DimVector sizes(
-      at::native::conv_output_size(input.sizes(), weight.sizes(), w.padding, w.stride, w.dilation));
+  const at::DimVector sizes(at::native::conv_output_size(
+      input.sizes(), weight.sizes(), settings.padding, settings.stride, settings.dilation));
   at::Tensor addend;
   if (z.defined()) {
     check_same_dtype(z, dtype);
@@ -126,14 +128,14 @@ at::Tensor convolution_relu(const char* op, const at::Tensor& input, const at::T
     addend = z.contiguous(format);
   }
   const bool last = format != at::MemoryFormat::Contiguous;
-  const bool cpu = current_queue(current_device()).device().is_cpu();
-  // CPUs' kernels store a few elements of each of many planes at a time. Reading another tensor so
-  // takes longer than a pass of its own, in place.
-  const bool apart = cpu && !last && addend.defined() && rounds_once(dtype) &&
-                     w.groups != weight.size(0) && at::multiply_integers(sizes) != 0;
+  const Device& device = current_queue(current_device()).device();
+  const bool cpu = device.is_cpu();
+  const bool apart = addend.defined() && rounds_once(dtype) && at::multiply_integers(sizes) != 0 &&
+                     !conv::takes_other_tensors(device, last, settings.groups == weight.size(0));
   const at::Tensor out =
-      apart ? convolution_overrideable(input, weight, bias, w.stride, w.padding, w.dilation, false,
-                                       at::DimVector(w.stride.size(), 0), w.groups)
+      apart ? convolution_overrideable(input, weight, bias, settings.stride, settings.padding,
+                                       settings.dilation, false,
+                                       at::DimVector(settings.stride.size(), 0), settings.groups)
             : at::empty(sizes, input.options().memory_format(format));
   if (out.numel() == 0) return out;
   const int64_t channels = out.size(1), plane = out.numel() / (out.size(0) * channels);
@@ -144,14 +146,14 @@ at::Tensor convolution_relu(const char* op, const at::Tensor& input, const at::T
   const int64_t bits = dtype == at::kDouble ? std::bit_cast<int64_t>(alpha)
                                             : std::bit_cast<int32_t>(static_cast<float>(alpha));
   // z is a group with channels last, or an image.
-  const int64_t matrix = w.groups > 1 ? channels / w.groups : channels * plane;
+  const int64_t matrix = settings.groups > 1 ? channels / settings.groups : channels * plane;
   epilogue.numbers = {last ? channels : plane, matrix, bits};
   const conv::MatrixEpilogue of_matrix{epilogue, last, /*images_as_z=*/true};
   if (apart) {
     conv::apply(of_matrix, out.const_data_ptr(), dtype, 0, out.size(0) * channels, plane);
   } else {
-    run_convolution_with_epilogue(input, weight, bias, w.stride, w.padding, w.dilation, w.groups,
-                                  of_matrix);
+    run_convolution_with_epilogue(input, weight, bias, settings.stride, settings.padding,
+                                  settings.dilation, settings.groups, of_matrix);
   }
   return out;
 }

@@ -15,6 +15,7 @@ from torch._inductor import config, ir
 from torch._inductor.kernel import conv
 from torch._inductor.virtualized import V
 
+from torch_ocl import _C
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.templates import template
 from torch_ocl.inductor.types import compute_dtype
@@ -77,12 +78,14 @@ class Convolution(template.Template):
         return {"epilogue_1": "epilogue", **more}
 
     def pays(self, after: Sequence[Any]) -> bool:
-        """CPUs store a tile of many planes at a time, a few elements of each. So read, or written,
-        another tensor of that size takes longer than in a pass of its own."""
+        """The engine says where its kernels gain by taking another tensor of that size. Elsewhere
+        what follows neither reads one, nor leaves the result itself to others."""
         _, channels, *_ = self.get_size()
-        if not devices.is_cpu_form(self.get_device().index or 0):
+        index = self.get_device().index or 0
+        if not devices.is_cpu_form(index):
             return template.pays_on_gpus(self, after)
-        if self.channels_last or self.arguments["groups"] == channels:
+        depthwise = bool(self.arguments["groups"] == channels)
+        if _C.convolution_takes_other_tensors(index, self.channels_last, depthwise):
             return True
         if template.reads_as_many(self, after):
             return False
